@@ -131,7 +131,7 @@ class ArrowArchive:
 
     def messages(self, segment: int, batch: int, rows: Sequence[int]) -> list[PhysicalMessage]:
         with suppress(DamagedError):
-            found = self._reader.segment(segment).messages(batch, rows)
+            found = self._reader.messages(segment, batch, rows)
             if not any(message.properties.get("refused-code") == DAMAGED_MESSAGE for message in found):
                 return found
         return self._fetched_again(segment).messages(batch, rows)

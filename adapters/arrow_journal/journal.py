@@ -232,6 +232,9 @@ class ArrowJournal:
     def read(self, position: Position) -> PhysicalMessage:
         return self._reader.read(position)
 
+    def messages(self, segment: int, batch: int, rows: Sequence[int]) -> list[PhysicalMessage]:
+        return self._reader.messages(segment, batch, rows)
+
     def bodies(self, positions: Iterable[Position]) -> Iterator[memoryview]:
         return self._reader.bodies(positions)
 

@@ -269,6 +269,9 @@ class Reader:
     def read(self, position: Position) -> PhysicalMessage:
         return self.segment(position.segment).message(position.batch, position.row)
 
+    def messages(self, segment: int, batch: int, rows: Sequence[int]) -> list[PhysicalMessage]:
+        return self.segment(segment).messages(batch, rows)
+
     def bodies(self, positions: Iterable[Position]) -> Iterator[memoryview]:
         return self._views(self._bodies(positions))
 

@@ -8,6 +8,7 @@ start. So every data set takes at most two passes, and most take one.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -29,7 +30,7 @@ Blocks = Iterable[bytes | bytearray | memoryview]
 """Observations in pieces of any size, which need not end at the end of a row."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
     """The way to read the observations of a data set. `observations` is negative if their number is unknown."""
 
@@ -40,7 +41,7 @@ class Plan:
     metadata: Mapping[str, str]
     surveyed: bool = False
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
         return schema.arrow_schema(self.columns, self.metadata)
 

@@ -12,6 +12,10 @@ ROW_GROUP_BYTES = 32 << 20
 ROW_GROUP_ROWS = 1 << 20
 SAMPLE_ROWS = 16_384
 """The number of rows that determine the encoding of a column."""
+SHORT_ROWS = 500
+"""The rows below which Zstandard takes most of the time of a file: it needs a context for each column."""
+BUFFER_BYTES = 64 << 10
+"""The bytes that are written to a sink together, since a Parquet file consists of many small pieces."""
 
 
 class Sink(Protocol):
@@ -36,10 +40,11 @@ class _File(io.RawIOBase):
 
 def write_parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: Sink) -> int:
     """Write a Parquet file and return its number of rows. Holds one row group in memory (about 32 MiB)."""
-    return sum(write_row_groups(schema, batches, _File(sink)))
+    with io.BufferedWriter(_File(sink), BUFFER_BYTES) as file:
+        return sum(write_row_groups(schema, batches, file))
 
 
-def write_row_groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch], file: io.RawIOBase) -> Iterator[int]:
+def write_row_groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch], file: io.IOBase) -> Iterator[int]:
     """Write a Parquet file row group by row group, and yield the number of rows of each one written."""
     groups = row_groups(schema, batches)
     group = next(groups, None)
@@ -54,13 +59,15 @@ def write_row_groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch], file:
             group = next(groups, None)
 
 
-def parquet_writer(schema: pa.Schema, file: io.RawIOBase, sample: pa.Table | None = None) -> pq.ParquetWriter:
+def parquet_writer(schema: pa.Schema, file: io.IOBase, sample: pa.Table | None = None) -> pq.ParquetWriter:
     """Return a writer with the settings of all Parquet files here.
 
     Strings are written by dictionary, except in columns that seldom repeat a value in `sample`: there it is slower and
-    no shorter.
+    no shorter. A short table has Snappy in place of Zstandard, and no dictionary.
     """
     strings = [field.name for field in schema if pa.types.is_string(field.type)]
+    if sample is not None and sample.num_rows < SHORT_ROWS:
+        return pq.ParquetWriter(file, schema, compression="snappy", use_dictionary=False)
     if sample is not None:
         strings = [name for name in strings if _repeats(sample, name)]
     return pq.ParquetWriter(file, schema, compression="zstd", compression_level=1, use_dictionary=strings)

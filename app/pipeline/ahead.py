@@ -4,7 +4,7 @@ Reading the parts of one small attachment is more preparation than reading. Thos
 other are read together.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from app.model.errors import DamagedError
 from app.model.message import PhysicalMessage, Position
@@ -39,6 +39,9 @@ class PartsAhead:
 
     def read(self, position: Position) -> PhysicalMessage:
         return self._journal.read(position)
+
+    def messages(self, segment: int, batch: int, rows: Sequence[int]) -> list[PhysicalMessage]:
+        return self._journal.messages(segment, batch, rows)
 
     def extents(self, positions: Iterable[Position]) -> Iterator[Extent]:
         return self._journal.extents(positions)

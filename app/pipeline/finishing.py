@@ -5,9 +5,8 @@ and messages for quarantine. Many processes run it at the same time, where the o
 content store, under names that follow from the attachment.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import groupby
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -37,6 +36,7 @@ from app.service.content.access import opened
 from app.service.context import Stores
 from app.service.finishing.contents import Spoilt, first_place, read_content, spoilt_entries
 from app.service.finishing.files import HELD_BYTES
+from app.service.finishing.parts import messages_at
 from app.service.quarantine import Entry, quarantine_entry, quarantine_record
 from app.tables.quality import Increment
 
@@ -96,7 +96,7 @@ def _finish(outcomes: list[Outcome], stores: Stores, archive: JournalArchive) ->
     outcomes.sort(key=lambda outcome: outcome.position)
     wholes = [_whole(outcome) for outcome in outcomes]
     places = {place for outcome in outcomes for place in _asked_for(outcome)}
-    fetched = fetch(archive, places | {whole.first for whole in wholes if whole and whole.first is not None})
+    fetched = messages_at(archive, places | {whole.first for whole in wholes if whole and whole.first is not None})
     results = []
     ahead = PartsAhead(stores.journal)
     with stores.store.together() as store:
@@ -159,20 +159,6 @@ def _asked_for(outcome: Outcome) -> Iterator[int]:
     yield from (refusal.position for refusal in outcome.refused)
     yield from (place for pair in outcome.repeated for place in pair if place is not None)
     yield from (place for _, place in outcome.applications)
-
-
-def fetch(archive: JournalArchive, places: Collection[int]) -> dict[int, PhysicalMessage]:
-    """Return the messages at packed positions, without those that are no longer in the journal."""
-    found: dict[int, PhysicalMessage] = {}
-    for (segment, batch), together in groupby(map(Position.unpack, sorted(places)), lambda place: place[:2]):
-        wanted = list(together)
-        try:
-            read = archive.messages(segment, batch, [place.row for place in wanted])
-        except (KeyError, DamagedError):
-            log.warning("messages_missing", segment=segment, batch=batch, messages=len(wanted), where="journal")
-            continue
-        found.update(zip([place.pack() for place in wanted], read, strict=True))
-    return found
 
 
 class _Fetched(NamedTuple):

@@ -18,11 +18,12 @@ from app.model.errors import GatewayError
 from app.model.message import PhysicalMessage, Position
 from app.pipeline.beside import BesideStore
 from app.pipeline.core import Held, Outcome, assemble, assemble_news, by_key
-from app.pipeline.finishing import Result, fetch, finish
+from app.pipeline.finishing import Result, finish
 from app.pipeline.headers import HeaderPass, Memory, Remembered
 from app.pipeline.intent import Window
 from app.pipeline.job import Job, Opened, open_job
 from app.pipeline.references import Reference, from_batch, to_batch
+from app.service.finishing.parts import messages_at
 from app.tables.quality import Increment, increments, quality_rows
 
 HEADERS_AT_ONCE = 1024
@@ -76,7 +77,7 @@ def read_headers(
     header_pass = _header_pass(job, opened.stores.described, source, memory)
     coming = iter(positions)
     while some := list(islice(coming, HEADERS_AT_ONCE)):
-        fetched = fetch(opened.archive, some)
+        fetched = messages_at(opened.archive, some)
         for position in some:
             if (message := fetched.get(position)) is None:
                 raise GatewayError(f"journal segment {Position.unpack(position).segment} of {job.journal} is gone")

@@ -37,6 +37,13 @@ class JournalReader(Protocol):
     def read(self, position: Position) -> PhysicalMessage:
         """Return the message at a position. Raises KeyError if its segment is gone, and DamagedError."""
 
+    def messages(self, segment: int, batch: int, rows: Sequence[int]) -> list[PhysicalMessage]:
+        """Return the messages in these rows of a record batch, without reading the bodies of others.
+
+        A message whose body is damaged comes without it, as `unreadable("damaged-message", why)`. Raises KeyError if
+        there is no such batch or row, and DamagedError if the batch is lost.
+        """
+
     def bodies(self, positions: Iterable[Position]) -> Iterator[memoryview]:
         """Return the bodies at these positions, in the given order. Raises KeyError and DamagedError as `read`."""
 
@@ -74,13 +81,6 @@ class JournalArchive(JournalReader, Protocol):
     def record_batch(self, segment: int, batch: int) -> pa.RecordBatch:
         """Return a record batch as written, with the columns of JOURNAL_SCHEMA. Raises KeyError if there is none, and
         DamagedError."""
-
-    def messages(self, segment: int, batch: int, rows: Sequence[int]) -> list[PhysicalMessage]:
-        """Return the messages in these rows of a record batch, without reading the bodies of others.
-
-        A message whose body is damaged comes without it, as `unreadable("damaged-message", why)`. Raises KeyError if
-        there is no such batch, and DamagedError if it is lost.
-        """
 
     def open_segment(self) -> OpenSegment | None:
         """Return the segment that a journal in this folder is writing, or None if it has no durable message."""

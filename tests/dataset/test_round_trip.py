@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -202,3 +203,15 @@ def test_format_references_are_read_as_they_are_written(name: str, width: int, d
 )
 def test_format_references_look_as_in_sas(parts: tuple[Any, ...], reference: str) -> None:
     assert str(formats.Format(*parts)) == reference
+
+
+@pytest.mark.parametrize(("rows", "compression", "has_dictionary"), [(3, "SNAPPY", False), (2000, "ZSTD", True)])
+def test_short_tables_are_written_without_what_costs_more_than_they_hold(
+    rows: int, compression: str, *, has_dictionary: bool
+) -> None:
+    table = pa.table({"name": ["Ada"] * rows, "salary": [1.5] * rows})
+    sink = io.BytesIO()
+    assert write_parquet(table.schema, table.to_batches(), sink) == rows
+    column = pq.ParquetFile(io.BytesIO(sink.getvalue())).metadata.row_group(0).column(0)
+    assert (column.compression, column.has_dictionary_page) == (compression, has_dictionary)
+    assert pq.read_table(io.BytesIO(sink.getvalue())).equals(table)

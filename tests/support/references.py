@@ -9,9 +9,9 @@ import pyarrow as pa
 from adapters.arrow_journal import ArrowJournal
 from adapters.arrow_journal.archive import ArrowArchive
 from app.model.message import PhysicalMessage, Position
-from app.pipeline.finishing import fetch
 from app.pipeline.headers import HeaderPass, Remembered
 from app.pipeline.references import Reference, What, from_batch, references
+from app.service.finishing.parts import messages_at
 
 LIMIT = 10_000
 
@@ -49,7 +49,7 @@ class Announcing:
                 made.append(reference)
                 continue
             memory = self._memories.setdefault(reference.source, Remembered())
-            (message,) = fetch(self._archive, [reference.position]).values()
+            (message,) = messages_at(self._archive, [reference.position]).values()
             made += HeaderPass(memory, self._described, LIMIT).read(reference.position, message)
         return made
 

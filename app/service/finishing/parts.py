@@ -1,11 +1,12 @@
 """The parts of an attachment: those that the journal still has, and those that have not come."""
 
 from collections.abc import Collection, Sequence
+from itertools import groupby
 
 from app.assembly.arrangement import arrangement_of
 from app.assembly.parts import Parts
 from app.model.errors import DamagedError
-from app.model.message import Position
+from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, PartRun, changed
 from app.observe import logger
 from app.ports import JournalReader, JournalReferences
@@ -16,6 +17,20 @@ log = logger(__name__)
 def segments_of(journal: JournalReader) -> set[int]:
     """Return the numbers of the journal's segments."""
     return {segment.number for segment in journal.segments()}
+
+
+def messages_at(journal: JournalReader, places: Collection[int]) -> dict[int, PhysicalMessage]:
+    """Return the messages at packed positions, without those that are no longer in the journal."""
+    found: dict[int, PhysicalMessage] = {}
+    for (segment, batch), together in groupby(map(Position.unpack, sorted(places)), lambda place: place[:2]):
+        wanted = list(together)
+        try:
+            read = journal.messages(segment, batch, [place.row for place in wanted])
+        except (KeyError, DamagedError):
+            log.warning("messages_missing", segment=segment, batch=batch, messages=len(wanted), where="journal")
+            continue
+        found.update(zip([place.pack() for place in wanted], read, strict=True))
+    return found
 
 
 def held_parts(
