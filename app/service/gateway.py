@@ -47,7 +47,9 @@ from app.service.retention.receiving_time import ReceivingTime
 from app.service.retention.sweeper import Sweeper
 from app.service.sending.deliveries import Deliveries
 from app.service.threads import Worker, repeat
+from app.service.uploads import Uploads
 from app.service.webhooks.sending import Webhooks
+from app.settings import microseconds
 
 log = logger(__name__)
 
@@ -111,6 +113,8 @@ class Gateway:
         self._settler = Settler(context, self._damages, self._stop)
         self._scrubber = Scrubber(context, self._damages, self._compared, self._stop)
         self.deliveries = Deliveries(context, senders, self.check_room)
+        lifetime, most = microseconds(context.settings.retention.uploads), context.settings.limits.uploads
+        self.uploads = Uploads(context.store, context.clock, lifetime, most)
         self.deletion = Deletion(context, self._assembling.between)
         self._receiving = [
             Worker(f"receive {name}", self._receive(name, receiver)) for name, receiver in receivers.items()
@@ -124,6 +128,7 @@ class Gateway:
             "record": Worker("record", lambda: repeat(RECORD_SECONDS, self._stop, self._recorder.attempt)),
             "scrub": Worker("scrub", self._scrubber.run if context.settings.scrub.enabled else lambda: None),
             "sweep": Worker("sweep", lambda: repeat(SWEEP_SECONDS, self._stop, self._sweeper.sweep)),
+            "uploads": Worker("uploads", lambda: repeat(SWEEP_SECONDS, self._stop, self.uploads.expire)),
             "event log": Worker("event log", lambda: repeat(LOG_SECONDS, self._stop, self._event_log.write)),
             "lock": Worker("lock", self._keep_lock),
             "settle": Worker("settle", lambda: repeat(SWEEP_SECONDS, self._stop, self._settler.settle)),

@@ -18,7 +18,7 @@ class Expiry(Section):
 
 class Retention(Section):
     """How long, and how much of, data that is no longer needed is kept; None means no limit. The quotas of quarantine
-    hold for each source."""
+    hold for each source. `uploads` is the lifetime of resumable uploads from their beginning."""
 
     journal: Duration = timedelta(days=1)
     content: Duration | None = None
@@ -32,6 +32,7 @@ class Retention(Section):
     events: Duration | None = timedelta(days=7)
     events_count: int | None = Field(default=1_000_000, ge=0)
     dead_letters: Duration | None = timedelta(days=30)
+    uploads: Duration = Field(default=timedelta(days=1), ge=timedelta(seconds=1))
 
 
 class Scrub(Section):

@@ -45,6 +45,8 @@ from app.web.problems import endpoints as problem_types
 from app.web.quarantine import endpoints as quarantine
 from app.web.tables import endpoints as tables
 from app.web.trace import endpoints as trace
+from app.web.uploads import endpoints as uploads
+from app.web.uploads.receiving import Receivers
 from app.web.webhooks import endpoints as webhooks
 
 OIDC_SCHEME = "OpenIdConnect"
@@ -75,6 +77,7 @@ _RESOURCES = (
     messages,
     archives,
     files,
+    uploads,
     deliveries,
     quarantine,
     tables,
@@ -92,12 +95,17 @@ _CORS: dict[str, Any] = {
     "allow_methods": ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
     "allow_headers": [
         *("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "Range"),
-        *("Content-Digest", "Repr-Digest"),
+        *("Content-Digest", "Repr-Digest", "Content-Disposition"),
+        *("Tus-Resumable", "Upload-Length", "Upload-Defer-Length", "Upload-Offset", "Upload-Metadata"),
+        *("Upload-Checksum", "Upload-Complete", "Upload-Draft-Interop-Version"),
         *("If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "If-Range"),
     ],
     "expose_headers": [
         *("ETag", "Link", "Location", "Content-Disposition", "Content-Range", "Accept-Ranges", "Repr-Digest"),
         *("Idempotency-Replayed", "Retry-After", "Undecodable-Bytes", "WWW-Authenticate", "Total-Count"),
+        *("Tus-Resumable", "Tus-Version", "Tus-Extension", "Tus-Max-Size", "Tus-Checksum-Algorithm"),
+        *("Upload-Offset", "Upload-Length", "Upload-Defer-Length", "Upload-Metadata", "Upload-Expires"),
+        *("Upload-Complete", "Upload-Limit"),
     ],
     "max_age": 3600,
 }
@@ -115,6 +123,7 @@ def create_app(gateway: Gateway) -> FastAPI:
             app.state.feed = feed
             yield
         warming.cancel()
+        await app.state.receivers.end_all()
         await app.state.conversions.close()
         await run_in_threadpool(authenticator.keys.save_uses)
         repeats.flush()
@@ -139,6 +148,7 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.state.links = Links(gateway.settings.data)
     app.state.table_sources = TableSources()
     app.state.in_flight = set()
+    app.state.receivers = Receivers()
     app.state.captures = 0
     app.add_middleware(EntityTagMiddleware)
     app.add_middleware(MeasuringMiddleware, metrics=gateway.metrics)

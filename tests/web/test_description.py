@@ -5,8 +5,6 @@ They are run by uv and npx, which fetch them; where there is no network, or no n
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -16,19 +14,8 @@ from pydantic import StringConstraints, TypeAdapter, ValidationError
 
 from app.model.patterns import SENTENCES, worded
 from app.web.api import create_app
-from tests.support.environment import with_proxies
+from tests.support.fetched import UV, ran
 from tests.web.stock import Stock
-
-UV = Path(sys.executable).parent / "uv"
-NOT_FETCHED = (
-    "ENOTFOUND",
-    "EAI_AGAIN",
-    "ECONNREFUSED",
-    "ETIMEDOUT",
-    "Failed to fetch",
-    "No solution found",
-    "dns error",
-)
 
 
 @pytest.fixture(scope="module")
@@ -39,17 +26,6 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     path.write_text(json.dumps(create_app(stock.gateway).openapi()))
     yield path
     stock.close()
-
-
-def ran(*command: str | Path, folder: Path) -> str:
-    done = subprocess.run(
-        command, cwd=folder, env=with_proxies(), capture_output=True, text=True, timeout=240, check=False
-    )
-    said = done.stdout + done.stderr
-    if done.returncode and any(word in said for word in NOT_FETCHED):
-        pytest.skip(f"{command} cannot be fetched: {said[-300:]}")
-    assert done.returncode == 0, said
-    return said
 
 
 def test_it_is_valid(document: Path) -> None:

@@ -37,7 +37,7 @@ class Submission(NamedTuple):
     """A client's message to send. `parts` are stored, by the names that the message uses.
 
     With an idempotency `key`, repeating the submission is safe. `fingerprint` tells whether another one with the key is
-    the same.
+    the same. `uploads` are the identifiers of the resumable uploads of which parts are copies.
     """
 
     delivery_id: str
@@ -45,6 +45,7 @@ class Submission(NamedTuple):
     parts: Mapping[str, StoredPart]
     key: str | None = None
     fingerprint: str = ""
+    uploads: tuple[str, ...] = ()
 
 
 class Accepted(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from app.model.attachment import AttachmentKind
-from app.model.patterns import CORREL_ID, DELIMITER, NO_CONTROL_CHARACTERS, NO_NUL, NO_SPACES, PRINTABLE_ASCII
+from app.model.patterns import CORREL_ID, DELIMITER, IDENTIFIER, NO_CONTROL_CHARACTERS, NO_NUL, NO_SPACES, PRINTABLE_ASCII
 from app.service.sending import drafts
 from app.service.sending.drafts import FILE_SPECIFICATIONS
 from app.service.sending.parts import StoredPart
@@ -25,6 +25,7 @@ from app.web.schemas import KINDS, KindWord
 Name = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=NO_CONTROL_CHARACTERS)]
 Label = Annotated[str, StringConstraints(max_length=4096, pattern=NO_CONTROL_CHARACTERS)]
 Reference = Annotated[str, StringConstraints(max_length=64, pattern=NO_SPACES)]
+UploadIdentifier = Annotated[str, StringConstraints(pattern=IDENTIFIER)]
 Int32 = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 Text = Annotated[str, StringConstraints(max_length=4096, pattern=NO_NUL)]
 
@@ -231,6 +232,11 @@ class MessageDraft(Strict):
     )
     application_message: ApplicationMessageDraft | None = None
     attachments: Annotated[list[AttachmentDraft], Field(min_length=1)]
+    uploads: dict[str, UploadIdentifier] = Field(
+        default={},
+        description="complete resumable uploads that take the place of parts: identifiers by the names of the parts",
+        examples=[{"file": "9f2c4b1e0d5a4c3b8e7f6a5d4c3b2a19"}],
+    )
 
     @model_validator(mode="after")
     def _parts_differ(self) -> Self:
@@ -239,6 +245,8 @@ class MessageDraft(Strict):
             raise ValueError("two attachments name the same part")
         if both := self.companions & set(parts):
             raise ValueError(f"the part {min(both)!r} is an attachment, and a catalog or define.xml")
+        if unused := self.uploads.keys() - self.part_names:
+            raise ValueError(f"no attachment names the part {min(unused)!r} of uploads")
         return self
 
     @property
@@ -280,7 +288,7 @@ class MessageDraft(Strict):
 
     def fingerprint(self, parts: Sequence[StoredPart]) -> str:
         """Return a hash that is equal for equal requests: of the description and the SHA-256 of each part."""
-        whole = sha256(self.model_dump_json().encode())
+        whole = sha256(self.model_dump_json(exclude={"uploads"}).encode())
         for part in parts:
             whole.update(f"\n{part.name}={part.sha256}".encode())
         return whole.hexdigest()

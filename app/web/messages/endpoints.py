@@ -43,6 +43,11 @@ _EXAMPLE = {
         },
     ],
 }
+_OF_UPLOADS = {
+    "destination": "partner",
+    "uploads": {"file": "9f2c4b1e0d5a4c3b8e7f6a5d4c3b2a19"},
+    "attachments": [{"part": "file"}],
+}
 _REQUEST_BODY: dict[str, Any] = {
     "required": True,
     "description": (
@@ -51,9 +56,13 @@ _REQUEST_BODY: dict[str, Any] = {
         "file may be CSV, Parquet, Arrow, NDJSON, Dataset-JSON, a SAS transport file or sas7bdat. An attachment "
         "without a kind is a data set if its content is one of these (CSV excepted), a text file if it is text, "
         "else a binary file. In a form, the file `catalog` (value labels: a sas7bcat, or a data set of CNTLOUT=) and "
-        "`define` (define.xml) describe data sets."
+        "`define` (define.xml) describe data sets. If all parts are resumable uploads, the JSON may be the whole body."
     ),
     "content": {
+        "application/json": {
+            "schema": {"$ref": "#/components/schemas/MessageDraft"},
+            "examples": {"uploads": {"value": _OF_UPLOADS}},
+        },
         "multipart/form-data": {
             "schema": {
                 "type": "object",
@@ -72,7 +81,7 @@ _REQUEST_BODY: dict[str, Any] = {
             },
             "encoding": {MESSAGE: {"contentType": "application/json"}},
             "examples": {"described": {"value": {MESSAGE: _EXAMPLE}}, "form": {"value": {"destination": "partner"}}},
-        }
+        },
     },
 }
 

@@ -1,7 +1,7 @@
 """Conversion of an upload's parts to a message and the stored parts of its attachments."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from pydantic import ValidationError
 from pydantic_core import from_json
@@ -33,6 +33,16 @@ class Described(NamedTuple):
     fingerprint: str
 
 
+class UploadSource(Protocol):
+    """The complete uploads that a message may name in place of parts."""
+
+    def require(self, part: str, upload_id: str) -> None:
+        """Check that there is such an upload. Raises Problem."""
+
+    def take(self, part: str, upload_id: str) -> StoredPart:
+        """Copy its content to the message's folder, and return it as this part. Raises Problem."""
+
+
 class DescriptionReader:
     """A reader of an upload's parts that returns the described message.
 
@@ -40,8 +50,8 @@ class DescriptionReader:
     fields and files in any order. Raises Problem or SendingError at the first error.
     """
 
-    def __init__(self, destinations: Mapping[str, Destination], store: ContentStore) -> None:
-        self._destinations, self._store = destinations, store
+    def __init__(self, destinations: Mapping[str, Destination], store: ContentStore, uploads: UploadSource) -> None:
+        self._destinations, self._store, self._uploads = destinations, store, uploads
         self._draft: MessageDraft | None = None
         self._seen: list[str] = []
 
@@ -62,14 +72,22 @@ class DescriptionReader:
     def on_field(self, name: str, text: str) -> None:
         """Check a complete field."""
         if name == MESSAGE:
-            self._draft = _validated(lambda: MessageDraft.model_validate_json(text))
-            self._check(self._draft)
+            draft = self._draft = _validated(lambda: MessageDraft.model_validate_json(text))
+            self._check(draft)
+            for part, upload_id in draft.uploads.items():
+                self._uploads.require(part, upload_id)
+            self._seen += draft.uploads
         elif name == "destination":
             drafts.find_destination(self._destinations, text)
 
+    @property
+    def upload_ids(self) -> tuple[str, ...]:
+        """Return the identifiers of the uploads that the message names."""
+        return () if self._draft is None else tuple(self._draft.uploads.values())
+
     def result(self, form: Form) -> Described:
-        """Return the description and its parts, once all parts have arrived. Kinds that the sender did not state are
-        recognised, which reads from the store."""
+        """Return the description and its parts, once all parts have arrived. Uploads are copied to the message's
+        folder. Kinds that the sender did not state are recognised, which reads from the store."""
         if self._draft is None:
             draft = _validated(lambda: _draft_of_form(form))
             self._check(draft)
@@ -84,6 +102,7 @@ class DescriptionReader:
         ]
         if errors:
             raise Problem("invalid", "; ".join(error["detail"] for error in errors), errors=errors)
+        form.parts += [self._uploads.take(part, upload_id) for part, upload_id in self._draft.uploads.items()]
         return self._described(self._draft, form, {part.name: part for part in form.parts})
 
     def _described(
@@ -108,7 +127,7 @@ class DescriptionReader:
         if name not in self._draft.part_names:
             raise _invalid("#/attachments", f"no attachment names the part {name!r}")
         if self._seen.count(name) > 1:
-            raise _invalid("#/attachments", f"the part {name!r} comes twice")
+            raise _invalid("#/attachments", f"the part {name!r} comes twice, or also as an upload")
 
     def _check(self, draft: MessageDraft) -> None:
         destination = drafts.find_destination(self._destinations, draft.destination)

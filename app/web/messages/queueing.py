@@ -73,6 +73,7 @@ async def queued(
 def _queue(gateway: Gateway, caller: Caller, base: str, submission: Submission, run: Run) -> JSONResponse:
     """Queue a message and answer with its delivery."""
     delivery, warnings, is_replayed = gateway.deliveries.submit(submission, run)
+    gateway.uploads.sent(submission.uploads)
     caller.trail.details["delivery"] = delivery.id
     view = DeliveryView.of(delivery, base, gateway.deliveries.repeats(delivery.destination)).model_dump(mode="json")
     if warnings:

@@ -22,9 +22,10 @@ from app.web.access.caller import Caller
 from app.web.disconnection import ClientLeft, conversions, while_connected
 from app.web.messages.digests import Digests
 from app.web.messages.errors import problem_of
-from app.web.messages.form import DescriptionReader
-from app.web.messages.upload import Body, Upload, receive
+from app.web.messages.form import MESSAGE, DescriptionReader
+from app.web.messages.upload import Body, DescriptionUpload, Upload, receive
 from app.web.problems import Problem
+from app.web.uploads.access import CallersUploads
 
 Open = Callable[[DescriptionReader, str], Body]
 """A function that begins to store a request's body in a folder, for a reader of its parts. It may block."""
@@ -44,10 +45,10 @@ async def respond(
 ) -> Response:
     """Return the response to a request. It is made in a slot if `in_slot` or if there are data sets. Raises Problem.
 
-    Without `opening`, the body is multipart/form-data.
+    Without `opening`, the body is multipart/form-data, or the JSON of a message whose parts are uploads.
     """
     try:
-        submission = await _received(request, gateway, caller, key, opening or partial(_multipart, request, gateway))
+        submission = await _received(request, gateway, caller, key, opening or partial(_described, request, gateway))
         if not in_slot and not has_data_sets(submission.message):
             return await run_in_threadpool(answer, submission, run_here)
         return await _converted(request, gateway, submission, answer)
@@ -57,9 +58,12 @@ async def respond(
         raise problem_of(error) from error
 
 
-def _multipart(request: Request, gateway: Gateway, reader: DescriptionReader, folder: str) -> Upload:
+def _described(request: Request, gateway: Gateway, reader: DescriptionReader, folder: str) -> Body:
+    media_type = request.headers.get("content-type", "")
+    if media_type.partition(";")[0].strip().lower() == "application/json":
+        return DescriptionUpload(partial(reader.on_field, MESSAGE), Digests(request.headers))
     return Upload(
-        request.headers.get("content-type", ""),
+        media_type,
         gateway.store,
         folder,
         is_field=reader.is_field,
@@ -80,7 +84,8 @@ async def _received(request: Request, gateway: Gateway, caller: Caller, key: str
     caller knows."""
     delivery_id = token_hex(16)
     limits = gateway.settings.limits
-    reader = DescriptionReader(known_destinations(gateway, caller), gateway.store)
+    uploads = CallersUploads(gateway, caller, folder_of(delivery_id))
+    reader = DescriptionReader(known_destinations(gateway, caller), gateway.store, uploads)
     upload = await run_in_threadpool(opening, reader, folder_of(delivery_id))
     try:
         form = await receive(request, upload, limits.upload_bytes, gateway.check_room)
@@ -92,7 +97,8 @@ async def _received(request: Request, gateway: Gateway, caller: Caller, key: str
         await run_in_threadpool(gateway.deliveries.discard, delivery_id)
         raise
     caller.trail.details["destination"] = described.message.destination
-    return Submission(delivery_id, described.message, described.parts, key, described.fingerprint)
+    submission = Submission(delivery_id, described.message, described.parts, key, described.fingerprint)
+    return submission._replace(uploads=reader.upload_ids)
 
 
 async def _converted(request: Request, gateway: Gateway, submission: Submission, answer: Answer) -> Response:

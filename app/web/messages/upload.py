@@ -216,6 +216,31 @@ class RawUpload:
         self._writer = None
 
 
+class DescriptionUpload:
+    """A body that is the JSON of a message, whose parts were all uploaded before."""
+
+    def __init__(self, on_text: Callable[[str], None], digests: Digests) -> None:
+        self._on_text, self._digests = on_text, digests
+        self._text = bytearray()
+
+    def feed(self, chunks: list[bytes]) -> None:
+        """Keep the next bytes. Raises Problem for too many."""
+        for chunk in chunks:
+            self._digests.update(chunk)
+            self._text += chunk
+            if len(self._text) > FIELDS_BYTES:
+                raise Problem("too-large", f"a description over {FIELDS_BYTES} bytes", limit=FIELDS_BYTES)
+
+    def finish(self) -> Form:
+        """Check the description, and return a form without parts. Raises Problem."""
+        self._digests.check("the body")
+        self._on_text(_text(self._text, "JSON"))
+        return Form()
+
+    def discard(self) -> None:
+        """Do nothing, as nothing was stored."""
+
+
 def _discard(writer: PartWriter | None, parts: Sequence[StoredPart], store: ContentStore) -> None:
     if writer is not None:
         writer.abandon()
@@ -278,17 +303,24 @@ def _boundary(content_type: str) -> bytes:
     return boundary
 
 
+def file_name_of(header: bytes) -> str | None:
+    """Return the file name of a `Content-Disposition`: `filename*`, else `filename`; None if it has none.
+
+    Raises Problem for one that is not text.
+    """
+    _, parameters = parse_options_header(header)
+    file_name = parameters.get(b"filename")
+    extended = _extended_file_name(header)
+    return _name(file_name, "filename") if extended is None and file_name is not None else extended
+
+
 def _head(headers: dict[bytes, bytes]) -> PartHead:
     kind, parameters = parse_options_header(headers.get(b"content-disposition", b""))
     if kind != b"form-data" or b"name" not in parameters:
         raise Problem("malformed", "a part has no Content-Disposition: form-data with a name")
     name = _name(parameters[b"name"], "name")
-    file_name = parameters.get(b"filename")
     content_type = headers.get(b"content-type", b"").decode("latin-1").strip().lower()
-    extended = _extended_file_name(headers[b"content-disposition"])
-    if extended is None and file_name is not None:
-        extended = _name(file_name, "filename")
-    return PartHead(name, extended, content_type)
+    return PartHead(name, file_name_of(headers[b"content-disposition"]), content_type)
 
 
 def _name(data: bytes, what: str) -> str:

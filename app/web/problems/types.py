@@ -11,9 +11,13 @@ class ProblemType(NamedTuple):
     status: int
     title: str
     meaning: str
+    is_registered: bool = False
+    """Whether the type is in IANA's registry of problem types."""
 
     @property
     def uri(self) -> str:
+        if self.is_registered:
+            return f"https://iana.org/assignments/http-problem-types#{self.word}"
         return f"/problems/{self.word}" if self.word else "about:blank"
 
 
@@ -26,6 +30,20 @@ _TABLE = (
         400,
         "The bytes differ from their digest",
         "`digest` is that of the bytes that were received; nothing of them was kept. Send them again.",
+    ),
+    ProblemType(
+        "inconsistent-upload-length",
+        400,
+        "The sizes of the upload contradict each other",
+        "The content has another size than was told before.",
+        is_registered=True,
+    ),
+    ProblemType(
+        "completed-upload",
+        400,
+        "The upload is complete",
+        "All its bytes are here; nothing can be appended.",
+        is_registered=True,
     ),
     ProblemType(
         "unauthorized",
@@ -78,6 +96,19 @@ _TABLE = (
         "The delivery's state does not allow this",
         "`state` has it: what was sent cannot be cancelled, and only what failed or was cancelled is sent again.",
     ),
+    ProblemType(
+        "mismatching-upload-offset",
+        409,
+        "The upload goes on at another byte",
+        "`expected-offset` and the header `Upload-Offset` tell at which byte it goes on.",
+        is_registered=True,
+    ),
+    ProblemType(
+        "superseded",
+        409,
+        "A newer request continues the upload",
+        "What this request brought until then is kept, unless it has a checksum.",
+    ),
     ProblemType("in-flight", 409, "The key is in use", "Another request with this idempotency key is running."),
     ProblemType("not-a-data-set", 409, "Only data sets have this", "The attachment is a file."),
     ProblemType(
@@ -91,6 +122,12 @@ _TABLE = (
         412,
         "A precondition is false",
         "If-Match names another entity tag; `ETag` has its own.",
+    ),
+    ProblemType(
+        "unsupported-tus-version",
+        412,
+        "Unknown version of tus",
+        "`Tus-Version` lists the versions that are supported.",
     ),
     ProblemType("too-large", 413, "The request is too large", "`limit` is the largest size that the gateway accepts."),
     ProblemType(
@@ -130,6 +167,18 @@ _TABLE = (
         422,
         "The conversion takes too much memory or time",
         "`limit` names the limit of the gateway's configuration; a smaller file, or fewer rows, may stay below it.",
+    ),
+    ProblemType(
+        "too-many-uploads",
+        429,
+        "Too many uploads",
+        "The maximum number of resumable uploads is there; delete some, or wait until some expire.",
+    ),
+    ProblemType(
+        "checksum-mismatch",
+        460,
+        "The bytes differ from their checksum",
+        "Nothing of the body was kept. Send it again at the same offset.",
     ),
     ProblemType(
         "damaged",

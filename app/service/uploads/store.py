@@ -1,0 +1,172 @@
+"""The store of partial uploads: a folder `uploads/{id}/` of the content store for each.
+
+`upload.json` has what the creation said. The bytes are in pieces, which are named by their offsets. An upload's offset
+is the end of its last piece, so that its state is as durable as its bytes, and no request needs a transaction. What a
+restarted gateway finds is the state.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, replace
+from secrets import token_hex
+from threading import Lock
+
+import orjson
+
+from app.observe import Recurring, logger
+from app.ports import Clock, ContentStore
+from app.service.sending.parts import PartWriter, StoredPart
+from app.service.uploads.pieces import PieceWriter, contiguous, require_size
+from app.service.uploads.records import FOLDER, TooManyUploads, UnknownUpload, Upload, UploadRecord
+
+SENT_MICROSECONDS = 3600 * 1_000_000
+"""The time for which an upload stays when it was sent: the request that sends it can be repeated."""
+_PIECE = re.compile(r"[0-9a-f]{16}")
+
+log = logger(__name__)
+
+
+class Uploads:
+    """All uploads. `lifetime` is in microseconds, `most` the maximum number of uploads.
+
+    One process at a time uses the store of uploads. Methods block, except `find`.
+    """
+
+    def __init__(self, store: ContentStore, clock: Clock, lifetime: int, most: int) -> None:
+        self._store, self._clock, self.lifetime, self._most = store, clock, lifetime, most
+        self._lock = Lock()
+        self._uploads: dict[str, Upload] | None = None
+        self._fault = Recurring(log, "uploads")
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether the uploads of earlier processes are known, so that `find` does not block."""
+        return self._uploads is not None
+
+    def open(self) -> dict[str, Upload]:
+        """Read the uploads that are there, if that was not done, and remove what is of none. Return them by their
+        identifiers."""
+        with self._lock:
+            if self._uploads is None:
+                self._uploads = self._found()
+            return self._uploads
+
+    def create(
+        self,
+        owner: str,
+        length: int | None = None,
+        file_name: str | None = None,
+        content_type: str = "",
+        metadata: str | None = None,
+        repr_digest: str | None = None,
+    ) -> Upload:
+        """Begin an upload. Raises TooManyUploads, and what storing raises."""
+        uploads = self.open()
+        if len(uploads) >= self._most:
+            raise TooManyUploads(f"{self._most} uploads are there, the most that limits.uploads allows")
+        now = self._clock.now()
+        record = UploadRecord(
+            token_hex(16), owner, now, now + self.lifetime, length, file_name, content_type, metadata, repr_digest
+        )
+        self._write(record)
+        upload = uploads[record.id] = Upload(record)
+        return upload
+
+    def find(self, upload_id: str, owner: str) -> Upload:
+        """Return an upload of this owner. Raises UnknownUpload if there is none, or if it has expired."""
+        upload = self.open().get(upload_id)
+        if upload is None or upload.record.owner != owner or upload.record.expires_at <= self._clock.now():
+            raise UnknownUpload("there is no upload with this identifier")
+        return upload
+
+    def belongs_to_another(self, upload_id: str, owner: str) -> bool:
+        """Tell whether there is an upload with this identifier, of another owner."""
+        upload = self.open().get(upload_id)
+        return upload is not None and upload.record.owner != owner
+
+    def append(self, upload: Upload, *, whole: bool = False) -> PieceWriter:
+        """Return a writer that appends to an upload. There must be no other."""
+        return PieceWriter(self._store, upload, whole=whole)
+
+    def set_length(self, upload: Upload, length: int) -> None:
+        """Note the size of the whole content, which was not known before."""
+        self._change(upload, replace(upload.record, length=length))
+
+    def read(self, upload: Upload) -> Iterator[memoryview]:
+        """Yield the received bytes. Raises UnknownUpload if they are deleted meanwhile."""
+        for piece in tuple(upload.pieces):
+            try:
+                yield from self._store.read(piece.object_name(upload.record))
+            except KeyError:
+                raise UnknownUpload("the upload was deleted") from None
+
+    def copy(self, upload: Upload, name: str, object_name: str) -> StoredPart:
+        """Write the content of a complete upload as one object, and return it as the part of this name.
+
+        This is the only time that content is copied. Its SHA-256 is computed meanwhile.
+        """
+        writer = PartWriter(self._store, object_name)
+        try:
+            for piece in self.read(upload):
+                writer.write(piece)
+        except BaseException:
+            writer.abandon()
+            raise
+        return writer.finish(name, upload.record.file_name, upload.record.content_type)
+
+    def sent(self, identifiers: Iterable[str]) -> None:
+        """Let uploads expire soon that were sent."""
+        soon = self._clock.now() + SENT_MICROSECONDS
+        for upload_id in identifiers:
+            upload = self.open().get(upload_id)
+            if upload is not None and upload.record.expires_at > soon:
+                self._change(upload, replace(upload.record, expires_at=soon))
+
+    def delete(self, upload: Upload) -> None:
+        """Delete an upload. What is being written to it is removed when it ends."""
+        upload.is_gone = True
+        self.open().pop(upload.record.id, None)
+        # The description goes first: pieces without one are removed at the next start.
+        self._store.delete(upload.record.object_name)
+        self._store.delete_all([piece.object_name(upload.record) for piece in upload.pieces])
+
+    def expire(self) -> None:
+        """Delete the uploads whose time is over."""
+        try:
+            now = self._clock.now()
+            for upload in [each for each in list(self.open().values()) if each.record.expires_at <= now]:
+                self.delete(upload)
+                log.info("upload_expired", upload=upload.record.id, bytes=upload.offset, length=upload.record.length)
+        except Exception as error:  # noqa: BLE001 - `Recurring` logs it
+            self._fault.failed(error)
+        else:
+            self._fault.worked()
+
+    def _change(self, upload: Upload, record: UploadRecord) -> None:
+        self._write(record)
+        upload.record = record
+
+    def _write(self, record: UploadRecord) -> None:
+        with self._store.create(record.object_name) as target:
+            target.write(orjson.dumps(asdict(record)))
+
+    def _found(self) -> dict[str, Upload]:
+        folders: dict[str, set[str]] = {}
+        for name in self._store.names(FOLDER):
+            upload_id, _, last = name.removeprefix(FOLDER).partition("/")
+            folders.setdefault(upload_id, set()).add(last)
+        found = {upload_id: self._load(upload_id, names) for upload_id, names in folders.items()}
+        return {upload_id: upload for upload_id, upload in found.items() if upload is not None}
+
+    def _load(self, upload_id: str, names: set[str]) -> Upload | None:
+        """Return the upload of a folder with these names; None, and remove them, if it has no description."""
+        folder = f"{FOLDER}{upload_id}/"
+        try:
+            record = UploadRecord(**orjson.loads(b"".join(self._store.read(f"{folder}upload.json"))))
+        except (KeyError, TypeError, ValueError):
+            self._store.delete_all([f"{folder}{name}" for name in names])
+            return None
+        sizes = {int(name, 16): require_size(self._store, folder + name) for name in names if _PIECE.fullmatch(name)}
+        pieces, others = contiguous(sizes)
+        self._store.delete_all([f"{folder}{offset:016x}" for offset in others])
+        return Upload(record, pieces)

@@ -1,0 +1,75 @@
+"""The uploads of a caller. Those of others do not exist for it."""
+
+from starlette.concurrency import run_in_threadpool
+
+from app.service.gateway import Gateway
+from app.service.sending.parts import StoredPart
+from app.service.uploads import UnknownUpload, Upload
+from app.web.access.caller import Caller
+from app.web.identifiers import unknown
+from app.web.problems import Problem, pointer_to
+
+
+def owner_of(caller: Caller) -> str:
+    """Return the owner of what a caller uploads: itself, whatever its name is used for elsewhere."""
+    principal = caller.principal
+    return f"{principal.kind}:{principal.id or principal.name}"
+
+
+async def known_upload(gateway: Gateway, upload_id: str, caller: Caller) -> Upload:
+    """Return an upload of the caller. Raises Problem when it has none with this identifier."""
+    if not gateway.uploads.is_open:
+        await run_in_threadpool(gateway.uploads.open)
+    try:
+        upload = _found(gateway, upload_id, caller)
+    except UnknownUpload:
+        raise unknown("upload") from None
+    caller.trail.details = {"upload": upload.record.id}
+    return upload
+
+
+class CallersUploads:
+    """The uploads of a caller, whose content becomes parts of a message: objects `{folder}/upload-{n}`."""
+
+    def __init__(self, gateway: Gateway, caller: Caller, folder: str) -> None:
+        self._gateway, self._caller, self._folder = gateway, caller, folder
+        self._taken = 0
+
+    def require(self, part: str, upload_id: str) -> None:
+        """Check that the caller has this upload, and that it is complete. Raises Problem."""
+        self._complete(part, upload_id)
+
+    def take(self, part: str, upload_id: str) -> StoredPart:
+        """Copy its content to the folder, and return it as this part. Raises Problem."""
+        upload = self._complete(part, upload_id)
+        self._gateway.check_room(upload.offset)
+        name, self._taken = f"{self._folder}/upload-{self._taken}", self._taken + 1
+        try:
+            return self._gateway.uploads.copy(upload, part, name)
+        except UnknownUpload as error:
+            raise _invalid(part, str(error)) from None
+
+    def _complete(self, part: str, upload_id: str) -> Upload:
+        try:
+            upload = _found(self._gateway, upload_id, self._caller)
+        except UnknownUpload as error:
+            raise _invalid(part, str(error)) from None
+        if not upload.is_complete:
+            of = upload.record.length
+            raise _invalid(part, f"the upload is not complete: {upload.offset} of {of or 'unknown'} bytes are here")
+        return upload
+
+
+def _found(gateway: Gateway, upload_id: str, caller: Caller) -> Upload:
+    """Return an upload of the caller. One of another counts as a refused request. Raises UnknownUpload."""
+    owner = owner_of(caller)
+    try:
+        return gateway.uploads.find(upload_id, owner)
+    except UnknownUpload:
+        if gateway.uploads.belongs_to_another(upload_id, owner):
+            caller.trail.refused = "the upload belongs to another caller"
+        raise
+
+
+def _invalid(part: str, why: str) -> Problem:
+    return Problem("invalid", why, errors=[{"pointer": pointer_to(["uploads", part]), "detail": why}])

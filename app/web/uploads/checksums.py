@@ -1,0 +1,53 @@
+"""The checksum of one request (`Upload-Checksum` of tus 1.0, extension checksum)."""
+
+from base64 import b64decode
+from binascii import Error as NotBase64
+from collections.abc import Mapping
+from hashlib import md5, sha1, sha256, sha512
+from typing import Any, Final, Protocol
+
+from app.web.messages.digests import Digests
+from app.web.problems import Problem
+
+# tus asks every server for SHA-1. Checksums tell transmission errors, not attacks.
+ALGORITHMS: Final[Mapping[str, Any]] = {"sha1": sha1, "sha256": sha256, "sha512": sha512, "md5": md5}
+
+
+class Check(Protocol):
+    """The check of the bytes of one request."""
+
+    def update(self, piece: bytes | memoryview) -> None:
+        """Include the next bytes."""
+
+    def check(self, what: str) -> None:
+        """Raise Problem if the bytes of `what` differ from what the client said of them."""
+
+
+class Checksum:
+    """The checksum that a client gives with a request. Raises Problem for one that cannot be read."""
+
+    def __init__(self, text: str) -> None:
+        algorithm, _, encoded = text.strip().partition(" ")
+        if algorithm not in ALGORITHMS:
+            raise Problem("malformed", f"unknown checksum {algorithm[:40]!r}; known are {', '.join(ALGORITHMS)}")
+        try:
+            self._given = b64decode(encoded, validate=True)
+        except (NotBase64, ValueError):
+            raise Problem("malformed", "Upload-Checksum is not an algorithm and base64") from None
+        self._algorithm, self._hash = algorithm, ALGORITHMS[algorithm](usedforsecurity=False)
+
+    def update(self, piece: bytes | memoryview) -> None:
+        self._hash.update(piece)
+
+    def check(self, what: str) -> None:
+        if self._hash.digest() != self._given:
+            raise Problem("checksum-mismatch", f"the {self._algorithm} of {what} is not the one in Upload-Checksum")
+
+
+def check_of(headers: Mapping[str, str]) -> Check | None:
+    """Return the check of a request's body by its headers: `Upload-Checksum`, or `Content-Digest`. None without."""
+    if (text := headers.get("upload-checksum")) is not None:
+        return Checksum(text)
+    if (text := headers.get("content-digest")) is not None:
+        return Digests({"content-digest": text})
+    return None
