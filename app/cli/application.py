@@ -5,6 +5,7 @@ from importlib.metadata import version
 from typing import Annotated, NoReturn
 
 import typer
+from attachment_gateway_client import AttachmentGatewayError
 
 from app.cli import (
     INTERRUPTED,
@@ -27,6 +28,7 @@ from app.cli import (
     watching,
     webhooks,
 )
+from app.cli.client import explained
 from app.cli.console import Failure, err, tell
 from app.cli.demo.command import demo
 from app.model.errors import GatewayError
@@ -78,6 +80,8 @@ def run() -> None:
         sys.exit(INTERRUPTED)
     except Failure as failure:
         _end(failure)
+    except AttachmentGatewayError as error:
+        _end(explained(error))
     except (GatewayError, PluginError) as error:
         _end(Failure(str(error)))
     except OSError as error:

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, NamedTuple
 
 import typer
+from attachment_gateway_client import Problem
 from rich.markup import escape
 
-from app.cli.client import DEFAULT_URL, Client, Refused, Url, connect, located
+from app.cli.client import DEFAULT_URL, Client, Url, connect, located
 from app.cli.console import Failure, Yes, confirm, err, size, state
 from app.cli.lists import IDENTIFIER, STATE, Column, List
 
@@ -81,15 +82,15 @@ def _found(client: Client, identifier: str) -> Iterator[_Doomed]:
         raise Failure(f"there is no attachment, message or delivery with the identifier {identifier}")
 
 
-def _attachment(item: dict[str, Any]) -> _Doomed:
+def _attachment(item: Any) -> _Doomed:
     return _Doomed("attachment", item["id"], item["name"], item["state"], item["size"])
 
 
 def _one(client: Client, path: str) -> dict[str, Any] | None:
     try:
         found: dict[str, Any] = client.get(path)
-    except Refused as refused:
-        if refused.status != 404:
+    except Problem as problem:
+        if problem.status != 404:
             raise
         return None
     return found

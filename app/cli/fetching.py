@@ -4,14 +4,13 @@ Stored content is resumed where an earlier attempt ended, and compared with its 
 converted while it is fetched.
 """
 
-import hashlib
-import os
 import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 import typer
+from attachment_gateway_client import Attachment, ContentChanged, DigestMismatch
 from rich.markup import escape
 from rich.progress import DownloadColumn, FileSizeColumn, TimeRemainingColumn, TransferSpeedColumn
 
@@ -108,7 +107,7 @@ def get(
         "attrs": attrs,
     }
     with connect(url) as client:
-        attachment = find(client, identifier)
+        attachment = client.attachment(identifier)
         _require_finished(attachment)
         if utf_8:
             if format_ is not None or any(value is not None for value in options.values()):
@@ -122,7 +121,7 @@ def get(
         elif format_ is not None or any(value is not None for value in options.values()):
             raise Failure("this attachment is a file; options for data sets do not apply")
         if output == "-":
-            return _to_stream(client, attachment, sys.stdout.buffer)
+            return fetch(client, attachment, sys.stdout.buffer)
         target = _target(output, attachment["file_name"])
         fetch(client, attachment, target)
     err.print(f"{target}  {size(attachment['size'])}  sha256 {attachment['sha256']}", markup=False, highlight=False)
@@ -143,39 +142,21 @@ def contents(
     typer.echo(response.text.rstrip("\n"))
 
 
-def find(client: Client, identifier: str) -> dict[str, Any]:
-    """Return the attachment with this identifier. Raises Failure."""
-    attachment: dict[str, Any] = client.get(located("attachments", identifier))
-    return attachment
-
-
-def fetch(client: Client, attachment: dict[str, Any], target: Path) -> None:
+def fetch(client: Client, attachment: Attachment, target: Path | BinaryIO) -> None:
     """Fetch content into a file, which appears when it is complete. Raises Failure when its digest is wrong."""
-    part = target.with_name(target.name + ".part")
-    digest = hashlib.sha256()
-    have = 0
-    try:
-        if part.exists():
-            with part.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256")
-            have = part.stat().st_size
-        if have > attachment["size"]:
-            have, digest = 0, hashlib.sha256()
-        with part.open("r+b" if have else "wb") as file:
-            file.seek(have)
-            if have < attachment["size"]:
-                _receive(client, attachment, file, digest, have)
-            file.flush()
-            os.fsync(file.fileno())
-        if digest.hexdigest() != attachment["sha256"]:
-            part.unlink()
-            raise Failure(f"the SHA-256 is wrong: {digest.hexdigest()} was received", "fetch it again")
-        part.replace(target)
-    except OSError as error:
-        raise Failure(f"cannot write {target}: {error.strerror or error}") from error
+    with bars(DownloadColumn, TransferSpeedColumn, TimeRemainingColumn) as progress:
+        bar = progress.add_task(escape(attachment["file_name"]), total=attachment["size"])
+        try:
+            client.fetch(attachment, target, lambda received: progress.update(bar, completed=received))
+        except DigestMismatch as error:
+            raise Failure(str(error), "fetch it again") from error
+        except ContentChanged as error:
+            raise Failure(str(error), f"delete {target}.part") from error
+        except OSError as error:
+            raise Failure(f"cannot write {target}: {error.strerror or error}") from error
 
 
-def _get_made(client: Client, attachment: dict[str, Any], output: str | None, name: str, query: dict[str, Any]) -> None:
+def _get_made(client: Client, attachment: Attachment, output: str | None, name: str, query: dict[str, Any]) -> None:
     """Fetch converted content: a data set in another format, or a text file in UTF-8. Raises Failure."""
     if output == "-":
         return _receive_made(client, attachment, sys.stdout.buffer, name, query)
@@ -184,45 +165,19 @@ def _get_made(client: Client, attachment: dict[str, Any], output: str | None, na
     return None
 
 
-def _receive_made(client: Client, attachment: dict[str, Any], file: BinaryIO, name: str, query: dict[str, Any]) -> None:
+def _receive_made(client: Client, attachment: Attachment, file: BinaryIO, name: str, query: dict[str, Any]) -> None:
     with (
         client.stream(f"attachments/{attachment['id']}/content", **query) as response,
         bars(FileSizeColumn, TransferSpeedColumn) as progress,
     ):
         bar = progress.add_task(escape(name), total=None)
-        for piece in response.iter_raw(_PIECE):
+        for piece in response.iter_bytes(_PIECE):
             file.write(piece)
             progress.advance(bar, len(piece))
         if undecodable := response.headers.get("Undecodable-Bytes"):
             count, _, first = undecodable.partition("; first=")
             err.print(f"{name}: {count} bytes could not be decoded, the first at byte {first}; each became U+FFFD")
     file.flush()
-
-
-def _receive(client: Client, attachment: dict[str, Any], file: BinaryIO, digest: Any, have: int) -> None:
-    headers = {"If-Range": f'"{attachment["sha256"]}"', "Range": f"bytes={have}-"} if have else {}
-    with (
-        client.stream(f"attachments/{attachment['id']}/content", headers) as response,
-        bars(DownloadColumn, TransferSpeedColumn, TimeRemainingColumn) as progress,
-    ):
-        if have and response.status_code != 206:
-            raise Failure(
-                "the content has changed since the first part was fetched",
-                f"delete {getattr(file, 'name', 'the .part file')}",
-            )
-        bar = progress.add_task(escape(attachment["file_name"]), total=attachment["size"], completed=have)
-        for piece in response.iter_raw(_PIECE):
-            file.write(piece)
-            digest.update(piece)
-            progress.advance(bar, len(piece))
-
-
-def _to_stream(client: Client, attachment: dict[str, Any], stream: BinaryIO) -> None:
-    digest = hashlib.sha256()
-    _receive(client, attachment, stream, digest, 0)
-    stream.flush()
-    if digest.hexdigest() != attachment["sha256"]:
-        raise Failure(f"the SHA-256 is wrong: {digest.hexdigest()} was received")
 
 
 def _target(output: str | None, name: str) -> Path:
@@ -237,7 +192,7 @@ def _target(output: str | None, name: str) -> Path:
     return target / safe if target.is_dir() else target
 
 
-def _require_finished(attachment: dict[str, Any]) -> None:
+def _require_finished(attachment: Attachment) -> None:
     state = attachment["state"]
     if state == "finished":
         return

@@ -4,9 +4,8 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryDirectory
@@ -14,6 +13,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, BinaryIO
 
 import typer
+from attachment_gateway_client import File
 from rich.markup import escape
 from rich.progress import DownloadColumn, MofNCompleteColumn, TransferSpeedColumn
 
@@ -22,34 +22,10 @@ from app.cli.client import DEFAULT_URL, Client, Url, connect
 from app.cli.console import Failure, bars, err
 from app.cli.listing import SUBSCRIBERS, KindWord
 
-_MEDIA_TYPE = "application/octet-stream"
 _DATA_SET = re.compile(r"[^.]+\.[^.]+")
 _KINDS = [kind.value for kind in KindWord]
 _LOOK_SECONDS = 0.2
 _INPUT = Path("-")
-
-
-class Outgoing:
-    """One file to send.
-
-    `kind` is the word for an attachment kind, None for the gateway to recognise it. `name` is a data set's
-    `LIBRARY.MEMBER`, `wanted` the options of a data set.
-    """
-
-    def __init__(
-        self, path: Path, kind: str | None = None, name: str | None = None, wanted: dict[str, Any] | None = None
-    ) -> None:
-        self.path = path
-        self._kind, self._name, self._wanted = kind, name, wanted or {}
-
-    def entry(self, part: str, beside: Iterable[str] = ()) -> dict[str, Any]:
-        """Return its entry in the description of the message; `beside` are parts that describe data sets."""
-        wanted = self._wanted | {word: word for word in beside}
-        if self._kind is None:
-            return {"part": part} | ({"data_set": wanted} if wanted else {})
-        if self._kind != "data-set":
-            return {"part": part, "kind": self._kind, "name": self.path.name}
-        return {"part": part, "kind": self._kind, "name": self._name, "data_set": wanted}
 
 
 def send(
@@ -124,7 +100,8 @@ def send(
     if beside and kind not in (None, "data-set"):
         raise Failure(f"--{min(beside)} describes data sets, not a {kind}", "leave --as out, or give --as data-set")
     with connect(url) as client, ExitStack() as stack:
-        outgoing = [Outgoing(path, kind, name, wanted) for path in _with_input(files, input_name, stack)]
+        more = wanted | {word: word for word in beside}
+        outgoing = [readable(path, kind, name, more) for path in _as_files(files, input_name, stack)]
         if dry_run:
             rehearsal = post(
                 client, to, outgoing, description=description, message=message, dry_run=True, beside=beside
@@ -139,24 +116,31 @@ def send(
     return typer.echo(delivery["id"])
 
 
-def _with_input(files: list[Path], name: str, stack: ExitStack) -> list[Path]:
-    """Return the files, with one of all that standard input brings in place of `-`. Raises Failure.
+def _as_files(files: list[Path], name: str, stack: ExitStack) -> list[Path]:
+    """Return the files, with one of all that it brings in place of standard input and of each pipe. Raises Failure.
 
-    The gateway must know a file's size before its content, so standard input is read to its end first.
+    The gateway must know a file's size before its content, so what has no size is read to its end first.
     """
-    if _INPUT not in files:
-        return files
     if files.count(_INPUT) > 1:
         raise Failure("standard input can be sent only once")
-    if name in ("", ".", "..") or "/" in name:
+    if _INPUT in files and (name in ("", ".", "..") or "/" in name):
         raise Failure(f"--name {name!r} is not the name of a file")
-    spooled = Path(stack.enter_context(TemporaryDirectory(prefix="attachment-gateway-"))) / name
-    try:
-        with spooled.open("wb") as file:
-            copyfileobj(sys.stdin.buffer, file)
-    except OSError as error:
-        raise Failure(f"cannot keep standard input in {spooled}: {error.strerror}") from error
-    return [spooled if path == _INPUT else path for path in files]
+    return [_regular(path, name, stack) for path in files]
+
+
+def _regular(path: Path, name: str, stack: ExitStack) -> Path:
+    if path != _INPUT and not (path.is_fifo() or path.is_char_device()):
+        return path
+    name = name if path == _INPUT else path.name
+    kept = Path(stack.enter_context(TemporaryDirectory(prefix="attachment-gateway-"))) / name
+    with reading(path) if path != _INPUT else nullcontext(sys.stdin.buffer) as source:
+        try:
+            with kept.open("wb") as file:
+                copyfileobj(source, file)
+        except OSError as error:
+            what = "standard input" if path == _INPUT else str(path)
+            raise Failure(f"cannot keep {what} in {kept}: {error.strerror}") from error
+    return kept
 
 
 def _meaning(said: str | None, files: list[Path], wanted: dict[str, Any]) -> tuple[str | None, str | None]:
@@ -178,42 +162,48 @@ def _meaning(said: str | None, files: list[Path], wanted: dict[str, Any]) -> tup
 def post(
     client: Client,
     to: str,
-    outgoing: list[Outgoing],
+    files: Sequence[File],
     *,
     description: str = "",
     message: str | None = None,
     key: str | None = None,
     dry_run: bool = False,
     beside: Mapping[str, Path] = MappingProxyType({}),
-) -> dict[str, Any]:
+) -> Any:
     """Send a message with these attachments, with a progress bar.
 
     `beside` are files that describe the data sets: `catalog`, `define`.
 
-    Return its delivery, or the dry run. Raises Failure.
+    Return its delivery, or the dry run. Raises Failure for a file that cannot be read, and what the client raises.
     """
+    parts = {f"file-{number}": file for number, file in enumerate(files)}
     draft: dict[str, Any] = {
         "destination": to,
         "description": description,
-        "attachments": [file.entry(f"file-{number}", beside) for number, file in enumerate(outgoing)],
+        "attachments": [file.entry(part) for part, file in parts.items()],
     }
     if message is not None:
         draft["application_message"] = {"text": message}
-    with ExitStack() as stack, bars(DownloadColumn, TransferSpeedColumn) as progress:
-        parts: list[tuple[str, Any]] = [("message", (None, json.dumps(draft), "application/json"))]
-        for number, file in enumerate(outgoing):
-            total = file.path.stat().st_size if file.path.exists() else None
-            bar = progress.add_task(escape(file.path.name), total=total)
-            source = _Counted(stack.enter_context(_reading(file.path)), partial(progress.advance, bar))
-            parts.append((f"file-{number}", (file.path.name, source, _MEDIA_TYPE)))
-        for word, path in beside.items():
-            parts.append((word, (path.name, stack.enter_context(_reading(path)), _MEDIA_TYPE)))
-        headers = {"Idempotency-Key": key} if key else {}
-        parameters = {"dry_run": "true"} if dry_run else {}
-        answer: dict[str, Any] = client.request(
-            "POST", "messages", files=parts, headers=headers, params=parameters
-        ).json()
-        return answer
+    with bars(DownloadColumn, TransferSpeedColumn) as progress:
+        shown = {part: progress.add_task(escape(file.file_name), total=file.size) for part, file in parts.items()}
+
+        def tell(part: str, sent: int) -> None:
+            if part in shown:
+                progress.update(shown[part], completed=sent)
+
+        every = {**parts, **{word: readable(path) for word, path in beside.items()}}
+        if dry_run:
+            return client.dry_run(draft, every, progress=tell)
+        return client.send_message(draft, every, key=key, progress=tell)
+
+
+def readable(path: Path, kind: str | None = None, name: str | None = None, data_set: Any = None) -> File:
+    """Return a file to send. `name` is a data set's `LIBRARY.MEMBER`, `data_set` its options. Raises Failure."""
+    with reading(path):
+        pass
+    if kind not in (None, "data-set"):
+        return File.of(path, kind=kind, name=path.name)
+    return File.of(path, kind=kind, name=name, attachment={"data_set": data_set} if data_set else None)
 
 
 def follow(client: Client, delivery: dict[str, Any]) -> dict[str, Any]:
@@ -234,21 +224,9 @@ def follow(client: Client, delivery: dict[str, Any]) -> dict[str, Any]:
     return delivery
 
 
-class _Counted:
-    """A file that reports how much of it was read."""
-
-    def __init__(self, file: BinaryIO, tell: Callable[[int], None]) -> None:
-        self._file, self._tell = file, tell
-        self.fileno, self.seek, self.tell = file.fileno, file.seek, file.tell
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._file.read(size)
-        self._tell(len(data))
-        return data
-
-
 @contextmanager
-def _reading(path: Path) -> Iterator[BinaryIO]:
+def reading(path: Path) -> Iterator[BinaryIO]:
+    """Open a file. Raises Failure when it cannot be read."""
     try:
         file = path.open("rb")
     except OSError as error:

@@ -1,29 +1,26 @@
 """`watch`: show what is being received and sent, live."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from queue import Empty, SimpleQueue
 from threading import Thread
-from time import sleep
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
+from attachment_gateway_client import AttachmentGatewayError, Event
 from rich.markup import escape
 from rich.progress import MofNCompleteColumn, Progress, TaskID, TimeElapsedColumn
 
-from app.cli.client import DEFAULT_URL, Client, Url, connect
-from app.cli.console import UNREACHABLE, Failure, err, is_narrow, out, progress, size, state, time
+from app.cli.client import DEFAULT_URL, Client, Url, connect, explained, is_away
+from app.cli.console import err, is_narrow, out, progress, size, state, time
 from app.cli.lists import first_digits, without_zeros
 
 _SHOWN = 20
 _LOOK_SECONDS = 0.5
-_RETRY_SECONDS = 1.0
-_SILENCE_SECONDS = 60.0
-"""The gateway sends something every 15 seconds. After a longer silence the connection is made anew."""
 
 T = TypeVar("T")
 
-News = SimpleQueue[dict[str, Any] | Failure]
+News = SimpleQueue[Event | AttachmentGatewayError]
 
 Bar = tuple[str, int, int | None]
 """The contents of a bar: its text, the amount done, and the total (None: unknown)."""
@@ -45,7 +42,7 @@ class Board:
                 self._tasks[key] = self._progress.add_task(text, total=total)
             self._progress.update(self._tasks[key], description=text, completed=done, total=total)
 
-    def say(self, event: dict[str, Any]) -> None:
+    def say(self, event: Mapping[str, Any]) -> None:
         """Print one event as a line, which is cut where the terminal is too narrow."""
         self._print(event_line(event, is_short=is_narrow(self._progress.console)))
 
@@ -105,14 +102,17 @@ class _Presence:
         self._note, self._is_away = note, False
 
     def ask(self, question: Callable[[], T], otherwise: T) -> T:
-        """Return the answer to a question to the gateway, or `otherwise` while it is away. Raises Failure."""
+        """Return the answer to a question to the gateway, or `otherwise` while it is away.
+
+        Raises AttachmentGatewayError.
+        """
         try:
             answer = question()
-        except Failure as failure:
-            if failure.code != UNREACHABLE:
+        except AttachmentGatewayError as error:
+            if not is_away(error):
                 raise
             if not self._is_away:
-                self._note(f"the gateway is away, trying again: {failure}")
+                self._note(f"the gateway is away, trying again: {explained(error)}")
             self._is_away = True
             return otherwise
         if self._is_away:
@@ -121,7 +121,7 @@ class _Presence:
         return answer
 
 
-def event_line(event: dict[str, Any], *, is_short: bool) -> str:
+def event_line(event: Mapping[str, Any], *, is_short: bool) -> str:
     """Return an event as a line with rich's markup; a short one has the time without its date, and a short
     identifier."""
     subject, _, word = event["type"].partition(".")
@@ -136,35 +136,21 @@ def event_line(event: dict[str, Any], *, is_short: bool) -> str:
     return f"[dim]{moment}[/] {subject:10} {state(word)} {identifier} {text}"
 
 
-def events(client: Client, after: int | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the events after a number, or only new ones, as CloudEvents. Raises Failure."""
-    with client.stream("events", silence=_SILENCE_SECONDS, after=after) as response:
-        for line in response.iter_lines():
-            if line.startswith("data:"):
-                yield json.loads(line.removeprefix("data:"))
-
-
 def _listen(client: Client, news: News) -> None:
-    """Put all events into a queue. The connection is made again after it broke."""
-    after: int | None = None
-    while True:
-        try:
-            for event in events(client, after):
-                after = int(event["id"])
-                news.put(event)
-        except Failure as failure:
-            if failure.code != UNREACHABLE:
-                news.put(failure)
-                return
-        sleep(_RETRY_SECONDS)
+    """Put all events into a queue. The client makes a broken connection again."""
+    try:
+        for event in client.events(patient=True):
+            news.put(event)
+    except AttachmentGatewayError as error:
+        news.put(error)
 
 
-def _waiting(news: News) -> Iterator[dict[str, Any]]:
+def _waiting(news: News) -> Iterator[Event]:
     """Yield the events so far; wait a moment for the first one."""
     try:
         item = news.get(timeout=_LOOK_SECONDS)
         while True:
-            if isinstance(item, Failure):
+            if isinstance(item, AttachmentGatewayError):
                 raise item
             yield item
             item = news.get_nowait()

@@ -5,8 +5,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 
 import pytest
+from attachment_gateway_client.calls import is_loopback
 
-from app.cli.client import connect, is_loopback
+from app.cli.client import connect
 from app.cli.console import Failure
 
 CLOSED = "http://127.0.0.1:9"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow.parquet as pq
+from attachment_gateway_client import Attachment
 from rich.console import Console
 from rich.progress import MofNCompleteColumn
 
@@ -13,7 +14,7 @@ from app.cli.client import Client
 from app.cli.console import Failure, progress, size, table
 from app.cli.demo import content
 from app.cli.fetching import fetch
-from app.cli.sending import Outgoing, post
+from app.cli.sending import post, readable
 from app.cli.watching import Board
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ T = TypeVar("T")
 class Compared(NamedTuple):
     """One attachment that was sent and received."""
 
-    attachment: dict[str, Any]
+    attachment: Attachment
     equal: bool
     how: str
 
@@ -51,7 +52,7 @@ def play(stage: Stage) -> list[Compared]:
     sent = content.write(folder)
     for path in sent:
         console.print(f"  sending [bold]{path.name}[/], {size(path.stat().st_size)}", highlight=False)
-    outgoing = [Outgoing(path) for path in sent]
+    outgoing = [readable(path) for path in sent]
     delivery = post(client, DESTINATION, outgoing, description="sent by the demo", message=MESSAGE)
     attachments = _arrival(stage, delivery, len(sent))
     came = folder / "came"
@@ -65,7 +66,11 @@ def report(results: list[Compared], console: Console) -> None:
     for attachment, equal, how in results:
         verdict = f"[green]equal[/], {how}" if equal else f"[red]different[/], {how}"
         grid.add_row(
-            attachment["name"], attachment["kind"], size(attachment["size"]), attachment["sha256"][:16] + "…", verdict
+            attachment["name"],
+            attachment["kind"],
+            size(attachment["size"]),
+            (attachment["sha256"] or "")[:16] + "…",
+            verdict,
         )
     console.print(grid)
     if not all(result.equal for result in results):
@@ -90,12 +95,12 @@ def _eventually(stage: Stage, what: str, look: Callable[[], T | None]) -> T:
     return found
 
 
-def _arrival(stage: Stage, delivery: dict[str, Any], count: int) -> list[dict[str, Any]]:
+def _arrival(stage: Stage, delivery: dict[str, Any], count: int) -> list[Attachment]:
     """Show the attachments arriving, and return them when finished, in the message's order."""
     with progress(stage.console, MofNCompleteColumn) as bars:
         board = Board(bars)
 
-        def look() -> list[dict[str, Any]] | None:
+        def look() -> list[Attachment] | None:
             found = _attachments(stage.client, delivery)
             board.show({item["id"]: _bar(item) for item in found})
             done = len(found) == count and all(item["state"] == "finished" for item in found)
@@ -104,21 +109,21 @@ def _arrival(stage: Stage, delivery: dict[str, Any], count: int) -> list[dict[st
         return _eventually(stage, "the attachments to arrive", look)
 
 
-def _attachments(client: Client, delivery: dict[str, Any]) -> list[dict[str, Any]]:
+def _attachments(client: Client, delivery: dict[str, Any]) -> list[Attachment]:
     """Return the attachments of this delivery; none before its header has arrived."""
-    for message in client.pages("messages", 20):
+    for message in client.messages(20):
         if message["header_correl_id"] == delivery["header_correl_id"]:
-            return [client.get(f"attachments/{identifier}") for identifier in message["attachments"]]
+            return [client.attachment(identifier) for identifier in message["attachments"]]
     return []
 
 
-def _bar(item: dict[str, Any]) -> tuple[str, int, int | None]:
+def _bar(item: Attachment) -> tuple[str, int, int | None]:
     parts = item["progress"]
     name = item["name"] or item["correl_id"]
     return f"  {item['state']:9} {name}", parts["parts_received"], parts["parts_expected"]
 
 
-def _compare(client: Client, sent: Path, attachment: dict[str, Any], folder: Path) -> Compared:
+def _compare(client: Client, sent: Path, attachment: Attachment, folder: Path) -> Compared:
     received = folder / sent.name
     fetch(client, attachment, received)
     if attachment["kind"] != "data-set":

@@ -96,7 +96,8 @@ class Feed:
         still to be served, and is asked every HEARTBEAT_SECONDS. Both are called in a thread. A heartbeat also tells
         the number that the client has reached, if events were left out since the last one.
         """
-        yield b": attachment gateway\n\n"
+        # The number comes first: a client that is cut off before any event goes on here.
+        yield b": attachment gateway\nid: %d\n\n" % after
         asked = monotonic()
         told = after
         while not self._ended:

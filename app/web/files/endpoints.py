@@ -10,7 +10,7 @@ from app.service.sending.drafts import find_destination
 from app.web.access.caller import Caller, CallerDep
 from app.web.deliveries.schemas import AcceptedDelivery
 from app.web.deps import BaseDep, GatewayDep
-from app.web.messages.digests import Digests
+from app.web.digests import Digests
 from app.web.messages.form import DescriptionReader
 from app.web.messages.queueing import ACCEPTED, REFUSED, IdempotencyKey, queued
 from app.web.messages.sending import known_destinations

@@ -19,8 +19,8 @@ from app.service.sending.preparation import has_data_sets
 from app.service.sending.upload_conversion import Run, run_here
 from app.settings import Destination
 from app.web.access.caller import Caller
+from app.web.digests import Digests
 from app.web.disconnection import ClientLeft, conversions, while_connected
-from app.web.messages.digests import Digests
 from app.web.messages.errors import problem_of
 from app.web.messages.form import MESSAGE, DescriptionReader
 from app.web.messages.upload import Body, DescriptionUpload, Upload, receive

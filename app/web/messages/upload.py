@@ -6,11 +6,9 @@ upload that breaks off leaves nothing in the store.
 """
 
 import asyncio
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
-from urllib.parse import unquote_to_bytes
 
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, MultipartState, parse_options_header
@@ -18,14 +16,9 @@ from starlette.requests import Request
 
 from app.ports import ContentStore
 from app.service.sending.parts import PartWriter, StoredPart
-from app.web.messages.digests import Digests
+from app.web.digests import Digests
+from app.web.disposition import file_name_of, name_of, text_of
 from app.web.problems import Problem
-
-_QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*"')
-_FILE_NAME_EXTENDED = re.compile(rb";\s*filename\*\s*=\s*([\w.:-]+)'[A-Za-z0-9-]*'([^\s;\"]*)", re.IGNORECASE)
-_CHARSETS = {"utf-8", "iso-8859-1"}
-_ESCAPES = {"%22": '"', "%0A": "\n", "%0D": "\r"}
-"""The escapes of names in multipart/form-data (WHATWG HTML, "Multipart form data"). Clients escape no percent sign."""
 
 BATCH = 256 << 10
 """Bytes collected for a worker thread. Each open connection can hold two such batches."""
@@ -157,7 +150,7 @@ class Upload:
             writer, self._writer = self._writer, None
             self.form.parts.append(writer.finish(*self._head))
         elif self._field is not None:
-            text, self._field = _text(self._field, self._head.name), None
+            text, self._field = text_of(self._field, self._head.name), None
             if self._head.name in self.form.fields:
                 raise Problem("malformed", f"the field {self._head.name!r} comes twice")
             self.form.fields[self._head.name] = text
@@ -234,7 +227,7 @@ class DescriptionUpload:
     def finish(self) -> Form:
         """Check the description, and return a form without parts. Raises Problem."""
         self._digests.check("the body")
-        self._on_text(_text(self._text, "JSON"))
+        self._on_text(text_of(self._text, "JSON"))
         return Form()
 
     def discard(self) -> None:
@@ -303,49 +296,10 @@ def _boundary(content_type: str) -> bytes:
     return boundary
 
 
-def file_name_of(header: bytes) -> str | None:
-    """Return the file name of a `Content-Disposition`: `filename*`, else `filename`; None if it has none.
-
-    Raises Problem for one that is not text.
-    """
-    _, parameters = parse_options_header(header)
-    file_name = parameters.get(b"filename")
-    extended = _extended_file_name(header)
-    return _name(file_name, "filename") if extended is None and file_name is not None else extended
-
-
 def _head(headers: dict[bytes, bytes]) -> PartHead:
     kind, parameters = parse_options_header(headers.get(b"content-disposition", b""))
     if kind != b"form-data" or b"name" not in parameters:
         raise Problem("malformed", "a part has no Content-Disposition: form-data with a name")
-    name = _name(parameters[b"name"], "name")
+    name = name_of(parameters[b"name"], "name")
     content_type = headers.get(b"content-type", b"").decode("latin-1").strip().lower()
     return PartHead(name, file_name_of(headers[b"content-disposition"]), content_type)
-
-
-def _name(data: bytes, what: str) -> str:
-    name = _text(data, what)
-    for escape, character in _ESCAPES.items():
-        name = name.replace(escape, character)
-    return name
-
-
-def _extended_file_name(header: bytes) -> str | None:
-    """Return the value of `filename*` (RFC 8187), which has precedence over `filename`; None if there is none."""
-    found = _FILE_NAME_EXTENDED.search(_QUOTED.sub(b'""', header))
-    if found is None:
-        return None
-    charset, encoded = found[1].decode().lower(), unquote_to_bytes(found[2])
-    if charset not in _CHARSETS:
-        raise Problem("malformed", f"filename* is in character set {charset!r}; send UTF-8")
-    try:
-        return encoded.decode(charset)
-    except UnicodeDecodeError:
-        raise Problem("malformed", f"filename* is not {charset.upper()}") from None
-
-
-def _text(data: bytes | bytearray, what: str) -> str:
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        raise Problem("malformed", f"the part's {what} is not UTF-8") from None

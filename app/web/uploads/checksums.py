@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from hashlib import md5, sha1, sha256, sha512
 from typing import Any, Final, Protocol
 
-from app.web.messages.digests import Digests
+from app.web.digests import Digests
 from app.web.problems import Problem
 
 # tus asks every server for SHA-1. Checksums tell transmission errors, not attacks.

@@ -13,8 +13,8 @@ from app.service.gateway import Gateway
 from app.service.uploads import TooManyUploads, UnknownUpload, Upload
 from app.web.access.caller import CallerDep
 from app.web.deps import BaseDep, GatewayDep
+from app.web.digests import Digests
 from app.web.identifiers import unknown
-from app.web.messages.digests import Digests
 from app.web.problems import Problem, responses
 from app.web.uploads import protocols
 from app.web.uploads.access import known_upload, owner_of

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 from app.service.uploads import Upload
-from app.web.messages.upload import file_name_of
+from app.web.disposition import file_name_of
 from app.web.problems import Problem
 from app.web.uploads.checksums import ALGORITHMS
 

@@ -12,10 +12,12 @@ from typing import Any
 from starlette.requests import ClientDisconnect, Request
 
 from app.service.uploads import PieceWriter
-from app.web.messages.upload import BATCH
 from app.web.problems import Problem
 from app.web.uploads.checksums import Check
 from app.web.uploads.protocols import inconsistent
+
+BATCH = 256 << 10
+"""Bytes collected for a worker thread. Each open connection can hold two such batches."""
 
 
 class Receivers:

@@ -417,7 +417,7 @@ def test_messages_name_uploads_in_place_of_parts(stock: Stock, http: httpx.Clien
         "uploads": {"table": upload.json()["id"]},
         "attachments": [{"part": "table", "name": "WORK.PUPILS"}, {"part": "note", "name": "note.txt"}],
     }
-    parts = {"message": (None, json.dumps(message), "application/json"), "note": ("n", b"note")}
+    parts: dict[str, Any] = {"message": (None, json.dumps(message), "application/json"), "note": ("n", b"note")}
     answer = http.post("/v1/messages", files=parts)
     assert answer.status_code == 202, answer.text
     assert [(each["name"], each["kind"]) for each in answer.json()["attachments"]] == [

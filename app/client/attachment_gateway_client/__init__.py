@@ -1,0 +1,53 @@
+"""A client of the attachment gateway: list, wait, fetch, send and follow events, with and without an event loop.
+
+from attachment_gateway_client import Client
+
+with Client("http://127.0.0.1:8080") as gateway:
+for attachment in gateway.attachments(state="finished"):
+gateway.fetch(attachment, attachment["file_name"])
+"""
+
+from attachment_gateway_client.asynchronous import AsyncClient
+from attachment_gateway_client.calls import located
+from attachment_gateway_client.client import DEFAULT_URL, Client
+from attachment_gateway_client.errors import (
+    AttachmentGatewayError,
+    ContentChanged,
+    DigestMismatch,
+    Problem,
+    Unreachable,
+)
+from attachment_gateway_client.events import Event
+from attachment_gateway_client.files import File
+from attachment_gateway_client.schemas import (
+    Attachment,
+    Delivery,
+    Message,
+    MessageSummary,
+    Quarantine,
+    Rehearsal,
+    TableSummary,
+    Upload,
+)
+
+__all__ = [
+    "DEFAULT_URL",
+    "AsyncClient",
+    "Attachment",
+    "AttachmentGatewayError",
+    "Client",
+    "ContentChanged",
+    "Delivery",
+    "DigestMismatch",
+    "Event",
+    "File",
+    "Message",
+    "MessageSummary",
+    "Problem",
+    "Quarantine",
+    "Rehearsal",
+    "TableSummary",
+    "Unreachable",
+    "Upload",
+    "located",
+]

@@ -1,0 +1,329 @@
+"""The client for programs with an event loop of asyncio. It does the same as `Client`."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self, TypeVar
+
+import httpx
+
+from attachment_gateway_client import downloads, sending
+from attachment_gateway_client.calls import (
+    Call,
+    Flow,
+    Pause,
+    Step,
+    given,
+    is_loopback,
+    located,
+    options,
+    pause,
+    problem_of,
+    unreachable,
+)
+from attachment_gateway_client.client import DEFAULT_URL, PAGE
+from attachment_gateway_client.downloads import Download
+from attachment_gateway_client.errors import Problem, Unreachable
+from attachment_gateway_client.events import SILENCE_SECONDS, Event, EventReader, is_passing
+from attachment_gateway_client.files import File, Progress
+from attachment_gateway_client.schemas import (
+    Attachment,
+    Delivery,
+    Message,
+    MessageSummary,
+    Quarantine,
+    Rehearsal,
+    TableSummary,
+    Upload,
+)
+
+T = TypeVar("T")
+
+
+class AsyncClient:
+    """A client of the gateway at a URL. Use it as a context manager, or close it.
+
+    `token` is an API key, or another bearer token. The proxies of the environment are used, except for a gateway on
+    this machine. Raises ValueError for a URL or a proxy that cannot be used.
+    """
+
+    def __init__(self, url: str = DEFAULT_URL, token: str | None = None) -> None:
+        how = options(url, token)
+        self.url = url.rstrip("/")
+        # With a transport of its own the client takes no proxy of the environment.
+        transport = httpx.AsyncHTTPTransport() if is_loopback(how["base_url"].host) else None
+        self._http = httpx.AsyncClient(**how, transport=transport)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, _kind: type[BaseException] | None, _error: object, _trace: TracebackType | None) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._http.aclose()
+
+    # --- any request ----------------------------------------------------------------------------------------------
+
+    async def request(self, method: str, path: str, **how: Any) -> httpx.Response:
+        """Send a request to a path below /v1 and return its response. Raises Problem and Unreachable."""
+        try:
+            response = await self._http.request(method, path.lstrip("/"), **how)
+        except httpx.TransportError as error:
+            raise unreachable(self.url, error) from error
+        if response.is_error:
+            raise problem_of(response)
+        return response
+
+    async def get(self, path: str, **parameters: Any) -> Any:
+        """Return the JSON at a path below /v1; parameters that are None are left out. Raises as `request`."""
+        return (await self.request("GET", path, params=given(parameters))).json()
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        path: str,
+        headers: Mapping[str, str] | None = None,
+        silence: float | None = None,
+        **parameters: Any,
+    ) -> AsyncIterator[httpx.Response]:
+        """Open a response whose body is read piece by piece.
+
+        `silence` is the number of seconds without a byte after which the connection counts as broken (None: never).
+        Raises Problem, and Unreachable also while the body is read.
+        """
+        timeout = httpx.Timeout(30, read=silence)
+        plain = {"Accept-Encoding": "identity", **(headers or {})}
+        try:
+            async with self._http.stream(
+                "GET", path.lstrip("/"), params=given(parameters), headers=plain, timeout=timeout
+            ) as response:
+                if response.is_error:
+                    await response.aread()
+                    raise problem_of(response)
+                yield response
+        except httpx.TransportError as error:
+            raise unreachable(self.url, error) from error
+
+    async def pages(self, path: str, most: int | None = None, **parameters: Any) -> AsyncIterator[Any]:
+        """Yield the items of a listing, page by page, at most `most`. Raises as `request`."""
+        cursor, left = None, most
+        while left is None or left > 0:
+            page = await self.get(path, cursor=cursor, limit=PAGE if left is None else min(left, PAGE), **parameters)
+            for item in page["items"]:
+                yield item
+            left = None if left is None else left - len(page["items"])
+            cursor = page["next"]
+            if cursor is None:
+                return
+
+    # --- what is there --------------------------------------------------------------------------------------------
+
+    def attachments(self, most: int | None = None, **filters: Any) -> AsyncIterator[Attachment]:
+        """Yield attachments, newest first, or as `sort` says. The filters are those of `GET /v1/attachments`."""
+        return self.pages("attachments", most, **filters)
+
+    async def attachment(self, identifier: str) -> Attachment:
+        """Return an attachment by its identifier, or its first digits. Raises Problem."""
+        found: Attachment = await self.get(located("attachments", identifier))
+        return found
+
+    async def wait_for_attachment(self, identifier: str, seconds: float | None = None) -> Attachment:
+        """Return an attachment once its state is final, or after so many seconds. Raises Problem."""
+        found: Attachment = await self._run(sending.wait(located("attachments", identifier), seconds))
+        return found
+
+    def messages(self, most: int | None = None, **filters: Any) -> AsyncIterator[MessageSummary]:
+        """Yield messages with attachments, newest first."""
+        return self.pages("messages", most, **filters)
+
+    async def message(self, identifier: str) -> Message:
+        """Return a message with its attachments. Raises Problem."""
+        found: Message = await self.get(located("messages", identifier))
+        return found
+
+    def deliveries(self, most: int | None = None, **filters: Any) -> AsyncIterator[Delivery]:
+        """Yield deliveries, newest first."""
+        return self.pages("deliveries", most, **filters)
+
+    async def delivery(self, identifier: str) -> Delivery:
+        """Return a delivery. Raises Problem."""
+        found: Delivery = await self.get(located("deliveries", identifier))
+        return found
+
+    async def wait_for_delivery(self, identifier: str, seconds: float | None = None) -> Delivery:
+        """Return a delivery once it is sent, failed or cancelled, or after so many seconds. Raises Problem."""
+        found: Delivery = await self._run(sending.wait(located("deliveries", identifier), seconds))
+        return found
+
+    def quarantine(self, most: int | None = None, **filters: Any) -> AsyncIterator[Quarantine]:
+        """Yield the messages that the gateway cannot read, newest first."""
+        return self.pages("quarantine", most, **filters)
+
+    def tables(self, most: int | None = None) -> AsyncIterator[TableSummary]:
+        """Yield the tables, by name."""
+        return self.pages("tables", most)
+
+    # --- content --------------------------------------------------------------------------------------------------
+
+    async def fetch(
+        self,
+        attachment: str | Attachment,
+        target: Path | str | BinaryIO,
+        progress: Any = None,
+    ) -> Attachment:
+        """Fetch the content of a finished attachment into a file, compare it with its SHA-256, and return the
+        attachment.
+
+        It goes on where a broken connection, or an earlier attempt, ended: until the content is complete, it is in
+        `TARGET.part`. `progress` is called with the number of received bytes. Raises Problem, Unreachable,
+        DigestMismatch, ContentChanged, OSError.
+        """
+        record = await self.attachment(attachment) if isinstance(attachment, str) else attachment
+        path = f"attachments/{record['id']}/content"
+        with Download(record, Path(target) if isinstance(target, str) else target, progress) as download:
+            while not download.is_complete:
+                try:
+                    async with self.stream(path, download.headers, SILENCE_SECONDS) as response:
+                        download.begin(response.status_code)
+                        async for piece in response.aiter_raw(downloads.PIECE):
+                            await asyncio.to_thread(download.write, piece)
+                except Unreachable as error:
+                    await asyncio.sleep(pause(download.failed(error) - 1))
+            download.finish()
+        return record
+
+    async def read(self, identifier: str, **options: Any) -> bytes:
+        """Return the content of an attachment, of a data set for example with `format="csv"`. Raises Problem."""
+        async with self.content(identifier, **options) as response:
+            return await response.aread()
+
+    @asynccontextmanager
+    async def content(self, identifier: str, **options: Any) -> AsyncIterator[httpx.Response]:
+        """Open the content of an attachment, to be read with `aiter_bytes`. The options are those of
+        `GET /v1/attachments/{id}/content`. Raises Problem, and Unreachable also while it is read."""
+        async with self.stream(f"{located('attachments', identifier)}/content", **options) as response:
+            yield response
+
+    async def delete_attachment(self, identifier: str) -> None:
+        """Delete an attachment and its content. Raises Problem."""
+        await self.request("DELETE", located("attachments", identifier))
+
+    # --- sending --------------------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        destination: str,
+        *files: File | Path | str,
+        description: str = "",
+        message: str | bytes | None = None,
+        key: str | None = None,
+        progress: Progress | None = None,
+        resumable_from: int = sending.RESUMABLE_FROM,
+    ) -> Delivery:
+        """Send files as the attachments of one message, and return its delivery.
+
+        Large files are uploaded resumably. `message` is the application message, `key` an idempotency key: all
+        requests with the same one send one message. Without it, this call has its own, for what it repeats. Raises
+        Problem, Unreachable, OSError.
+        """
+        draft, parts = sending.described(
+            destination, [File.of(file) for file in files], description=description, message=message
+        )
+        how = {"key": key, "progress": progress, "resumable_from": resumable_from}
+        delivery: Delivery = await self.send_message(draft, parts, **how)
+        return delivery
+
+    async def send_message(self, draft: Mapping[str, Any], parts: Mapping[str, File], **how: Any) -> Any:
+        """Send a message by its description (`MessageDraft` of the OpenAPI document) and its files by the names of
+        their parts. Options and errors are those of `send`."""
+        return await self._run(sending.send(draft, parts, **how))
+
+    async def dry_run(
+        self, draft: Mapping[str, Any], parts: Mapping[str, File], progress: Progress | None = None
+    ) -> Rehearsal:
+        """Return what would be sent, with every variable of data sets; send nothing. Raises as `send`."""
+        rehearsal: Rehearsal = await self._run(sending.send(draft, parts, dry_run=True, progress=progress))
+        return rehearsal
+
+    async def upload(self, file: File | Path | str) -> Upload:
+        """Upload a file resumably, to be named in `uploads` of a message. Raises as `send`."""
+        upload: Upload = await self._run(sending.upload(File.of(file)))
+        return upload
+
+    async def cancel(self, identifier: str) -> Delivery:
+        """Cancel a delivery that has not been sent. Raises Problem."""
+        cancelled: Delivery = (await self.request("POST", f"{located('deliveries', identifier)}/cancel")).json()
+        return cancelled
+
+    async def retry(self, identifier: str) -> Delivery:
+        """Send a failed or cancelled delivery again. Raises Problem."""
+        queued: Delivery = (await self.request("POST", f"{located('deliveries', identifier)}/retry")).json()
+        return queued
+
+    # --- events ---------------------------------------------------------------------------------------------------
+
+    async def events(self, after: int | None = None, *, patient: bool = False, **filters: Any) -> AsyncIterator[Event]:
+        """Yield the events after a number, or only new ones, without end.
+
+        A broken connection is made again, and goes on after the last event. `patient` also waits for a gateway that
+        cannot be reached at first. The filters are `type`, `source`, `destination`, `subject`. Raises Problem, and
+        Unreachable before the first connection.
+        """
+        reader, failures = EventReader(after), 0
+        while True:
+            try:
+                async with self.stream(
+                    "events", reader.headers, SILENCE_SECONDS, **reader.parameters, **filters
+                ) as response:
+                    patient, failures = True, 0
+                    reader.begin()
+                    async for line in response.aiter_lines():
+                        if (event := reader.feed(line)) is not None:
+                            yield event
+            except (Unreachable, Problem) as error:
+                if not (patient and is_passing(error)):
+                    raise
+            await asyncio.sleep(pause(failures))
+            failures += 1
+
+    def _events(self, reader: EventReader, filters: Mapping[str, Any]) -> AbstractAsyncContextManager[httpx.Response]:
+        return self.stream("events", reader.headers, SILENCE_SECONDS, **reader.parameters, **filters)
+
+    # --- flows ----------------------------------------------------------------------------------------------------
+
+    async def _run(self, flow: Flow[T]) -> T:
+        """Return the result of a flow."""
+        result: Any = None
+        failure: Exception | None = None
+        while True:
+            try:
+                step = flow.send(result) if failure is None else flow.throw(failure)
+            except StopIteration as end:
+                returned: T = end.value
+                return returned
+            result, failure = None, None
+            try:
+                result = await self._done(step)
+            except (Problem, Unreachable, OSError) as error:
+                failure = error
+
+    async def _done(self, step: Step) -> Any:
+        if isinstance(step, Pause):
+            await asyncio.sleep(step.seconds)
+            return None
+        if not isinstance(step, Call):
+            return await asyncio.to_thread(step.run)
+        body = (
+            {"content": _read(step.pieces())} if step.pieces is not None else {"json": step.json, "files": step.files}
+        )
+        return await self.request(step.method, step.path, params=step.parameters, headers=step.headers, **body)
+
+
+async def _read(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield what a file's pieces are, read in another thread."""
+    while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+        yield piece

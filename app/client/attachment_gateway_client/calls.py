@@ -1,0 +1,138 @@
+"""Requests as data, and flows: generators that yield requests and get responses.
+
+A flow knows neither sockets nor event loops, so `Client` and `AsyncClient` run the same ones.
+"""
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import httpx
+
+from attachment_gateway_client.errors import Problem, Unreachable
+
+T = TypeVar("T")
+
+LONGEST_PAUSE = 10.0
+RETRIES = 5
+"""How many times in a row a request is repeated after its connection broke, or a temporary problem."""
+_FIRST_PAUSE = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request. `path` is below /v1. `pieces` opens a body that is sent piece by piece."""
+
+    method: str
+    path: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    json: Any = None
+    files: Any = None
+    pieces: Callable[[], Iterator[bytes]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A wish to go on after some seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Work that blocks: reading of a file."""
+
+    run: Callable[[], Any]
+
+
+Step = Call | Pause | Work
+Flow = Generator[Step, Any, T]
+"""What yields steps, gets the result of each, and returns a T. Errors of a step are raised in it."""
+
+
+def patiently(call: Call, retries: int = RETRIES) -> Flow[httpx.Response]:
+    """Send a request that is safe to repeat, and return its response. Raises Problem and Unreachable.
+
+    A gateway that cannot be reached with the first attempt is not waited for.
+    """
+    attempt = 0
+    while True:
+        try:
+            response: httpx.Response = yield call
+        except Unreachable as error:
+            if attempt >= retries or (error.is_refused and attempt == 0):
+                raise
+            wanted = None
+        except Problem as problem:
+            if attempt >= retries or not (problem.is_temporary or problem.type == "/problems/in-flight"):
+                raise
+            wanted = problem.retry_after
+        else:
+            return response
+        yield Pause(pause(attempt) if wanted is None else min(wanted, LONGEST_PAUSE))
+        attempt += 1
+
+
+def pause(attempt: int) -> float:
+    """Return the seconds to wait after a failed attempt, counted from 0."""
+    return float(min(LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(attempt, 20)))
+
+
+def located(collection: str, identifier: str) -> str:
+    """Return the path of what has this identifier, whatever characters a person has written."""
+    return f"{collection}/{quote(identifier, safe='')}"
+
+
+def given(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters that are not None."""
+    return {name: value for name, value in parameters.items() if value is not None}
+
+
+def checked_url(url: str) -> str:
+    """Return the URL of a gateway without a slash at its end. Raises ValueError for any other URL."""
+    if not url.startswith(("http://", "https://")):
+        raise ValueError(f"{url!r} is not the URL of a gateway; write for example http://127.0.0.1:8080")
+    return url.rstrip("/")
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a URL's host is this machine, which no proxy reaches."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+    return address.is_loopback or address.is_unspecified
+
+
+def problem_of(response: httpx.Response) -> Problem:
+    """Return the problem of an error response whose body was read."""
+    try:
+        members = response.json()
+    except ValueError:
+        members = None
+    if not isinstance(members, dict) or "type" not in members:
+        members = {"detail": f"{response.status_code} {response.reason_phrase} for {response.url}"}
+    try:
+        after: float | None = float(response.headers.get("retry-after", ""))
+    except ValueError:
+        after = None
+    return Problem(response.status_code, members, after)
+
+
+def unreachable(url: str, error: httpx.TransportError) -> Unreachable:
+    """Return the error of a connection that failed."""
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+        return Unreachable(f"no gateway at {url}: {error or type(error).__name__}", is_refused=True)
+    return Unreachable(f"the connection to {url} broke: {error or type(error).__name__}")
+
+
+def options(url: str, token: str | None) -> dict[str, Any]:
+    """Return the options that both clients of httpx get."""
+    return {
+        "base_url": httpx.URL(checked_url(url) + "/v1/"),
+        "headers": {"Authorization": f"Bearer {token}"} if token else {},
+        "timeout": httpx.Timeout(30, read=300),
+    }

@@ -1,0 +1,107 @@
+"""Downloads of stored content, which go on where a broken connection ended."""
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from attachment_gateway_client.calls import RETRIES
+from attachment_gateway_client.errors import ContentChanged, DigestMismatch, Unreachable
+from attachment_gateway_client.schemas import Attachment
+
+PIECE = 1 << 20
+
+
+class Download:
+    """One download. A path gets its content when it is complete and right; until then it is in `NAME.part`, where a
+    later download goes on. An open file gets the bytes as they come.
+
+    `progress` is told the number of received bytes. Raises OSError.
+    """
+
+    def __init__(
+        self, attachment: Attachment, target: Path | BinaryIO, progress: Callable[[int], None] | None = None
+    ) -> None:
+        if attachment["size"] is None or attachment["sha256"] is None:
+            raise ValueError(f"the attachment {attachment['id']} is {attachment['state']} and has no content")
+        self.size, self._sha256 = attachment["size"], attachment["sha256"]
+        self._progress = progress or (lambda _received: None)
+        self._digest = hashlib.sha256()
+        self.received = self._failures = self._before = 0
+        self._target, self._part = None, None
+        if isinstance(target, Path):
+            self._target, self._part = target, target.with_name(target.name + ".part")
+            self._file = self._open(self._part)
+        else:
+            self._file = target
+        self._progress(self.received)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _kind: type[BaseException] | None, _error: object, _trace: TracebackType | None) -> None:
+        if self._part is not None:
+            self._file.close()
+
+    @property
+    def is_complete(self) -> bool:
+        return self.received >= self.size
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Return the headers of the next request."""
+        plain = {"Accept-Encoding": "identity"}
+        if not self.received:
+            return plain
+        return plain | {"Range": f"bytes={self.received}-", "If-Range": f'"{self._sha256}"'}
+
+    def begin(self, status: int) -> None:
+        """Take the status of a response. Raises ContentChanged if it does not go on where the last one ended."""
+        self._before = self.received
+        if self.received and status != 206:
+            raise ContentChanged("the content has changed since the first part was fetched")
+
+    def write(self, piece: bytes) -> None:
+        """Take the next bytes."""
+        self._file.write(piece)
+        self._digest.update(piece)
+        self.received += len(piece)
+        self._progress(self.received)
+
+    def failed(self, error: Unreachable) -> int:
+        """Return how many attempts in a row have failed without a further byte. Raises the error when it is time to
+        give up: at once if there was no connection with the first attempt."""
+        fresh = self.received > self._before
+        self._failures = 1 if fresh else self._failures + 1
+        self._before = self.received
+        if self._failures > RETRIES or (error.is_refused and not self.received):
+            raise error
+        return self._failures
+
+    def finish(self) -> None:
+        """Make the file durable and give it its name. Raises DigestMismatch, and removes what is wrong."""
+        self._file.flush()
+        received = self._digest.hexdigest()
+        if self._target is None or self._part is None:
+            if received != self._sha256:
+                raise DigestMismatch(received)
+            return
+        os.fsync(self._file.fileno())
+        if received != self._sha256:
+            self._part.unlink()
+            raise DigestMismatch(received)
+        self._part.replace(self._target)
+
+    def _open(self, part: Path) -> BinaryIO:
+        """Open the file of an earlier attempt, and read what it has; or a new one."""
+        have = part.stat().st_size if part.exists() else 0
+        if not 0 < have <= self.size:
+            return part.open("wb")
+        with part.open("rb") as file:
+            self._digest = hashlib.file_digest(file, "sha256")
+        self.received = self._before = have
+        again = part.open("r+b")
+        again.seek(have)
+        return again

@@ -1,0 +1,285 @@
+"""The JSON of the gateway. Made by `make docs` from the schemas of its OpenAPI document."""
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+DeliveryState = Literal["queued", "sending", "sent", "failed", "cancelled"]
+
+
+class Outgoing(TypedDict):
+    """One attachment of a delivery."""
+
+    correl_id: str
+    kind: Literal["data-set", "text-file", "binary-file"]
+    name: str
+    qualifier_1: str
+    description: str
+    minor_version: int
+    major_version: int
+    size: int
+    sha256: str
+
+
+class FieldError(TypedDict):
+    """One error in a request."""
+
+    detail: str
+    pointer: NotRequired[str | None]
+    parameter: NotRequired[str | None]
+    variable: NotRequired[str | None]
+    row: NotRequired[int | None]
+    code: NotRequired[str | None]
+
+
+class AcceptedDelivery(TypedDict):
+    """A delivery in the response to the request that created it."""
+
+    id: str
+    destination: str
+    state: DeliveryState
+    header_correl_id: str
+    message_correl_id: str
+    original_msg_type: int
+    original_correl_id: str
+    attachments: list[Outgoing]
+    messages_sent: int
+    messages_total: int | None
+    attempts: int
+    next_attempt_at: str | None
+    reason: str | None
+    repeats: str | None
+    subscribers: Literal["none", "unknown"] | None
+    created_at: str
+    updated_at: str
+    links: dict[str, str]
+    warnings: NotRequired[list[FieldError] | None]
+
+
+class ApplicationMessage(TypedDict):
+    """The application message. `text` is present if its bytes can be decoded as text in its CCSID."""
+
+    format: str
+    ccsid: int
+    size: int
+    text: str | None
+    base64: str
+
+
+class VariableProposal(TypedDict):
+    """One variable as it would be sent."""
+
+    column: str
+    name: str
+    type: Literal["numeric", "character"]
+    length: int
+    format: str
+    informat: str
+    label: str
+    origins: dict[str, Literal["given", "file", "inferred"]]
+
+
+class Index(TypedDict):
+    """An index of a data set, with `flags` and `upercmx` as sent."""
+
+    name: str
+    variables: list[str]
+    flags: int
+    upercmx: int
+
+
+class DataSetProposal(TypedDict):
+    """A data set as it would be sent."""
+
+    format: str
+    library: str
+    member: str
+    label: str
+    observations: int
+    variables: list[VariableProposal]
+    indexes: list[Index]
+    constraints: int
+    value_labels: dict[str, int]
+    warnings: list[FieldError]
+
+
+class AttachmentProposal(TypedDict):
+    """One attachment as it would be sent."""
+
+    part: str
+    kind: Literal["data-set", "text-file", "binary-file"]
+    name: str
+    qualifier_1: str
+    messages: int
+    data_set: NotRequired[DataSetProposal | None]
+
+
+AttachmentState = Literal["receiving", "complete", "finished", "expired", "quarantined", "deleted"]
+
+
+class AttachmentSummary(TypedDict):
+    """An attachment in the list of its message."""
+
+    id: str
+    state: AttachmentState | None
+    kind: Literal["data-set", "text-file", "binary-file"] | None
+    name: str
+    description: str
+    size: int | None
+    links: dict[str, str]
+
+
+class Progress(TypedDict):
+    """The progress of an attachment."""
+
+    parts_received: int
+    parts_expected: int | None
+    bytes_received: int
+    duplicates: int
+    missing: NotRequired[list[list[Any]] | None]
+
+
+class Reason(TypedDict):
+    """The reason why something expired, was quarantined or failed: `code` for programs, `text` for people."""
+
+    code: str
+    text: str
+
+
+class Attachment(TypedDict):
+    """One attachment. `name` is the sender's (a path, a fileref, a member); `file_name` is a safe file name."""
+
+    id: str
+    source: str
+    state: AttachmentState
+    kind: Literal["data-set", "text-file", "binary-file"] | None
+    name: str
+    qualifier_1: str
+    file_name: str
+    description: str
+    minor_version: int
+    major_version: int
+    correl_id: str
+    message: str | None
+    ordinal: int
+    progress: Progress
+    size: int | None
+    sha256: str | None
+    content_type: str | None
+    observations: int | None
+    variables: int | None
+    record_length: int | None
+    announced_size: int | None
+    warnings: list[str]
+    first_received_at: str
+    last_received_at: str
+    completed_at: str | None
+    finished_at: str | None
+    reason: Reason | None
+    links: dict[str, str]
+
+
+class Delivery(TypedDict):
+    """One outgoing message and its progress."""
+
+    id: str
+    destination: str
+    state: DeliveryState
+    header_correl_id: str
+    message_correl_id: str
+    original_msg_type: int
+    original_correl_id: str
+    attachments: list[Outgoing]
+    messages_sent: int
+    messages_total: int | None
+    attempts: int
+    next_attempt_at: str | None
+    reason: str | None
+    repeats: str | None
+    subscribers: Literal["none", "unknown"] | None
+    created_at: str
+    updated_at: str
+    links: dict[str, str]
+
+
+class MessageSummary(TypedDict):
+    """One message, and the identifiers of its attachments in the header's order."""
+
+    id: str
+    source: str
+    header_correl_id: str
+    message_correl_id: str
+    original_msg_type: int
+    original_correl_id: str
+    received_at: str
+    complete_at: str | None
+    links: dict[str, str]
+    attachments: list[str]
+
+
+class Message(TypedDict):
+    """One message, its application message and its attachments in the header's order."""
+
+    id: str
+    source: str
+    header_correl_id: str
+    message_correl_id: str
+    original_msg_type: int
+    original_correl_id: str
+    received_at: str
+    complete_at: str | None
+    links: dict[str, str]
+    application_message: ApplicationMessage | None
+    attachments: list[AttachmentSummary]
+
+
+class Quarantine(TypedDict):
+    """A physical message that the gateway cannot read."""
+
+    id: str
+    source: str
+    state: Literal["kept", "replayed", "dismissed"]
+    code: str
+    row: str
+    at: int | None
+    why: str
+    msg_type: int
+    correl_id: str
+    size: int
+    received_at: str
+    preview: NotRequired[str | None]
+    properties: NotRequired[dict[str, str] | None]
+    links: dict[str, str]
+
+
+class Rehearsal(TypedDict):
+    """A message as it would be sent."""
+
+    destination: str
+    messages: int
+    attachments: list[AttachmentProposal]
+
+
+class TableSummary(TypedDict):
+    """A table in a listing; `columns` is the number of its columns."""
+
+    name: str
+    rows: int
+    files: int
+    size: int
+    version: int
+    modified_at: str
+    links: dict[str, str]
+    columns: int
+
+
+class Upload(TypedDict):
+    """One resumable upload."""
+
+    id: str
+    offset: int
+    length: int | None
+    complete: bool
+    name: str | None
+    content_type: str
+    created_at: str
+    expires_at: str
+    links: dict[str, str]

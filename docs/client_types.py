@@ -1,0 +1,107 @@
+"""The types of the client library, written from the schemas of the OpenAPI document."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from app.web.attachments.schemas import AttachmentView
+from app.web.deliveries.schemas import AcceptedDelivery, DeliveryView
+from app.web.messages.schemas import MessageSummary, MessageView, Rehearsal
+from app.web.quarantine.schemas import QuarantineView
+from app.web.tables.schemas import TableSummary
+from app.web.uploads.schemas import UploadView
+
+_MODELS: Final[tuple[type[BaseModel], ...]] = (
+    AttachmentView,
+    MessageSummary,
+    MessageView,
+    Rehearsal,
+    AcceptedDelivery,
+    DeliveryView,
+    UploadView,
+    QuarantineView,
+    TableSummary,
+)
+_HEAD: Final = '''"""The JSON of the gateway. Made by `make docs` from the schemas of its OpenAPI document."""
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+'''
+_PLAIN: Final[Mapping[str, str]] = {
+    "string": "str",
+    "integer": "int",
+    "number": "float",
+    "boolean": "bool",
+    "null": "None",
+}
+
+
+def types() -> str:
+    """Return the module of the types, in an order in which each uses only those before it."""
+    _, whole = models_json_schema([(model, "serialization") for model in _MODELS])
+    schemas: dict[str, Any] = whole["$defs"]
+    done: dict[str, str] = {}
+    for name in sorted(schemas):
+        _write(name, schemas, done)
+    return _HEAD + "\n\n\n".join(done.values()) + "\n"
+
+
+def _write(name: str, schemas: Mapping[str, Any], done: dict[str, str]) -> None:
+    if name in done:
+        return
+    for used in _references(schemas[name]):
+        _write(used, schemas, done)
+    done[name] = _definition(_name(name), schemas[name])
+
+
+def _references(schema: Any) -> Iterator[str]:
+    if isinstance(schema, dict):
+        if "$ref" in schema:
+            yield schema["$ref"].rpartition("/")[2]
+        for value in schema.values():
+            yield from _references(value)
+    elif isinstance(schema, list):
+        for value in schema:
+            yield from _references(value)
+
+
+def _definition(name: str, schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return f"{name} = {_hint(schema)}"
+    lines = [f"class {name}(TypedDict):", f'    """{_sentence(schema, name)}"""', ""]
+    required = schema.get("required", [])
+    for member, described in schema["properties"].items():
+        hint = _hint(described)
+        lines.append(f"    {member}: {hint if member in required else f'NotRequired[{hint}]'}")
+    return "\n".join(lines)
+
+
+def _sentence(schema: Mapping[str, Any], name: str) -> str:
+    return str(schema.get("description", name)).split("\n\n")[0].replace("\n", " ")
+
+
+def _hint(schema: Mapping[str, Any]) -> str:
+    if "$ref" in schema:
+        return _name(schema["$ref"].rpartition("/")[2])
+    if "enum" in schema or "const" in schema:
+        values = schema.get("enum", [schema.get("const")])
+        return f"Literal[{', '.join(_quoted(value) for value in values)}]"
+    if "anyOf" in schema:
+        return " | ".join(dict.fromkeys(_hint(each) for each in schema["anyOf"]))
+    kind = schema.get("type")
+    if kind == "array":
+        return f"list[{_hint(schema.get('items', {}))}]"
+    if kind == "object":
+        values = schema.get("additionalProperties")
+        return f"dict[str, {_hint(values) if isinstance(values, dict) else 'Any'}]"
+    return _PLAIN.get(str(kind), "Any")
+
+
+def _quoted(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def _name(name: str) -> str:
+    return name.removesuffix("View")

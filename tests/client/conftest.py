@@ -1,0 +1,5 @@
+"""The gateway of the tests of REST."""
+
+from tests.web.conftest import stock
+
+__all__ = ["stock"]
