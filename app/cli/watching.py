@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 from attachment_gateway_client import AttachmentGatewayError, Event

@@ -255,12 +255,13 @@ def test_a_stream_tells_its_number_before_any_event(address: str, stock: Stock) 
 @BOTH
 def test_a_gateway_that_is_not_there(is_async: bool, tmp_path: Path) -> None:
     client = Both(is_async, "http://127.0.0.1:9")
-    for call in (
+    attempts: list[Callable[[], Any]] = [
         lambda: client.attachment("x"),
         lambda: client.send("partner", File(b"x", "x")),
         lambda: client.send("partner", File(b"x" * 20, "x"), resumable_from=10),
         lambda: client.events(first=1),
-    ):
+    ]
+    for call in attempts:
         with pytest.raises(Unreachable, match="no gateway at") as away:
             call()
         assert away.value.is_refused

@@ -65,13 +65,8 @@ def report(results: list[Compared], console: Console) -> None:
     grid = table("Attachment", "Kind", ">Size", "SHA-256", "Sent and received")
     for attachment, equal, how in results:
         verdict = f"[green]equal[/], {how}" if equal else f"[red]different[/], {how}"
-        grid.add_row(
-            attachment["name"],
-            attachment["kind"],
-            size(attachment["size"]),
-            (attachment["sha256"] or "")[:16] + "…",
-            verdict,
-        )
+        digest = (attachment["sha256"] or "")[:16] + "…"
+        grid.add_row(attachment["name"], attachment["kind"], size(attachment["size"]), digest, verdict)
     console.print(grid)
     if not all(result.equal for result in results):
         raise Failure("the received attachments differ from those sent")
