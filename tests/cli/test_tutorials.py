@@ -36,7 +36,7 @@ def demo(tmp_path: Path) -> Iterator[str]:
 
 
 def test_the_client_in_python_does_what_its_page_says(demo: str, tmp_path: Path) -> None:
-    (program,) = blocks("python-client.md", "python")
+    program, asynchronous = blocks("python-client.md", "python")
     (console,) = blocks("python-client.md", "console")
     command, *printed = console.splitlines()
     assert command == "$ python client.py"
@@ -48,6 +48,15 @@ def test_the_client_in_python_does_what_its_page_says(demo: str, tmp_path: Path)
         )
         found = re.sub(r"[0-9a-f]{32}", "ID", done.stdout).splitlines()
         assert found == [re.sub(r"[0-9a-f]{32}", "ID", line) for line in printed], done.stderr
+    done = subprocess.run(
+        [sys.executable, "-c", asynchronous],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "hello.txt picture.png STATIONS welcome.txt\n", done.stderr
 
 
 @pytest.mark.skipif(shutil.which("mosquitto_pub") is None, reason="mosquitto_pub is missing")

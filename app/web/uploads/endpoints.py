@@ -129,7 +129,7 @@ async def create_upload(
             raise Problem("too-many-uploads", str(error), {"Retry-After": "60"}) from None
         caller.trail.details = {"upload": upload.record.id}
         if how.has_body or how.is_last or upload.is_complete:
-            await _append(_Append(request, gateway, upload, how.is_last), 0)
+            await _append(_Append(request, gateway, upload, how.is_last), None)
         view = UploadView.of(upload, base)
         limits = protocols.limit(gateway.settings.limits.upload_bytes, gateway.uploads.lifetime)
         headers = {**protocols.described(protocol, upload), "Location": view.links["self"], "Upload-Limit": limits}

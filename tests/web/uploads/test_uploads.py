@@ -294,6 +294,13 @@ def test_the_size_is_told_at_the_end(stock: Stock, http: httpx.Client) -> None:
     assert http.get(unknown).json()["length"] == 3
 
 
+def test_a_body_of_unknown_size_that_is_empty_ends_nothing(http: httpx.Client) -> None:
+    begun = http.post("/v1/uploads", content=iter([]), headers={"Upload-Complete": "?0"})
+    assert (begun.headers["upload-complete"], begun.json()["length"]) == ("?0", None)
+    first = http.post("/v1/uploads", content=iter([b"ab", b"c"]), headers={"Upload-Complete": "?0"})
+    assert (first.headers["upload-offset"], first.json()["length"]) == ("3", None)
+
+
 def test_one_request_can_bring_everything(stock: Stock, http: httpx.Client) -> None:
     name = {"Content-Disposition": "attachment; filename*=UTF-8''%c3%a4.csv", "Content-Type": "text/csv"}
     whole = http.post("/v1/uploads", content=b"A\n1\n", headers={"Upload-Complete": "?1", **name})
