@@ -11,7 +11,7 @@ import base64
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from email.utils import format_datetime
 from itertools import chain
@@ -28,6 +28,7 @@ from app.model.errors import DamagedError, InvalidInputError
 from app.service.content.access import Content
 from app.service.conversion import Conversions, Slot
 from app.tables.out import OptionError
+from app.web.codings import chosen_coding, compressed, is_text
 from app.web.disconnection import ClientLeft, disconnected, while_connected
 from app.web.file_names import content_disposition
 from app.web.negotiation import invalid, not_representable
@@ -47,7 +48,7 @@ class Representation:
     """The data for the header fields of content.
 
     `tag` is its entity tag; `modified` has whole seconds. Stored content (not converted on the way) has a digest:
-    `sha256`, hexadecimal.
+    `sha256`, hexadecimal. `coding` is the content coding in which it is sent.
     """
 
     tag: str
@@ -55,6 +56,7 @@ class Representation:
     file_name: str
     modified: datetime
     sha256: str | None = None
+    coding: str | None = None
 
     @property
     def etag(self) -> str:
@@ -71,6 +73,8 @@ class Representation:
         if self.sha256 is not None:
             digest = base64.b64encode(bytes.fromhex(self.sha256)).decode()
             by_bytes = {"Repr-Digest": f"sha-256=:{digest}:", "Accept-Ranges": "bytes"}
+        if self.coding is not None:
+            by_bytes["Content-Encoding"] = self.coding
         return {
             "ETag": self.etag,
             "Last-Modified": format_datetime(self.modified, usegmt=True),
@@ -108,12 +112,26 @@ def respond(headers: Headers, method: str, content: Content, what: Representatio
 def respond_made(request: Request, make: Callable[[Slot], Iterator[Piece]], what: Representation) -> Response:
     """Answer GET or HEAD of content that a conversion makes piece by piece; its size is not known in advance.
 
-    Raises Problem for 412.
+    Text is sent in the coding that Accept-Encoding prefers, and has an entity tag for each. Raises Problem for 412.
     """
+    is_coded = is_text(what.media_type)
+    coding = chosen_coding(request.headers.get("accept-encoding")) if is_coded else None
+    if coding is not None:
+        what = replace(what, tag=f"{what.tag}-{coding}", coding=coding)
+    response = _made(request, make, what)
+    if is_coded:
+        response.headers.add_vary_header("Accept-Encoding")
+    return response
+
+
+def _made(request: Request, make: Callable[[Slot], Iterator[Piece]], what: Representation) -> Response:
     about = what.headers() | {"Content-Type": what.media_type}
     if _is_known(request.headers, what):
         return _not_modified(about)
-    return ConvertedResponse(about, make)
+    coding = what.coding
+    if coding is None:
+        return ConvertedResponse(about, make)
+    return ConvertedResponse(about, lambda slot: compressed(make(slot), coding))
 
 
 def _is_known(headers: Headers, what: Representation) -> bool:

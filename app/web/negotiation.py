@@ -1,6 +1,6 @@
 """Content negotiation: the format in which a client gets a data set (RFC 9110, section 12), and its options."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import Depends, Query
@@ -72,20 +72,20 @@ def quality(accept: str | None, media_type: str) -> float:
     for item in accept.split(","):
         name, *parameters = (piece.strip().lower() for piece in item.split(";"))
         if ranks.get(name, -1) > best:
-            best, found = ranks[name], _weight(parameters)
+            best, found = ranks[name], weight(parameters)
     return found
 
 
-def _weight(parameters: list[str]) -> float:
-    """Return the value of `q`; 1 if it is missing or not a number."""
+def weight(parameters: Sequence[str]) -> float:
+    """Return the value of `q` among the parameters of an Accept header's item; 1 if it is missing or not a number."""
     for parameter in parameters:
         name, _, value = parameter.partition("=")
         if name.strip() == "q":
             try:
-                weight = float(value)
+                given = float(value)
             except ValueError:
                 return 1.0
-            return min(max(weight, 0.0), 1.0) if weight == weight else 1.0  # noqa: PLR0124 - NaN is no number
+            return min(max(given, 0.0), 1.0) if given == given else 1.0  # noqa: PLR0124 - NaN is no number
     return 1.0
 
 

@@ -26,8 +26,9 @@ _MEDIA_TYPES = {"zip": "application/zip", "tar": "application/x-tar"}
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "the archive, as application/zip or application/x-tar",
-        "content": {"application/octet-stream": _BINARY},
+        "description": "the archive",
+        # The first is what generators of clients know; the others are what is sent.
+        "content": dict.fromkeys(("application/octet-stream", *_MEDIA_TYPES.values()), _BINARY),
     },
     **responses("not-found", "ambiguous", "not-ready", "gone", "invalid", "damaged"),
 }

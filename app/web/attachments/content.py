@@ -50,7 +50,7 @@ def answer(
     try:
         if charset is None and record.kind is AttachmentKind.DATA_SET:
             response = _data_set(request, gateway, record, content, chosen_format(word, accept), options)
-            response.headers["Vary"] = "Accept"
+            response.headers.add_vary_header("Accept")
             return response
         _refuse_choice(word, options)
         if charset is not None:

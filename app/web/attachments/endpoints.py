@@ -17,6 +17,7 @@ from app.web.access.caller import Caller, CallerDep, LinkDep
 from app.web.attachments.content import answer
 from app.web.attachments.profile import MOST_FREQUENT, ProfileView, profiled
 from app.web.attachments.schemas import AttachmentView, Progress, reason_of
+from app.web.codings import CODED
 from app.web.data_sets import SchemaView, describe, found_contents
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
 from app.web.entity_tags import require_match
@@ -35,7 +36,7 @@ router = APIRouter(prefix="/attachments", tags=["attachments"])
 _BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
 _FILE = {"application/octet-stream": _BINARY}
 _CONTENT_RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {"description": "the content", "content": _FILE | DESCRIBED},
+    200: {"description": "the content", "content": _FILE | DESCRIBED, "headers": CODED},
     206: {"description": "one range, or several as multipart/byteranges", "content": _FILE},
     304: {"description": "the client already has it"},
     **responses(
@@ -157,7 +158,8 @@ def attachment_content(
     """Return the content: a file's bytes, or a data set in the format that `format` or Accept asks for (default:
     Parquet).
 
-    Supports If-Match and If-None-Match. Stored content (files, and whole data sets as Parquet) also supports Range and
+    Converted text (CSV, JSON, NDJSON) is compressed as Accept-Encoding asks: `zstd` or `gzip`. Supports If-Match and
+    If-None-Match. Stored content (files, and whole data sets as Parquet) also supports Range and
     If-Range; its entity tag is the SHA-256 of the whole. For a converted text file, the header `Undecodable-Bytes` has
     the number of bytes that could not be decoded, and the position of the first one; each such byte becomes U+FFFD.
     """

@@ -18,6 +18,7 @@ from app.service.tables import OpenTable, outline, reached
 from app.tables.out import OptionError, Options, TableFormat
 from app.web import any_text  # noqa: F401 - the paths below use it
 from app.web.access.tables import KnownTables, TablesDep
+from app.web.codings import CODED
 from app.web.content_response import Piece, Representation, respond_made
 from app.web.deps import BaseDep, PagingDep, link_next
 from app.web.file_names import table_file_name
@@ -31,7 +32,11 @@ JSON_ROWS = 1_000
 
 _MADE_BY = (version("attachment-gateway"), pa.__version__)
 _ROWS_RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {"description": "the rows; `Link` refers to the next rows, if there are more", "content": DESCRIBED},
+    200: {
+        "description": "the rows; `Link` refers to the next rows, if there are more",
+        "content": DESCRIBED,
+        "headers": CODED,
+    },
     304: {"description": "the client already has them"},
     **responses(
         "table-not-found", "not-acceptable", "precondition-failed", "invalid", "not-representable", "tables-unavailable"
@@ -83,7 +88,7 @@ def table_rows(
         response = _rows(request, tables.store, opened, known, chosen)
     except OptionError as error:
         raise invalid(error) from None
-    response.headers["Vary"] = "Accept"
+    response.headers.add_vary_header("Accept")
     _link_further(request, response, opened.version.rows, chosen)
     return response
 

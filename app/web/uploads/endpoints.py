@@ -49,6 +49,7 @@ _LOCATION: dict[str, Any] = {"Location": {"description": "the upload", "schema":
 _BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
 _APPEND_BODY: dict[str, Any] = {"required": True, "content": {each.value: _BINARY for each in Protocol}}
 _CREATE_BODY: dict[str, Any] = {"content": {"application/octet-stream": _BINARY, Protocol.TUS.value: _BINARY}}
+_SPOKEN = ("malformed", "unsupported-tus-version")
 _RECEIVING = (
     "malformed",
     "inconsistent-upload-length",
@@ -140,7 +141,11 @@ async def create_upload(
     "/{upload_id}",
     operation_id="head_upload",
     status_code=204,
-    responses={204: {"description": "the state, in header fields", "headers": _STATE}, **responses("not-found")},
+    responses={
+        204: {"description": "the state, in header fields", "headers": _STATE},
+        200: {"description": "the same, for tus", "headers": _STATE},
+        **responses("not-found", *_SPOKEN),
+    },
 )
 async def head_upload(
     upload_id: UploadId,
@@ -208,7 +213,9 @@ async def append_upload(
         return Response(status_code=204, headers=protocols.described(protocol, upload))
 
 
-@router.delete("/{upload_id}", operation_id="delete_upload", status_code=204, responses=responses("not-found"))
+@router.delete(
+    "/{upload_id}", operation_id="delete_upload", status_code=204, responses=responses("not-found", *_SPOKEN)
+)
 async def delete_upload(
     upload_id: UploadId, request: Request, gateway: GatewayDep, caller: CallerDep, tus_resumable: TusResumable = None
 ) -> Response:

@@ -45,7 +45,7 @@ def list_webhooks(gateway: GatewayDep, base: BaseDep) -> PageView[WebhookView]:
     )
 
 
-@router.get("/{name}", operation_id="get_webhook", responses=responses("not-found"))
+@router.get("/{name}", operation_id="get_webhook", responses=responses("not-found", "invalid"))
 def get_webhook(name: Name, gateway: GatewayDep, base: BaseDep) -> WebhookView:
     """Return one webhook."""
     return _view(gateway, _endpoint(gateway, name), base)
@@ -55,7 +55,7 @@ def get_webhook(name: Name, gateway: GatewayDep, base: BaseDep) -> WebhookView:
     "/{name}/enable",
     operation_id="enable_webhook",
     dependencies=_NAMED,
-    responses=responses("not-found"),
+    responses=responses("not-found", "invalid"),
 )
 def enable_webhook(name: Name, gateway: GatewayDep, base: BaseDep) -> WebhookView:
     """Send events to a webhook that was disabled by status 410, or try one at once that is failing."""

@@ -86,7 +86,7 @@ def test_which_format(tables: StoredDataSets, query: str, accept: str, came: str
     assert response.status_code == 200, response.text
     assert response.headers["content-type"] == known.media_type + ("; charset=utf-8" if came == "csv" else "")
     assert f'filename="WIDE{known.extension}"' in response.headers["content-disposition"]
-    assert response.headers["vary"] == "Accept"
+    assert response.headers["vary"].endswith("Accept")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_no_format_that_the_client_takes(tables: StoredDataSets, query: str, acc
     response = tables.get("VISITS", query, Accept=accept)
     assert (response.status_code, response.json()["type"]) == (406, "/problems/not-acceptable")
     assert response.json()["available"] == list(FORMATS)
-    assert response.headers["vary"] == "Accept"
+    assert response.headers["vary"].endswith("Accept")
 
 
 def test_a_file_comes_as_it_is(tables: StoredDataSets) -> None:
