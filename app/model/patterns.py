@@ -13,6 +13,8 @@ CORREL_ID: Final = r"^([0-9a-fA-F]{2}){0,24}$"
 SETTING_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 SHA_256: Final = r"^[0-9A-Fa-f]{64}$"
 ORIGIN: Final = r"^(\*|https?://[A-Za-z0-9.\[\]:-]+)$"
+IDENTIFIER: Final = r"^[0-9a-f]{32}$"
+SF_BOOLEAN: Final = r"^\?[01]$"
 
 SENTENCES: Final[Mapping[str, str]] = {
     NO_CONTROL_CHARACTERS: "control characters, such as line ends and tabs, are not allowed",
@@ -25,6 +27,8 @@ SENTENCES: Final[Mapping[str, str]] = {
     SETTING_NAME: "give 1 to 64 letters, digits, dots, underscores and hyphens; the first is a letter or a digit",
     SHA_256: "give a SHA-256, 64 hexadecimal digits",
     ORIGIN: "give an origin, such as https://console.example, or *",
+    IDENTIFIER: "give an identifier, 32 hexadecimal digits in lower case",
+    SF_BOOLEAN: "give ?1 or ?0",
 }
 
 _WORDED: Final = {f"String should match pattern '{pattern}'": why for pattern, why in SENTENCES.items()}

@@ -12,7 +12,15 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from app.model.attachment import AttachmentKind
-from app.model.patterns import CORREL_ID, DELIMITER, IDENTIFIER, NO_CONTROL_CHARACTERS, NO_NUL, NO_SPACES, PRINTABLE_ASCII
+from app.model.patterns import (
+    CORREL_ID,
+    DELIMITER,
+    IDENTIFIER,
+    NO_CONTROL_CHARACTERS,
+    NO_NUL,
+    NO_SPACES,
+    PRINTABLE_ASCII,
+)
 from app.service.sending import drafts
 from app.service.sending.drafts import FILE_SPECIFICATIONS
 from app.service.sending.parts import StoredPart

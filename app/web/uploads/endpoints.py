@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
+from app.model.patterns import SF_BOOLEAN
 from app.service.gateway import Gateway
 from app.service.uploads import TooManyUploads, UnknownUpload, Upload
 from app.web.access.caller import CallerDep
@@ -29,7 +30,7 @@ UploadId = Annotated[str, Path(description="the upload's identifier")]
 TusResumable = Annotated[str | None, Header(description="`1.0.0` for tus; without it, HTTP's own protocol")]
 UploadLength = Annotated[int | None, Header(ge=0, le=LONGEST, description="bytes of the whole content")]
 UploadComplete = Annotated[
-    str | None, Header(pattern=r"^\?[01]$", description="`?1` if the content ends with this body; `?0` if not")
+    str | None, Header(pattern=SF_BOOLEAN, description="`?1` if the content ends with this body; `?0` if not")
 ]
 UploadOffset = Annotated[int, Header(ge=0, le=LONGEST, description="the byte at which this body goes on")]
 UploadChecksum = Annotated[
