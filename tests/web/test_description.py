@@ -5,6 +5,7 @@ They are run by uv and npx, which fetch them; where there is no network, or no n
 
 import json
 import shutil
+import sys
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -40,28 +41,43 @@ def test_it_is_valid(document: Path) -> None:
     assert "OK" in said
 
 
-def test_a_python_client_can_be_made(document: Path) -> None:
+USING = """
+import sys
+from io import BytesIO
+
+from client import AuthenticatedClient
+from client.api.attachments import get_attachment_content, list_attachments
+from client.api.messages import send_file
+from client.types import UNSET, File
+
+with AuthenticatedClient(base_url=sys.argv[1], token="any") as client:
+    names, cursor = [], UNSET
+    while cursor is not None:
+        page = list_attachments.sync(client=client, cursor=cursor, limit=2)
+        names += [attachment.name for attachment in page.items]
+        cursor = page.next_
+    sent = send_file.sync("partner", "a.txt", client=client, body=File(payload=BytesIO(b"sent")))
+    part = AuthenticatedClient(base_url=sys.argv[1], token="any", headers={"Range": "bytes=2-4"})
+    range_ = get_attachment_content.sync_detailed(page.items[-1].id, client=part)
+    print(len(names), sent.state, range_.status_code.value, range_.parsed.payload.read())
+"""
+
+
+def test_a_python_client_can_be_made_and_used(document: Path, stock: Stock) -> None:
+    """It follows a listing, sends a file and fetches a range."""
     tool = ("tool", "run", "--from", "openapi-python-client==0.29.1", "openapi-python-client")
     made = document.parent / "client"
     # It knows no other name for bytes than octet-stream.
     config = document.parent / "config.json"
     config.write_text(json.dumps({"content_type_overrides": dict.fromkeys(Protocol, "application/octet-stream")}))
-    said = ran(
-        UV,
-        *tool,
-        "generate",
-        "--path",
-        document,
-        "--output-path",
-        made,
-        "--meta",
-        "none",
-        "--config",
-        config,
-        folder=document.parent,
-    )
+    how = ("--path", document, "--output-path", made, "--meta", "none", "--config", config)
+    said = ran(UV, *tool, "generate", *how, folder=document.parent)
     assert "WARNING" not in said, said
-    assert (made / "api/attachments/get_attachment_content.py").exists()
+    for _ in range(5):
+        stock.stored(b"0123456789")
+    with serving(create_app(stock.gateway)) as address:
+        used = ran(sys.executable, "-c", USING, address, folder=document.parent)
+    assert used == "5 queued 206 b'234'\n"
 
 
 @pytest.mark.skipif(shutil.which("npx") is None, reason="npm is missing: openapi-typescript is not tried")
