@@ -11,8 +11,8 @@
 
 `take_over` opens a folder in which an earlier process may still be running, or may go on after a pause. It changes no
 file that such a process may have open: unsealed segments are copied, and the copies are sealed. The file `identity` is
-replaced first. A writer looks at that file after each write and before the acknowledgement. So each acknowledged message
-was on disk before the replacement, and is in the copy.
+replaced first. A writer looks at that file after each write and before the acknowledgement. So each acknowledged
+message was on disk before the replacement, and is in the copy.
 """
 
 import os

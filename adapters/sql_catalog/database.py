@@ -67,8 +67,8 @@ _BEGIN_WRITING = {
     "postgresql": "SELECT pg_advisory_xact_lock(7017280452245743460)",
 }
 _END_IDLE_TRANSACTIONS = {"sqlite": (), "postgresql": ("SET idle_in_transaction_session_timeout TO '5s'",)}
-_READERS = {"pool_size": 8, "max_overflow": 8, "isolation_level": "AUTOCOMMIT"}
-_WRITER = {"pool_size": 1, "max_overflow": 0}
+_READERS: dict[str, Any] = {"pool_size": 8, "max_overflow": 8, "isolation_level": "AUTOCOMMIT"}
+_WRITER: dict[str, Any] = {"pool_size": 1, "max_overflow": 0}
 
 
 class Database:
@@ -91,8 +91,8 @@ class Database:
         write."""
         self._write_lock = Lock()
         self._more_on_connect: list[str] = []
-        self._durable = _engine(address, "durable", self._more_on_connect, **_WRITER)
-        self._quick = _engine(address, "quick", self._more_on_connect, **_WRITER)
+        self._durable = _engine(address, "durable", more_on_connect=self._more_on_connect, **_WRITER)
+        self._quick = _engine(address, "quick", more_on_connect=self._more_on_connect, **_WRITER)
         self._readers = _engine(address, "reader", **_READERS)
         self.lock: GatewayLock = _lock(address, self.place)
         try:
@@ -157,7 +157,7 @@ def _json(value: Any) -> str:
         return json.dumps(value)
 
 
-def _engine(address: URL, role: str, more_on_connect: Sequence[str] = (), **options: Any) -> Engine:
+def _engine(address: URL, role: str, *, more_on_connect: Sequence[str] = (), **options: Any) -> Engine:
     dialect = address.get_backend_name()
     try:
         # Parameters are user data: they must not appear in exceptions or logs.

@@ -83,8 +83,7 @@ def test_whenever_another_process_takes_over_nothing_acknowledged_is_lost(tmp_pa
         with pytest.MonkeyPatch.context() as patch:
             moment.install(patch)
             with suppress(GatewayError):
-                for body in appending(before):
-                    acknowledged.append(body)
+                acknowledged.extend(appending(before))
             before.close()
         if not moment.came:
             assert at > 20
