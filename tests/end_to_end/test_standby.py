@@ -25,7 +25,7 @@ from tests.support.subscribe import left_in_session, subscribe
 from tests.support.waiting import until
 
 TOPIC = "sas/attachments"
-FAIL_OVERS = int(os.environ.get("ATTACHMENT_GATEWAY_TEST_FAIL_OVERS", "5"))
+FAIL_OVERS = int(os.environ.get("FAIL_OVERS", "5"))
 SUPERSEDED = 75
 SETTINGS = '[limits]\nfree_bytes = 0\n[journal]\nsegment_bytes = "1 MiB"\n[content]\nsettle_after = "1s"\n'
 
@@ -155,7 +155,7 @@ def test_whatever_ends_the_active_gateway_nothing_is_lost_and_nothing_counts_twi
 ) -> None:
     program = Program(Random(17))
     attachments = [
-        *mixed(program, 30),
+        *mixed(program, 12),
         *(binary_file(program, f"{n}", program.random.randbytes(200_000)) for n in range(4 * FAIL_OVERS)),
     ]
     stream = disordered(messages(program, attachments), program.random)

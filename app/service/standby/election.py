@@ -78,9 +78,10 @@ class Election:
         self._ending.set()
         for thread in self._threads:
             thread.join()
-        if self._held is not None:
+        held, self._held = self._held, None
+        if held is not None:
             try:
-                self._api.release(self._held)
+                self._api.release(held)
                 log.info("lease_released", holder=self.name)
             except GatewayError as error:
                 log.warning("lease_release_failed", reason=str(error))

@@ -3,6 +3,7 @@
 The API server refuses a write with 409 if somebody else has written since the read (`resourceVersion`).
 """
 
+import ssl
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -46,7 +47,7 @@ class LeaseApi:
         try:
             self._client = httpx.Client(
                 base_url=settings.api_url,
-                verify=_context(settings) if is_https else True,
+                verify=ssl.create_default_context(cafile=settings.ca_file) if is_https else True,
                 timeout=settings.retry.total_seconds(),
                 trust_env=False,
                 limits=httpx.Limits(max_keepalive_connections=0),
@@ -105,10 +106,6 @@ class LeaseApi:
         except (httpx.HTTPError, OSError, ValueError) as error:
             why = str(error).partition("\n")[0] or type(error).__name__
             raise LeaseError(f"the Kubernetes API at {self._settings.api_url} failed: {why}") from error
-
-
-def _context(settings: Standby) -> Any:
-    return httpx.create_ssl_context(verify=str(settings.ca_file), trust_env=False)
 
 
 def _now() -> str:
