@@ -35,7 +35,7 @@ class Standby(Section):
     @classmethod
     def _pods_namespace(cls, given: object) -> object:
         if isinstance(given, dict) and not {"namespace", "namespace_file"} & given.keys():
-            return given | {"namespace_file": _ACCOUNT / "namespace"}
+            return given | {"namespace_file": str(_ACCOUNT / "namespace")}
         return given
 
     @model_validator(mode="after")

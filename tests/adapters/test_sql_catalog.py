@@ -131,7 +131,7 @@ class SqlCatalogContract(CatalogContract):
         catalog.bind(first)
         other = SqlCatalog(url)
         assert other.take_over(3) == 8
-        with pytest.raises(CatalogTaken, match="epoch 8 .* this process has epoch 7"):
+        with pytest.raises(CatalogTaken, match=r"epoch 8 .* this process has epoch 7"):
             catalog.checkpoint(Checkpoint())
         with pytest.raises(GatewayError, match="older copy"):
             catalog.bind(first)

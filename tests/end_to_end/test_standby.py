@@ -41,7 +41,9 @@ def postgresql() -> Iterator[Path]:
 class Pair:
     """Two gateways with one data folder, one database and one Lease."""
 
-    def __init__(self, folder: Path, postgresql: Path, api: LeaseServer, broker: Mosquitto) -> None:
+    def __init__(
+        self, folder: Path, postgresql: Path, api: LeaseServer, broker: Mosquitto, other_api: LeaseServer | None = None
+    ) -> None:
         self.api, self._database = api, f"host={postgresql} user=postgres dbname=postgres"
         with psycopg.connect(self._database, autocommit=True) as connection:
             connection.execute("DROP SCHEMA public CASCADE")
@@ -49,11 +51,11 @@ class Pair:
         (folder / "var").mkdir()
         self.gateways: dict[str, ForkedGateway] = {}
         url = f'[catalog]\nurl = "postgresql+psycopg://postgres@/postgres?host={postgresql}"\n'
-        for name in ("one", "two"):
+        for name, asked in (("one", api), ("two", other_api or api)):
             own = folder / name
             own.mkdir()
             (own / "var").symlink_to(folder / "var")
-            settings = SETTINGS + url + api.settings(own, name) + mqtt_source("sas", broker.port, TOPIC)
+            settings = SETTINGS + url + asked.settings(own, name) + mqtt_source("sas", broker.port, TOPIC)
             self.gateways[name] = ForkedGateway(own, settings)
 
     def stop(self) -> None:
@@ -62,18 +64,23 @@ class Pair:
                 os.kill(each.process.pid, signal.SIGCONT)
             each.stop()
 
-    def active(self) -> str | None:
-        """Return the name of the gateway that is ready."""
-        return next((name for name, each in self.gateways.items() if _status(each, "/health/ready") == 200), None)
+    def active(self, besides: str = "") -> str | None:
+        """Return the name of the gateway that is ready, besides one."""
+        asked = {name: each for name, each in self.gateways.items() if name != besides}
+        return next((name for name, each in asked.items() if _status(each, "/health/ready") == 200), None)
 
     def await_active(self, besides: str = "") -> str:
         """Return the gateway that is active, besides one; gateways that have ended are started again."""
 
         def found() -> str | None:
             self.revive()
-            return next((name for name in (self.active(),) if name and name != besides), None)
+            return self.active(besides)
 
-        return until(found, 60, pause=0.05) or ""
+        try:
+            return until(found, 20, pause=0.05) or ""
+        except TimeoutError as late:
+            said = "\n".join(f"{name}:\n{each.log[-3000:]}" for name, each in self.gateways.items())
+            raise AssertionError(f"{late}: no gateway is active besides {besides!r}\n{said}") from late
 
     def revive(self) -> None:
         """Start each gateway that has ended, as Kubernetes does."""
@@ -108,9 +115,8 @@ class Pair:
         """Pause it until another one is active. When it goes on, it ends."""
         process = self._process(name)
         os.kill(process.pid, signal.SIGSTOP)
-        other = next(each for each in self.gateways if each != name)
         try:
-            until(lambda: _status(self.gateways[other], "/health/ready") == 200, 60, pause=0.05)
+            self.await_active(besides=name)
         finally:
             os.kill(process.pid, signal.SIGCONT)
         assert process.wait(60) == SUPERSEDED
@@ -180,6 +186,39 @@ def test_whatever_ends_the_active_gateway_nothing_is_lost_and_nothing_counts_twi
         assert set(pair.events().values()) == {1}
         assert len(pair.events()) == len(attachments)
         assert len(api.holders) > FAIL_OVERS
+        pair.stop()
+        assert left_in_session(broker.port, "sas", TOPIC, "5") == 0
+
+
+def test_a_gateway_that_still_holds_its_lease_ends_when_another_has_taken_over(
+    tmp_path: Path, postgresql: Path, api: LeaseServer
+) -> None:
+    """Each has a Lease of its own, so that both believe that they are active."""
+    program = Program(Random(18))
+    attachments = mixed(program, 30)
+    stream = disordered(messages(program, attachments), program.random)
+    folder = tmp_path / "broker"
+    folder.mkdir()
+    with Mosquitto(folder) as broker, LeaseServer().running() as other_api, ExitStack() as ending:
+        pair = Pair(tmp_path, postgresql, api, broker, other_api)
+        ending.callback(pair.stop)
+        one, two = pair.gateways.values()
+        subscribe(broker.port, "sas", TOPIC, "5")
+        one.start()
+        until(lambda: pair.active() == "one")
+        sending = Thread(target=_publish, args=(stream, broker))
+        sending.start()
+        two.start()
+        assert one.process is not None
+        assert one.process.wait(60) == SUPERSEDED
+        assert "has taken over the catalog" in one.log
+        one.process = None
+        sending.join()
+        assert api.holder  # it was never given up
+        until(lambda: pair.active() == "two")
+        assert_received(two, attachments)
+        assert pair.events() == dict.fromkeys(pair.events(), 1)
+        assert len(pair.events()) == len(attachments)
         pair.stop()
         assert left_in_session(broker.port, "sas", TOPIC, "5") == 0
 

@@ -39,7 +39,7 @@ class LeaseServer:
             def _any(self) -> None:
                 server.answer(self)
 
-            do_GET = do_POST = do_PUT = do_DELETE = _any  # noqa: N815
+            do_GET = do_POST = do_PUT = do_DELETE = _any
 
             def log_message(self, *_: object) -> None: ...
 
@@ -143,4 +143,5 @@ class LeaseServer:
 
 
 def _failure(code: int, message: str, reason: str = "") -> dict[str, Any]:
-    return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "reason": reason, "code": code}
+    status = {"kind": "Status", "apiVersion": "v1", "status": "Failure"}
+    return status | {"message": message, "reason": reason, "code": code}

@@ -3,7 +3,8 @@
 Clocks of machines are not compared. A gateway that stands by notes, by its own clock, when it first saw each version of
 the Lease. The Lease is free when it has had the same version for its duration. The holder counts from before its last
 renewal, and gives up earlier than that. So at no time two gateways believe that they hold it, as long as their clocks
-run at about the same speed and neither is paused. What happens when one is paused: docs/adr/0017-standby.md.
+run at about the same speed and neither is paused. docs/adr/0017-a-gateway-that-stands-by.md says what happens when one
+is paused.
 """
 
 from collections.abc import Callable

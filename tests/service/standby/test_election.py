@@ -156,7 +156,7 @@ def test_what_the_api_server_cannot_answer_is_one_sentence(tmp_path: Path, api: 
     with pytest.raises(LeaseChanged, match="changed by another gateway"):
         lease.renew(found)
     api.failures = [401]
-    with pytest.raises(LeaseError, match="the Kubernetes API at http://127.* failed: Client error '401"):
+    with pytest.raises(LeaseError, match=r"the Kubernetes API at http://127.* failed: Client error '401"):
         lease.read()
     api.leases["gateway"] = {"kind": "Status"}
     with pytest.raises(LeaseError, match="something other than a Lease"):
