@@ -27,7 +27,7 @@ def opened(folder: Path, epoch: int, **given: Any) -> ArrowJournal:
 
 
 def kept(journal: Journal) -> dict[Position, bytes]:
-    found = {}
+    found: dict[Position, bytes] = {}
     for positions, messages in journal.replay(None):
         assert all(each.framing == "sas_queue" for each in messages)
         found |= {at: bytes(each.body) for at, each in zip(positions, messages, strict=True)}

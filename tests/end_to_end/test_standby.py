@@ -90,7 +90,12 @@ class Pair:
 
     def await_standby(self, name: str) -> None:
         """Return when a gateway is up and stands by, or has become active."""
-        until(lambda: self.revive() or self.gateways[name].is_up())
+
+        def is_up() -> bool:
+            self.revive()
+            return self.gateways[name].is_up()
+
+        until(is_up)
 
     def events(self) -> dict[str, int]:
         """Return how often each attachment was finished."""

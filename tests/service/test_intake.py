@@ -225,7 +225,7 @@ def test_a_journal_that_fails_for_every_message_is_waited_for(tmp_path: Path, mo
 def test_a_journal_that_another_gateway_has_opened_acknowledges_nothing(tmp_path: Path) -> None:
     with journaler(tmp_path) as (made, forwarded, context, start):
 
-        def taken(_: object) -> list[Position]:
+        def taken(messages: Sequence[PhysicalMessage]) -> list[Position]:
             raise JournalTaken("another gateway has opened the journal")
 
         context.journal.append = taken  # type: ignore[method-assign]
