@@ -18,7 +18,6 @@ from tests.support.gateway import mqtt_source
 from tests.support.lease_server import LeaseServer
 from tests.support.loads import assert_received, messages, mixed
 from tests.support.mosquitto import Mosquitto
-from tests.support.postgresql import binaries, running_postgresql
 from tests.support.publish import publish
 from tests.support.sas_client import Program, binary_file, disordered
 from tests.support.subscribe import left_in_session, subscribe
@@ -28,14 +27,6 @@ TOPIC = "sas/attachments"
 FAIL_OVERS = int(os.environ.get("FAIL_OVERS", "5"))
 SUPERSEDED = 75
 SETTINGS = '[limits]\nfree_bytes = 0\n[journal]\nsegment_bytes = "1 MiB"\n[content]\nsettle_after = "1s"\n'
-
-
-@pytest.fixture(scope="module")
-def postgresql() -> Iterator[Path]:
-    if (programs := binaries()) is None:
-        pytest.skip("PostgreSQL is not installed")
-    with running_postgresql(programs) as folder:
-        yield folder
 
 
 class Pair:
