@@ -6,13 +6,14 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import ClassVar
+from time import sleep
+from typing import Any, ClassVar
 
 import pytest
 
 from adapters.arrow_journal.archive import ArrowArchive
 from adapters.delta_tables import DeltaTables
-from adapters.object_store import ObjectStore, local
+from adapters.object_store import ObjectStore, local, remote
 from app.model.errors import DamagedError, GatewayError, StoreFull
 from tests.contracts.store import StoreContract, content, put
 from tests.support.disk import bad_blocks, small_disk
@@ -118,6 +119,23 @@ class TestBucket(StoreContract):
         missing = ObjectStore(f"{bucket.url}-missing")
         with pytest.raises(GatewayError, match="failed for object a"), missing.together() as writing:
             put(writing, "a", b"x")
+
+
+def test_a_small_object_that_is_late_does_not_replace_the_large_one_that_replaced_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    upload = remote._Uploads._put
+
+    def late(uploads: Any, name: str, data: bytes) -> None:
+        sleep(0.2)
+        upload(uploads, name, data)
+
+    monkeypatch.setattr(remote._Uploads, "_put", late)
+    store = ObjectStore("memory://")
+    with store.together() as together:
+        put(together, "a", b"small")
+        put(together, "a", bytes(3 << 20))
+    assert store.size("a") == 3 << 20
 
 
 class TestMemory(StoreContract):
