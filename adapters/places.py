@@ -1,12 +1,58 @@
 """Storage places by path or URL: a local folder, or a bucket that obstore reaches."""
 
+import os
 from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from obstore.store import MemoryStore, ObjectStore, from_url
 
-_REMOTE_SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")
+_AMAZON, _GOOGLE, _AZURE = "Amazon S3", "Google Cloud Storage", "Azure Blob Storage"
+_REMOTE_SCHEMES = {
+    "s3": _AMAZON,
+    "s3a": _AMAZON,
+    "gs": _GOOGLE,
+    "az": _AZURE,
+    "azure": _AZURE,
+    "abfs": _AZURE,
+    "abfss": _AZURE,
+    "adl": _AZURE,
+}
+_CREDENTIALS = {
+    _AMAZON: (
+        "AWS_ACCESS_KEY_ID",
+        "AWS_WEB_IDENTITY_TOKEN_FILE",
+        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+        "AWS_SKIP_SIGNATURE",
+        "AWS_METADATA_ENDPOINT",
+    ),
+    _GOOGLE: (
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "GOOGLE_SERVICE_ACCOUNT",
+        "GOOGLE_SERVICE_ACCOUNT_PATH",
+        "GOOGLE_SERVICE_ACCOUNT_KEY",
+        "GOOGLE_SKIP_SIGNATURE",
+        "GCE_METADATA_HOST",
+    ),
+    _AZURE: (
+        "AZURE_STORAGE_ACCOUNT_KEY",
+        "AZURE_STORAGE_ACCESS_KEY",
+        "AZURE_STORAGE_SAS_KEY",
+        "AZURE_STORAGE_SAS_TOKEN",
+        "AZURE_STORAGE_TOKEN",
+        "AZURE_STORAGE_CLIENT_SECRET",
+        "AZURE_CLIENT_SECRET",
+        "AZURE_FEDERATED_TOKEN_FILE",
+        "AZURE_STORAGE_USE_EMULATOR",
+        "AZURE_USE_AZURE_CLI",
+        "AZURE_SKIP_SIGNATURE",
+        "AZURE_MSI_ENDPOINT",
+        "AZURE_IDENTITY_ENDPOINT",
+    ),
+}
+"""Variables of which one must be set. Without any, obstore asks the metadata address of the machine's cloud for
+credentials, which any process there may do. In each list, the last ones name that address, and so allow it."""
 
 
 def local_folder(place: str | Path) -> Path | None:
@@ -23,14 +69,23 @@ def bucket(url: str) -> ObjectStore:
     Credentials come from the environment variables of the providers' own tools. `memory://name` is a bucket of this
     process, for tests.
 
-    Raises ValueError for another URL.
+    Raises ValueError for another URL, and if no variable for credentials is set.
     """
     parts = urlsplit(url)
     if parts.scheme == "memory":
         return _memory(parts.netloc) if parts.netloc else MemoryStore()
     if parts.scheme in _REMOTE_SCHEMES:
+        _require_credentials(_REMOTE_SCHEMES[parts.scheme])
         return from_url(url)
     raise ValueError(f"unknown storage URL {url}; give a path, or a URL with file, s3, gs or az")
+
+
+def _require_credentials(provider: str) -> None:
+    if not any(os.environ.get(name) for name in _CREDENTIALS[provider]):
+        raise ValueError(
+            f"no credentials for {provider}: set one of {', '.join(_CREDENTIALS[provider])}. The metadata address of "
+            "the machine is asked only if the last one names it"
+        )
 
 
 @cache

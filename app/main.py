@@ -2,10 +2,12 @@
 
 import ctypes
 import gc
+import os
 import signal
 import socket
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext, suppress
+from threading import Event
 from time import monotonic, time_ns
 from types import FrameType
 from typing import ParamSpec, TypeVar
@@ -16,19 +18,26 @@ from app import plugins
 from app.framing.registry import traits
 from app.metrics import Metrics
 from app.model.errors import GatewayError
-from app.ports import Clock, ContentStore
+from app.observe import logger
+from app.ports import Catalog, Clock, ContentStore, Journal
 from app.service.context import ServiceContext
 from app.service.gateway import Gateway
+from app.service.standby.election import Election
 from app.service.threads import collect_seldom
-from app.settings import Http, Settings
+from app.settings import Http, Settings, Standby
 from app.web.api import create_app
 from app.web.certificate import Certificate
 from app.web.protocol import configuration
+from app.web.standby import standing_by
+
+log = logger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 GRACE_SECONDS = 10
+SUPERSEDED_STATUS = 75
+"""The exit status of a gateway whose Lease went to another one: it is to be started again (EX_TEMPFAIL)."""
 M_ARENA_MAX = -8
 MOST_ARENAS = 2
 """Of glibc's allocator, which otherwise keeps for each of many threads what the thread has freed."""
@@ -46,17 +55,13 @@ class SystemClock:
 
 def build(settings: Settings) -> Gateway:
     """Return a gateway with the adapters that the settings name; nothing runs yet. Raises GatewayError and
-    PluginError."""
+    PluginError.
+
+    With the setting `standby`, it takes over from any other gateway: from then on, that one can write nothing.
+    """
     _opened("data folder", settings.data.mkdir, parents=True, exist_ok=True)
     clock: Clock = SystemClock()
-    journal = _opened(
-        "journal",
-        plugins.journal(),
-        settings.journal_folder,
-        segment_bytes=settings.journal.segment_bytes,
-        segment_age=settings.journal.segment_age.total_seconds(),
-        clock=clock,
-    )
+    journal, catalog = _storage(settings, clock)
     receivers = {
         name: plugins.transport(source.transport).receiver(name, traits(source.framing), source.options)
         for name, source in settings.sources.items()
@@ -65,12 +70,39 @@ def build(settings: Settings) -> Gateway:
         name: plugins.transport(destination.transport).sender(name, destination.options)
         for name, destination in settings.destinations.items()
     }
-    catalog = _opened("catalog", plugins.catalog(), settings.catalog_url)
     store = _opened("content store", plugins.content_store(), settings.content_url)
     context = ServiceContext(
         settings=settings, journal=journal, catalog=catalog, store=store, clock=clock, metrics=Metrics()
     )
     return Gateway(context, receivers, senders, _archive(settings))
+
+
+def _storage(settings: Settings, clock: Clock) -> tuple[Journal, Catalog]:
+    """Open journal and catalog.
+
+    A gateway alone locks the journal first. Of several gateways, the catalog says which one is the last, and gives it
+    the journal's epoch.
+    """
+
+    def journal(epoch: int | None = None) -> Journal:
+        return _opened(
+            "journal",
+            plugins.journal(),
+            settings.journal_folder,
+            segment_bytes=settings.journal.segment_bytes,
+            segment_age=settings.journal.segment_age.total_seconds(),
+            clock=clock,
+            epoch=epoch,
+        )
+
+    def catalog() -> Catalog:
+        return _opened("catalog", plugins.catalog(), settings.catalog_url)
+
+    if settings.standby is None:
+        return journal(), catalog()
+    shared = catalog()
+    last = _opened("journal", plugins.journal().last_epoch, settings.journal_folder)
+    return journal(shared.take_over(last + 1)), shared
 
 
 def _archive(settings: Settings) -> ContentStore | None:
@@ -102,15 +134,64 @@ def serve(settings: Settings, started: Callable[[int, bool], None] = lambda _por
         _share_arenas()
         if settings.http.cert_file is not None:
             Certificate(settings.http)  # an error is told before anything is touched
-        gateway = build(settings)
-        gc.collect()
-        collect_seldom()
-        try:
+        if settings.standby is None:
+            _serve(settings, listener, started, nullcontext(), _do_nothing)
+        else:
+            _stand_by(settings, settings.standby, listener, started)
+
+
+def _serve(
+    settings: Settings,
+    listener: socket.socket,
+    started: Callable[[int, bool], None],
+    before: AbstractContextManager[object],
+    taken: Callable[[str], None],
+) -> None:
+    """Run the gateway. `before` is left when REST is about to answer."""
+    gateway: Gateway | None = None
+    try:
+        with before:
+            gateway = build(settings)
+            gateway.on_taken = taken
+            gc.collect()
+            collect_seldom()
             gateway.start()
             started(listener.getsockname()[1], bool(gateway.catalog.api_keys()))
-            _Server(gateway).run([listener])
-        finally:
+        _Server(gateway).run([listener])
+    finally:
+        if gateway is not None:
             gateway.stop()
+
+
+def _stand_by(
+    settings: Settings, standby: Standby, listener: socket.socket, started: Callable[[int, bool], None]
+) -> None:
+    """Wait until this gateway is to be active, then run it. A signal ends both."""
+    stop = Event()
+    before = {each: signal.signal(each, lambda *_: stop.set()) for each in (signal.SIGTERM, signal.SIGINT)}
+    election = Election(standby, _leave)
+    with ExitStack() as serving:
+        health = standing_by(listener, settings, lambda: {"holder": election.holder, "error": election.error})
+        serving.enter_context(health)
+        log.info("gateway_standing_by", lease=standby.lease, name=election.name)
+        try:
+            is_active = election.campaign(stop)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            if is_active and not stop.is_set():
+                _serve(settings, listener, started, serving.pop_all(), _leave)
+        finally:
+            election.release()
+
+
+def _leave(why: str) -> None:
+    """End this process at once, as another gateway is active or will be. Nothing is flushed, closed or waited for."""
+    log.error("gateway_superseded", reason=why)
+    os._exit(SUPERSEDED_STATUS)
+
+
+def _do_nothing(_why: str) -> None:
+    pass
 
 
 def _share_arenas() -> None:

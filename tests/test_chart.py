@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from app.metrics import SUPERSEDED, Metrics, PipelineDeclared
-from app.settings import load
+from app.settings import Standby, load
 from docs.alerts import ALERTS
 from docs.dashboards import DASHBOARDS, queries
 from tests.support.chart import FOLDER, NAMESPACE, ROOT, Manifest, helm, rendered
@@ -112,15 +112,66 @@ def test_without_values_there_is_one_pod_with_a_volume_that_stays() -> None:
     assert pod["spec"]["containers"][0]["command"][3] == f"http://{NAME}:8080"
 
 
-def test_there_are_never_two_gateways() -> None:
+def test_there_are_never_two_active_gateways() -> None:
     for replicas in (0, None):
         made = rendered(BESIDE | {"replicas": replicas, "pipeline": {"replicas": replicas}})
         for name in (NAME, f"{NAME}-pipeline"):
             assert only(made, "StatefulSet", name)["spec"].get("replicas") == replicas
-    refusals: list[dict[str, Any]] = [{"replicas": 2}, {"pipeline": {"replicas": 2}}]
+    refusals: list[dict[str, Any]] = [{"replicas": 3}, {"pipeline": {"replicas": 2}}]
     for refused in refusals:
         with pytest.raises(helm().HelmError, match="replicas"):
             rendered(refused)
+
+
+TWO: dict[str, Any] = {
+    "replicas": 2,
+    "persistence": {"accessModes": ["ReadWriteMany"]},
+    "settings": {"catalog": {"url_file": "/run/secrets/gateway/catalog"}, "standby": {"duration": "20s"}},
+}
+
+
+def test_a_second_gateway_stands_by() -> None:
+    made = rendered(TWO)
+    spec = only(made, "StatefulSet")["spec"]
+    assert (spec["replicas"], spec["updateStrategy"]) == (2, {"type": "OnDelete"})
+    pod = spec["template"]["spec"]
+    assert pod["automountServiceAccountToken"] is True
+    (apart,) = pod["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    labels = spec["template"]["metadata"]["labels"].items()
+    assert apart["podAffinityTerm"]["labelSelector"]["matchLabels"].items() <= labels
+    configured = tomllib.loads(only(made, "ConfigMap")["data"]["gateway.toml"])
+    assert configured["standby"] == {"lease": NAME, "duration": "20s"}
+    assert Standby.model_validate(configured["standby"] | {"namespace": NAMESPACE}).token_file.parts[:2] == ("/", "var")
+    role, binding = only(made, "Role"), only(made, "RoleBinding")
+    assert [(rule.get("resourceNames"), rule["verbs"]) for rule in role["rules"]] == [
+        ([NAME], ["get", "update"]),
+        (None, ["create"]),
+    ]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    account = only(made, "ServiceAccount")["metadata"]["name"]
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}]
+    assert pod["serviceAccountName"] == account
+    for manifest in (role, binding, only(made, "StatefulSet")):
+        kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ({"persistence": {"enabled": False}}, "no volume"),
+        ({"persistence": {"accessModes": ["ReadWriteOnce"]}}, "ReadWriteMany"),
+        ({"settings": {"catalog": {"url_file": None}}}, "PostgreSQL"),
+        ({"settings": {"catalog": {"url": "sqlite:////var/lib/gateway/catalog"}}}, "PostgreSQL"),
+    ],
+)
+def test_a_second_gateway_needs_what_both_can_use(values: dict[str, Any], why: str) -> None:
+    with pytest.raises(helm().HelmError, match=why):
+        rendered({**TWO, **values})
+
+
+def test_one_gateway_gets_no_token_of_kubernetes(everything: list[Manifest]) -> None:
+    assert only(everything, "StatefulSet")["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+    assert NAME not in {each["metadata"]["name"] for each in everything if each["kind"] in {"Role", "RoleBinding"}}
 
 
 def test_every_reference_between_manifests_leads_somewhere(everything: list[Manifest]) -> None:

@@ -235,3 +235,26 @@ def test_only_load_reads_the_environment(monkeypatch: pytest.MonkeyPatch) -> Non
     own = Settings(data=Path("own"))
     assert (own.data, own.sources) == (Path("own"), {})
     assert (load().data, set(load().sources)) == (Path("/var/lib/real"), {"real"})
+
+
+STANDBY = '[standby]\nlease = "gateway"\n'
+SHARED = '[catalog]\nurl = "postgresql+psycopg://database/gateway"\n'
+
+
+def test_gateways_that_stand_by_need_times_in_order_and_a_shared_catalog(file: Path, tmp_path: Path) -> None:
+    namespace = tmp_path / "namespace"
+    namespace.write_text("prod")
+    named = f'{STANDBY}namespace_file = "{namespace}"\n'
+    file.write_text(named + SHARED)
+    standby = load(file).standby
+    assert standby is not None
+    assert (standby.namespace, standby.duration) == ("prod", timedelta(seconds=15))
+    assert "PostgreSQL" in problems(file, named)[""]
+    for times, why in (
+        ('renew_deadline = "15s"', "renew_deadline, and that shorter than duration"),
+        ('retry = "10s"', "retry must be shorter than renew_deadline"),
+        ('duration = "15500ms"', "whole seconds"),
+    ):
+        assert why in problems(file, named + times + "\n" + SHARED)["standby"]
+    assert "cannot read '/var/run/secrets/kubernetes.io" in problems(file, STANDBY + SHARED)["standby"]
+    assert "pattern" in problems(file, f'{STANDBY}namespace = "a/b"\n{SHARED}')["standby.namespace"]

@@ -2,6 +2,10 @@
 
 The file `identity` has two blocks that are written alternately and in place. So writing needs no free space, and an
 interrupted write leaves the other block unchanged. Each block holds a line of JSON and its CRC-32C.
+
+A journal that several processes open one after the other has one file for each opening: `replace_file` gives the name
+`identity` to a new file. The process before keeps its own file open and writes to that. So it never changes what the
+next process has written, however late it goes on.
 """
 
 import json
@@ -65,13 +69,20 @@ def load(folder: Path) -> Known | None:
     return known[-1]
 
 
-def save(folder: Path, known: Known) -> Known:
-    """Write the file durably and return its new content. Raises OSError."""
+def save(folder: Path, known: Known, own: int | None = None) -> Known:
+    """Write the file durably and return its new content. Raises OSError.
+
+    `own` is the descriptor of the file that this process has made by `replace_file`.
+    """
     known = replace(known, saved=known.saved + 1)
     block = _written(known)
     path = folder / NAME
+    if own is not None:
+        os.pwrite(own, block, BLOCK * (known.saved % SLOTS))
+        os.fdatasync(own)
+        return known
     if not path.exists():
-        _make(path, known, block)
+        _make(path, known)
         return known
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
@@ -82,16 +93,57 @@ def save(folder: Path, known: Known) -> Known:
     return known
 
 
-def _make(path: Path, known: Known, block: bytes) -> None:
-    blocks = [bytes(BLOCK)] * SLOTS
-    blocks[known.saved % SLOTS] = block
+def replace_file(folder: Path, known: Known) -> tuple[Known, int]:
+    """Give the name `identity` to a new file. Return its content, and its descriptor for writing. Raises OSError."""
+    known = replace(known, saved=known.saved + 1)
+    path = folder / NAME
+    partial = folder / f"{NAME}.{token_hex(8)}.partial"
+    descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+    try:
+        os.pwrite(descriptor, _both(known), 0)
+        os.fsync(descriptor)
+        partial.rename(path)
+        sync_folder(folder)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return known, descriptor
+
+
+def epoch_in(folder: Path) -> int | None:
+    """Return the epoch of the process that opened the journal last; None if the file is missing or cannot be read.
+
+    The file is opened by its name each time, so that a network file system asks its server. Reads both blocks.
+    """
+    try:
+        descriptor = os.open(folder / NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        data = os.pread(descriptor, SLOTS * BLOCK, 0)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    known = filter(None, (_parsed(data[at : at + BLOCK]) for at in range(0, len(data), BLOCK)))
+    return max((each.epoch for each in known), default=None)
+
+
+def _make(path: Path, known: Known) -> None:
     partial = path.with_name(f"{NAME}.partial")
     with partial.open("wb") as file:
-        file.write(b"".join(blocks))
+        file.write(_both(known))
         file.flush()
         os.fsync(file.fileno())
     partial.rename(path)
     sync_folder(path.parent)
+
+
+def _both(known: Known) -> bytes:
+    """Return both blocks, of which one holds the content."""
+    blocks = [bytes(BLOCK)] * SLOTS
+    blocks[known.saved % SLOTS] = _written(known)
+    return b"".join(blocks)
 
 
 def _block(file: ReadFile, slot: int) -> bytes:

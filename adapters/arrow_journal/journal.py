@@ -25,14 +25,14 @@ from threading import Lock
 from time import monotonic, time_ns
 
 from adapters.arrow_journal.columns import BodyLayout
-from adapters.arrow_journal.identity import Known, load, save
+from adapters.arrow_journal.identity import Known, epoch_in, load, save
 from adapters.arrow_journal.recent import Recent
-from adapters.arrow_journal.recovery import recover
+from adapters.arrow_journal.recovery import last_epoch, recover, take_over
 from adapters.arrow_journal.segment_reader import OpenSegment, Reader
 from adapters.arrow_journal.segments import FolderLock, SegmentState, damaged_path, open_segment, segment_path
 from adapters.arrow_journal.writing import SegmentWriter, seal_file
 from adapters.disk import NO_SPACE, make_folders, sync_folder
-from app.model.errors import DamagedError, GatewayError, JournalFull
+from app.model.errors import DamagedError, GatewayError, JournalFull, JournalTaken
 from app.model.message import (
     MAX_BATCHES_A_SEGMENT,
     MAX_ROWS_A_BATCH,
@@ -61,6 +61,9 @@ class ArrowJournal:
 
     A segment is sealed by the first append after it has reached `segment_bytes` or `segment_age` (seconds). Raises
     GatewayError when another process uses the folder, or when a segment in it cannot be read.
+
+    With an `epoch`, the folder may be open in other processes of earlier epochs. From then on they can neither append
+    nor retire: they get JournalTaken. Raises JournalTaken if a process of this or a later epoch has opened the folder.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class ArrowJournal:
         segment_bytes: int = SEGMENT_BYTES,
         segment_age: float = SEGMENT_AGE,
         clock: Clock | None = None,
+        epoch: int | None = None,
     ) -> None:
         self._folder = folder = folder.absolute()
         make_folders(folder)
@@ -77,10 +81,15 @@ class ArrowJournal:
         self._clock = clock or SystemClock()
         self._writing = Lock()
         self._writer: SegmentWriter | None = None
-        self._lock = FolderLock(folder)
+        self._lock = FolderLock(folder, shared=epoch is not None)
+        self._identity_file: int | None = None
         try:
-            self._states, known, self._set_aside = recover(folder, self._clock.now())
-            self._known = save(folder, known)
+            if epoch is None:
+                recovered = recover(folder, self._clock.now())
+            else:
+                recovered, self._identity_file = take_over(folder, self._clock.now(), epoch)
+            self._states, known, self._set_aside = recovered
+            self._known = save(folder, known, self._identity_file)
         except OSError as error:
             self._lock.release()
             raise _explained(error) from error
@@ -106,6 +115,11 @@ class ArrowJournal:
         saved = 0 if known is None else known.saved
         save(folder, Known(journal.id, journal.epoch, floor, saved=saved))
 
+    @staticmethod
+    def last_epoch(folder: Path) -> int:
+        """Return the epoch of the process that opened the journal in a folder last; 0 if there is no journal."""
+        return last_epoch(folder.absolute())
+
     def append(self, messages: Sequence[PhysicalMessage]) -> list[Position]:
         if not messages:
             return []
@@ -115,6 +129,7 @@ class ArrowJournal:
                 written = writer.append(messages)
             except OSError as error:
                 raise self._failure(error) from error
+            self._require_last()  # after the write: whoever has opened the folder since may not have seen it
             number, first = writer.state.number, len(writer.batches) - len(written)
             self._states[number] = writer.state
             for at, (start, batch) in enumerate(written, first):
@@ -152,7 +167,7 @@ class ArrowJournal:
         with self._writing:
             try:
                 for state in self._left_open():
-                    seal_file(self._folder, state, self._clock.now())
+                    seal_file(self._folder, state, self._clock.now(), shared=self._identity_file is not None)
                 self._seal()
             except OSError as error:
                 raise self._failure(error) from error
@@ -170,6 +185,7 @@ class ArrowJournal:
             if self._writer is not None and self._writer.state.number == segment:
                 raise ValueError(f"journal segment {segment} is being written")
             state = self._states[segment]
+            self._require_last()
             try:
                 self._remember_end(segment)
                 remove(segment_path(self._folder, segment, sealed=state.sealed_at is not None))
@@ -186,6 +202,8 @@ class ArrowJournal:
                 self._give_up_writer()
                 self._reader.close()
                 self._lock.release()
+                if self._identity_file is not None:
+                    os.close(self._identity_file)
 
     def replay(self, after: Position | None) -> Iterator[tuple[list[Position], list[PhysicalMessage]]]:
         """Yield positions and messages after a position. Segments that are retired meanwhile are skipped."""
@@ -264,12 +282,32 @@ class ArrowJournal:
         if self._writer is not None and self._is_full(self._writer, now, batches):
             self._seal()
         if self._writer is None:
-            number = self._known.following
-            if number >= MAX_SEGMENTS:
-                raise GatewayError("the journal has no segment number left: begin a new journal")
-            begun = partial(self._save, following=number + 1)
-            self._writer = SegmentWriter(self._folder, number, now, self._known.identity, begun)
+            self._writer = self._begin(now)
         return self._writer
+
+    def _begin(self, now: int) -> SegmentWriter:
+        """Return the writer of a new segment. A number that an earlier process has used meanwhile is left out."""
+        shared = self._identity_file is not None
+        while (number := self._known.following) < MAX_SEGMENTS:
+            begun = partial(self._save, following=number + 1)
+            with suppress(FileExistsError):
+                return SegmentWriter(self._folder, number, now, self._known.identity, begun, shared=shared)
+            self._require_last()
+            begun()
+        raise GatewayError("the journal has no segment number left: begin a new journal")
+
+    def _require_last(self) -> None:
+        """Raise JournalTaken if another process has opened the folder since this one did."""
+        if (taken := self._taken()) is not None:
+            raise taken
+
+    def _taken(self) -> JournalTaken | None:
+        if self._identity_file is None or (last := epoch_in(self._folder)) == self._known.epoch:
+            return None
+        return JournalTaken(
+            f"another gateway has opened the journal in {self._folder} with epoch {last}, and this process has "
+            f"epoch {self._known.epoch}, so it stops writing"
+        )
 
     def _is_full(self, writer: SegmentWriter, now: int, batches: int) -> bool:
         return (
@@ -296,7 +334,7 @@ class ArrowJournal:
     def _failure(self, error: OSError) -> GatewayError:
         if self._writer is not None and (self._writer.broken or error.errno not in NO_SPACE):
             self._give_up_writer()
-        return _explained(error)
+        return self._taken() or _explained(error)
 
     def _give_up_writer(self) -> None:
         writer = self._writer
@@ -323,6 +361,7 @@ class ArrowJournal:
                 following=known.following if following is None else following,
                 end=known.end if end is None else end,
             ),
+            self._identity_file,
         )
 
     def _remember_end(self, segment: int) -> None:

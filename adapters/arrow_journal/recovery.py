@@ -8,24 +8,41 @@
   replaced by one without rows, so that all others keep their places.
 - An unsealed segment without a whole batch is set aside if it may have held acknowledged messages; its number is not
   used again. Otherwise it was only begun, and its number is used again.
+
+`take_over` opens a folder in which an earlier process may still be running, or may go on after a pause. It changes no
+file that such a process may have open: unsealed segments are copied, and the copies are sealed. The file `identity` is
+replaced first. A writer looks at that file after each write and before the acknowledgement. So each acknowledged
+message was on disk before the replacement, and is in the copy.
 """
 
+import os
 from dataclasses import replace
 from pathlib import Path
+from secrets import token_hex
 from typing import NamedTuple
 
 import structlog
 
 from adapters.arrow_journal import ipc
 from adapters.arrow_journal.header import OLD_FORMAT, BadHeader, SegmentHeader, format_of, header_of
-from adapters.arrow_journal.identity import Known, load, new_id
+from adapters.arrow_journal.identity import Known, load, new_id, replace_file
 from adapters.arrow_journal.mending import mend
+from adapters.arrow_journal.pieces import RUN
 from adapters.arrow_journal.scanning import find_batches
-from adapters.arrow_journal.segments import SegmentState, damaged_numbers, damaged_path, segment_files
+from adapters.arrow_journal.segments import (
+    SegmentState,
+    damaged_numbers,
+    damaged_path,
+    segment_files,
+    segment_path,
+)
 from adapters.arrow_journal.writing import seal_file
 from adapters.disk import NO_SPACE, ReadFile, sync_folder
-from app.model.errors import GatewayError
+from app.model.errors import GatewayError, JournalTaken
 from app.model.records import JournalIdentity
+from app.model.segment_names import segment_name
+
+_COPY = ".copy"
 
 _log = structlog.get_logger(__name__)
 
@@ -78,6 +95,89 @@ def recover(folder: Path, now: int) -> Recovered:
     begun = [each.number for each in found]
     following = max([journal.following, *begun, *(number + 1 for number in {*states, *set_aside})])
     return Recovered(states, replace(journal, following=following), set_aside)
+
+
+def last_epoch(folder: Path) -> int:
+    """Return the epoch of the process that opened the folder last; 0 for a new folder."""
+    found = [_look_at(*each) for each in segment_files(folder)]
+    return _known(folder, load(folder), found).epoch - 1
+
+
+def take_over(folder: Path, now: int, epoch: int) -> tuple[Recovered, int]:
+    """Open a folder that other processes may have open, as the process of this epoch.
+
+    Returns what `recover` does, and the descriptor of the file `identity`. Raises JournalTaken when a process with this
+    epoch or a later one has opened the folder, and the errors of `recover`.
+    """
+    found = [_look_at(*each) for each in segment_files(folder)]
+    journal = _known(folder, load(folder), found)
+    if journal.epoch > epoch:
+        raise JournalTaken(
+            f"the journal in {folder} was opened with epoch {journal.epoch - 1}, and this process has epoch {epoch}: "
+            "another gateway has taken over"
+        )
+    known, own = replace_file(folder, replace(journal, epoch=epoch))
+    try:
+        return _taken_over(folder, known, now), own
+    except BaseException:
+        os.close(own)
+        raise
+
+
+def _taken_over(folder: Path, known: Known, now: int) -> Recovered:
+    for left in folder.glob(f"*{_COPY}"):
+        left.unlink(missing_ok=True)
+    files = list(segment_files(folder))  # once more: what came before the replacement counts
+    sealed = {number for number, is_sealed, _ in files if is_sealed}
+    states: dict[int, SegmentState] = {}
+    for number, is_sealed, path in files:
+        if is_sealed:
+            _keep(states, _state(_look_at(number, is_sealed, path), known.id))
+        elif number in sealed:
+            path.unlink(missing_ok=True)
+        else:
+            _keep(states, _copied(folder, number, path, known, now))
+    set_aside = set(damaged_numbers(folder)) - states.keys()
+    following = max([known.following, *(number + 1 for number in {*(each[0] for each in files), *set_aside})])
+    return Recovered(states, replace(known, following=following), set_aside)
+
+
+def _keep(states: dict[int, SegmentState], state: SegmentState | None) -> None:
+    if state is not None:
+        states[state.number] = state
+
+
+def _copied(folder: Path, number: int, path: Path, known: Known, now: int) -> SegmentState | None:
+    """Seal a copy of an unsealed segment; None if it has no whole batch."""
+    copy = folder / segment_name(number, f".{token_hex(8)}{_COPY}")
+    try:
+        _copy(path, copy)
+        found = _look_at(number, False, copy)
+        state = _state(found, known.id)
+        if state is not None and mend(folder, copy, state, None if found.header else known.identity):
+            seal_file(folder, state, now, shared=True, path=copy)
+            return state
+        if found.size > ipc.BLOCK:
+            aside = damaged_path(folder, number)
+            copy.rename(aside)
+            _log.error("segment_damaged", segment=number, lost="the whole segment", kept=aside.name)
+    except (FileExistsError, FileNotFoundError):  # the process before has just sealed it
+        there = segment_path(folder, number, sealed=True)
+        return _state(_look_at(number, True, there), known.id) if there.exists() else None
+    finally:
+        copy.unlink(missing_ok=True)
+    path.unlink(missing_ok=True)
+    return None
+
+
+def _copy(path: Path, copy: Path) -> None:
+    file = ReadFile(path)
+    size = file.size()
+    with copy.open("xb") as target:
+        for at in range(0, size, RUN):
+            target.write(file.read_as_is(at, min(at + RUN, size)))
+        target.flush()
+        os.fsync(target.fileno())
 
 
 def _look_at(number: int, sealed: bool, path: Path) -> _Found:

@@ -38,12 +38,15 @@ def damaged_numbers(folder: Path) -> Iterator[int]:
 
 
 class FolderLock:
-    """A lock of a folder for the process that writes in it. The system releases it when the process ends in any way."""
+    """A lock of a folder for the process that writes in it. The system releases it when the process ends in any way.
 
-    def __init__(self, folder: Path) -> None:
+    A `shared` lock only keeps out processes that want the folder for themselves.
+    """
+
+    def __init__(self, folder: Path, *, shared: bool = False) -> None:
         self._descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._descriptor)
             raise GatewayError(f"{folder} is in use: another process writes this journal") from None
@@ -81,7 +84,7 @@ def lost(start: int) -> int:
 
 def open_segment(folder: Path, state: SegmentState) -> ReadFile:
     """Open the file of a segment that may be sealed meanwhile. Raises KeyError when it is gone, and OSError."""
-    for sealed in (False, True, True):
+    for sealed in (False, True, True) if state.sealed_at is None else (True,):
         with suppress(FileNotFoundError):
             return ReadFile(segment_path(folder, state.number, sealed=sealed))
     raise KeyError(state.number)

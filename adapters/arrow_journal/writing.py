@@ -8,6 +8,7 @@ and end at a block boundary and come from block-aligned memory, so buffers are g
 import os
 from array import array
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from errno import EINVAL
 from itertools import accumulate
 from mmap import mmap
@@ -32,23 +33,35 @@ class SegmentWriter:
     """
 
     def __init__(
-        self, folder: Path, number: int, created_at: int, journal: JournalIdentity, begun: Callable[[], None]
+        self,
+        folder: Path,
+        number: int,
+        created_at: int,
+        journal: JournalIdentity,
+        begun: Callable[[], None],
+        *,
+        shared: bool = False,
     ) -> None:
         """Create the file, with the schema only.
 
-        `begun` is called when the first batches are on disk, before they count. It may raise OSError.
+        `begun` is called when the first batches are on disk, before they count. It may raise OSError. If the folder is
+        `shared` with other processes, an existing file raises FileExistsError.
         """
         format_ = format_of(journal.id, number)
         self.state = SegmentState(number, 0, created_at, None, array("q"), format=format_)
         self.broken = False
-        self._folder, self._seed, self._begun = folder, format_.seed, begun
+        self._folder, self._seed, self._begun, self._shared = folder, format_.seed, begun, shared
         self._staging = memoryview(mmap(-1, STAGING_BYTES))
-        self._descriptor = _open_direct(segment_path(folder, number, sealed=False))
+        path = segment_path(folder, number, sealed=False)
+        self._descriptor = _open_direct(path, os.O_EXCL if shared else os.O_TRUNC)
         try:
             self._write([header_bytes(created_at, journal)], _do_nothing)
             sync_folder(folder)
         except OSError:
             self.close()
+            if shared:
+                with suppress(OSError):  # the next attempt creates it again
+                    path.unlink()
             raise
 
     def append(self, messages: Sequence[PhysicalMessage]) -> list[tuple[int, Encoded]]:
@@ -74,7 +87,7 @@ class SegmentWriter:
 
         Nothing more may be appended once `state.sealed_at` is set, even when this raises OSError.
         """
-        seal_file(self._folder, self.state, sealed_at)
+        seal_file(self._folder, self.state, sealed_at, shared=self._shared)
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -99,9 +112,16 @@ class SegmentWriter:
             self.broken = True
 
 
-def seal_file(folder: Path, state: SegmentState, sealed_at: int) -> None:
-    """Seal an unsealed segment: its durable bytes, followed by an end of stream only."""
-    path = segment_path(folder, state.number, sealed=False)
+def seal_file(
+    folder: Path, state: SegmentState, sealed_at: int, *, shared: bool = False, path: Path | None = None
+) -> None:
+    """Seal an unsealed segment: its durable bytes, followed by an end of stream only.
+
+    `path` is the file, if it does not have its usual name. In a folder that is `shared` with other processes, the first
+    of them to seal a segment wins: FileExistsError is raised if it has been sealed.
+    """
+    usual = segment_path(folder, state.number, sealed=False)
+    path = path or usual
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.ftruncate(descriptor, state.size)
@@ -110,7 +130,13 @@ def seal_file(folder: Path, state: SegmentState, sealed_at: int) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    path.rename(segment_path(folder, state.number, sealed=True))
+    sealed = segment_path(folder, state.number, sealed=True)
+    if shared:
+        os.link(path, sealed)
+        for each in {path, usual}:
+            each.unlink(missing_ok=True)
+    else:
+        path.rename(sealed)
     # The order matters: a reader that sees `sealed_at` must see the whole size.
     state.size += len(END_OF_STREAM)
     state.sealed_at = sealed_at
@@ -121,15 +147,18 @@ def _do_nothing() -> None:
     pass
 
 
-def _open_direct(path: Path) -> int:
-    """Create a file for direct writing in blocks, or for ordinary writing if the file system has no direct writing."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+def _open_direct(path: Path, existing: int) -> int:
+    """Create a file for direct writing in blocks, or for ordinary writing if the file system has no direct writing.
+
+    `existing` is a flag that says what to do with an existing file.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | existing | os.O_CLOEXEC
     try:
         return os.open(path, flags | os.O_DIRECT, 0o640)
     except OSError as error:
         if error.errno != EINVAL:
             raise
-        return os.open(path, flags, 0o640)
+        return os.open(path, flags & ~os.O_EXCL, 0o640)  # the first call may have created it
 
 
 def _write_blocks(descriptor: int, staging: memoryview, buffers: Iterable[Bytes], offset: int) -> int:

@@ -7,9 +7,9 @@ from typing import Any
 
 import obstore
 from obstore.exceptions import AlreadyExistsError
-from obstore.store import from_url
 
 from adapters.delta_tables.place import LOG, explained
+from adapters.places import bucket
 
 _PART = 8 << 20
 _PARTS_AT_ONCE = 4
@@ -21,7 +21,7 @@ class Bucket:
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
-        self._store = from_url(url)
+        self._store = bucket(url)
 
     def folders(self) -> Iterator[str]:
         with explained():

@@ -49,7 +49,12 @@ class PendingObjects:
     @contextmanager
     def create(self, name: str) -> "Iterator[_Writer]":
         with ExitStack() as stack:
-            writer = _Writer(lambda: stack.enter_context(self._store.create(name)))
+
+            def create_large() -> ObjectWriter:
+                self._target.get(name)  # a smaller one that is still being written must not come after this one
+                return stack.enter_context(self._store.create(name))
+
+            writer = _Writer(create_large)
             yield writer
         if (data := writer.held()) is not None:
             self._latest = name, data

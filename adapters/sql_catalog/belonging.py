@@ -16,6 +16,14 @@ class Belonging(CatalogPart):
     def lock(self) -> None:
         self._database.lock.take()
 
+    def take_over(self, least: int) -> int:
+        self._database.end_idle_transactions()
+        with self._database.write(durable=True) as connection:
+            last = connection.scalar(select(tables.progress.c.journal_epoch))
+            epoch = max(least, (last or 0) + 1)
+            connection.execute(update(tables.progress).values(journal_epoch=epoch))
+        return epoch
+
     def journal_identity(self) -> JournalIdentity | None:
         bound = select(tables.progress.c.journal_id, tables.progress.c.journal_epoch)
         with self._database.read() as connection:

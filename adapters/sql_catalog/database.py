@@ -24,7 +24,7 @@ A gateway that has bound its journal to the catalog checks with every write that
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -66,8 +66,9 @@ _BEGIN_WRITING = {
     "sqlite": "BEGIN IMMEDIATE",
     "postgresql": "SELECT pg_advisory_xact_lock(7017280452245743460)",
 }
-_READERS = {"pool_size": 8, "max_overflow": 8, "isolation_level": "AUTOCOMMIT"}
-_WRITER = {"pool_size": 1, "max_overflow": 0}
+_END_IDLE_TRANSACTIONS = {"sqlite": (), "postgresql": ("SET idle_in_transaction_session_timeout TO '5s'",)}
+_READERS: dict[str, Any] = {"pool_size": 8, "max_overflow": 8, "isolation_level": "AUTOCOMMIT"}
+_WRITER: dict[str, Any] = {"pool_size": 1, "max_overflow": 0}
 
 
 class Database:
@@ -89,8 +90,9 @@ class Database:
         """A function that runs at the start of every write. It raises CatalogTaken when this process may no longer
         write."""
         self._write_lock = Lock()
-        self._durable = _engine(address, "durable", **_WRITER)
-        self._quick = _engine(address, "quick", **_WRITER)
+        self._more_on_connect: list[str] = []
+        self._durable = _engine(address, "durable", more_on_connect=self._more_on_connect, **_WRITER)
+        self._quick = _engine(address, "quick", more_on_connect=self._more_on_connect, **_WRITER)
         self._readers = _engine(address, "reader", **_READERS)
         self.lock: GatewayLock = _lock(address, self.place)
         try:
@@ -113,6 +115,16 @@ class Database:
         with explained(self.place), self._write_lock, engine.begin() as connection:
             self.admit(connection)
             yield connection
+
+    def end_idle_transactions(self) -> None:
+        """Have the database end the transactions of this process that stand still for five seconds.
+
+        A process that is paused in the middle of a write would otherwise keep all others waiting.
+        """
+        self._more_on_connect.extend(_END_IDLE_TRANSACTIONS[self.dialect])
+        with self._write_lock:
+            for engine in (self._quick, self._durable):
+                engine.dispose()
 
     def insert(self, table: Table) -> Insert:
         """Return an INSERT of the dialect that supports ON CONFLICT."""
@@ -145,7 +157,7 @@ def _json(value: Any) -> str:
         return json.dumps(value)
 
 
-def _engine(address: URL, role: str, **options: Any) -> Engine:
+def _engine(address: URL, role: str, *, more_on_connect: Sequence[str] = (), **options: Any) -> Engine:
     dialect = address.get_backend_name()
     try:
         # Parameters are user data: they must not appear in exceptions or logs.
@@ -162,7 +174,7 @@ def _engine(address: URL, role: str, **options: Any) -> Engine:
             # The driver must not begin transactions by itself: it would begin them as readers.
             connection.isolation_level = None
         cursor = connection.cursor()
-        for statement in statements:
+        for statement in (*statements, *more_on_connect):
             cursor.execute(statement)
         cursor.close()
         if dialect == "postgresql":

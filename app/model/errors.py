@@ -19,6 +19,10 @@ class GatewayError(Exception):
     """A fault of this program or of the machine under it."""
 
 
+class JournalTaken(GatewayError):
+    """Another gateway has opened the journal since: this process may write nothing more, and acknowledge nothing."""
+
+
 class JournalFull(GatewayError):
     """The journal can take nothing at present (no space left, or a limit of ours); what it has is safe."""
 

@@ -111,6 +111,8 @@ class Journal(JournalReader, Protocol):
         """Write messages and flush them to disk; they are durable on return. Called by one thread.
 
         Raises JournalFull if there was no space; nothing was written then, and the same call may be repeated later.
+        Raises JournalTaken if another process has opened the journal with a later epoch: the messages may be lost, and
+        must not be acknowledged.
         """
 
     def replay(self, after: Position | None) -> Iterator[tuple[list[Position], list[PhysicalMessage]]]:
@@ -126,7 +128,7 @@ class Journal(JournalReader, Protocol):
         next append begins a new segment."""
 
     def retire(self, segment: int) -> None:
-        """Remove a sealed segment."""
+        """Remove a sealed segment. Raises JournalTaken as `append` does."""
 
     def set_aside(self, segment: int) -> None:
         """Stop reading a sealed segment, but keep its file."""
@@ -142,9 +144,23 @@ class JournalPlugin(Protocol):
     """The object that an entry point of the group `attachment_gateway.journals` refers to."""
 
     def __call__(
-        self, folder: Path, /, *, segment_bytes: int = ..., segment_age: float = ..., clock: Clock | None = None
+        self,
+        folder: Path,
+        /,
+        *,
+        segment_bytes: int = ...,
+        segment_age: float = ...,
+        clock: Clock | None = None,
+        epoch: int | None = None,
     ) -> Journal:
-        """Open the journal in a folder as its one writer; seal segments at this size or age (in seconds)."""
+        """Open the journal in a folder as its one writer; seal segments at this size or age (in seconds).
+
+        With an `epoch`, processes of earlier epochs may have it open: they can write no more. Raises JournalTaken if
+        this epoch is not later than all before.
+        """
+
+    def last_epoch(self, folder: Path) -> int:
+        """Return the epoch of the process that opened the journal in a folder last; 0 if there is no journal."""
 
     def begin(self, folder: Path, journal: JournalIdentity, following: int) -> None:
         """Make a folder belong to a journal, or to a later epoch of it; its next segment is numbered `following` or

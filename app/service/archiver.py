@@ -5,11 +5,13 @@ copied when its object has the same size. A failed copy stops nothing else: brok
 journal until copying works. An archive of another journal makes copying fail, since segment numbers start again with
 every journal. The object `journal-id` names the journal of an archive. A damaged segment is copied as it is, so that
 readers of the copy find the same damage.
+
+The object `journal-epoch` names the epoch of the gateway that copied last. One of an earlier epoch copies nothing more.
 """
 
 from typing import Any
 
-from app.model.errors import GatewayError
+from app.model.errors import GatewayError, JournalTaken
 from app.model.segment_names import segment_name
 from app.observe import Recurring, logger
 from app.ports import ContentStore, Segment
@@ -19,7 +21,9 @@ log = logger(__name__)
 
 HEAD = 4096
 """Bytes at the start of a segment that no other segment has: they hold its creation time in microseconds."""
+SHORT = 64
 OWNER = "journal-id"
+EPOCH = "journal-epoch"
 
 
 class Archiver:
@@ -64,6 +68,7 @@ class Archiver:
 
     def _take(self, segment: Segment) -> None:
         name = segment_name(segment.number)
+        self._require_last()
         there = self._size(name)
         if there:
             self._require_same(segment, name, min(there, segment.size, HEAD))
@@ -77,19 +82,42 @@ class Archiver:
     def _require_ours(self) -> None:
         """Raise GatewayError when the archive belongs to another journal. An archive without an owner gets this
         journal as owner."""
-        mine = self._context.journal.identity().id
-        try:
-            owner = b"".join(self._target.read(OWNER)).decode("ascii", "replace")
-        except KeyError:
-            with self._target.create(OWNER) as object_:
-                object_.write(mine.encode())
+        mine, epoch = self._context.journal.identity()
+        if (owner := self._read(OWNER)) is None:
+            self._write(OWNER, mine)
             owner = mine
         if owner != mine:
             raise GatewayError(
                 f"the archive belongs to the journal {owner}, but this is the journal {mine}: "
                 "every journal needs an archive of its own"
             )
+        if self._require_last() != epoch:
+            self._write(EPOCH, str(epoch))
         self._is_ours = True
+
+    def _require_last(self) -> int:
+        """Return the epoch of the gateway that copied last. Raises JournalTaken if it is later than that of this one.
+
+        What two gateways copy at the same moment is the same, since a sealed segment never changes.
+        """
+        mine, last = self._context.journal.identity().epoch, self._read(EPOCH) or "0"
+        if not last.isdigit() or int(last) > mine:
+            raise JournalTaken(
+                f"the archive was written with epoch {last!r}, and this gateway has epoch {mine}: it has an older copy "
+                "of the journal, or another gateway has taken over"
+            )
+        return int(last)
+
+    def _read(self, name: str) -> str | None:
+        """Return a short text of the archive; None if there is none."""
+        try:
+            return b"".join(self._target.read(name, 0, SHORT)).decode("ascii", "replace")
+        except KeyError:
+            return None
+
+    def _write(self, name: str, text: str) -> None:
+        with self._target.create(name) as object_:
+            object_.write(text.encode())
 
     def _require_same(self, segment: Segment, name: str, length: int) -> None:
         """Raise GatewayError when the object of this name in the archive does not begin as the segment does."""

@@ -22,7 +22,8 @@ def claim(context: ServiceContext) -> None:
     Raises GatewayError when the two do not belong together, or when another gateway uses the catalog.
     """
     catalog, journal = context.catalog, context.journal
-    catalog.lock()
+    if context.settings.standby is None:  # otherwise its lock may be held by a gateway that is paused
+        catalog.lock()
     bound, identity = catalog.journal_identity(), journal.identity()
     place, folder = context.settings.catalog_url, context.settings.journal_folder
     if bound is not None and bound.id != identity.id:
@@ -64,9 +65,14 @@ def keep_lock(context: ServiceContext, stop: Event) -> None:
     Raises CatalogTaken when another gateway has taken over. While the database cannot be reached, checks are repeated.
     """
     fault = Recurring(log, "catalog_lock")
-    while not stop.wait(LOCK_SECONDS):
+    standby = context.settings.standby
+    seconds = LOCK_SECONDS if standby is None else standby.retry.total_seconds()
+    while not stop.wait(seconds):
         try:
-            context.catalog.lock()
+            if standby is None:
+                context.catalog.lock()
+            else:
+                _require_bound(context)
         except CatalogTaken as error:
             if context.catalog.journal_identity() != context.journal.identity():
                 raise
@@ -75,6 +81,11 @@ def keep_lock(context: ServiceContext, stop: Event) -> None:
             fault.failed(error)
         else:
             fault.worked()
+
+
+def _require_bound(context: ServiceContext) -> None:
+    if (bound := context.catalog.journal_identity()) != context.journal.identity():
+        raise CatalogTaken(f"another gateway has taken over the catalog: it is bound to {bound}")
 
 
 def _spoken(position: Position) -> str:

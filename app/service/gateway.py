@@ -94,6 +94,8 @@ class Gateway:
         self.journal, self.catalog, self.store = context.journal, context.catalog, context.store
         self.receivers = receivers
         self.draining = False
+        self.on_taken: Callable[[str], object] = lambda _why: None
+        """A function that is called when another gateway has taken over. Nothing may be written any more."""
         self._opened: OrderedDict[str, Content] = OrderedDict()
         self._verified: OrderedDict[str, float] = OrderedDict()
         self._recovered = False
@@ -342,9 +344,10 @@ class Gateway:
         """Stop the gateway when another one has taken over. Brokers give it the messages that are not acknowledged."""
         try:
             keep_lock(self._context, self._stop)
-        except CatalogTaken:
+        except CatalogTaken as error:
             self._journaler.stop()
             self._stop.set()
+            self.on_taken(str(error))
             raise
 
     def _may_go(self, segment: Segment) -> bool:

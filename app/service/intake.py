@@ -16,7 +16,7 @@ from time import monotonic, perf_counter
 from typing import NamedTuple
 
 from app.framing.arrivals import ArrivalsBySource
-from app.model.errors import GatewayError
+from app.model.errors import GatewayError, JournalTaken
 from app.model.message import (
     MAX_ROWS_A_BATCH,
     PhysicalMessage,
@@ -201,6 +201,10 @@ class Journaler:
         started = perf_counter()
         try:
             positions = self._journal.append(messages)
+        except JournalTaken as error:
+            self._hold(str(error))
+            self.stop()
+            return None
         except GatewayError as error:
             self._hold(str(error))
             return None

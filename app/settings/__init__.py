@@ -14,6 +14,7 @@ from app.settings.loading import Problem, SettingsError, load
 from app.settings.retention import Expiry, Retention, Scrub
 from app.settings.root import ENVIRONMENT_PREFIX, Log, Settings, Text
 from app.settings.section import Section
+from app.settings.standby import Standby
 from app.settings.storage import (
     SEGMENTS_FOR_SPARK,
     CatalogSettings,
@@ -54,6 +55,7 @@ __all__ = [
     "Settings",
     "SettingsError",
     "Source",
+    "Standby",
     "TableSettings",
     "Text",
     "Webhook",

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -13,6 +13,7 @@ from app.settings.http import Http
 from app.settings.limits import Limits
 from app.settings.retention import Expiry, Retention, Scrub
 from app.settings.section import Section
+from app.settings.standby import Standby
 from app.settings.storage import (
     SEGMENTS_FOR_SPARK,
     CatalogSettings,
@@ -54,6 +55,7 @@ class Settings(BaseSettings):
     http: Http = Http()
     oidc: Oidc | None = None
     audit: Audit = Audit()
+    standby: Standby | None = None
     journal: JournalSettings = JournalSettings()
     catalog: CatalogSettings = CatalogSettings()
     content: ContentSettings = ContentSettings()
@@ -89,6 +91,12 @@ class Settings(BaseSettings):
         if given.get("assembler") != "spark" or not isinstance(journal, Mapping):
             return given
         return given | {"journal": SEGMENTS_FOR_SPARK | dict(journal)}
+
+    @model_validator(mode="after")
+    def _is_shared(self) -> Self:
+        if self.standby is not None and not self.catalog_url.startswith("postgresql"):
+            raise ValueError("standby needs catalog.url of a PostgreSQL: gateways on several machines share no SQLite")
+        return self
 
     @property
     def journal_folder(self) -> Path:

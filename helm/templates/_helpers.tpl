@@ -36,6 +36,33 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if not (or (hasKey (.Values.settings.http | default dict) "public") .Values.serviceMonitor.tokenSecret.name) -}}true{{- end -}}
 {{- end -}}
 
+{{/* Not empty if a second gateway stands by. */}}
+{{- define "gateway.standsBy" -}}
+{{- if eq (toString .Values.replicas) "2" -}}true{{- end -}}
+{{- end -}}
+
+{{/* Not empty if the catalog may be a PostgreSQL. */}}
+{{- define "gateway.mayHavePostgresql" -}}
+{{- $variables := list -}}
+{{- range .Values.env -}}
+{{- $variables = append $variables .name -}}
+{{- end -}}
+{{- $url := dig "catalog" "url" "" .Values.settings -}}
+{{- if and (not (hasPrefix "sqlite" $url)) (or $url (dig "catalog" "url_file" "" .Values.settings) (has "ATTACHMENT_GATEWAY_CATALOG__URL" $variables)) -}}true{{- end -}}
+{{- end -}}
+
+{{- define "gateway.standby.check" -}}
+{{- if not .Values.persistence.enabled -}}
+{{- fail "replicas 2 needs persistence.enabled: there is no volume to share" -}}
+{{- end -}}
+{{- if and (not .Values.persistence.existingClaim) (not (has "ReadWriteMany" .Values.persistence.accessModes)) -}}
+{{- fail "replicas 2: both pods use the volume, so set persistence.accessModes to [ReadWriteMany]" -}}
+{{- end -}}
+{{- if not (include "gateway.mayHavePostgresql" .) -}}
+{{- fail "replicas 2 needs settings.catalog.url of a PostgreSQL (or url_file, or ATTACHMENT_GATEWAY_CATALOG__URL in env): two gateways share no SQLite file" -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The configuration file. What the chart itself decides wins over the values; Helm's whole numbers are floats by now. */}}
 {{- define "gateway.toml" -}}
 {{- $http := dict "host" "0.0.0.0" "port" 8080 -}}
@@ -43,6 +70,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $_ := set $http "public" (list "docs" "metrics") -}}
 {{- end -}}
 {{- $chart := dict "data" "/var/lib/gateway" "assembler" .Values.assembler "http" $http -}}
+{{- if include "gateway.standsBy" . -}}
+{{- $_ := set $chart "standby" (dict "lease" (include "gateway.fullname" .)) -}}
+{{- end -}}
 {{- if and (eq .Values.assembler "spark") .Values.pipeline.metricsPort -}}
 {{- $_ := set $chart "pipeline" (dict "metrics_host" "0.0.0.0" "metrics_port" .Values.pipeline.metricsPort) -}}
 {{- end -}}
@@ -131,12 +161,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- fail (printf "assembler spark without pipeline.sharesVolume needs settings.%s.%s" $section $key) -}}
 {{- end -}}
 {{- end -}}
-{{- $variables := list -}}
-{{- range .Values.env -}}
-{{- $variables = append $variables .name -}}
-{{- end -}}
-{{- $url := dig "catalog" "url" "" $settings -}}
-{{- if or (hasPrefix "sqlite" $url) (not (or $url (dig "catalog" "url_file" "" $settings) (has "ATTACHMENT_GATEWAY_CATALOG__URL" $variables))) -}}
+{{- if not (include "gateway.mayHavePostgresql" .) -}}
 {{- fail "assembler spark without pipeline.sharesVolume needs settings.catalog.url of a PostgreSQL (or url_file, or ATTACHMENT_GATEWAY_CATALOG__URL in env): gateway and job share no SQLite file" -}}
 {{- end -}}
 {{- end -}}

@@ -3,11 +3,17 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from time import sleep
+from typing import Any, ClassVar
 
 import pytest
 
-from adapters.object_store import ObjectStore, local
+from adapters.arrow_journal.archive import ArrowArchive
+from adapters.delta_tables import DeltaTables
+from adapters.object_store import ObjectStore, local, remote
 from app.model.errors import DamagedError, GatewayError, StoreFull
 from tests.contracts.store import StoreContract, content, put
 from tests.support.disk import bad_blocks, small_disk
@@ -115,6 +121,23 @@ class TestBucket(StoreContract):
             put(writing, "a", b"x")
 
 
+def test_a_small_object_that_is_late_does_not_replace_the_large_one_that_replaced_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    upload = remote._Uploads._put
+
+    def late(uploads: Any, name: str, data: bytes) -> None:
+        sleep(0.2)
+        upload(uploads, name, data)
+
+    monkeypatch.setattr(remote._Uploads, "_put", late)
+    store = ObjectStore("memory://")
+    with store.together() as together:
+        put(together, "a", b"small")
+        put(together, "a", bytes(3 << 20))
+    assert store.size("a") == 3 << 20
+
+
 class TestMemory(StoreContract):
     @pytest.fixture
     def store(self) -> ObjectStore:
@@ -187,3 +210,50 @@ def test_an_object_where_a_folder_is_needed_is_said(tmp_path: Path) -> None:
 def test_refuses_other_urls(url: str) -> None:
     with pytest.raises(ValueError, match="give a path, or a URL with"):
         ObjectStore(url)
+
+
+class Metadata(BaseHTTPRequestHandler):
+    """The metadata address of a cloud's machine, as far as one asks whether it is there."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_PUT(self) -> None:
+        self.asked.append(self.path)
+        self.send_error(404)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.mark.parametrize("open_", [ObjectStore, DeltaTables, ArrowArchive])
+@pytest.mark.parametrize(
+    ("url", "last"),
+    [
+        ("s3://bucket/x", "AWS_METADATA_ENDPOINT"),
+        ("gs://bucket/x", "GCE_METADATA_HOST"),
+        ("abfss://container@account.dfs.core.windows.net/x", "AZURE_IDENTITY_ENDPOINT"),
+    ],
+)
+def test_without_credentials_no_metadata_address_is_asked(
+    monkeypatch: pytest.MonkeyPatch, open_: Callable[[str], object], url: str, last: str
+) -> None:
+    without_credentials(monkeypatch)
+    with pytest.raises(ValueError, match=f"no credentials for .*{last}. The metadata address .* only if the last one"):
+        open_(url)
+
+
+def test_a_metadata_address_that_is_configured_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_credentials(monkeypatch)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Metadata) as server:
+        Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        monkeypatch.setenv("AWS_METADATA_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+        with pytest.raises(GatewayError, match="api/token"):
+            ObjectStore("s3://bucket/x").size("a")
+        server.shutdown()
+    assert Metadata.asked == ["/latest/api/token"]
+
+
+def without_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(("AWS_", "AZURE_", "GOOGLE_", "GCE_")):
+            monkeypatch.delenv(name)

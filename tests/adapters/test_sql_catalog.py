@@ -17,13 +17,13 @@ import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import URL, Engine, create_engine, event, inspect, make_url, text
+from sqlalchemy import URL, Engine, create_engine, event, inspect, make_url, text, update
 
 from adapters.sql_catalog import SqlCatalog
 from adapters.sql_catalog.database import _ON_CONNECT, Database
 from adapters.sql_catalog.migrations import configuration
 from adapters.sql_catalog.rows import attachment_columns, delivery_values
-from adapters.sql_catalog.tables import attachments, deliveries, metadata
+from adapters.sql_catalog.tables import attachments, deliveries, metadata, progress
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import CatalogError, CatalogTaken, GatewayError
 from app.model.records import Checkpoint, FramingOptions, GroupProgress, JournalIdentity, PartRun
@@ -124,6 +124,20 @@ class SqlCatalogContract(CatalogContract):
         keep(catalog, attachment(1, group=GroupProgress(None, 1, 2)))
         assert catalog.attachments(AttachmentFilter(), None, 9).items[0].group == GroupProgress(None, 1, 2)
         catalog.close()
+
+    def test_who_takes_over_ends_the_writes_of_all_before(self, catalog: SqlCatalog, url: str) -> None:
+        first = JournalIdentity("a" * 32, catalog.take_over(7))
+        assert first.epoch == 7
+        catalog.bind(first)
+        other = SqlCatalog(url)
+        assert other.take_over(3) == 8
+        with pytest.raises(CatalogTaken, match=r"epoch 8 .* this process has epoch 7"):
+            catalog.checkpoint(Checkpoint())
+        with pytest.raises(GatewayError, match="older copy"):
+            catalog.bind(first)
+        other.bind(first._replace(epoch=8))
+        other.checkpoint(Checkpoint())
+        other.close()
 
     def test_opens_again_with_all_that_was_there(self, url: str) -> None:
         for opened in range(3):
@@ -405,8 +419,9 @@ class TestPostgresql(SqlCatalogContract):
         assert "Sort" not in plan
 
     def test_a_lock_whose_connection_was_lost_is_taken_again_or_missed(
-        self, catalog: SqlCatalog, url: str, postgresql: Path
+        self, catalog: SqlCatalog, url: str, postgresql: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        monkeypatch.setattr("adapters.sql_catalog.locks._PATIENCE", 0.5)
         catalog.lock()
         cut_off(postgresql, url)
         catalog.lock()
@@ -417,6 +432,24 @@ class TestPostgresql(SqlCatalogContract):
         other.lock()
         with pytest.raises(CatalogTaken):
             catalog.lock()
+        other.close()
+
+    def test_a_process_that_stops_in_the_middle_of_a_write_keeps_nobody_waiting(
+        self, catalog: SqlCatalog, url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        soon = {"postgresql": ("SET idle_in_transaction_session_timeout TO '50ms'",)}
+        monkeypatch.setattr("adapters.sql_catalog.database._END_IDLE_TRANSACTIONS", soon)
+        catalog.bind(JournalIdentity("a" * 32, catalog.take_over(1)))
+        other = SqlCatalog(url)
+
+        def stop_in_the_middle() -> None:
+            with catalog._database.write() as connection:
+                connection.execute(update(progress).values(position=5))
+                other.bind(JournalIdentity("a" * 32, other.take_over(2)))
+
+        with pytest.raises(CatalogError, match="idle-in-transaction"):
+            stop_in_the_middle()
+        assert other.progress() is None
         other.close()
 
     def test_a_server_that_is_away_is_one_sentence(self, catalog: SqlCatalog, url: str) -> None:

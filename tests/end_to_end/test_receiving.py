@@ -20,7 +20,6 @@ from tests.support.sas_client import Program, binary_file, disordered, message
 from tests.support.waiting import until
 
 TOPIC = "sas/attachments"
-ATTACHMENTS = 200
 DIALECTS = ("big-4-excluded-packed", "little-8-absent-packed", "little-4-included-aligned", "big-8-excluded-aligned")
 
 
@@ -30,12 +29,17 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
         yield running
 
 
-@pytest.mark.parametrize("version", ["5", "3.1.1"])
+@pytest.mark.parametrize(
+    ("version", "storage", "count"),
+    [("5", "folder", 200), ("5", "servers", 48), ("3.1.1", "folder", 200)],
+    indirect=["storage"],
+)
+@pytest.mark.usefixtures("storage")
 def test_attachments_of_several_programs_come_out_once_and_whole(
-    broker: Mosquitto, tmp_path: Path, version: Version
+    broker: Mosquitto, tmp_path: Path, version: Version, count: int
 ) -> None:
     programs = [Program(Random(seed), Dialect.parse(name)) for seed, name in enumerate(DIALECTS)]
-    sent = [mixed(program, ATTACHMENTS // len(programs)) for program in programs]
+    sent = [mixed(program, count // len(programs)) for program in programs]
     sent[0][0] = binary_file(programs[0], "10 MiB", programs[0].random.randbytes(10 << 20))
     streams = [
         disordered(messages(program, attached), program.random)

@@ -5,22 +5,29 @@ from hashlib import sha256
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess, mqtt_destination, mqtt_source
 from tests.support.mosquitto import Mosquitto
 
 TOPIC = "there/and/back"
-SIZE = 24 << 20
 
 
-def test_a_delivery_goes_on_after_a_kill_and_arrives_once(tmp_path: Path) -> None:
-    content = Random(4).randbytes(SIZE)
+@pytest.mark.parametrize(
+    ("storage", "size", "kills"),
+    [("folder", 24 << 20, (10, 300, 600)), ("servers", 6 << 20, (10, 100))],
+    indirect=["storage"],
+)
+@pytest.mark.usefixtures("storage")
+def test_a_delivery_goes_on_after_a_kill_and_arrives_once(tmp_path: Path, size: int, kills: tuple[int, ...]) -> None:
+    content = Random(4).randbytes(size)
     with Mosquitto(tmp_path) as broker:
         back = mqtt_destination("back", broker.port, TOPIC)
         with ForkedGateway(tmp_path, back + mqtt_source("sas", broker.port, TOPIC)) as process:
             process.await_source("sas")
             delivery = upload(process, content)
-            for least in (10, 300, 600):
+            for least in kills:
                 process.until(partial(is_on_its_way, process, delivery, least), pause=0)
                 process.kill()
                 process.start()

@@ -23,7 +23,6 @@ from tests.support.subscribe import left_in_session, subscribe
 from tests.support.waiting import until
 
 TOPIC = "sas/attachments"
-KILLS = 20
 SMALL, LARGE = 32 << 20, 512 << 20
 
 
@@ -47,14 +46,18 @@ def distinct(stream: Sequence[PhysicalMessage]) -> set[tuple[bytes, bytes]]:
     return {(sent.correl_id, bytes(sent.body)) for sent in stream}
 
 
-def test_killed_in_the_middle_again_and_again_nothing_is_lost_and_nothing_comes_twice(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("storage", "kills", "count"), [("folder", 20, 90), ("servers", 4, 21)], indirect=["storage"])
+@pytest.mark.usefixtures("storage")
+def test_killed_in_the_middle_again_and_again_nothing_is_lost_and_nothing_comes_twice(
+    tmp_path: Path, kills: int, count: int
+) -> None:
     program = Program(Random(7))
     attachments = [
-        *mixed(program, 90),
+        *mixed(program, count),
         *(binary_file(program, f"{n}", program.random.randbytes(3 << 20)) for n in range(6)),
     ]
     stream = disordered(messages(program, attachments), program.random)
-    slices = [stream[at::KILLS] for at in range(KILLS)]
+    slices = [stream[at::kills] for at in range(kills)]
     with Mosquitto(tmp_path, persistent=True) as broker, ExitStack() as ending:
         process = ForkedGateway(tmp_path, mqtt_source("sas", broker.port, TOPIC))
         ending.callback(process.stop)
@@ -66,7 +69,7 @@ def test_killed_in_the_middle_again_and_again_nothing_is_lost_and_nothing_comes_
             process.spawn()
             process.until(lambda: journal_bytes(process) > before + enough, pause=0.002)  # noqa: B023 - used at once
             process.kill()
-            if number == KILLS // 2:
+            if number == kills // 2:
                 broker.stop()
                 broker.start()
         process.start()

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from app.model.errors import JournalTaken
 from app.model.message import UNREADABLE, PhysicalMessage, Position
 from app.service.context import ServiceContext
 from app.service.intake import Journaler
 from tests.support.service_context import service_context
+from tests.support.waiting import until
 
 DEADLINE = 20.0
 
@@ -218,3 +220,19 @@ def test_a_journal_that_fails_for_every_message_is_waited_for(tmp_path: Path, mo
         assert done.wait(DEADLINE)
         assert intake.holding is None
     assert forwarded.messages == [message(number) for number in range(3)], "none is blamed for it"
+
+
+def test_a_journal_that_another_gateway_has_opened_acknowledges_nothing(tmp_path: Path) -> None:
+    with journaler(tmp_path) as (made, forwarded, context, start):
+
+        def taken(messages: Sequence[PhysicalMessage]) -> list[Position]:
+            raise JournalTaken("another gateway has opened the journal")
+
+        context.journal.append = taken  # type: ignore[method-assign]
+        acknowledged = Event()
+        made.submit([message(1)], acknowledged.set)
+        start()
+        until(lambda: made.holding == "another gateway has opened the journal")
+        made.submit([message(2)], acknowledged.set)  # returns at once: there is nothing to wait for
+    assert not acknowledged.is_set()
+    assert forwarded.messages == []

@@ -2,9 +2,10 @@
 
 python -m tests.support.forked_gateway
 
-The process answers each line of its standard input, a list in JSON, with a line: to ["start", CONFIGURATION, LOG] with
-the number of a new process that runs `attachment-gateway serve`, and to ["status", NUMBER] with its exit status, or
-null while it runs. It ends when its standard input ends.
+The process answers each line of its standard input, a list in JSON, with a line: to ["start", CONFIGURATION, LOG,
+VARIABLES] with the number of a new process that runs `attachment-gateway serve` with these variables added to its
+environment, and to ["status", NUMBER] with its exit status, or null while it runs. It ends when its standard input
+ends.
 """
 
 import atexit
@@ -36,8 +37,8 @@ class Forks:
         )
         self._lock = Lock()
 
-    def start(self, configuration: Path, log: Path) -> "Fork":
-        return Fork(self, self.ask("start", str(configuration), str(log)))
+    def start(self, configuration: Path, log: Path, variables: Mapping[str, str]) -> "Fork":
+        return Fork(self, self.ask("start", str(configuration), str(log), dict(variables)))
 
     def ask(self, *question: object) -> Any:
         assert self._process.stdin is not None
@@ -95,7 +96,7 @@ class ForkedGateway(GatewayProcess):
 
     def spawn(self) -> None:
         forks = self._forks or _shared()
-        self.process = forks.start(self._configuration, self.folder / "gateway.log")  # type: ignore[assignment]
+        self.process = forks.start(self._configuration, self.folder / "gateway.log", self._storage)  # type: ignore[assignment]
 
 
 @cache
@@ -125,9 +126,10 @@ def _answer() -> None:
     answer: int | None
     for line in sys.stdin:
         match json.loads(line):
-            case "start", configuration, log:
+            case "start", configuration, log, variables:
                 answer = os.fork()
                 if not answer:
+                    os.environ.update(variables)
                     _serve(configuration, log)
                     return
             case "status", pid:

@@ -1,5 +1,6 @@
 """The gateway as a separate process, configured by a file and observed from outside."""
 
+import os
 import re
 import subprocess
 import sys
@@ -23,6 +24,9 @@ class GatewayProcess:
     its whole environment (None: this process's).
     """
 
+    storage: Callable[[Path], Mapping[str, str]] = staticmethod(lambda _folder: {})
+    """A function that returns the variables which name the storage of a gateway in a folder."""
+
     def __init__(
         self,
         folder: Path,
@@ -35,6 +39,7 @@ class GatewayProcess:
         self.port = free_port()
         self.folder = folder
         self._environment = environment
+        self._storage = self.storage(folder)
         self._configuration = folder / "gateway.toml"
         self._configuration.write_text(
             f'data = "{folder / "var"}"\n{first}[http]\nport = {self.port}\n{http}[log]\nformat = "json"\n{settings}'
@@ -61,7 +66,7 @@ class GatewayProcess:
         with (self.folder / "gateway.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [program, "serve", "--config", self._configuration],
-                env=self._environment,
+                env={**(os.environ if self._environment is None else self._environment), **self._storage},
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )

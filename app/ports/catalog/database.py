@@ -16,6 +16,14 @@ class CatalogBinding(Protocol):
         gateway, need no lock.
         """
 
+    def take_over(self, least: int) -> int:
+        """Return an epoch for this process: at least `least`, and later than those of all processes before.
+
+        From then on, the writes of those processes raise CatalogTaken. One that stops in the middle of a write is
+        disconnected by the database, so that it keeps nobody waiting. Only where several processes share the catalog;
+        they need no `lock`.
+        """
+
     def journal_identity(self) -> JournalIdentity | None:
         """Return the journal that this catalog is bound to, with the epoch that bound it last; None if it is new."""
 

@@ -92,7 +92,13 @@ class Sweeper:
             log.info("segment_retired", segment=number)
 
     def drop_abandoned_uploads(self) -> None:
-        """Remove uploads of deliveries that a killed process never queued. Call it before uploads begin."""
-        for name in list(self._context.store.names("outgoing/")):
+        """Remove uploads of deliveries that a killed process never queued. Call it before uploads begin.
+
+        Raises CatalogTaken when another gateway has taken over, whose uploads may be among those that were found.
+        """
+        found = list(self._context.store.names("outgoing/"))
+        if found:
+            self._context.catalog.flush()
+        for name in found:
             if self._context.catalog.delivery(name.split("/")[1]) is None:
                 self._context.store.delete(name)

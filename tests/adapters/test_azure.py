@@ -1,0 +1,63 @@
+"""Content store and archive of the journal on Azure Blob Storage, by Azurite."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from secrets import token_hex
+
+import pytest
+
+from adapters.arrow_journal.archive import ArrowArchive
+from adapters.object_store import ObjectStore
+from app.model.message import PhysicalMessage
+from app.model.records import JournalIdentity
+from app.service.archiver import Archiver
+from tests.contracts.store import StoreContract, put
+from tests.support import azurite
+from tests.support.service_context import service_context
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with azurite.running_azurite(tmp_path_factory.mktemp("azurite")) as port:
+        yield port
+
+
+@pytest.fixture
+def url(port: int, monkeypatch: pytest.MonkeyPatch) -> str:
+    for name, value in azurite.environment(port).items():
+        monkeypatch.setenv(name, value)
+    container = f"container-{token_hex(4)}"
+    azurite.create_container(port, container)
+    return f"az://{container}/content"
+
+
+class TestContent(StoreContract):
+    @pytest.fixture
+    def store(self, url: str) -> ObjectStore:
+        return ObjectStore(url)
+
+    def test_many_objects_are_deleted_at_once(self, store: ObjectStore) -> None:
+        names = [f"a/{number}" for number in range(300)]
+        with store.together() as together:
+            for name in names:
+                put(together, name, b"x")
+        store.delete_all([*names[:299], "missing"])
+        assert list(store.names()) == ["a/299"]
+
+
+def test_the_journal_is_archived_and_read_back(url: str, tmp_path: Path) -> None:
+    with service_context(tmp_path) as context:
+        message = PhysicalMessage("here", "sas_queue", body=b"archived")
+        context.journal.append([message])
+        context.journal.seal()
+        archiver = Archiver(context, ObjectStore(url))
+        archiver.archive()
+        assert archiver.check() == {"ok": True, "waiting": 0, "error": None}
+        archive = ArrowArchive(url, tmp_path / "cache")
+        (segment,) = archive.segments()
+        assert archive.verify(segment.number) == []
+        assert isinstance(archive.identity(), JournalIdentity)
+        with closing(context.journal):
+            (position,), _ = next(iter(context.journal.replay(None)))
+            assert bytes(archive.read(position).body) == b"archived"

@@ -1,0 +1,42 @@
+"""The places where gateways keep what they have: each test of `storage` runs with both kinds.
+
+STORAGE=servers runs every test of this folder with PostgreSQL and S3.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.gateway import GatewayProcess
+from tests.support.postgresql import binaries, running_postgresql
+from tests.support.storage import Servers
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[Path]:
+    if (programs := binaries()) is None:
+        pytest.skip("PostgreSQL's programs (initdb, postgres) are not installed")
+    with running_postgresql(programs) as folder:
+        yield folder
+
+
+@pytest.fixture
+def servers(postgresql: Path, object_store: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have gateways use PostgreSQL and S3."""
+    monkeypatch.setattr(GatewayProcess, "storage", staticmethod(Servers(postgresql, object_store).environment))
+
+
+@pytest.fixture(params=["folder", "servers"])
+def storage(request: pytest.FixtureRequest) -> str:
+    kind: str = request.param
+    if kind == "servers":
+        request.getfixturevalue("servers")
+    return kind
+
+
+@pytest.fixture(autouse=True)
+def storage_of_all(request: pytest.FixtureRequest) -> None:
+    if os.environ.get("STORAGE") == "servers":
+        request.getfixturevalue("servers")
