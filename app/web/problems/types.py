@@ -132,6 +132,12 @@ _TABLE = (
         "`limit` names the limit of the gateway's configuration; a smaller file, or fewer rows, may stay below it.",
     ),
     ProblemType(
+        "rate-limited",
+        429,
+        "Too many requests or bytes",
+        "`Retry-After` has the seconds to wait; `violated-policies` names the limit, `RateLimit-Policy` describes it.",
+    ),
+    ProblemType(
         "damaged",
         500,
         "The content is damaged",
@@ -148,7 +154,7 @@ _TABLE = (
         "busy",
         503,
         "The gateway is busy",
-        "The maximum number of conversions is running and waiting; see `Retry-After`.",
+        "As many conversions, uploads or downloads as its settings allow are running; see `Retry-After`.",
     ),
     ProblemType(
         "tables-unavailable",
