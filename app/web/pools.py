@@ -24,7 +24,7 @@ HEALTH_THREADS = 2
 
 
 class Pools:
-    """The threads, and the numbers of transfers. A transfer takes a thread only while a file or the store is at work."""
+    """The threads, and the numbers of transfers, which take a thread only while a file or the store is at work."""
 
     def __init__(self, limits: Limits) -> None:
         self.uploads = ThreadPoolExecutor(TRANSFER_THREADS, "upload")
