@@ -12,7 +12,7 @@ class Limits(Section):
     """The limits of the gateway.
 
     Receiving pauses while less than `free_bytes` of disk are free, or while more than `backlog_bytes` of messages are
-    not yet on disk; uploads may not use those `free_bytes`. A message goes to quarantine if its properties (names and
+    not yet on disk; uploads leave twice those `free_bytes`. A message goes to quarantine if its properties (names and
     values) are larger than `properties_bytes`, without the properties beyond that. Quarantined messages of up to
     `quarantine_body` are copied out of the journal. At most `conversions` of data sets run at once, each in a process
     with `conversion_memory` and `conversion_time`; `conversions_waiting` may wait. At most `uploads` are received and

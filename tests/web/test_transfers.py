@@ -136,7 +136,7 @@ def test_more_downloads_than_allowed_are_refused(tmp_path: Path) -> None:
 
 
 def test_what_an_upload_announces_is_kept_from_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ArrowJournal, "free_bytes", lambda _: 3 * MIB)
+    monkeypatch.setattr(ArrowJournal, "free_bytes", lambda _: 4 * MIB)
     with limited(tmp_path, {"free_bytes": MIB}) as (_, address), httpx.Client(base_url=address, timeout=20) as client:
 
         def sent() -> httpx.Response:

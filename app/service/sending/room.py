@@ -1,4 +1,8 @@
-"""The disk space that uploads may use: what is free, without the reserve for messages from brokers."""
+"""The disk space that uploads may use: what is free, without the reserve for messages from brokers.
+
+Receiving pauses below `limits.free_bytes`. If uploads might fill the disk down to it, the next message would pause
+receiving. So they leave as much again.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,14 +11,17 @@ from threading import Lock
 from app.model.errors import StoreFull
 
 
+RESERVES = 2
+
+
 class Room:
     """The free space, and what running uploads have announced of it. Any thread may use it.
 
-    `free` returns the free bytes of the disk. `kept` of them are reserved.
+    `free` returns the free bytes of the disk. Receiving pauses if there are fewer than `reserve`.
     """
 
-    def __init__(self, free: Callable[[], int], kept: int) -> None:
-        self._free, self._kept = free, kept
+    def __init__(self, free: Callable[[], int], reserve: int) -> None:
+        self._free, self._kept = free, RESERVES * reserve
         self._promised = 0
         self._lock = Lock()
 
@@ -37,7 +44,7 @@ class Room:
         free = self._free()
         if free - self._promised - wanted < self._kept:
             promised = f", {self._promised} of them for running uploads" if self._promised else ""
-            why = f"limits.free_bytes reserves {self._kept} for messages from brokers"
+            why = f"{self._kept} (twice limits.free_bytes) are kept for messages from brokers"
             raise StoreFull(f"{free} bytes are free{promised}, and {why}")
 
     def promise(self, more: int) -> None:
