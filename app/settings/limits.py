@@ -25,7 +25,7 @@ class Limits(Section):
     properties_bytes: ByteSize = Field(default=ByteSize(64 << 10), ge=1024, le=1 << 20)
     upload_bytes: ByteSize = Field(default=ByteSize(16 << 30), ge=0)
     uploads: int = Field(default=64, ge=1)
-    downloads: int = Field(default=100, ge=1)
+    downloads: int = Field(default=64, ge=1)
     attachments_in_memory: int = Field(default=5_000, ge=100)
     quarantine_body: ByteSize = Field(default=ByteSize(4 << 20), ge=0)
     conversions: int = Field(default=3, ge=1, le=256)

@@ -1,10 +1,10 @@
 """Streamed responses with content: whole, by one range or several, or converted on the way.
 
-The first piece is read in the endpoint's worker thread. While reads are fast (page cache), the event loop reads the
-next piece itself, once the client has taken the one before: handing it over from a thread costs a third of the speed.
-After a slow read (cold disk, remote store), a thread reads each window while the previous one is sent, until a read is
-fast again. A thread always makes converted content. A client that does not read costs one piece of memory, and two
-windows more after a slow read.
+The first piece is read in the endpoint's worker thread. The next is read once the system has taken the one before: so a
+client that does not read costs a piece or two of memory. While reads are fast (page cache), the event loop reads itself:
+handing a piece over from a thread costs a third of the speed. After a slow read (cold disk, remote store), a thread
+reads a window while the client takes what is in the system's buffer, until a read is fast again. Converted content is
+always made in a thread, a window ahead.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from app.tables.out import OptionError
 from app.web.disconnection import ClientLeft, disconnected, while_connected
 from app.web.file_names import content_disposition
 from app.web.negotiation import invalid, not_representable
-from app.web.pools import pools_in
+from app.web.pools import pools_in, run_in
 from app.web.problems import Problem
 from app.web.ranges import ByteRange, parse_ranges, precondition, range_applies
 
@@ -192,15 +192,33 @@ class ContentResponse(Response):
         self._is_quick = not self._is_made and perf_counter() - started < _QUICK_SECONDS
         return window
 
-    def _reading_ahead(self, threads: ThreadPoolExecutor) -> asyncio.Future[list[Piece]]:
-        loop = asyncio.get_running_loop()
-        if self._slot is None:
-            return loop.run_in_executor(threads, self._read, _WINDOW)
-        return loop.create_task(self._slot.within_time(lambda: self._read(_WINDOW)))
+    async def _next(self, threads: ThreadPoolExecutor) -> list[Piece]:
+        """Return the next pieces of stored content."""
+        if self._is_quick:
+            return self._read(1)
+        return await run_in(threads, lambda: self._read(_WINDOW))
 
-    async def _give_up(self, ahead: asyncio.Future[list[Piece]]) -> None:
-        if self._slot is not None:
-            self._slot.kill()
+    async def _sent(self, window: list[Piece], threads: ThreadPoolExecutor, send: Send) -> list[Piece]:
+        """Send these pieces; return the next ones."""
+        slot, ahead = self._slot, None
+        if slot is not None and self._unread > 0:
+            ahead = asyncio.create_task(slot.within_time(lambda: self._read(_WINDOW)))
+        try:
+            while window:
+                await send({"type": "http.response.body", "body": window.pop(0), "more_body": True})
+        except BaseException:
+            if slot is not None and ahead is not None:
+                await self._give_up(slot, ahead)
+            raise
+        if ahead is not None:
+            return await ahead
+        if self._unread <= 0:
+            return []
+        await send({"type": "http.response.body", "body": b"", "more_body": True})  # waits until the system has all
+        return await self._next(threads)
+
+    async def _give_up(self, slot: Slot, ahead: asyncio.Task[list[Piece]]) -> None:
+        slot.kill()
         await asyncio.wait([ahead])
         if not ahead.cancelled():
             ahead.exception()
@@ -224,21 +242,7 @@ class ContentResponse(Response):
         window, self._first = self._first, []
         try:
             while window and not gone.done():
-                ahead = None
-                if self._unread > 0 and not self._is_quick:
-                    ahead = self._reading_ahead(threads)
-                try:
-                    for piece in window:
-                        await send({"type": "http.response.body", "body": piece, "more_body": True})
-                except BaseException:
-                    if ahead is not None:
-                        await self._give_up(ahead)
-                    raise
-                window = await ahead if ahead else []
-                if self._unread > 0 and not ahead:
-                    piece = memoryview(b"")  # releases the last piece, so that its memory can be used for the next
-                    await send({"type": "http.response.body", "body": piece, "more_body": True})  # waits for the client
-                    window = self._read(1)
+                window = await self._sent(window, threads, send)
         finally:
             gone.cancel()
             with suppress(asyncio.CancelledError):

@@ -10,7 +10,6 @@ from threading import Lock
 
 from app.model.errors import StoreFull
 
-
 RESERVES = 2
 
 
