@@ -16,7 +16,7 @@ from app import plugins
 from app.assembly.states import Input, follow
 from app.metrics import Metrics
 from app.model.attachment import AttachmentState
-from app.model.errors import CatalogTaken, StoreFull
+from app.model.errors import CatalogTaken
 from app.model.identity import attachment_id as identify
 from app.model.message import PhysicalMessage
 from app.model.records import (
@@ -46,6 +46,7 @@ from app.service.replaying import Replayed, attachment_of, outcome, settled
 from app.service.retention.receiving_time import ReceivingTime
 from app.service.retention.sweeper import Sweeper
 from app.service.sending.deliveries import Deliveries
+from app.service.sending.room import Room
 from app.service.threads import Worker, repeat
 from app.service.uploads import Uploads
 from app.service.webhooks.sending import Webhooks
@@ -114,8 +115,9 @@ class Gateway:
         self._sweeper = Sweeper(context, self._may_go, self._times, self._assembling.between, before)
         self._settler = Settler(context, self._damages, self._stop)
         self._scrubber = Scrubber(context, self._damages, self._compared, self._stop)
-        self.deliveries = Deliveries(context, senders, self.check_room)
-        lifetime, most = microseconds(context.settings.retention.uploads), context.settings.limits.uploads
+        self.room = Room(self.journal.free_bytes, context.settings.limits.free_bytes)
+        self.deliveries = Deliveries(context, senders, self.room.check)
+        lifetime, most = microseconds(context.settings.retention.uploads), context.settings.limits.resumable_uploads
         self.uploads = Uploads(context.store, context.clock, lifetime, most)
         self.deletion = Deletion(context, self._assembling.between)
         self._receiving = [
@@ -307,13 +309,6 @@ class Gateway:
             self.catalog.set_state([attachment.id], AttachmentState.COMPLETE)
             self._assembling.finish_again(attachment.id)
         return partial(settled, self._context, [] if attachment is None else [attachment.id])
-
-    def check_room(self, wanted: int = 0) -> None:
-        """Raise StoreFull when storing `wanted` bytes would use disk space that is reserved for messages from
-        brokers."""
-        free, kept = self.journal.free_bytes(), self.settings.limits.free_bytes
-        if free - wanted < kept:
-            raise StoreFull(f"{free} bytes are free, and limits.free_bytes reserves {kept} for messages from brokers")
 
     def tables(self) -> TableStore:
         """Return the store of data set tables. Raises PluginError when the library that reads them is missing."""

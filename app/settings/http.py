@@ -21,9 +21,10 @@ class Http(Section):
     With `cert_file` (PEM, with its intermediate certificates) and `key_file` the gateway serves TLS. Pages of
     `cors_origins` may call it from browsers.
 
-    At most `connections` are open at once; a new one replaces the one that is idle for longest. The head of a request
-    is limited to `header_bytes` and must arrive within `header_timeout`. A client that neither sends nor reads is
-    disconnected after `stall_timeout`."""
+    At most `connections` are open at once, and `connections_a_client` from one address; a new one replaces the one
+    that is idle for longest. The head of a request is limited to `header_bytes` and must arrive within
+    `header_timeout`. A client that neither sends nor reads is disconnected after `stall_timeout`. Each key, or each
+    address without one, has `requests_a_second` and `bytes_a_second` (of content, both ways) on the average."""
 
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535)
@@ -34,6 +35,9 @@ class Http(Section):
     key_file: Path | None = None
     cors_origins: list[Origin] = Field(default=[])
     connections: int = Field(default=500, ge=1)
+    connections_a_client: int = Field(default=250, ge=1)
+    requests_a_second: int | None = Field(default=None, ge=1)
+    bytes_a_second: ByteSize | None = Field(default=None, ge=1024)
     header_bytes: ByteSize = Field(default=ByteSize(64 << 10), ge=4 << 10, le=16 << 20)
     header_timeout: Duration = Field(default=timedelta(seconds=15), ge=timedelta(milliseconds=100))
     stall_timeout: Duration = Field(default=timedelta(seconds=60), ge=timedelta(milliseconds=100))

@@ -12,11 +12,11 @@ class Limits(Section):
     """The limits of the gateway.
 
     Receiving pauses while less than `free_bytes` of disk are free, or while more than `backlog_bytes` of messages are
-    not yet on disk; uploads may not use those `free_bytes`. At most `uploads` resumable uploads are there at once. A
-    message goes to quarantine if its properties (names and values) are larger than `properties_bytes`, without the
-    properties beyond that. Quarantined messages of up to `quarantine_body` are copied out of the journal. At most
-    `conversions` of data sets run at once, each in a process with `conversion_memory` and `conversion_time`;
-    `conversions_waiting` may wait."""
+    not yet on disk; uploads leave twice those `free_bytes`. A message goes to quarantine if its properties (names and
+    values) are larger than `properties_bytes`, without the properties beyond that. Quarantined messages of up to
+    `quarantine_body` are copied out of the journal. At most `conversions` of data sets run at once, each in a process
+    with `conversion_memory` and `conversion_time`; `conversions_waiting` may wait. At most `uploads` are received and
+    `downloads` of stored content are sent at once; at most `resumable_uploads` are there at once."""
 
     backlog_bytes: ByteSize = Field(default=ByteSize(32 << 20), ge=1 << 20)
     free_bytes: ByteSize = Field(default=ByteSize(256 << 20), ge=0)
@@ -24,7 +24,9 @@ class Limits(Section):
     attachments_a_message: int = Field(default=10_000, ge=1)
     properties_bytes: ByteSize = Field(default=ByteSize(64 << 10), ge=1024, le=1 << 20)
     upload_bytes: ByteSize = Field(default=ByteSize(16 << 30), ge=0)
-    uploads: int = Field(default=1_000, ge=1)
+    uploads: int = Field(default=64, ge=1)
+    resumable_uploads: int = Field(default=1_000, ge=1)
+    downloads: int = Field(default=64, ge=1)
     attachments_in_memory: int = Field(default=5_000, ge=100)
     quarantine_body: ByteSize = Field(default=ByteSize(4 << 20), ge=0)
     conversions: int = Field(default=3, ge=1, le=256)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import Any
@@ -16,6 +15,7 @@ from starlette.middleware.cors import CORSMiddleware
 from app.service.access.audit import AuditLog
 from app.service.access.authentication import Authenticator
 from app.service.access.links import Links
+from app.service.access.rates import Rates
 from app.service.access.repeats import Repeats
 from app.service.access.table_sources import TableSources
 from app.service.conversion import Conversions
@@ -26,6 +26,7 @@ from app.web.access import endpoints as access
 from app.web.access import links
 from app.web.access.caller import SCHEME, authorize
 from app.web.access.operations import OPERATIONS
+from app.web.access.rating import RatingMiddleware
 from app.web.access.trail import AuditMiddleware
 from app.web.archives import endpoints as archives
 from app.web.attachments import endpoints as attachments
@@ -41,6 +42,7 @@ from app.web.measuring import MeasuringMiddleware
 from app.web.messages import drafts
 from app.web.messages import endpoints as messages
 from app.web.methods import HeadMiddleware
+from app.web.pools import Pools
 from app.web.problems import endpoints as problem_types
 from app.web.quarantine import endpoints as quarantine
 from app.web.tables import endpoints as tables
@@ -50,8 +52,6 @@ from app.web.uploads.receiving import Receivers
 from app.web.webhooks import endpoints as webhooks
 
 OIDC_SCHEME = "OpenIdConnect"
-IO_THREADS = 32
-"""Maximum number of threads that read and write content, for all clients together."""
 WARM_AFTER_SECONDS = 20.0
 """The time after the start until the first process for conversions is prepared, if no conversion has needed one. Its
 imports take seconds of a core, which receives the brokers' backlog first."""
@@ -106,6 +106,7 @@ _CORS: dict[str, Any] = {
         *("Tus-Resumable", "Tus-Version", "Tus-Extension", "Tus-Max-Size", "Tus-Checksum-Algorithm"),
         *("Upload-Offset", "Upload-Length", "Upload-Defer-Length", "Upload-Metadata", "Upload-Expires"),
         *("Upload-Complete", "Upload-Limit"),
+        *("RateLimit", "RateLimit-Policy"),
     ],
     "max_age": 3600,
 }
@@ -116,7 +117,7 @@ def create_app(gateway: Gateway) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(IO_THREADS, "content"))
+        app.state.pools = Pools(gateway.settings.limits)
         app.state.conversions = Conversions(gateway.settings.limits)
         warming = asyncio.get_running_loop().call_later(WARM_AFTER_SECONDS, app.state.conversions.warm)
         async with Feed(gateway).running() as feed:
@@ -125,6 +126,7 @@ def create_app(gateway: Gateway) -> FastAPI:
         warming.cancel()
         await app.state.receivers.end_all()
         await app.state.conversions.close()
+        app.state.pools.close()
         await run_in_threadpool(authenticator.keys.save_uses)
         repeats.flush()
         await run_in_threadpool(audit.close)
@@ -152,15 +154,19 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.state.captures = 0
     app.add_middleware(EntityTagMiddleware)
     app.add_middleware(MeasuringMiddleware, metrics=gateway.metrics)
+    http = gateway.settings.http
+    if http.requests_a_second is not None or http.bytes_a_second is not None:
+        rates = Rates(http.requests_a_second, http.bytes_a_second, gateway.clock.monotonic)
+        app.add_middleware(RatingMiddleware, rates=rates)
     app.add_middleware(HeadMiddleware)
     problems.install(app)
     app.add_middleware(AuditMiddleware, add=audit.add, add_failed=repeats.add)
-    if origins := gateway.settings.http.cors_origins:
+    if origins := http.cors_origins:
         app.add_middleware(CORSMiddleware, allow_origins=origins, **_CORS)
     api = APIRouter(
         prefix=API,
         dependencies=[Depends(authorize), Depends(only_known_parameters)],
-        responses=problems.responses("unauthorized", "forbidden"),
+        responses=problems.responses("unauthorized", "forbidden", "rate-limited"),
     )
     for resource in _RESOURCES:
         api.include_router(resource.router)

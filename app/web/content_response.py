@@ -1,16 +1,18 @@
 """Streamed responses with content: whole, by one range or several, or converted on the way.
 
-The first window of pieces is read in the endpoint's worker thread. While reads are fast (page cache), the event loop
-reads the next piece itself: handing it over from a thread costs a third of the speed. After a slow read (cold disk,
-remote store), a thread reads each window while the previous one is sent, until a read is fast again. A thread always
-makes converted content. A slow client costs two windows of memory.
+The first piece is read in the endpoint's worker thread. The next is read once the system has taken the one before. So a
+client that does not read costs a piece or two of memory. While reads are fast (page cache), the event loop reads
+itself: handing a piece over from a thread costs a third of the speed. After a slow read (cold disk, remote store), a
+thread reads a window while the client takes what is in the system's buffer, until a read is fast again. Converted
+content is always made in a thread, a window ahead.
 """
 
 import asyncio
 import base64
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from email.utils import format_datetime
@@ -32,11 +34,12 @@ from app.web.codings import chosen_coding, compressed, is_text
 from app.web.disconnection import ClientLeft, disconnected, while_connected
 from app.web.file_names import content_disposition
 from app.web.negotiation import invalid, not_representable
+from app.web.pools import pools_in, run_in
 from app.web.problems import Problem
 from app.web.ranges import ByteRange, parse_ranges, precondition, range_applies
 
 _SAFE_MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(; *[A-Za-z0-9-]+=[A-Za-z0-9_.:+-]+)*")
-_WINDOW = 2 << 20
+_WINDOW = 1 << 20
 _QUICK_SECONDS = 0.01
 _OPAQUE = "application/octet-stream"
 
@@ -191,7 +194,7 @@ class ContentResponse(Response):
         self._is_made = size is None
         self._slot = slot
         self._unread = inf if size is None else size
-        self._first = self._read(_WINDOW)
+        self._first = self._read(_WINDOW if self._is_made else 1)
 
     def _read(self, wanted: int) -> list[Piece]:
         """Return the next pieces, with at least `wanted` bytes together if there are so many."""
@@ -207,47 +210,57 @@ class ContentResponse(Response):
         self._is_quick = not self._is_made and perf_counter() - started < _QUICK_SECONDS
         return window
 
-    def _reading_ahead(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[list[Piece]]:
-        if self._slot is None:
-            return loop.run_in_executor(None, self._read, _WINDOW)
-        return loop.create_task(self._slot.within_time(lambda: self._read(_WINDOW)))
+    async def _next(self, threads: ThreadPoolExecutor) -> list[Piece]:
+        """Return the next pieces of stored content."""
+        if self._is_quick:
+            return self._read(1)
+        return await run_in(threads, lambda: self._read(_WINDOW))
 
-    async def _give_up(self, ahead: asyncio.Future[list[Piece]]) -> None:
-        if self._slot is not None:
-            self._slot.kill()
+    async def _sent(self, window: list[Piece], threads: ThreadPoolExecutor, send: Send) -> list[Piece]:
+        """Send these pieces; return the next ones."""
+        slot, ahead = self._slot, None
+        if slot is not None and self._unread > 0:
+            ahead = asyncio.create_task(slot.within_time(lambda: self._read(_WINDOW)))
+        try:
+            while window:
+                await send({"type": "http.response.body", "body": window.pop(0), "more_body": True})
+        except BaseException:
+            if slot is not None and ahead is not None:
+                await self._give_up(slot, ahead)
+            raise
+        if ahead is not None:
+            return await ahead
+        if self._unread <= 0:
+            return []
+        await send({"type": "http.response.body", "body": b"", "more_body": True})  # waits until the system has all
+        return await self._next(threads)
+
+    async def _give_up(self, slot: Slot, ahead: asyncio.Task[list[Piece]]) -> None:
+        slot.kill()
         await asyncio.wait([ahead])
         if not ahead.cancelled():
             ahead.exception()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_long = self._slot is None and self._unread > 0 and scope["method"] != "HEAD"
+        with pools_in(scope).downloading() if is_long else nullcontext():
+            await self._respond(scope, receive, send)
+
+    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         if scope["method"] != "HEAD":
             try:
-                await self._stream(receive, send)
+                await self._stream(pools_in(scope).downloads, receive, send)
             except (DamagedError, KeyError):
                 return  # an incomplete response makes the server close the connection; the error is logged
         await send({"type": "http.response.body", "body": b""})
 
-    async def _stream(self, receive: Receive, send: Send) -> None:
-        loop = asyncio.get_running_loop()
-        gone = loop.create_task(disconnected(receive))
+    async def _stream(self, threads: ThreadPoolExecutor, receive: Receive, send: Send) -> None:
+        gone = asyncio.create_task(disconnected(receive))
         window, self._first = self._first, []
         try:
             while window and not gone.done():
-                ahead = None
-                if self._unread > 0 and not self._is_quick:
-                    ahead = self._reading_ahead(loop)
-                try:
-                    for piece in window:
-                        await send({"type": "http.response.body", "body": piece, "more_body": True})
-                except BaseException:
-                    if ahead is not None:
-                        await self._give_up(ahead)
-                    raise
-                window = await ahead if ahead else []
-                if self._unread > 0 and not ahead:
-                    piece = memoryview(b"")  # releases the last piece, so that its memory can be used for the next
-                    window = self._read(1)
+                window = await self._sent(window, threads, send)
         finally:
             gone.cancel()
             with suppress(asyncio.CancelledError):

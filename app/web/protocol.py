@@ -1,8 +1,10 @@
 """HTTP/1.1 connections with limits: uvicorn's protocol limits nothing that clients send before a request is complete.
 
-- If there are too many connections, the one that has been idle longest is closed; if all are busy, a new one gets 503.
+- If there are too many connections, in all or from one address, the one of them that has been idle longest is closed;
+  if all are busy, a new one gets 503.
 - A request's head and other data that is not content have a maximum size (431) and a time limit (408).
-- A client is disconnected if it neither sends content that is due nor reads what is sent to it.
+- A client is disconnected if it neither sends content that is due nor reads what is sent to it, even if the response
+  has ended and the connection is being closed.
 
 The limits apply before memory is used: received bytes are parsed in slices, and refused bytes are not kept.
 """
@@ -10,6 +12,10 @@ The limits apply before memory is used: received bytes are parsed in slices, and
 import asyncio
 import resource
 import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from fcntl import ioctl
+from termios import TIOCOUTQ
 from typing import Any
 
 import uvicorn
@@ -26,7 +32,8 @@ SLICE = 16 << 10
 CERTIFICATE_SECONDS = 10
 """How often the files of the certificate are looked at."""
 LEAST_BYTES = 64 << 10
-"""Bytes of content that must arrive in every `stall_timeout` while content is due."""
+"""Bytes of content that must arrive in every `stall_timeout` while content is due, and that the client must take of a
+response while some of it waits for the client."""
 OTHER_DESCRIPTORS = 200
 """Descriptors reserved for files, brokers and databases."""
 
@@ -110,25 +117,40 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > self.limits.connections and not self._make_room():
-            self._refuse(503)
-        else:
+        if self._has_room():
             self._await_head()
+        else:
+            self._refuse(503)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
         self._stop_write_timer()
         super().connection_lost(exc)
 
-    def _make_room(self) -> bool:
-        """Close the connection that has been idle longest, except this one. Return whether there was one."""
-        others = (each for each in self.connections if each is not self and isinstance(each, LimitedProtocol))
+    def _has_room(self) -> bool:
+        """Return whether this new connection may stay. Where there are too many, one that is idle is closed for it."""
+        limits = self.limits
+        same = [each for each in self._others() if each.address == self.address]
+        if len(same) >= limits.connections_a_client and not self._make_room(same, limits.connections_a_client):
+            return False
+        return len(self.connections) <= limits.connections or self._make_room(self._others(), limits.connections)
+
+    def _others(self) -> list["LimitedProtocol"]:
+        return [each for each in self.connections if each is not self and isinstance(each, LimitedProtocol)]
+
+    def _make_room(self, others: Iterable["LimitedProtocol"], limit: int) -> bool:
+        """Close the one of these connections that has been idle longest. Return whether there was one."""
         idlest = min((each for each in others if each.is_idle), key=lambda each: each.idle_since, default=None)
         if idlest is None:
-            log.warning("connection_refused", connections=self.limits.connections)
+            log.warning("connection_refused", connections=limit, address=self.address)
             return False
         idlest.abort()
         return True
+
+    @property
+    def address(self) -> str | None:
+        """The address at the other end of the connection: that of a proxy, if there is one."""
+        return self.client[0] if self.client else None
 
     @property
     def is_idle(self) -> bool:
@@ -184,6 +206,8 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        self._stop_write_timer()
+        self._await_reader()
         if not self.pipeline and not self.transport.is_closing():
             self._is_idle, self.idle_since = True, self.loop.time()
 
@@ -213,11 +237,36 @@ class LimitedProtocol(HttpToolsProtocol):
     def pause_writing(self) -> None:
         super().pause_writing()
         self._stop_write_timer()
-        self._write_timer = self.loop.call_later(self.limits.stall_timeout.total_seconds(), self.abort)
+        self._await_reader()
 
     def resume_writing(self) -> None:
         self._stop_write_timer()
         super().resume_writing()
+
+    def _await_reader(self) -> None:
+        """Disconnect the client, unless it reads what waits for it, fast enough."""
+        if self._write_timer is None and self.transport.get_write_buffer_size():
+            seconds = self.limits.stall_timeout.total_seconds()
+            self._write_timer = self.loop.call_later(seconds, self._on_late_reader, self._unread())
+
+    def _on_late_reader(self, before: int) -> None:
+        self._write_timer = None
+        if self.transport.get_write_buffer_size() and before - self._unread() < LEAST_BYTES:
+            self.abort()
+        else:
+            self._await_reader()
+
+    def _unread(self) -> int:
+        """Return the bytes that were sent and that the client has not received, with those in the system's buffer."""
+        size = self.transport.get_write_buffer_size()
+        with suppress(AttributeError, OSError, ValueError):
+            descriptor = self.transport.get_extra_info("socket").fileno()
+            size += int.from_bytes(ioctl(descriptor, TIOCOUTQ, bytes(4)), sys.byteorder)
+        return size
+
+    def send_400_response(self, msg: str) -> None:
+        super().send_400_response(msg)
+        self._await_reader()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -240,3 +289,4 @@ class LimitedProtocol(HttpToolsProtocol):
         head = b"HTTP/1.1 %d %s\r\ncontent-length: 0\r\nconnection: close\r\n" % (status, _REFUSALS[status])
         self.transport.write(head + (b"retry-after: 5\r\n\r\n" if status == 503 else b"\r\n"))
         self.transport.close()
+        self._await_reader()

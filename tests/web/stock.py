@@ -43,12 +43,14 @@ class Clock:
 
     def __init__(self) -> None:
         self.fixed: int | None = None
+        self.stopped: float | None = None
+        """The monotonic time, if it stands still."""
 
     def now(self) -> int:
         return time_ns() // 1000 if self.fixed is None else self.fixed
 
     def monotonic(self) -> float:
-        return monotonic()
+        return monotonic() if self.stopped is None else self.stopped
 
 
 class Recorder:

@@ -73,12 +73,12 @@ class JournalContent:
         size = 0
         for view in self._journal.views(self._within(offset, length)):
             if size and size + len(view) > PIECE:
-                yield memoryview(b"".join(gathered))
-                gathered, size = [], 0
+                yield _joined(gathered)
+                size = 0
             gathered.append(view)
             size += len(view)
         if gathered:
-            yield gathered[0] if len(gathered) == 1 else memoryview(b"".join(gathered))
+            yield _joined(gathered)
 
     def _within(self, offset: int, length: int) -> Iterator[Extent]:
         at = bisect_right(self._ends, offset)
@@ -92,6 +92,13 @@ class JournalContent:
                 yield Extent(extent.segment, extent.offset + start, taken)
                 offset, length = offset + taken, length - taken
             at += 1
+
+
+def _joined(views: list[memoryview]) -> memoryview:
+    """Return the views as one. The list is emptied: whoever yields it must not hold memory while its caller waits."""
+    whole = views[0] if len(views) == 1 else memoryview(b"".join(views))
+    views.clear()
+    return whole
 
 
 def open_content(

@@ -63,7 +63,7 @@ class Uploads:
         """Begin an upload. Raises TooManyUploads, and what storing raises."""
         uploads = self.open()
         if len(uploads) >= self._most:
-            raise TooManyUploads(f"{self._most} uploads are there, the most that limits.uploads allows")
+            raise TooManyUploads(f"{self._most} uploads are there, the most that limits.resumable_uploads allows")
         now = self._clock.now()
         record = UploadRecord(
             token_hex(16), owner, now, now + self.lifetime, length, file_name, content_type, metadata, repr_digest

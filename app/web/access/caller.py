@@ -16,6 +16,7 @@ from app.model.errors import CatalogError
 from app.service.access.authentication import Authenticator, Refused
 from app.service.access.links import LinkRefused, Links
 from app.web.access.operations import LINKED, OPERATIONS, Operation
+from app.web.access.rating import count_request
 from app.web.access.trail import Trail, trail_of
 from app.web.deps import GatewayDep
 from app.web.problems import Problem
@@ -74,11 +75,16 @@ class Caller:
 
 
 async def authorize(request: Request, gateway: GatewayDep, credentials: CredentialsDep) -> Caller:
-    """Return the caller of a request, if it may call the operation. Raises Problem."""
+    """Return the caller of a request, if it may call the operation. Count the request. Raises Problem."""
     del gateway
     operation = operation_of(request)
     await _refresh(request, credentials)
-    caller = _authenticated(request, credentials)
+    try:
+        caller = _authenticated(request, credentials)
+    except Problem:
+        count_request(request, None)
+        raise
+    count_request(request, caller.principal)
     _require_scope(caller, operation)
     return caller
 

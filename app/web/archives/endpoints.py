@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError
@@ -17,6 +17,7 @@ from app.web.content_response import ContentResponse
 from app.web.deps import GatewayDep
 from app.web.file_names import content_disposition, file_name
 from app.web.identifiers import Identifier, known_message
+from app.web.pools import pools_of, run_in
 from app.web.problems import Problem, damaged, responses
 
 router = APIRouter(prefix="/messages", tags=["messages"])
@@ -39,8 +40,9 @@ _GONE = (AttachmentState.DELETED, AttachmentState.EXPIRED)
     "/{message_id}/content", operation_id="head_message_content", response_class=Response, responses=_RESPONSES
 )
 @router.get("/{message_id}/content", operation_id="get_message_content", response_class=Response, responses=_RESPONSES)
-def message_content(
+async def message_content(
     message_id: Identifier,
+    request: Request,
     gateway: GatewayDep,
     caller: CallerDep,
     format_: Annotated[Format, Query(alias="format", description="the kind of archive")] = "zip",
@@ -49,6 +51,11 @@ def message_content(
 
     All of them must be finished. Names are made safe as for single downloads; equal ones get a number.
     """
+    return await run_in(pools_of(request).downloads, lambda: _archive(gateway, message_id, caller, format_))
+
+
+def _archive(gateway: Gateway, message_id: str, caller: Caller, format_: Format) -> Response:
+    """Return the response with the archive, whose first piece is made. Raises Problem."""
     message = known_message(gateway, message_id, caller)
     records = _finished(gateway, message, caller)
     try:

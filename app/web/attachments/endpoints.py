@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from app.dataset.contents import listing
+from app.dataset.contents import Contents, listing
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import DamagedError
 from app.model.records import AttachmentRecord
@@ -23,6 +23,7 @@ from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
 from app.web.entity_tags import require_match
 from app.web.identifiers import Identifier, known_attachment, unknown, whole
 from app.web.negotiation import DESCRIBED, FormatDep, OptionsDep, quality
+from app.web.pools import pools_of, run_in
 from app.web.problems import Problem, damaged, responses
 from app.web.schemas import KINDS, KindWord, PageView, page_view
 from app.web.times import Timestamp, to_microseconds
@@ -141,7 +142,7 @@ def delete_attachment(
     response_class=Response,
     responses=_CONTENT_RESPONSES,
 )
-def attachment_content(
+async def attachment_content(
     attachment_id: Identifier,
     request: Request,
     gateway: GatewayDep,
@@ -164,7 +165,11 @@ def attachment_content(
     the number of bytes that could not be decoded, and the position of the first one; each such byte becomes U+FFFD.
     """
     del link  # `authorize` has looked at it
-    return answer(request, gateway, _finished(gateway, attachment_id, caller), word, accept, options, charset)
+
+    def answered() -> Response:
+        return answer(request, gateway, _finished(gateway, attachment_id, caller), word, accept, options, charset)
+
+    return await run_in(pools_of(request).downloads, answered)
 
 
 @router.get(
@@ -178,8 +183,9 @@ def attachment_content(
         ),
     },
 )
-def data_set_schema(
+async def data_set_schema(
     attachment_id: Identifier,
+    request: Request,
     gateway: GatewayDep,
     caller: CallerDep,
     format_: Annotated[
@@ -188,13 +194,7 @@ def data_set_schema(
     accept: Annotated[str | None, Header()] = None,
 ) -> Response:
     """Return a data set's variables as PROC CONTENTS lists them: as JSON, or as its printed text."""
-    record = _data_set(gateway, attachment_id, caller)
-    try:
-        found = found_contents(gateway.verified_content(record))
-    except KeyError:
-        raise Problem("gone", "the content has been deleted") from None
-    except DamagedError as error:
-        raise damaged(error) from error
+    found = await run_in(pools_of(request).downloads, lambda: _contents(gateway, attachment_id, caller))
     if format_ is None and quality(accept, "text/plain") > quality(accept, "application/json"):
         format_ = "text"
     if format_ == "text":
@@ -202,6 +202,17 @@ def data_set_schema(
     else:
         body, media_type = describe(found).model_dump_json().encode(), "application/json"
     return Response(body, headers={"Vary": "Accept"}, media_type=media_type)
+
+
+def _contents(gateway: Gateway, attachment_id: str, caller: Caller) -> Contents:
+    """Return what a data set's file tells of its variables. Raises Problem."""
+    record = _data_set(gateway, attachment_id, caller)
+    try:
+        return found_contents(gateway.verified_content(record))
+    except KeyError:
+        raise Problem("gone", "the content has been deleted") from None
+    except DamagedError as error:
+        raise damaged(error) from error
 
 
 @router.get(

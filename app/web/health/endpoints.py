@@ -2,13 +2,14 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, Field
 
 from app.metrics import METRICS_CONTENT_TYPE
 from app.service.gateway import Gateway, Health
 from app.web.access.caller import Caller, authorize_unless_public, recognised
 from app.web.deps import GatewayDep
+from app.web.pools import pools_of, run_in
 from app.web.problems import responses
 
 router = APIRouter(tags=["operations"])
@@ -29,16 +30,16 @@ ReaderDep = Annotated[Caller | None, Depends(recognised)]
 
 
 @router.get("/health/live", operation_id="live", responses=_UNWELL, response_model_exclude_unset=True)
-def live(gateway: GatewayDep, caller: ReaderDep, response: Response) -> HealthView:
+async def live(request: Request, gateway: GatewayDep, caller: ReaderDep, response: Response) -> HealthView:
     """Tell whether the process is alive. 503 asks for a restart."""
-    health = gateway.health()
+    health = await run_in(pools_of(request).health, gateway.health)
     return _view(health.live, _shown(gateway, health, caller), response)
 
 
 @router.get("/health/ready", operation_id="ready", responses=_UNWELL, response_model_exclude_unset=True)
-def ready(gateway: GatewayDep, caller: ReaderDep, response: Response) -> HealthView:
+async def ready(request: Request, gateway: GatewayDep, caller: ReaderDep, response: Response) -> HealthView:
     """Tell whether the gateway accepts requests. 503 while it starts and while it drains."""
-    health = gateway.health()
+    health = await run_in(pools_of(request).health, gateway.health)
     return _view(health.ready, _shown(gateway, health, caller), response)
 
 

@@ -8,7 +8,6 @@ from functools import partial
 from secrets import token_hex
 
 from fastapi import Request, Response
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from app.service.conversion import Slot
@@ -24,6 +23,7 @@ from app.web.disconnection import ClientLeft, conversions, while_connected
 from app.web.messages.errors import problem_of
 from app.web.messages.form import MESSAGE, DescriptionReader
 from app.web.messages.upload import Body, DescriptionUpload, Upload, receive
+from app.web.pools import pools_of, run_in
 from app.web.problems import Problem
 from app.web.uploads.access import CallersUploads
 
@@ -48,9 +48,12 @@ async def respond(
     Without `opening`, the body is multipart/form-data, or the JSON of a message whose parts are uploads.
     """
     try:
-        submission = await _received(request, gateway, caller, key, opening or partial(_described, request, gateway))
+        with pools_of(request).uploading():
+            submission = await _received(
+                request, gateway, caller, key, opening or partial(_described, request, gateway)
+            )
         if not in_slot and not has_data_sets(submission.message):
-            return await run_in_threadpool(answer, submission, run_here)
+            return await run_in(pools_of(request).uploads, partial(answer, submission, run_here))
         return await _converted(request, gateway, submission, answer)
     except SendingError as error:
         if isinstance(error, UnknownDestination) and error.name in gateway.deliveries.destinations:
@@ -86,15 +89,16 @@ async def _received(request: Request, gateway: Gateway, caller: Caller, key: str
     limits = gateway.settings.limits
     uploads = CallersUploads(gateway, caller, folder_of(delivery_id))
     reader = DescriptionReader(known_destinations(gateway, caller), gateway.store, uploads)
-    upload = await run_in_threadpool(opening, reader, folder_of(delivery_id))
+    threads = pools_of(request).uploads
+    upload = await run_in(threads, partial(opening, reader, folder_of(delivery_id)))
     try:
-        form = await receive(request, upload, limits.upload_bytes, gateway.check_room)
+        form = await receive(request, upload, limits.upload_bytes, gateway.room)
     except ClientDisconnect:
         raise Problem("malformed", "the client left in the middle") from None
     try:
-        described = await run_in_threadpool(reader.result, form)
+        described = await run_in(threads, partial(reader.result, form))
     except BaseException:
-        await run_in_threadpool(gateway.deliveries.discard, delivery_id)
+        await run_in(threads, partial(gateway.deliveries.discard, delivery_id))
         raise
     caller.trail.details["destination"] = described.message.destination
     submission = Submission(delivery_id, described.message, described.parts, key, described.fingerprint)
@@ -117,4 +121,5 @@ async def _converted(request: Request, gateway: Gateway, submission: Submission,
         raise Problem("malformed", "the client left in the middle") from None
     finally:
         if not begun:
-            await asyncio.shield(run_in_threadpool(gateway.deliveries.discard, submission.delivery_id))
+            discard = partial(gateway.deliveries.discard, submission.delivery_id)
+            await asyncio.shield(run_in(pools_of(request).uploads, discard))

@@ -8,6 +8,7 @@ upload that breaks off leaves nothing in the store.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from python_multipart.exceptions import FormParserError
@@ -16,8 +17,10 @@ from starlette.requests import Request
 
 from app.ports import ContentStore
 from app.service.sending.parts import PartWriter, StoredPart
+from app.service.sending.room import Promise, Room
 from app.web.digests import Digests
 from app.web.disposition import file_name_of, name_of, text_of
+from app.web.pools import pools_of, run_in
 from app.web.problems import Problem
 
 BATCH = 256 << 10
@@ -241,39 +244,47 @@ def _discard(writer: PartWriter | None, parts: Sequence[StoredPart], store: Cont
         store.delete(part.object_name)
 
 
-async def receive(request: Request, upload: Body, limit: int, check_room: Callable[[int], None]) -> Form:
+async def receive(request: Request, upload: Body, limit: int, room: Room) -> Form:
     """Stream a request's body through an upload; discard the upload if that fails.
 
-    `check_room` refuses a number of further bytes when there is no space. Raises Problem, ClientDisconnect, and the
-    errors of `check_room`.
+    Space is kept in `room` for what the request announces. Raises Problem, ClientDisconnect and StoreFull.
     """
-    loop = asyncio.get_running_loop()
-    working: asyncio.Future[None] | None = None
+    threads = pools_of(request).uploads
     try:
         announced = int(request.headers.get("content-length", 0))
         _check_size(announced, limit)
-        check_room(announced)
-        batch: list[bytes] = []
-        gathered = total = 0
+        with room.promised(announced) as promise:
+            return await _receive(request, upload, limit, promise)
+    except BaseException:
+        await run_in(threads, upload.discard)
+        raise
+
+
+async def _receive(request: Request, upload: Body, limit: int, promise: Promise) -> Form:
+    threads = pools_of(request).uploads
+    working: asyncio.Future[None] | None = None
+    batch: list[bytes] = []
+    gathered = writing = total = 0
+    try:
         async for chunk in request.stream():
             batch.append(chunk)
             gathered += len(chunk)
             total += len(chunk)
             _check_size(total, limit)
             if gathered >= BATCH:
-                check_room(gathered)
+                promise.grow_to(gathered + writing)
                 if working is not None:
                     await working
-                working = loop.run_in_executor(None, upload.feed, batch)
-                batch, gathered = [], 0
+                    promise.written(writing)
+                working = asyncio.get_running_loop().run_in_executor(threads, upload.feed, batch)
+                batch, writing, gathered = [], gathered, 0
+        promise.grow_to(gathered + writing)
         if working is not None:
             await working
-        return await loop.run_in_executor(None, _finish, upload, batch)
-    except BaseException:
+        return await run_in(threads, partial(_finish, upload, batch))
+    finally:
         if working is not None:
             await asyncio.wait([working])
-        await loop.run_in_executor(None, upload.discard)
-        raise
 
 
 def _finish(upload: Body, last: list[bytes]) -> Form:

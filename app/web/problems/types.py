@@ -175,6 +175,12 @@ _TABLE = (
         "The maximum number of resumable uploads is there; delete some, or wait until some expire.",
     ),
     ProblemType(
+        "rate-limited",
+        429,
+        "Too many requests or bytes",
+        "`Retry-After` has the seconds to wait; `violated-policies` names the limit, `RateLimit-Policy` describes it.",
+    ),
+    ProblemType(
         "checksum-mismatch",
         460,
         "The bytes differ from their checksum",
@@ -197,7 +203,7 @@ _TABLE = (
         "busy",
         503,
         "The gateway is busy",
-        "The maximum number of conversions is running and waiting; see `Retry-After`.",
+        "As many conversions, uploads or downloads as its settings allow are running; see `Retry-After`.",
     ),
     ProblemType(
         "tables-unavailable",

@@ -42,7 +42,7 @@ class CallersUploads:
     def take(self, part: str, upload_id: str) -> StoredPart:
         """Copy its content to the folder, and return it as this part. Raises Problem."""
         upload = self._complete(part, upload_id)
-        self._gateway.check_room(upload.offset)
+        self._gateway.room.check(upload.offset)
         name, self._taken = f"{self._folder}/upload-{self._taken}", self._taken + 1
         try:
             return self._gateway.uploads.copy(upload, part, name)

@@ -11,11 +11,13 @@ from starlette.requests import ClientDisconnect
 
 from app.model.patterns import SF_BOOLEAN
 from app.service.gateway import Gateway
+from app.service.sending.room import Promise
 from app.service.uploads import TooManyUploads, UnknownUpload, Upload
 from app.web.access.caller import CallerDep
 from app.web.deps import BaseDep, GatewayDep
 from app.web.digests import Digests
 from app.web.identifiers import unknown
+from app.web.pools import pools_of, run_in
 from app.web.problems import Problem, responses
 from app.web.uploads import protocols
 from app.web.uploads.access import known_upload, owner_of
@@ -62,6 +64,7 @@ _RECEIVING = (
     "invalid",
     "checksum-mismatch",
     "unavailable",
+    "busy",
     "storage-full",
 )
 
@@ -123,7 +126,7 @@ async def create_upload(
         Digests({} if repr_digest is None else {"repr-digest": repr_digest})
         check_of(request.headers)
         _require_size(gateway, how.length)
-        gateway.check_room(how.length or 0)
+        gateway.room.check(how.length or 0)
         about = (owner_of(caller), how.length, how.file_name, how.content_type, how.metadata, how.repr_digest)
         try:
             upload = await run_in_threadpool(gateway.uploads.create, *about)
@@ -258,25 +261,26 @@ async def _append(append: _Append, length: int | None) -> None:
             _require_size(gateway, upload.offset + announced)
         raise protocols.inconsistent(f"the body has {announced} bytes, and {most} are missing")
     _require_size(gateway, length)
-    gateway.check_room(announced or 0)
-    await _receivers(request).run(upload.record.id, _receiving(append, length, most))
+    with pools_of(request).uploading(), gateway.room.promised(announced or 0) as promise:
+        await _receivers(request).run(upload.record.id, _receiving(append, length, most, promise))
 
 
-async def _receiving(append: _Append, length: int | None, most: int) -> None:
+async def _receiving(append: _Append, length: int | None, most: int, promise: Promise) -> None:
     request, gateway, upload = append.request, append.gateway, append.upload
     if length is not None and upload.record.length is None:
         await run_in_threadpool(gateway.uploads.set_length, upload, length)
     check = check_of(request.headers)
     writer = gateway.uploads.append(upload, whole=check is not None)
     try:
-        await receive(request, writer, most, check, gateway.check_room)
+        await receive(request, writer, most, check, promise)
         if append.is_last and upload.record.length is None:
             await run_in_threadpool(gateway.uploads.set_length, upload, upload.offset)
         if append.is_last and not upload.is_complete:
             why = f"the content ends after {upload.offset} bytes, and {upload.record.length} were announced"
             raise protocols.inconsistent(why)
         if upload.is_complete:
-            await run_in_threadpool(partial(_check_whole, gateway, upload, request.headers.get("repr-digest")))
+            digest = request.headers.get("repr-digest")
+            await run_in(pools_of(request).uploads, partial(_check_whole, gateway, upload, digest))
     except UnknownUpload:
         raise unknown("upload") from None
     except ClientDisconnect:

@@ -6,12 +6,15 @@ kept. So a client that resumes is told an offset that does not change any more.
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 
+from app.service.sending.room import Promise
 from app.service.uploads import PieceWriter
+from app.web.pools import pools_of
 from app.web.problems import Problem
 from app.web.uploads.checksums import Check
 from app.web.uploads.protocols import inconsistent
@@ -57,15 +60,13 @@ class Receivers:
             del self._tasks[upload_id]
 
 
-async def receive(
-    request: Request, writer: PieceWriter, most: int, check: Check | None, check_room: Callable[[int], None]
-) -> None:
+async def receive(request: Request, writer: PieceWriter, most: int, check: Check | None, promise: Promise) -> None:
     """Append a request's body of at most `most` bytes. What arrives before the connection breaks is kept, unless
-    `check` is there to judge the whole.
+    `check` is there to judge the whole. `promise` keeps the space for what is announced.
 
     Raises Problem, ClientDisconnect, UnknownUpload and what storing raises.
     """
-    body = _Body(writer, check, check_room)
+    body = _Body(writer, check, promise, pools_of(request).uploads)
     total = 0
     try:
         async for chunk in request.stream():
@@ -84,11 +85,11 @@ async def receive(
 class _Body:
     """A body that worker threads write: one batch of bytes while the next is collected."""
 
-    def __init__(self, writer: PieceWriter, check: Check | None, check_room: Callable[[int], None]) -> None:
-        self._writer, self._check, self._check_room = writer, check, check_room
+    def __init__(self, writer: PieceWriter, check: Check | None, promise: Promise, threads: ThreadPoolExecutor) -> None:
+        self._writer, self._check, self._promise, self._threads = writer, check, promise, threads
         self._working: asyncio.Future[None] | None = None
         self._batch: list[bytes] = []
-        self._gathered = 0
+        self._gathered = self._writing = 0
 
     async def add(self, chunk: bytes) -> None:
         """Take the next bytes, and have a full batch written. Raises what writing the batch before raised."""
@@ -96,9 +97,11 @@ class _Body:
         self._gathered += len(chunk)
         if self._gathered < BATCH:
             return
-        self._check_room(self._gathered)
+        self._promise.grow_to(self._gathered + self._writing)
         await self._written()
-        full, self._batch, self._gathered = self._batch, [], 0
+        self._promise.written(self._writing)
+        full, self._batch = self._batch, []
+        self._writing, self._gathered = self._gathered, 0
         self._begin(self._write, full)
 
     async def finish(self) -> None:
@@ -124,7 +127,7 @@ class _Body:
         await self._settle()
 
     def _begin(self, work: Callable[..., None], *given: Any) -> None:
-        self._working = asyncio.get_running_loop().run_in_executor(None, work, *given)
+        self._working = asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
 
     async def _written(self) -> None:
         if self._working is not None:

@@ -1,0 +1,78 @@
+"""The disk space that uploads may use: what is free, without the reserve for messages from brokers.
+
+Receiving pauses below `limits.free_bytes`. If uploads might fill the disk down to it, the next message would pause
+receiving. So they leave as much again.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Lock
+
+from app.model.errors import StoreFull
+
+RESERVES = 2
+
+
+class Room:
+    """The free space, and what running uploads have announced of it. Any thread may use it.
+
+    `free` returns the free bytes of the disk. Receiving pauses if there are fewer than `reserve`.
+    """
+
+    def __init__(self, free: Callable[[], int], reserve: int) -> None:
+        self._free, self._kept = free, RESERVES * reserve
+        self._promised = 0
+        self._lock = Lock()
+
+    def check(self, wanted: int = 0) -> None:
+        """Raise StoreFull when so many bytes, beside those that are promised, would use reserved space."""
+        with self._lock:
+            self._check(wanted)
+
+    @contextmanager
+    def promised(self, announced: int) -> Iterator["Promise"]:
+        """Keep space for an upload for the length of the block. Raises StoreFull."""
+        promise = Promise(self)
+        promise.grow_to(announced)
+        try:
+            yield promise
+        finally:
+            promise.written(promise.left)
+
+    def _check(self, wanted: int) -> None:
+        free = self._free()
+        if free - self._promised - wanted < self._kept:
+            promised = f", {self._promised} of them for running uploads" if self._promised else ""
+            why = f"{self._kept} (twice limits.free_bytes) are kept for messages from brokers"
+            raise StoreFull(f"{free} bytes are free{promised}, and {why}")
+
+    def promise(self, more: int) -> None:
+        """Keep so many bytes more for an upload. Raises StoreFull."""
+        with self._lock:
+            self._check(max(0, more))
+            self._promised += more
+
+    def release(self, size: int) -> None:
+        """Give back promised bytes: they are written, or they will not come."""
+        with self._lock:
+            self._promised -= size
+
+
+class Promise:
+    """The space that is kept for one upload: what it has announced and not yet written."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self.left = 0
+
+    def grow_to(self, size: int) -> None:
+        """Keep at least so many bytes for what comes next. Raises StoreFull, also if the disk has become full."""
+        more = max(0, size - self.left)
+        self._room.promise(more)
+        self.left += more
+
+    def written(self, size: int) -> None:
+        """Note that so many bytes are on the disk, where the free space no longer has them."""
+        size = min(size, self.left)
+        self.left -= size
+        self._room.release(size)

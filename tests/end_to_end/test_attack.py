@@ -1,0 +1,211 @@
+"""Clients that ask for all there is, at once, keep the gateway neither from receiving nor from answering others.
+
+`ATTACK_SECONDS=120` makes the attack longer and larger than the suite has time for.
+"""
+
+import asyncio
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from random import Random
+from threading import Event, Thread
+from time import monotonic, sleep
+
+import pytest
+import yaml
+
+from tests.support import processes
+from tests.support.attackers import CUT, LEFT, MIB, Attackers, csv_rows, dataset_json_bomb, parquet_bomb
+from tests.support.disk import disk_of
+from tests.support.gateway import GatewayProcess, mqtt_destination, mqtt_source
+from tests.support.loads import messages, mixed
+from tests.support.mosquitto import Mosquitto
+from tests.support.publish import publish
+from tests.support.sas_client import Program, binary_file
+
+SECONDS = float(os.environ.get("ATTACK_SECONDS", "8"))
+IS_LONG = SECONDS > 30
+TOPIC = "attack"
+CHART = Path(__file__).parents[2] / "helm/values.yaml"
+FREE = (24 + 2 * int(SECONDS)) * MIB
+"""Receiving needs less than 2 MiB a second. Uploads leave twice as much."""
+DISK = 112 * MIB + 2 * FREE
+DESCRIPTORS = 512
+CONVERSIONS, READERS, HEADERS, SILENT = 100, 200, 20, 1100 if IS_LONG else 400
+HANG_SECONDS = 60.0
+"""An answer that takes longer never comes."""
+
+REFUSALS = {
+    "conversion": {"200", "507 storage-full", "503 busy", "503", LEFT},
+    "parquet bomb": {"422 conversion-limit", "507 storage-full", "503 busy", "503", LEFT},
+    "json bomb": {"422 unsuitable", "422 conversion-limit", "507 storage-full", "503 busy", "503", LEFT},
+    "trace": {"413 too-large", "503 busy", "503", LEFT},
+    "silent": {"503", CUT, LEFT},
+    "headers": {"431", "503", CUT, LEFT},
+    "not reading": {"200", "503", CUT, LEFT},
+    "upload": {"202", "507 storage-full", "503 busy", "503", CUT, LEFT},
+}
+"""What docs/operating.md says that clients see. 503 without a problem is for a connection too many; `cut` are
+connections that were closed, as those that refuse an upload whose body is still being sent."""
+
+ASKING = """
+import http.client, sys, time
+while True:
+    began = time.monotonic()
+    asking = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=float(sys.argv[3]))
+    asking.request("GET", sys.argv[2])
+    answer = asking.getresponse()
+    assert answer.status == 200, answer.status
+    answer.read()
+    asking.close()
+    print(time.monotonic() - began, flush=True)
+    time.sleep(0.02)
+"""
+
+
+@contextmanager
+def asking(port: int, path: str, times: Path) -> Iterator[None]:
+    """Ask for a path again and again, in a process that has nothing else to do. Every answer must be 200."""
+    with times.open("w") as file:
+        command = [sys.executable, "-c", ASKING, str(port), path, str(HANG_SECONDS)]
+        asker = subprocess.Popen(command, stdout=file, stderr=subprocess.PIPE)
+    try:
+        yield
+        assert asker.poll() is None, asker.stderr and asker.stderr.read().decode()
+    finally:
+        asker.kill()
+        asker.communicate()
+
+
+def p99(times: Path) -> tuple[float, int]:
+    """Return the 99th percentile of the seconds, and their number."""
+    seconds = sorted(float(line) for line in times.read_text().splitlines())
+    return seconds[int(len(seconds) * 0.99)], len(seconds)
+
+
+@contextmanager
+def few_descriptors() -> Iterator[None]:
+    """Let processes that are started have few descriptors."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Mosquitto]:
+    with Mosquitto(tmp_path) as broker:
+        yield broker
+
+
+@pytest.fixture
+def process(tmp_path: Path, broker: Mosquitto) -> Iterator[GatewayProcess]:
+    settings = mqtt_source("sas", broker.port, TOPIC) + mqtt_destination("away", broker.port, "elsewhere")
+    http = "header_timeout = 3\nstall_timeout = 5\n"
+    with disk_of(tmp_path / "disk", DISK) as disk:
+        process = GatewayProcess(
+            disk, f'[limits]\nfree_bytes = {FREE}\n[journal]\nsegment_bytes = "8 MiB"\n{settings}', http=http
+        )
+        with few_descriptors():
+            process.start()
+        try:
+            process.await_source("sas")
+            yield process
+        finally:
+            process.stop()
+
+
+async def attack(attackers: Attackers, bombs: dict[str, bytes], content: str, is_over: Event) -> None:
+    """Do everything at once until it is over; then all clients leave."""
+    rows, frames = csv_rows(MIB // 2), b"\xc0\x00" * (2 * MIB)
+    clients = [asyncio.create_task(attackers.be_silent(10 + n % 4)) for n in range(SILENT)]
+    await asyncio.sleep(0.5)
+    clients += [asyncio.create_task(attackers.not_read(content)) for _ in range(READERS)]
+    clients += [asyncio.create_task(attackers.headers(20 * MIB)) for _ in range(HEADERS)]
+    clients += [asyncio.create_task(attackers.trace(frames)) for _ in range(4)]
+    for name, bomb in bombs.items():
+        kind = "parquet bomb" if name.endswith("parquet") else "json bomb"
+        clients += [asyncio.create_task(attackers.convert(kind, name, bomb)) for _ in range(2)]
+    clients += [asyncio.create_task(attackers.convert("conversion", "a.csv", rows)) for _ in range(CONVERSIONS)]
+    await asyncio.sleep(SECONDS / 2)  # a full disk refuses the files of the others, too
+    clients += [asyncio.create_task(attackers.upload(16 * MIB, is_over.is_set)) for _ in range(4)]
+    while not is_over.is_set():
+        await asyncio.sleep(0.1)
+    for client in clients:
+        client.cancel()
+    await asyncio.wait(clients)
+    for client in clients:
+        if not client.cancelled():
+            client.result()
+
+
+def memory(process: GatewayProcess) -> int:
+    """Bytes of the gateway and of all processes it has started."""
+    assert process.process is not None
+    return sum(map(processes.memory, processes.family(process.process.pid)))
+
+
+def test_others_are_answered_and_everything_arrives_under_attack(
+    process: GatewayProcess, broker: Mosquitto, tmp_path: Path
+) -> None:
+    program = Program(Random(1))
+    large = binary_file(program, "large.bin", Random(2).randbytes(8 * MIB))
+    publish(messages(program, [large]), broker.port, TOPIC, "5")
+    process.until(lambda: process.listing("/v1/attachments", state="finished"))
+    (first,) = process.listing("/v1/attachments")
+    attackers, is_over, peak = Attackers(process.port), Event(), 0
+    content = f"/v1/attachments/{first['id']}/content"
+    bombs = {"b.parquet": parquet_bomb(), "b.dsjc": dataset_json_bomb()}
+    assert max(map(len, bombs.values())) < 2 * MIB
+    attacking = Thread(target=lambda: asyncio.run(attack(attackers, bombs, content, is_over)), daemon=True)
+    times = {path: tmp_path / path.replace("/", "-") for path in ("/health/live", "/v1/attachments")}
+    sent = [large]
+    with ExitStack() as stack:
+        for path, file in times.items():
+            stack.enter_context(asking(process.port, path, file))
+        attacking.start()
+        began = monotonic()
+        while monotonic() - began < SECONDS or not attackers.of("upload")["507 storage-full"]:
+            assert monotonic() - began < SECONDS + HANG_SECONDS
+            more = mixed(program, 6)
+            publish(messages(program, more), broker.port, TOPIC, "5")
+            sent += more
+            peak = max(peak, memory(process))
+            sleep(0.2)
+        wanted = {each.definition.correl_id.hex() for each in sent}
+        process.until(lambda: len(process.listing("/v1/attachments", state="finished")) >= len(wanted))
+        is_over.set()
+        attacking.join(60)
+        peak = max(peak, memory(process))
+    assert not attacking.is_alive()
+    received = {item["correl_id"]: item for item in process.listing("/v1/attachments", state="finished")}
+    assert received.keys() == wanted
+    files = {each.definition.correl_id.hex(): each for each in sent if isinstance(each.content, bytes)}
+    assert all(received[correl_id]["sha256"] == each.sha256 for correl_id, each in files.items())
+    assert process.listing("/v1/quarantine") == []
+    for path, file in times.items():
+        seconds, count = p99(file)
+        print(f"{path}: 99 % of {count} answers within {seconds:.3f} s")  # noqa: T201
+    print(f"{len(sent)} attachments, at most {peak / MIB:.0f} MiB of memory, {dict(attackers.outcomes)}")  # noqa: T201
+    for kind, allowed in REFUSALS.items():
+        assert set(attackers.of(kind)) <= allowed, kind
+    assert attackers.headers_sent < HEADERS * 20 * MIB // 4
+    assert "request_failed" not in process.log
+    chart = yaml.safe_load(CHART.read_text())["resources"]["limits"]["memory"]
+    assert peak < int(chart.removesuffix("Mi")) * MIB
+    process.until(lambda: not computing(process), 20)
+
+
+def computing(process: GatewayProcess) -> bool:
+    """Whether a conversion goes on although its client has left."""
+    assert process.process is not None
+    children = processes.family(process.process.pid)[1:]
+    before = [processes.processor_seconds(each) for each in children]
+    sleep(0.3)
+    return any(processes.processor_seconds(each) - then >= 0.1 for each, then in zip(children, before, strict=True))

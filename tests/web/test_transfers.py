@@ -1,0 +1,207 @@
+"""Uploads, downloads and clients that do not read keep nothing else waiting; their numbers are limited."""
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from select import select
+from threading import Event
+from time import monotonic, sleep
+from typing import Any
+
+import httpx
+import pytest
+
+from adapters.arrow_journal import ArrowJournal
+from app.web import protocol
+from app.web.api import create_app
+from app.web.pools import TRANSFER_THREADS
+from app.web.protocol import LimitedProtocol
+from tests.support.waiting import until
+from tests.web.stock import Stock, serving
+
+KIB, MIB = 1 << 10, 1 << 20
+ALL_THREADS = 45
+"""More than all threads for short work, which are 40."""
+
+
+def opened(address: str, *, receiving: int | None = None, source: str = "127.0.0.1") -> socket.socket:
+    """A connection, with a buffer of so many bytes for what it receives."""
+    host, port = address.removeprefix("http://").split(":")
+    client = socket.socket()
+    client.settimeout(20)
+    if receiving is not None:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receiving)
+    client.bind((source, 0))
+    client.connect((host, int(port)))
+    return client
+
+
+def status(client: socket.socket) -> int:
+    """The status of the response that comes."""
+    return int(client.recv(13).split(b" ")[1])
+
+
+def begin_upload(client: socket.socket, size: int) -> None:
+    """Send the head of an upload of so many bytes; return when the gateway has accepted it and waits for them."""
+    client.sendall(upload(size)[:-2] + b"Expect: 100-continue\r\n\r\n")
+    assert client.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+def is_closed(client: socket.socket) -> bool:
+    try:
+        while client.recv(MIB):
+            pass
+    except ConnectionError:
+        return True
+    return True
+
+
+@contextmanager
+def limited(folder: Path, limits: dict[str, Any], **http: Any) -> Iterator[tuple[Stock, str]]:
+    stock = Stock(folder, limits=limits, http=http)
+    with serving(create_app(stock.gateway)) as address:
+        yield stock, address
+    stock.close()
+
+
+def asking(path: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+
+
+def upload(size: int) -> bytes:
+    """The head of a request that sends a file of so many bytes."""
+    return f"PUT /v1/files/partner/a.bin HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n\r\n".encode()
+
+
+@pytest.mark.parametrize("transfer", ["download", "upload"])
+def test_lists_and_health_do_not_wait_for_a_slow_store(tmp_path: Path, transfer: str) -> None:
+    with limited(tmp_path, {}) as (stock, address), ExitStack() as stack:
+        path = f"/v1/attachments/{stock.stored(b'x').id}/content"
+        request = asking(path) if transfer == "download" else upload(1) + b"x"
+        goes_on, begun = Event(), 0
+        stack.callback(goes_on.set)
+
+        def waiting(given: Callable[..., Any]) -> Callable[..., Any]:
+            def wait(*arguments: Any, **named: Any) -> Any:
+                nonlocal begun
+                begun += 1
+                assert goes_on.wait(60)
+                return given(*arguments, **named)
+
+            return wait
+
+        stack.enter_context(pytest.MonkeyPatch.context()).setattr(stock.store, "read", waiting(stock.store.read))
+        stack.enter_context(pytest.MonkeyPatch.context()).setattr(stock.store, "create", waiting(stock.store.create))
+        clients = [stack.enter_context(opened(address)) for _ in range(ALL_THREADS)]
+        for client in clients:
+            client.sendall(request)
+        until(lambda: begun >= TRANSFER_THREADS)
+        sleep(0.2)  # for those that there should not be
+        with httpx.Client(base_url=address, timeout=20) as others:
+            for asked in ("/v1/attachments", "/health/ready", "/v1/deliveries", "/metrics"):
+                assert others.get(asked).status_code in (200, 503), asked
+        assert begun == TRANSFER_THREADS
+        goes_on.set()
+        assert {status(client) for client in clients} == {200 if transfer == "download" else 202}
+
+
+def test_more_uploads_than_allowed_are_refused(tmp_path: Path) -> None:
+    with limited(tmp_path, {"uploads": 1}) as (_, address), opened(address) as first:
+        begin_upload(first, 4)
+        with httpx.Client(base_url=address, timeout=20) as client:
+
+            def sent() -> httpx.Response:
+                return client.put("/v1/files/partner/b.bin", content=b"x")
+
+            refused = sent()
+            assert (refused.status_code, refused.json()["type"]) == (503, "/problems/busy")
+            assert refused.headers["retry-after"] == "5"
+            first.sendall(b"abcd")
+            assert status(first) == 202
+            assert sent().status_code == 202
+
+
+def test_more_downloads_than_allowed_are_refused(tmp_path: Path) -> None:
+    with limited(tmp_path, {"downloads": 1}) as (stock, address), httpx.Client(base_url=address, timeout=20) as client:
+        path = f"/v1/attachments/{stock.stored(bytes(16 * MIB)).id}/content"
+        with opened(address, receiving=4 * KIB) as reader:
+            reader.sendall(asking(path))
+            assert status(reader) == 200
+            refused = client.get(path)
+            assert (refused.status_code, refused.json()["type"]) == (503, "/problems/busy")
+            assert client.head(path).status_code == 200
+            assert client.get(path, headers={"Range": "bytes=0-99"}).status_code == 206, "it is sent at once"
+        until(lambda: client.get(path).status_code == 200)
+
+
+def test_what_an_upload_announces_is_kept_from_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ArrowJournal, "free_bytes", lambda _: 4 * MIB)
+    with limited(tmp_path, {"free_bytes": MIB}) as (_, address), httpx.Client(base_url=address, timeout=20) as client:
+
+        def sent() -> httpx.Response:
+            return client.put("/v1/files/partner/b.bin", content=bytes(MIB))
+
+        assert sent().status_code == 202
+        with opened(address) as first:
+            begin_upload(first, 3 * MIB // 2)
+            assert sent().status_code == 507
+        until(lambda: sent().status_code == 202)
+
+
+def test_one_address_has_a_part_of_the_connections(tmp_path: Path) -> None:
+    with limited(tmp_path, {}, connections_a_client=2) as (_, address), ExitStack() as stack:
+        silent = [stack.enter_context(opened(address, source="127.0.0.2")) for _ in range(3)]
+        closed, _, _ = select(silent, [], [], 10)
+        assert len(closed) == 1, "an idle connection makes room for a new one of its address"
+        busy = [client for client in silent if client not in closed]
+        for client in busy:
+            client.sendall(asking("/v1/events"))
+            assert status(client) == 200
+        assert status(stack.enter_context(opened(address, source="127.0.0.2"))) == 503
+        other = stack.enter_context(opened(address, source="127.0.0.3"))
+        other.sendall(asking("/health/live"))
+        assert status(other) == 200
+
+
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> list[LimitedProtocol]:
+    """All connections that are made, as the gateway sees them."""
+    made: list[LimitedProtocol] = []
+    begin = LimitedProtocol.__init__
+
+    def noting(self: LimitedProtocol, *given: Any, **named: Any) -> None:
+        begin(self, *given, **named)
+        made.append(self)
+
+    monkeypatch.setattr(LimitedProtocol, "__init__", noting)
+    return made
+
+
+def test_a_slow_reader_is_served_and_one_that_does_not_read_is_dropped(
+    tmp_path: Path, connections: list[LimitedProtocol]
+) -> None:
+    with limited(tmp_path, {}, stall_timeout=0.6) as (stock, address), opened(address, receiving=16 * KIB) as reader:
+        reader.sendall(asking(f"/v1/attachments/{stock.stored(bytes(16 * MIB)).id}/content"))
+        began = monotonic()
+        while monotonic() - began < 1.5:
+            assert reader.recv(32 * KIB)
+            sleep(0.05)
+        (connection,) = connections
+        assert not connection.transport.is_closing(), "it takes some hundred KiB a second"
+        until(lambda: connection not in connection.connections)
+        assert is_closed(reader)
+
+
+def test_the_unread_rest_of_a_response_keeps_no_connection(tmp_path: Path, connections: list[LimitedProtocol]) -> None:
+    with limited(tmp_path, {}, stall_timeout=0.3) as (stock, address), opened(address, receiving=4 * KIB) as reader:
+        path = f"/v1/attachments/{stock.stored(bytes(20 * KIB)).id}/content"
+        until(lambda: connections)
+        (connection,) = connections
+        while not connection.transport.get_write_buffer_size():
+            reader.sendall(asking(path))
+            until(lambda: connection.is_idle)
+            sleep(0.005)
+        assert connection.transport.get_write_buffer_size() < protocol.LEAST_BYTES
+        until(lambda: connection not in connection.connections, 4)
+        assert is_closed(reader)
