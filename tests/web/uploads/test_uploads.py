@@ -390,13 +390,13 @@ def test_a_deleted_upload_gets_nothing_more(stock: Stock) -> None:
     [
         ({"upload_bytes": 10}, 413, "too-large"),
         ({"free_bytes": 1 << 60}, 507, "storage-full"),
-        ({"uploads": 1}, 429, "too-many-uploads"),
+        ({"resumable_uploads": 1}, 429, "too-many-uploads"),
     ],
 )
 def test_limits(tmp_path: Path, settings: dict[str, int], status: int, problem: str) -> None:
     stock = Stock(tmp_path, limits=settings)
     with connected(stock) as http:
-        if "uploads" in settings:
+        if "resumable_uploads" in settings:
             begun(http)
         answers = [http.post("/v1/uploads", content=b"x" * 11)]
         if problem == "too-large":
