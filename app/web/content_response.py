@@ -1,10 +1,10 @@
 """Streamed responses with content: whole, by one range or several, or converted on the way.
 
 The first piece is read in the endpoint's worker thread. The next is read once the system has taken the one before: so a
-client that does not read costs a piece or two of memory. While reads are fast (page cache), the event loop reads itself:
-handing a piece over from a thread costs a third of the speed. After a slow read (cold disk, remote store), a thread
-reads a window while the client takes what is in the system's buffer, until a read is fast again. Converted content is
-always made in a thread, a window ahead.
+client that does not read costs a piece or two of memory. While reads are fast (page cache), the event loop reads
+itself: handing a piece over from a thread costs a third of the speed. After a slow read (cold disk, remote store), a
+thread reads a window while the client takes what is in the system's buffer, until a read is fast again. Converted
+content is always made in a thread, a window ahead.
 """
 
 import asyncio
