@@ -35,7 +35,7 @@ FREE = (24 + 2 * int(SECONDS)) * MIB
 """Receiving needs less than 2 MiB a second. Uploads leave twice as much."""
 DISK = 112 * MIB + 2 * FREE
 DESCRIPTORS = 512
-CONVERSIONS, READERS, HEADERS, SILENT = 100, 200, 20, 1100 if IS_LONG else 400
+CONVERSIONS, READERS, HEADERS, SILENT = 100, 200, 20, 500 if IS_LONG else 400
 HANG_SECONDS = 60.0
 """An answer that takes longer never comes."""
 
