@@ -24,6 +24,8 @@ from pathlib import Path
 from threading import Lock
 from time import monotonic, time_ns
 
+import pyarrow as pa
+
 from adapters.arrow_journal.columns import BodyLayout
 from adapters.arrow_journal.identity import Known, epoch_in, load, save
 from adapters.arrow_journal.recent import Recent
@@ -252,6 +254,9 @@ class ArrowJournal:
 
     def messages(self, segment: int, batch: int, rows: Sequence[int]) -> list[PhysicalMessage]:
         return self._reader.messages(segment, batch, rows)
+
+    def descriptors(self, segment: int, batch: int) -> pa.RecordBatch:
+        return self._reader.descriptors(segment, batch)
 
     def bodies(self, positions: Iterable[Position]) -> Iterator[memoryview]:
         return self._reader.bodies(positions)

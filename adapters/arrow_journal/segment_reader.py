@@ -8,6 +8,7 @@ from itertools import islice
 from threading import Lock
 from typing import TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from adapters.arrow_journal import ipc
@@ -23,7 +24,7 @@ from adapters.disk import READ_FAILURES, ReadFile, UnreadableError
 from app.model.errors import DamagedError, GatewayError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import DAMAGED_MESSAGE, Damage, Extent
-from app.ports import Segment, messages_of
+from app.ports import JOURNAL_SCHEMA, Segment, messages_of
 
 T = TypeVar("T")
 
@@ -271,6 +272,14 @@ class Reader:
 
     def messages(self, segment: int, batch: int, rows: Sequence[int]) -> list[PhysicalMessage]:
         return self.segment(segment).messages(batch, rows)
+
+    def descriptors(self, number: int, batch: int) -> pa.RecordBatch:
+        """Return the columns of a batch without its bodies; see `app.ports.Journal.descriptors`."""
+        segment = self.segment(number)
+        head = segment.head(batch)
+        ends = np.asarray(head.layout.offsets, np.int64)
+        columns = segment.columns(head).select([name for name in JOURNAL_SCHEMA.names if name != "body"])
+        return columns.append_column("size", pa.array(np.diff(ends), pa.int64()))
 
     def bodies(self, positions: Iterable[Position]) -> Iterator[memoryview]:
         return self._views(self._bodies(positions))

@@ -137,9 +137,12 @@ class Assembly(CatalogPart):
         return found
 
     def part_runs(self, attachment_id: str) -> list[PartRun]:
+        return unpack_runs([self.packed_part_runs(attachment_id)])
+
+    def packed_part_runs(self, attachment_id: str) -> bytes:
         runs = select(_part_runs.c.runs).where(_part_runs.c.attachment_id == attachment_id)
         with self._database.read() as connection:
-            return unpack_runs(connection.scalars(runs.order_by(_part_runs.c.number)))
+            return b"".join(connection.scalars(runs.order_by(_part_runs.c.number)))
 
     def checkpoint(self, checkpoint: Checkpoint) -> set[str]:
         with self._database.write() as connection:

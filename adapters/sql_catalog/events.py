@@ -17,6 +17,12 @@ class Events(CatalogPart):
         later = select(events).where(events.c.number > number).order_by(events.c.number).limit(limit)
         return self._all(later, event_record)
 
+    def events_about(self, subject: str, since: int) -> list[EventRecord]:
+        """Return the events about a subject. They are found by their time: an index on the subject would cost each
+        event more than the few questions for it save."""
+        about = select(events).where(events.c.time >= since, events.c.subject == subject)
+        return self._all(about.order_by(events.c.number), event_record)
+
     def last_event(self) -> int:
         with self._database.read() as connection:
             return connection.scalar(select(func.max(events.c.number))) or 0

@@ -1,9 +1,9 @@
 """The listings and records that clients read."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, get_args
 
-from sqlalchemy import BigInteger, Column, ColumnElement, Row, Select, Table, func, literal, select
+from sqlalchemy import BigInteger, Column, ColumnElement, Row, Select, Table, case, func, literal, select
 
 from adapters.sql_catalog import tables
 from adapters.sql_catalog.column_types import AnyText
@@ -12,7 +12,7 @@ from adapters.sql_catalog.part import CatalogPart, among, chunks, limited
 from adapters.sql_catalog.rows import attachment_record, folded, message_record
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.records import AttachmentRecord, MessageRecord, QuarantineState
-from app.ports import NEWEST_FIRST, AttachmentFilter, Identified, Page, Sort
+from app.ports import NEWEST_FIRST, AttachmentFilter, Identified, Page, Sort, Tallies
 
 T = TypeVar("T")
 
@@ -41,6 +41,9 @@ _IDENTIFIED: dict[Identified, tuple[Table, Column[str]]] = {
     "deliveries": (tables.deliveries, tables.deliveries.c.destination),
 }
 _LAST_DIGITS = "f" * 32
+
+_FINISHED = AttachmentState.FINISHED.value
+_NOT_FINISHED = _attachments.c.state.in_([state.value for state in AttachmentState if state.value != _FINISHED])
 
 _COUNTED: tuple[tuple[Table, tuple[str, ...]], ...] = (
     (tables.attachments, tuple(AttachmentState)),
@@ -119,6 +122,27 @@ class Reading(CatalogPart):
                 for table, states in _COUNTED
             }
 
+    def tallies(self, times: Sequence[int]) -> Tallies:
+        """Return how many there are, by place and state.
+
+        Most attachments are finished, and an index without the rows has how many there are of a source. So only the
+        others are read.
+        """
+        source, destination = _attachments.c.source, tables.deliveries.c.destination
+        with self._database.read() as connection:
+            all_of = {row.place: row.number for row in connection.execute(_by(_attachments, source))}
+            others = _placed(connection.execute(_by(_attachments, source, _attachments.c.state).where(_NOT_FINISHED)))
+            deliveries = _placed(connection.execute(_by(tables.deliveries, destination, tables.deliveries.c.state)))
+            quarantined = tables.quarantine.c
+            kept = _placed(connection.execute(_by(tables.quarantine, quarantined.source, quarantined.state)))
+            waiting = _placed(connection.execute(_waiting(times)))
+        attachments = {
+            place: {_FINISHED: number - sum(others.get(place, {}).values())} | others.get(place, {})
+            for place, number in all_of.items()
+        }
+        ages = {place: [found.get(age, 0) for age in range(len(times) + 1)] for place, found in waiting.items()}
+        return Tallies(attachments, deliveries, kept, ages)
+
     def _conditions(self, which: AttachmentFilter) -> Iterator[ColumnElement[bool]]:
         equal: tuple[tuple[Column[object], object], ...] = (
             (_attachments.c.state, which.state and which.state.value),
@@ -143,3 +167,22 @@ class Reading(CatalogPart):
 
 def _by_state(table: Table) -> Select[tuple[str, int]]:
     return select(table.c.state, func.count().label("number")).group_by(table.c.state)
+
+
+def _by(table: Table, place: ColumnElement[str], *more: ColumnElement[Any]) -> Select[Any]:
+    """Return how many rows there are by place, and by another column that is called `kind` here."""
+    named = [column.label("kind") for column in more]
+    return select(place.label("place"), *named, func.count().label("number")).select_from(table).group_by(place, *more)
+
+
+def _waiting(times: Sequence[int]) -> Select[Any]:
+    last = _attachments.c.last_received_at
+    age = case(*((last > time, at) for at, time in enumerate(times)), else_=len(times))
+    return _by(_attachments, _attachments.c.source, age).where(_attachments.c.state == AttachmentState.RECEIVING.value)
+
+
+def _placed(rows: Iterable[Row[Any]]) -> dict[str, dict[Any, int]]:
+    found: dict[str, dict[Any, int]] = {}
+    for row in rows:
+        found.setdefault(row.place, {})[row.kind] = row.number
+    return found

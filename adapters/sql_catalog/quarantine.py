@@ -40,6 +40,11 @@ class Quarantine(CatalogPart):
         with self._database.read() as connection:
             return fetch_page(connection, _QUARANTINE, statement, cursor, limit)
 
+    def quarantine_between(self, source: str, first: int, last: int, limit: int) -> list[QuarantineRecord]:
+        received = quarantine.c.received_at
+        which = select(quarantine).where(quarantine.c.source == source, received.between(first, last))
+        return self._all(which.order_by(received, quarantine.c.id).limit(limit), quarantine_record)
+
     def quarantine_entry(self, quarantine_id: str) -> QuarantineRecord | None:
         return self._one(select(quarantine).where(quarantine.c.id == quarantine_id), quarantine_record)
 

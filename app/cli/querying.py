@@ -1,165 +1,18 @@
-"""SQL over tables with DuckDB, which can read the tables and nothing else.
+"""SQL over tables, for the command line."""
 
-Tables are views over Arrow scans, into which DuckDB pushes columns and filters. The table `WORK.CUSTOMERS` is the view
-`"WORK.CUSTOMERS"`. It is also `work.customers`, because its library is a schema. Only tables that a query may refer to
-are opened, because opening a table reads its log.
-
-A query is confined: it is one statement, of a kind that reads; there is no access to files, to the network or to
-extensions; and the configuration is locked. Data that does not fit in memory goes to a temporary folder.
-"""
-
-import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import pyarrow as pa
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from app.cli.console import Failure
-from app.plugins import how_to_install
 from app.ports import TableStore
-from app.service.tables import OpenTable, open_table
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-    from pyarrow.dataset import Dataset
-
-ROWS_A_BATCH = 16_384
-
-_CONFINED = {
-    "enable_external_access": "false",
-    "autoload_known_extensions": "false",
-    "autoinstall_known_extensions": "false",
-    "allow_community_extensions": "false",
-    "python_enable_replacements": "false",
-}
-_READING = frozenset({"SELECT", "EXPLAIN"})
-"""DuckDB's kinds of statements that read: WITH, FROM, VALUES, DESCRIBE, SHOW and SUMMARIZE are SELECTs to it."""
-
-_EXPLAIN = re.compile(r"EXPLAIN\b(\s+ANALYZE\b|\s*\(\s*(ANALYZE|FORMAT)\b[^)]*\))?", re.IGNORECASE)
-_OF_ALL = re.compile(r"\bshow\b|\binformation_schema\b|\bduckdb_\w+|\bpg_\w+|\bsqlite_master\b", re.IGNORECASE)
-"""The parts of a query that ask for the names of tables."""
-
-_READING_AHEAD = {"batch_size": 32_768, "batch_readahead": 2, "fragment_readahead": 1}
-
-_FROM_LONG = {"time64[us]": "TIME '00:00' + to_microseconds({})", "duration[us]": "to_microseconds({})"}
-"""Types that are stored as integers, and SQL that converts the integers to them."""
-
-_HINTS = {
-    "PermissionException": "SQL can read the tables and nothing else",
-    "CatalogException": "attachment-gateway tables ls   lists the tables",
-    "OutOfMemoryException": "give it more with --memory",
-}
-
-
-class Answer(NamedTuple):
-    """The result of a query; its batches can be iterated once, and are computed during the iteration."""
-
-    schema: pa.Schema
-    batches: Iterator[pa.RecordBatch]
+from app.service import querying
 
 
 @contextmanager
-def answered(store: TableStore, sql: str, memory: str) -> Iterator[Answer]:
-    """Run a query with at most `memory` for DuckDB, such as `1GB`. Raises Failure, also during the iteration."""
-    duckdb = _duckdb()
-    with TemporaryDirectory(prefix="attachment-gateway-sql-") as folder:
-        confined = _CONFINED | {"temp_directory": folder, "memory_limit": memory}
-        try:
-            with duckdb.connect(":memory:", config=confined) as database:
-                _require_reading(database, sql)
-                database.execute("SET TimeZone = 'UTC'")
-                _make_views(database, [open_table(store, name) for name in _meant(store.names(), sql)])
-                database.execute("SET lock_configuration = true")
-                reader = database.sql(sql).to_arrow_reader(ROWS_A_BATCH)
-                yield Answer(reader.schema, _read(reader))
-        except duckdb.Error as error:
-            raise Failure(*_explained(error)) from error
-
-
-def _duckdb() -> Any:
+def answered(store: TableStore, sql: str, memory: str) -> Iterator[querying.Answer]:
+    """Run a query, as `app.service.querying.answered`. Raises Failure, also during the iteration."""
     try:
-        import duckdb  # noqa: PLC0415 - nothing else needs it
-    except ModuleNotFoundError:
-        raise Failure("SQL needs the library 'duckdb'", how_to_install("duckdb")) from None
-    return duckdb
-
-
-def _require_reading(database: "DuckDBPyConnection", sql: str) -> None:
-    statements = database.extract_statements(sql)
-    if len(statements) != 1:
-        raise Failure(f"write exactly one query; found {len(statements) or 'none'}")
-    (statement,) = statements
-    kind, text = statement.type.name, statement.query
-    if kind not in _READING:
-        why = f"{text.split()[0].upper()} is not a query; tables can only be read"
-        raise Failure(why, "write one SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE or EXPLAIN")
-    if kind == "EXPLAIN":
-        _require_reading(database, _EXPLAIN.sub("", text, count=1))
-
-
-def _meant(names: Sequence[str], sql: str) -> list[str]:
-    """Return the tables that a query may refer to: those whose name, or member, occurs anywhere in it."""
-    if _OF_ALL.search(sql):
-        return list(names)
-    text = sql.casefold().replace('""', '"')
-    return [name for name in names if (name.partition(".")[2] or name).casefold() in text]
-
-
-def _make_views(database: "DuckDBPyConnection", tables: Sequence[OpenTable]) -> None:
-    """Create a view for each table.
-
-    The full names are created first, so that a sender's library, such as MAIN, cannot take the name of another table.
-    """
-    for table in tables:
-        relation = database.from_arrow(_sparing(table.dataset))
-        relation.project(", ".join(map(_expression, table.schema))).create_view(table.version.name, replace=False)
-    for table in tables:
-        name = table.version.name
-        library, dot, member = name.partition(".")
-        if dot:
-            with suppress(_duckdb().CatalogException, _duckdb().BinderException):  # DuckDB has something of that name
-                database.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(library)}")
-                database.execute(f"CREATE VIEW {_quoted(library)}.{_quoted(member)} AS FROM {_quoted(name)}")
-
-
-def _sparing(table: "Dataset") -> "Dataset":
-    """Return the same table with little read-ahead in DuckDB's scans, because DuckDB's memory limit does not cover
-    Arrow's memory.
-    """
-    from pyarrow.dataset import FileSystemDataset  # noqa: PLC0415 - takes a quarter of a second to load
-
-    class Sparing(FileSystemDataset):  # type: ignore[misc]
-        def scanner(self, **wanted: Any) -> Any:
-            return super().scanner(**{**_READING_AHEAD, **wanted})
-
-    if not isinstance(table, FileSystemDataset):
-        return table
-    return Sparing(list(table.get_fragments()), table.schema, table.format, table.filesystem)
-
-
-def _expression(field: pa.Field) -> str:
-    column = _quoted(field.name)
-    made = _FROM_LONG.get(str(field.type))
-    return f"{made.format(column)} AS {column}" if made else column
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _read(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-    try:
-        yield from reader
-    except (pa.ArrowException, OSError) as error:
-        raise Failure(*_explained(error)) from error
-
-
-def _explained(error: Exception) -> tuple[str, str]:
-    """Return DuckDB's message in one sentence, and a hint."""
-    said = str(error).partition("\n\nPossible solutions:")[0].strip()
-    kind = next((kind for kind in _HINTS if kind in type(error).__name__), "")
-    if not kind and "Out of Memory" in said:
-        kind = "OutOfMemoryException"
-    return re.sub(r"^[\w ]+ Error: |\nDid you mean .*", "", said), _HINTS.get(kind, "")
+        with querying.answered(store, sql, memory) as answer:
+            yield answer
+    except querying.QueryFailed as error:
+        raise Failure(str(error), error.hint) from error

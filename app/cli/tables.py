@@ -114,8 +114,9 @@ def head(
     place: Place = None,
 ) -> None:
     """Show the first rows of a table."""
-    from app.cli.rows import Rows, to_stream, to_terminal  # noqa: PLC0415 - needs more of Arrow than other commands do
+    from app.cli.rows import to_stream, to_terminal  # noqa: PLC0415 - needs more of Arrow than other commands do
     from app.tables.out import FORMATS, OptionError, Options  # noqa: PLC0415
+    from app.tables.out.plain import Rows  # noqa: PLC0415
     from app.tables.out.scanned import outgoing  # noqa: PLC0415
 
     known = FORMATS[_word(as_json, as_csv) or "csv"]
@@ -153,7 +154,8 @@ def sql(
     A query can only read tables: no files, no network, no extensions.
     """
     from app.cli.querying import answered  # noqa: PLC0415 - needs more of Arrow than other commands do
-    from app.cli.rows import Rows, plain, to_file, to_stream, to_terminal  # noqa: PLC0415
+    from app.cli.rows import to_file, to_stream, to_terminal  # noqa: PLC0415
+    from app.tables.out.plain import Rows, plain  # noqa: PLC0415
 
     word = _word(as_json, as_csv)
     if word and output:

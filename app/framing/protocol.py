@@ -185,11 +185,21 @@ class Framing(Protocol):
     # --- reading content ----------------------------------------------------------------------------------------------
 
     @property
+    def key_in_body(self) -> bool:
+        """Whether `attachment_key` reads the body. Otherwise the descriptor has the key."""
+        return False
+
+    @property
     def arrangement(self) -> ArrangementName:
         """How parts are put in order and missing ones are found."""
 
     def file(self, record: AttachmentRecord, received: Received) -> FileContent:
         """Return the places of the content of a complete file. Raises InvalidInputError and WireError."""
+
+    def leading_file(self, record: AttachmentRecord, received: Received) -> FileContent:
+        """Return the places of the content in the leading parts of a file that is not complete. Raises as `file`; so
+        does `spans`, after the content before the fault."""
+        return self.file(record, received)
 
     def begin_file(self, record: AttachmentRecord, body: Body) -> PartReader | None:  # noqa: ARG002
         """Begin to read a file of numbered parts by its first part; None leaves the file to `file`, once it is
@@ -199,6 +209,16 @@ class Framing(Protocol):
     def data_set(self, record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
         """Store the table of a complete data set. The last call of `store` counts. Raises InvalidInputError and
         WireError."""
+
+    def leading_rows(
+        self,
+        record: AttachmentRecord,  # noqa: ARG002
+        received: Received,  # noqa: ARG002
+        store: StoreTable,  # noqa: ARG002
+    ) -> DataSetFacts | None:
+        """Store the whole rows in the leading parts of a data set that is not complete; None where that cannot be
+        done. Raises as `data_set`."""
+        return None
 
     # --- writing ------------------------------------------------------------------------------------------------------
 

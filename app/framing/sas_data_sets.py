@@ -1,7 +1,7 @@
 """The table of a complete data set, from its messages of the SAS Common Messaging Interface."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from app.codecs.ibm_mq.encodings import charset as named_charset
@@ -54,10 +54,30 @@ class _Defined:
 
 def read_data_set(record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
     """Store the table of a data set attachment. Raises InvalidInputError and WireError."""
-    first = received.first
     messages = _by_kind(received, record.dialects or dialect.ALL)
-    said = _defined(first, messages, record.dialects or dialect.ALL)
+    said = _defined(received.first, messages, record.dialects or dialect.ALL)
     blocks = dataset.observation_blocks(messages[MessageKind.OBSERVATIONS], said.definition, said.dialects)
+    return _stored(record, received, messages, said, blocks, store)
+
+
+def read_leading_rows(record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
+    """Store the whole rows in the leading parts of a data set whose other parts have not come. Raises InvalidInputError
+    and WireError, also if the definition is not among these parts."""
+    messages = _by_kind(received, record.dialects or dialect.ALL)
+    said = _defined(received.first, messages, record.dialects or dialect.ALL)
+    blocks = dataset.leading_blocks(messages[MessageKind.OBSERVATIONS], said.definition, said.dialects)
+    return _stored(record, received, messages, replace(said, definition=blocks.definition), blocks, store)
+
+
+def _stored(
+    record: AttachmentRecord,
+    received: Received,
+    messages: Mapping[MessageKind, _Bodies],
+    said: _Defined,
+    blocks: dataset.ObservationBlocks,
+    store: StoreTable,
+) -> DataSetFacts:
+    first = received.first
     how, warnings = _representation(received, said)
     metadata = _names(record, first, said) | _beside(said, messages, warnings)
     plan = decode.first_plan(said.definition, said.variables, how, lambda: blocks, metadata, warnings)

@@ -11,14 +11,17 @@ from app.model.records import AttachmentRecord
 from app.wire import WireError
 
 
-def read_file(record: AttachmentRecord, received: Received) -> FileContent:
-    """Return the places of a complete file's records. Raises WireError for a description that cannot be read."""
+def read_file(record: AttachmentRecord, received: Received, *, is_whole: bool = True) -> FileContent:
+    """Return the places of a file's records; if the parts are not the whole file, the last one may be incomplete.
+    Raises WireError for a description that cannot be read."""
     first = received.first
     description, dialects = files.read_file_description(first.body, record.dialects or dialect.ALL)
     is_text = record.kind is AttachmentKind.TEXT_FILE
     has_bytes_as_characters = len(in_charset("\n", first.ccsid, first.encoding)) == 1
     behind = range(1, len(received))
-    chosen = files.detect(lambda: received.bodies(behind), dialects, text=is_text and has_bytes_as_characters)
+    chosen = files.detect(
+        lambda: received.bodies(behind), dialects, text=is_text and has_bytes_as_characters, is_whole=is_whole
+    )
 
     def spans() -> Iterator[Span]:
         body: Body = b""
@@ -29,7 +32,7 @@ def read_file(record: AttachmentRecord, received: Received) -> FileContent:
                 body = each
                 yield each
 
-        for part, start, length, ends in files.spans(walked(), chosen):
+        for part, start, length, ends in files.spans(walked(), chosen, is_whole=is_whole):
             yield part + 1, start, body[start : start + length], ends
 
     return FileContent(spans, of_lines=is_text, begins_at=1, description=description, dialects=dialects)

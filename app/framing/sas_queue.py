@@ -181,6 +181,9 @@ class SasQueue(Framing):
     def file(self, record: AttachmentRecord, received: Received) -> FileContent:
         return sas_files.read_file(record, received)
 
+    def leading_file(self, record: AttachmentRecord, received: Received) -> FileContent:
+        return sas_files.read_file(record, received, is_whole=False)
+
     def begin_file(self, record: AttachmentRecord, body: Body) -> PartReader | None:
         return sas_files.begin_file(record, body)
 
@@ -188,6 +191,11 @@ class SasQueue(Framing):
         from app.framing.sas_data_sets import read_data_set  # noqa: PLC0415 - it loads pandas, which commands do without
 
         return read_data_set(record, received, store)
+
+    def leading_rows(self, record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts | None:
+        from app.framing.sas_data_sets import read_leading_rows  # noqa: PLC0415 - it loads pandas
+
+        return read_leading_rows(record, received, store)
 
     def write(self, delivery: DeliveryRecord, options: FramingOptions, contents: Contents) -> Iterator[PhysicalMessage]:
         from app.framing.sas_bodies import SasBodies  # noqa: PLC0415 - it loads pandas, which commands do without

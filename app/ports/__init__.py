@@ -26,6 +26,7 @@ from app.ports.catalog import (
     QuarantineCatalog,
     RetentionCatalog,
     Sort,
+    Tallies,
 )
 from app.ports.clock import Clock
 from app.ports.content_store import ContentStore, ContentStorePlugin, ObjectWriter
@@ -88,6 +89,7 @@ __all__ = [
     "TableStore",
     "TableStorePlugin",
     "TableVersion",
+    "Tallies",
     "TransportPlugin",
     "messages_of",
 ]

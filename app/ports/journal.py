@@ -103,6 +103,10 @@ class Journal(JournalReader, Protocol):
         """Return the last durable position, even if its segment was retired since; None if the journal never had a
         message."""
 
+    def descriptors(self, segment: int, batch: int) -> pa.RecordBatch:
+        """Return the columns of a durable record batch: those of JOURNAL_SCHEMA without `body`, and `size`, the bytes
+        of each body (int64). No body is read. Raises KeyError if there is no such batch, and DamagedError."""
+
     def reserve(self, segment: int) -> None:
         """Give all later segments numbers above this one, durably. Used after segments were lost. Ends the segment
         being written."""

@@ -7,6 +7,7 @@ from app.assembly.collecting import Key
 from app.metrics import Metrics
 from app.model.message import PhysicalMessage
 from app.ports import Catalog, Clock, ContentStore, Journal, JournalReader
+from app.service.repeated import RepeatedParts
 from app.service.threads import Notifier
 from app.settings import Settings
 
@@ -33,13 +34,15 @@ class Stores:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceContext(Stores):
-    """The settings, the adapters of the storing ports, and the notifier for everybody who waits for events."""
+    """The settings, the adapters of the storing ports, the notifier for everybody who waits for events, and the parts
+    that came again."""
 
     journal: Journal
     catalog: Catalog
     clock: Clock
     metrics: Metrics
     notifier: Notifier = field(default_factory=Notifier)
+    repeated: RepeatedParts = field(default_factory=RepeatedParts)
 
 
 Change = Callable[[], Iterable[Key]]

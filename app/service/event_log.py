@@ -6,7 +6,7 @@ the log exactly when it appears at `/v1/events`.
 
 import logging
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from app.model.records import EventRecord
@@ -34,14 +34,16 @@ log = logger(__name__)
 class EventLog:
     """The log of a gateway's events, from the moment it is made."""
 
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
+    def __init__(self, catalog: Catalog, count: Callable[[Sequence[EventRecord]], None] = lambda _events: None) -> None:
+        """Begin to log; `count` gets all events, too."""
+        self._catalog, self._count = catalog, count
         self._after = catalog.last_event()
 
     def write(self) -> None:
         """Log the events since the last call."""
         while events := self._catalog.events_after(self._after, AT_ONCE):
             self._after = events[-1].number
+            self._count(events)
             by_type = defaultdict(list)
             for each in events:
                 by_type[each.type].append(each)

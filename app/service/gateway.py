@@ -37,8 +37,14 @@ from app.service.content.settling import Settler
 from app.service.context import ServiceContext
 from app.service.deletion import Deletion
 from app.service.event_log import EventLog
+from app.service.finishing.leading import LeadingBytes, LeadingRows, leading_bytes, leading_rows
 from app.service.finishing.parts import missing_ranges
 from app.service.intake import Journaler
+from app.service.monitoring.history import History
+from app.service.monitoring.parts import Parts, parts_of
+from app.service.monitoring.physical import PhysicalMessages
+from app.service.monitoring.tallies import Counting
+from app.service.monitoring.timeline import Moment, timeline
 from app.service.quarantine import is_lost_batch, messages_of_batch, quarantined_message
 from app.service.repair.recording import Recorder
 from app.service.repair.scrubbing import Scrubber
@@ -59,6 +65,7 @@ STEP_SECONDS = 1.0
 ARCHIVE_SECONDS = 1.0
 LOG_SECONDS = 0.5
 RECORD_SECONDS = 1.0
+SAMPLE_SECONDS = 1.0
 EVENTS_AT_ONCE = 500
 STOP_SECONDS = 20.0
 OPEN_CONTENTS = 8
@@ -106,7 +113,9 @@ class Gateway:
         self._opening_tables = Lock()
         self._assembling, self._journaler = _assembling(context)
         self._archiver = None if archive is None else Archiver(context, archive)
-        self._event_log = EventLog(context.catalog)
+        self.history = History(context.metrics, context.clock, self._connections)
+        self.counting = Counting(context.catalog, context.clock)
+        self._event_log = EventLog(context.catalog, self.history.take)
         self._recorder = Recorder(context.catalog, context.store)
         self._damages = Damages(context)
         self._context = context
@@ -134,6 +143,7 @@ class Gateway:
             "sweep": Worker("sweep", lambda: repeat(SWEEP_SECONDS, self._stop, self._sweeper.sweep)),
             "uploads": Worker("uploads", lambda: repeat(SWEEP_SECONDS, self._stop, self.uploads.expire)),
             "event log": Worker("event log", lambda: repeat(LOG_SECONDS, self._stop, self._event_log.write)),
+            "history": Worker("history", lambda: repeat(SAMPLE_SECONDS, self._stop, self.history.sample)),
             "lock": Worker("lock", self._keep_lock),
             "settle": Worker("settle", lambda: repeat(SWEEP_SECONDS, self._stop, self._settler.settle)),
             **{f"send {name}": Worker(f"send {name}", outbox.run) for name, outbox in self.deliveries.outboxes.items()},
@@ -256,6 +266,27 @@ class Gateway:
     def _compared(self, record: AttachmentRecord) -> Iterator[memoryview]:
         return self.content(record).compared()
 
+    def parts(self, record: AttachmentRecord, first: int, last: int | None) -> Parts:
+        """Return the parts of an attachment; see `app.service.monitoring.parts.parts_of`."""
+        return parts_of(record, self._context, first, last)
+
+    def timeline(self, record: AttachmentRecord) -> list[Moment]:
+        """Return what happened to an attachment; see `app.service.monitoring.timeline.timeline`."""
+        return timeline(record, self._context)
+
+    def physical_messages(self, record: AttachmentRecord) -> PhysicalMessages:
+        """Return the physical messages of an attachment. Raises Gone if the journal has none of them."""
+        message = None if record.message_id is None else self.catalog.message(record.message_id)
+        return PhysicalMessages(record, message.header_position if message else None, self.journal)
+
+    def leading_bytes(self, record: AttachmentRecord, first: int, most: int) -> LeadingBytes:
+        """Return bytes of a file that is not complete; see `app.service.finishing.leading.leading_bytes`."""
+        return leading_bytes(record, self._context, first, most)
+
+    def leading_rows(self, record: AttachmentRecord, most: int) -> LeadingRows:
+        """Return rows of a data set that is not complete; see `app.service.finishing.leading.leading_rows`."""
+        return leading_rows(record, self._context, most)
+
     def missing_ranges(self, record: AttachmentRecord, limit: int) -> list[tuple[int, int]]:
         """Return the ranges of missing parts; see `app.service.finishing.parts.missing_ranges`."""
         return missing_ranges(record, self.catalog, self.journal, limit)
@@ -348,6 +379,13 @@ class Gateway:
     def _may_go(self, segment: Segment) -> bool:
         archived = self._archiver is None or self._archiver.has(segment)
         return archived and self._assembling.may_go(segment.number)
+
+    def _connections(self) -> dict[str, bool]:
+        """Return which sources and destinations are connected."""
+        sources = {f"source {name}": receiver.status() for name, receiver in self.receivers.items()}
+        outboxes = self.deliveries.outboxes
+        destinations = {f"destination {name}": outbox.sender.status() for name, outbox in outboxes.items()}
+        return {name: bool(status["connected"]) for name, status in (sources | destinations).items()}
 
     def _receive(self, name: str, receiver: Receiver) -> Callable[[], None]:
         return lambda: receiver.run(self._times.intake(name, self._journaler), self._stop)

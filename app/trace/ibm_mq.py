@@ -97,7 +97,10 @@ def _parts(message: PhysicalMessage) -> list[Frame]:
         return first_that_fits(body, _formats(message), said)
     except NotRecognised as refused:
         first = refused.tried[0]
-        return [raw(body, f"not {first.format}: at byte {first.at} of the body, {first.why}")]
+        where = f"at byte {first.at} of the body, {first.why}"
+        if cells := sas.beginning(first.format, body, said):
+            return [Frame(first.format, 0, cells, f"incomplete: {where}")]
+        return [raw(body, f"not {first.format}: {where}")]
 
 
 def _formats(message: PhysicalMessage) -> Formats:

@@ -1,14 +1,16 @@
 """Explain the messages of the SAS Common Messaging Interface, in any dialect."""
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 from app.codecs.ibm_mq.encodings import integer_order
 from app.codecs.sas.attachment import AttachmentHeader, read_counts, read_header
 from app.codecs.sas.constants import MessageKind
 from app.codecs.sas.dataset import DataSetDefinition, ObservationMessage, VariableMessage, read_definition
-from app.codecs.sas.dialect import furthest, preferred, survey
+from app.codecs.sas.dialect import Dialect, furthest, members, preferred, survey
 from app.codecs.sas.files import FileDescriptionMessage, detect, read_file_description, spans
 from app.codecs.sas.indexes import ConstraintMessage, IndexMessage
 from app.codecs.sas.message_reader import Fault, attempt, control_in
@@ -17,12 +19,27 @@ from app.trace.frames import Explain, Formats, Frame, Said
 from app.wire import Cell, Context, Layout, WireError
 from app.wire.kinds import Order
 
+MOST_CELLS_OF_BEGINNING = 1000
+"""The maximum number of cells before an error: enough to see where a message went wrong."""
+
+_LAYOUTS: Mapping[str, type[Layout]] = {
+    "sas-attachment-header": AttachmentHeader,
+    "sas-data-set-definition": DataSetDefinition,
+    "sas-variables": VariableMessage,
+    "sas-indexes": IndexMessage,
+    "sas-observations": ObservationMessage,
+    "sas-constraints": ConstraintMessage,
+}
+"""The layouts of formats that are one structure."""
+
 Possible = Callable[[memoryview, Said, str], int]
 """A function that returns the dialects in which bytes can be read in a character set. It raises WireError if none fits.
 """
 
 
-def _message(name: str, layout: type[Layout], possible: Possible) -> Explain:
+def _message(name: str, possible: Possible) -> Explain:
+    layout = _LAYOUTS[name]
+
     def frames(data: memoryview, said: Said) -> list[Frame]:
         refusals = []
         for charset in said.charsets:
@@ -46,11 +63,12 @@ def _definition(data: memoryview, said: Said, charset: str) -> int:
     return read_definition(data, said.dialects, charset)[1]
 
 
-def _typed(layout: type[Layout], kind: MessageKind) -> Possible:
+def _typed(name: str, kind: MessageKind) -> Possible:
     """Return the function that finds the dialects of a layout.
 
     In these it takes every byte, begins with its type identifier, and its texts have no control characters.
     """
+    layout = _LAYOUTS[name]
 
     def check(value: Any) -> Fault | None:
         if value.type != kind:
@@ -76,6 +94,33 @@ def _texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     elif dataclasses.is_dataclass(value):
         for field in dataclasses.fields(value):
             yield from _texts(getattr(value, field.name), f"{path}.{field.name}" if path else field.name)
+
+
+def beginning(name: str, data: memoryview, said: Said) -> list[Cell]:
+    """Return the cells of a format up to the byte where the data stops matching it, and the rest as one cell.
+
+    They are those of the dialect that reads furthest. The list is empty if nothing could be read, or the format has no
+    layout.
+    """
+    layout = _LAYOUTS.get(name)
+    if layout is None:
+        return []
+    readings = (_until_error(layout, data, dialect, said.charset or "latin-1") for dialect in members(said.dialects))
+    cells = max(readings, key=_end)
+    end = _end(cells)
+    return [*cells, Cell(end, len(data) - end, "rest", bytes(data[end:]))] if cells and end < len(data) else cells
+
+
+def _until_error(layout: type[Layout], data: memoryview, dialect: Dialect, charset: str) -> list[Cell]:
+    cells = []
+    with suppress(WireError):
+        for cell in islice(layout.cells(data, 0, dialect.context(charset)), MOST_CELLS_OF_BEGINNING):
+            cells.append(_owned(cell))  # noqa: PERF401 - those before the error are kept
+    return cells
+
+
+def _end(cells: list[Cell]) -> int:
+    return cells[-1].at + cells[-1].size if cells else 0
 
 
 def _file_description(data: memoryview, said: Said) -> list[Frame]:
@@ -123,18 +168,14 @@ def _owned(cell: Cell) -> Cell:
 _WORDS: dict[Order, str] = {">": "big-endian", "<": "little-endian"}
 
 FORMATS: Formats = {
-    "sas-attachment-header": _message("sas-attachment-header", AttachmentHeader, _header),
-    "sas-data-set-definition": _message("sas-data-set-definition", DataSetDefinition, _definition),
-    "sas-variables": _message("sas-variables", VariableMessage, _typed(VariableMessage, MessageKind.VARIABLES)),
-    "sas-indexes": _message("sas-indexes", IndexMessage, _typed(IndexMessage, MessageKind.INDEXES)),
+    "sas-attachment-header": _message("sas-attachment-header", _header),
+    "sas-data-set-definition": _message("sas-data-set-definition", _definition),
+    "sas-variables": _message("sas-variables", _typed("sas-variables", MessageKind.VARIABLES)),
+    "sas-indexes": _message("sas-indexes", _typed("sas-indexes", MessageKind.INDEXES)),
     "sas-file-records": _records,
     "sas-file-description": _file_description,
     "sas-count": _count,
-    "sas-observations": _message(
-        "sas-observations", ObservationMessage, _typed(ObservationMessage, MessageKind.OBSERVATIONS)
-    ),
-    "sas-constraints": _message(
-        "sas-constraints", ConstraintMessage, _typed(ConstraintMessage, MessageKind.CONSTRAINTS)
-    ),
+    "sas-observations": _message("sas-observations", _typed("sas-observations", MessageKind.OBSERVATIONS)),
+    "sas-constraints": _message("sas-constraints", _typed("sas-constraints", MessageKind.CONSTRAINTS)),
 }
 """The formats by name, in the order of recognition: exact ones before those that match almost any bytes."""

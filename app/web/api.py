@@ -29,7 +29,9 @@ from app.web.access.operations import OPERATIONS
 from app.web.access.rating import RatingMiddleware
 from app.web.access.trail import AuditMiddleware
 from app.web.archives import endpoints as archives
+from app.web.attachments import arrival, rows
 from app.web.attachments import endpoints as attachments
+from app.web.console import endpoints as console
 from app.web.deliveries import endpoints as deliveries
 from app.web.deps import API, only_known_parameters
 from app.web.entity_tags import EntityTagMiddleware
@@ -45,7 +47,10 @@ from app.web.methods import HeadMiddleware
 from app.web.pools import Pools
 from app.web.problems import endpoints as problem_types
 from app.web.quarantine import endpoints as quarantine
+from app.web.quarantine import several
+from app.web.summary import endpoints as summary
 from app.web.tables import endpoints as tables
+from app.web.tables import querying
 from app.web.trace import endpoints as trace
 from app.web.uploads import endpoints as uploads
 from app.web.uploads.receiving import Receivers
@@ -74,15 +79,20 @@ _TAGS = [
 
 _RESOURCES = (
     attachments,
+    arrival,
+    rows,
     messages,
     archives,
     files,
     uploads,
     deliveries,
     quarantine,
+    several,
     tables,
+    querying,
     events,
     webhooks,
+    summary,
     trace,
     access,
     links,
@@ -107,6 +117,7 @@ _CORS: dict[str, Any] = {
         *("Upload-Offset", "Upload-Length", "Upload-Defer-Length", "Upload-Metadata", "Upload-Expires"),
         *("Upload-Complete", "Upload-Limit"),
         *("RateLimit", "RateLimit-Policy"),
+        *("Missing-Parts", "Truncated"),
     ],
     "max_age": 3600,
 }
@@ -172,6 +183,7 @@ def create_app(gateway: Gateway) -> FastAPI:
         api.include_router(resource.router)
     app.include_router(api)
     app.include_router(root.router)
+    app.include_router(console.router)
     if gateway.settings.tables.iceberg:
         app.include_router(iceberg.router)
     app.include_router(health.router)
@@ -215,8 +227,10 @@ def _tell_scopes(described: dict[str, Any], oidc: Oidc | None) -> None:
         schemes.append(OIDC_SCHEME)
     for path in described["paths"].values():
         for operation in path.values():
-            needed = OPERATIONS[operation["operationId"]].scope
-            operation["security"] = [] if needed is None else [{scheme: [needed.value]} for scheme in schemes]
+            known = OPERATIONS[operation["operationId"]]
+            is_open = known.scope is None and not known.any_scope
+            scopes = [] if known.scope is None else [known.scope.value]
+            operation["security"] = [] if is_open else [{scheme: scopes} for scheme in schemes]
 
 
 def _forget_validation_error(described: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse
 from pydantic import BaseModel, Field
 
+from app.web.console.endpoints import CONSOLE
 from app.web.deps import API
 from app.web.documentation import OPENAPI
 from app.web.negotiation import quality
@@ -39,7 +40,8 @@ def get_root(request: Request) -> Response:
     accept = request.headers.get("accept")
     if accept and quality(accept, "text/html") > quality(accept, "application/json"):
         return RedirectResponse(f"{base}/docs", 307, _VARY)
-    links = {"docs": f"{base}/docs", "openapi": f"{base}{OPENAPI}", "problems": f"{base}/problems"}
+    links = {"console": f"{base}{CONSOLE}/", "docs": f"{base}/docs", "openapi": f"{base}{OPENAPI}"}
+    links |= {"problems": f"{base}/problems"}
     links |= {"live": f"{base}/health/live", "ready": f"{base}/health/ready", "metrics": f"{base}/metrics"}
     links |= {name: f"{base}{API}/{name}" for name in _RESOURCES}
     view = RootView(title=request.app.title, version=version("attachment-gateway"), links=links)

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import count
+from struct import iter_unpack
 from threading import Barrier, Event
 from typing import Any, TypeVar, get_args
 
@@ -175,6 +176,20 @@ class CatalogContract:
         assert catalog.last_event() == 0
         assert {n for counted in catalog.counts().values() for n in counted.values()} == {0}
 
+    def test_tallies_are_by_source_and_destination(self, catalog: Catalog) -> None:
+        assert catalog.tallies([5]) == ({}, {}, {}, {})
+        states = [State.RECEIVING] * 3 + [State.FINISHED] * 2 + [State.EXPIRED]
+        records = [attachment(number, state) for number, state in enumerate(states)]
+        other = attachment(9, State.FINISHED, source="pier")
+        catalog.checkpoint(Checkpoint(attachments=[*records, other]))
+        found = catalog.tallies([1, 0])
+        quay = {State.RECEIVING: 3, State.FINISHED: 2, State.EXPIRED: 1}
+        assert {source: {s: n for s, n in counted.items() if n} for source, counted in found.attachments.items()} == {
+            "quay": quay,
+            "pier": {State.FINISHED: 1},
+        }
+        assert found.waiting == {"quay": [1, 1, 1]}
+
     def test_identifiers_are_found_by_their_first_digits(self, catalog: Catalog) -> None:
         ids = [f"9f2c{digits}{'0' * 22}" for digits in ("000000", "0abcde", "ffffff")]
         others = ["9f2b" + "f" * 28, "9f2d" + "0" * 28]
@@ -342,6 +357,26 @@ class CatalogContract:
         for runs in said:
             catalog.checkpoint(Checkpoint(part_runs={"a2": [PartRun(1, 1, 0)], "a1": runs}))
         assert catalog.part_runs("a1") == [run for runs in said for run in runs]
+
+    def test_part_runs_are_there_packed_too(self, catalog: Catalog) -> None:
+        for number in range(3):
+            runs = {"a1": [PartRun(number + 1, 1, number << 32), PartRun(number + 10, 2, number << 32 | 7)]}
+            catalog.checkpoint(Checkpoint(attachments=[attachment(1)], part_runs=runs))
+        packed = catalog.packed_part_runs("a1")
+        assert [PartRun(*each) for each in iter_unpack("<3q", packed)] == catalog.part_runs("a1")
+        assert catalog.packed_part_runs("a2") == b""
+
+    def test_quarantine_of_a_time_is_found(self, catalog: Catalog) -> None:
+        entries = [spoilt(number) for number in range(6)]
+        other = spoilt(3, id="other", source="pier")
+        catalog.checkpoint(Checkpoint(quarantine=[*entries, other]))
+        assert [each.id for each in catalog.quarantine_between("quay", 2, 4, 9)] == ["q2", "q3", "q4"]
+        assert [each.id for each in catalog.quarantine_between("quay", 2, 4, 1)] == ["q2"]
+
+    def test_events_about_something_are_found(self, catalog: Catalog) -> None:
+        about = [HAPPENED._replace(time=time, subject=subject) for time in range(4) for subject in "ab"]
+        catalog.add_events(about)
+        assert [(event.subject, event.time) for event in catalog.events_about("b", 2)] == [("b", 2), ("b", 3)]
 
     def test_a_removed_attachment_may_begin_anew_at_once(self, catalog: Catalog) -> None:
         catalog.checkpoint(Checkpoint(attachments=[attachment(1)], part_runs={"a1": [PartRun(1, 3, 10)]}))

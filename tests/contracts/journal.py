@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.model.message import PhysicalMessage, Position
 from app.model.records import Extent
-from app.ports import Journal
+from app.ports import JOURNAL_SCHEMA, Journal
 
 Opener = Callable[[], Journal]
 
@@ -132,6 +132,18 @@ class JournalContract:
         extent = next(journal.extents(journal.append([message])))
         journal.close()
         assert next(open_journal().views([extent])) == message.body
+
+    def test_descriptors_come_without_bodies(self, journal: Journal) -> None:
+        messages = messages_of([3, 0, 70_000])
+        (first, *_) = journal.append(messages)
+        found = journal.descriptors(first.segment, first.batch)
+        assert found.column("size").to_pylist() == [3, 0, 70_000]
+        assert set(JOURNAL_SCHEMA.names) - {"body"} <= set(found.schema.names)
+        assert "body" not in found.schema.names
+        assert found.column("source").to_pylist() == [message.source for message in messages]
+        for segment, batch in ((first.segment, first.batch + 1), (first.segment + 1, 0)):
+            with pytest.raises(KeyError):
+                journal.descriptors(segment, batch)
 
     def test_views_are_read_only(self, journal: Journal) -> None:
         position = journal.append(messages_of([10]))[0]

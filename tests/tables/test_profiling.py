@@ -5,8 +5,11 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from app.tables.profiling import Profile, VariableProfile, profile, profiles
+from app.tables.profiling.histogram import Histogram, HistogramCounting
 from app.tables.profiling.profiles import Frequency
 from tests.support.tables import field, visits
 
@@ -77,6 +80,11 @@ def test_counts_are_those_of_pandas_whatever_the_batches() -> None:
     assert variable(found, "SEX").frequent == (Frequency("F", sexes["F"]), Frequency("M", sexes["M"]))
     assert variable(found, "SEX").missing == {"blank": sexes[""]}
     assert variable(found, "BORN").minimum == str(frame["BORN"].min())
+    bins = age.histogram
+    assert bins is not None
+    assert bins.counts == tuple(np.histogram(ages, 23, (0, 92))[0])
+    assert (bins.start, bins.width) == (0, 4)
+    assert variable(found, "SEX").histogram is None
 
 
 def test_too_many_different_values_are_estimated_and_the_profile_says_so() -> None:
@@ -121,3 +129,33 @@ def test_values_are_shown_short() -> None:
 def test_a_data_set_of_no_rows() -> None:
     found = profiled(visits().slice(0, 0))
     assert {(each.count, each.distinct, each.minimum, each.frequent) for each in found.variables} == {(0, 0, None, ())}
+
+
+def _histogram(*batches: list[float]) -> Histogram | None:
+    counting = HistogramCounting()
+    for values in batches:
+        counting.add(np.array(values, np.float64))
+    return counting.result()
+
+
+def test_a_histogram_has_equally_wide_bins_over_the_range() -> None:
+    assert _histogram([]) is None
+    assert _histogram([float("nan"), float("inf")]) is None
+    assert _histogram([5, 5]) == Histogram(5, 1, (2,))
+    assert _histogram([1, 2, 2, 4]) == Histogram(1, 1, (1, 2, 0, 1))
+    assert _histogram([0.25], [0.5, 0.5]) is not None
+    assert _histogram(list(range(64))) == Histogram(0, 2, (2,) * 32)
+    assert _histogram([-1e308, 1e308, 5e-324]) is not None
+
+
+@given(values=st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=50), data=st.data())
+def test_a_histogram_does_not_depend_on_the_order_of_the_values(values: list[float], data: st.DataObject) -> None:
+    found = _histogram(values)
+    assert found is not None
+    assert sum(found.counts) == len(values)
+    assert 1 <= len(found.counts) <= 32
+    end = found.start + found.width * len(found.counts)
+    assert all(found.start <= value < end or not 1e-150 < abs(value) < 1e150 for value in values)
+    shuffled = data.draw(st.permutations(values))
+    cut = data.draw(st.integers(0, len(values)))
+    assert _histogram(shuffled[:cut], shuffled[cut:]) == found

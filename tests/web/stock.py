@@ -1,6 +1,7 @@
 """A gateway with real adapters and things in stock, for tests and benchmarks of REST."""
 
 import asyncio
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -9,16 +10,19 @@ from pathlib import Path
 from threading import Thread
 from time import monotonic, time_ns
 from typing import Any
+from uuid import uuid4
 
 import uvicorn
+from prometheus_client import Counter
 
 from adapters.arrow_journal import ArrowJournal
+from adapters.memory import MemoryReceiver, QueueSettings, queue
 from adapters.object_store import ObjectStore
-from adapters.sql_catalog import SqlCatalog
+from adapters.sql_catalog import SqlCatalog, tables
 from app.metrics import Metrics
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.identity import attachment_id, message_id
-from app.model.message import PhysicalMessage
+from app.model.message import PhysicalMessage, Position
 from app.model.records import (
     AttachmentRecord,
     Checkpoint,
@@ -113,7 +117,11 @@ class Stock:
             clock=self.clock,
             metrics=Metrics(),
         )
-        self.gateway = Gateway(context, {}, senders)
+        receivers = {
+            name: MemoryReceiver(name, source.framing, QueueSettings.model_validate(source.options.model_dump()))
+            for name, source in self.settings.sources.items()
+        }
+        self.gateway = Gateway(context, receivers, senders)
         self._count = 0
 
     def attachment(self, **fields: Any) -> AttachmentRecord:
@@ -139,6 +147,27 @@ class Stock:
         found = self.catalog.attachment(record.id)
         assert found is not None
         return found
+
+    def many(self, count: int) -> None:
+        """Put `count` expired attachments of the source `many` into the catalog: copies of one, made by SQL."""
+        template = self.attachment(state=AttachmentState.EXPIRED, source="many", qualifier_2="template")
+        own = {
+            "id": "printf('%032x', number)",
+            "correl_id": "randomblob(16)",
+            "qualifier_2": "printf('many-%06d.bin', number)",
+            "name_folded": "printf('many-%06d.bin', number)",
+            "first_received_at": "first_received_at + number",
+        }
+        columns = [column.name for column in tables.attachments.columns]
+        into, copied = ", ".join(columns), ", ".join(own.get(name, name) for name in columns)
+        with sqlite3.connect(self.settings.data / "catalog.sqlite", isolation_level=None) as database:
+            database.execute(
+                "WITH RECURSIVE numbers(number) AS (SELECT 1 UNION ALL SELECT number + 1 FROM numbers LIMIT ?) "
+                f"INSERT INTO attachments ({into}) SELECT {copied} FROM numbers, attachments WHERE id = ?",
+                [count, template.id],
+            )
+            database.execute("DELETE FROM attachments WHERE id = ?", [template.id])
+        database.close()
 
     def stored(
         self, data: bytes, content_type: str = "application/octet-stream", *, checked: bool = True, **fields: Any
@@ -222,8 +251,27 @@ class Stock:
         self.catalog.checkpoint(Checkpoint(quarantine=[record]))
         return record
 
+    def deliver(self, messages: Sequence[PhysicalMessage]) -> None:
+        """Let the source `orders`, which must be in the settings and whose gateway runs, receive and assemble these."""
+        before = self.journal.end()
+        ahead = -1 if before is None else before.pack()
+        count = self.gateway.metrics.messages_received.labels("orders")
+        wanted = _value(count) + len(messages)
+        queue(self.settings.sources["orders"].options.queue).put(messages)  # type: ignore[attr-defined]
+        until(lambda: _value(count) == wanted)
+        until(lambda: (self.catalog.progress() or -1) >= (self.journal.end() or Position(0, 0, 0)).pack() > ahead)
+
     def close(self) -> None:
         self.gateway.stop()
+
+
+def arriving() -> dict[str, Any]:
+    """The settings of a stock with a source `orders`, a queue of this process."""
+    return {"sources": {"orders": {"transport": "memory", "queue": uuid4().hex}}}
+
+
+def _value(counter: Counter) -> float:
+    return sum(each.value for family in counter.collect() for each in family.samples if each.name.endswith("_total"))
 
 
 class _PromptServer(uvicorn.Server):

@@ -12,8 +12,11 @@ import pyarrow as pa
 import pytest
 from fastapi import FastAPI
 
+from app.codecs.sas import correlid
+from app.codecs.sas.constants import SUBORDINATE_MSG_TYPE
 from app.model.access import Scope
 from app.model.attachment import AttachmentKind, DeliveryState
+from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord, NewEvent
 from app.service.access.keys import UNLIMITED, Limits, make_key
 from app.web import waiting
@@ -44,6 +47,10 @@ class Route(NamedTuple):
     def needed(self) -> Scope | None:
         return OPERATIONS[self.name].scope
 
+    @property
+    def is_open(self) -> bool:
+        return self.needed is None and not OPERATIONS[self.name].any_scope
+
 
 def routes(client: httpx.Client) -> list[Route]:
     described = client.get("/openapi.json").json()
@@ -62,9 +69,10 @@ class World:
     def __init__(self, stock: Stock, app: FastAPI, client: httpx.Client) -> None:
         self.stock, self.app, self.client = stock, app, client
         self.everything = self.key("everything", *Scope)
-        hidden = self.data_set(HIDDEN)
+        hidden = self.journalled(HIDDEN)
         self.identifiers = {
             "attachment_id": hidden.id,
+            "position": self.position,
             "destination": "archive",
             "quarantine_id": stock.quarantined(b"x", source=HIDDEN).id,
             "delivery_id": self.delivery("archive", DeliveryState.FAILED).id,
@@ -85,9 +93,19 @@ class World:
         """Have the keys read again with the next request."""
         self.app.state.authenticator.keys._read_at = None
 
-    def data_set(self, source: str) -> Any:
-        kind = AttachmentKind.DATA_SET
-        return self.stock.stored(parquet(pupils(), 100), PARQUET, kind=kind, qualifier_2="PUPILS", source=source)
+    def data_set(self, source: str, **fields: Any) -> Any:
+        fields |= {"kind": AttachmentKind.DATA_SET, "qualifier_2": "PUPILS", "source": source}
+        return self.stock.stored(parquet(pupils(), 100), PARQUET, **fields)
+
+    def journalled(self, source: str) -> Any:
+        """A finished data set, whose only part the journal still has."""
+        key = (self.stock._count + 1).to_bytes(16)
+        part = PhysicalMessage(source, "sas_queue", SUBORDINATE_MSG_TYPE, correlid.join(key, 1), b"x")
+        (position,) = self.stock.journal.append([part])
+        self.position = f"{position.pack():016x}"
+        found = self.data_set(source, first_position=position.pack(), last_position=position.pack())
+        assert found.correl_id == key
+        return found
 
     def delivery(self, destination: str, state: DeliveryState = DeliveryState.SENT) -> DeliveryRecord:
         now = self.stock.clock.now()
@@ -145,7 +163,7 @@ def test_without_a_key_only_what_is_public_answers(world: World) -> None:
     for route in routes(world.client):
         for key, challenge in ((None, "Bearer"), ("wrong", 'Bearer error="invalid_token"')):
             answer = world.call(route, key)
-            if route.needed is None:
+            if route.is_open:
                 assert answer.status_code not in (401, 403), route
                 continue
             assert told(answer) == (401, "/problems/unauthorized"), route
@@ -163,7 +181,8 @@ def test_every_operation_needs_its_scope_and_says_so(world: World) -> None:
     described = world.client.get("/openapi.json").json()["paths"]
     for route in routes(world.client):
         security = described[route.path][route.method.lower()]["security"]
-        assert security == ([{"HTTPBearer": [route.needed]}] if route.needed else [])
+        scopes = [route.needed] if route.needed else []
+        assert security == ([] if route.is_open else [{"HTTPBearer": scopes}])
         if route.needed is None:
             continue
         answer = world.call(route, keys[route.needed])
@@ -176,7 +195,8 @@ def test_every_operation_needs_its_scope_and_says_so(world: World) -> None:
 
 
 ABOUT_NO_SOURCE = {
-    *("live", "ready", "get_root", "list_problems", "get_problem", "trace", "stream_events", "create_link"),
+    *("live", "ready", "get_root", "list_problems", "get_problem"),
+    *("trace", "stream_events", "create_link", "get_caller"),
     *("describe_uploads", "create_upload"),
 }
 """`stream_events` has a test of its own; `test_links.py` has what a limited key can link."""
@@ -184,12 +204,17 @@ ABOUT_ALL = {
     *("metrics", "list_audit", "list_webhooks", "get_webhook", "enable_webhook", "replay_webhook"),
     *("list_dead_letters", "replay_dead_letters", "delete_dead_letters"),
 }
+OF_WHAT_IS_KNOWN = {"get_summary", "query_tables", "replay_many_quarantined", "dismiss_many_quarantined"}
+"""They are about all that the caller knows; their own tests have what that is."""
 SENDING = {"send_message", "send_file"}
 WITH_A_RUNNING_GATEWAY = {"replay_quarantined", "delete_message"}
 """They wait for a gateway that runs; their entries are those of others."""
 
 
 HOW: dict[str, dict[str, Any]] = {
+    "query_tables": {"json": {"sql": "SELECT table_name FROM information_schema.tables"}},
+    "replay_many_quarantined": {"json": {"ids": ["1"]}},
+    "dismiss_many_quarantined": {"json": {"ids": ["1"]}},
     "send_message": {
         "files": {"file": b"x", "destination": (None, "archive")},
         "params": {"dry_run": "true"},
@@ -201,6 +226,22 @@ HOW: dict[str, dict[str, Any]] = {
         "headers": {"Upload-Offset": "0", "Content-Type": "application/partial-upload"},
     },
 }
+
+
+def test_a_caller_of_any_scope_is_told_what_it_may_do(world: World) -> None:
+    limited = world.key("sender", Scope.SEND, limits=LIMITED)
+    told = world.client.get("/v1/caller", headers={"Authorization": f"Bearer {limited}"}).json()
+    assert told.pop("id")
+    assert told == {
+        "kind": "key",
+        "name": "sender",
+        "scopes": ["send"],
+        "sources": ["orders"],
+        "destinations": ["partner"],
+        "expires_at": None,
+    }
+    unlimited = world.client.get("/v1/caller", headers={"Authorization": f"Bearer {world.everything}"}).json()
+    assert (unlimited["scopes"], unlimited["sources"]) == (sorted(Scope), None)
 
 
 def test_what_is_of_another_source_does_not_exist(world: World) -> None:
@@ -215,6 +256,10 @@ def test_what_is_of_another_source_does_not_exist(world: World) -> None:
             assert (answer.status_code, answer.json()["known"]) == (422, ["partner"])
         elif route.name in ABOUT_ALL:
             assert answer.status_code == 403, route
+        elif route.name in OF_WHAT_IS_KNOWN:
+            assert answer.status_code == 200, route
+            assert HIDDEN not in answer.text, route
+            continue
         elif "{" in route.path:
             assert answer.status_code == 404, route
         else:

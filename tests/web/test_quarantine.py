@@ -3,10 +3,12 @@ from typing import Any
 import httpx
 import pytest
 
+from app.model.access import Scope
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import Checkpoint
+from app.service.access.keys import Limits, make_key
 from app.service.quarantine import quarantine_entry
 from app.service.sending.framer import Framer
 from tests.support.outgoing import cut, delivery
@@ -23,6 +25,26 @@ def test_an_entry_shows_the_reason_and_the_bytes(stock: Stock, http: httpx.Clien
     whole = http.get(seen["links"]["body"])
     assert (whole.content, whole.headers["content-type"]) == (body, "application/octet-stream")
     assert record.id == seen["id"]
+
+
+def test_the_fields_before_the_error_are_explained(stock: Stock, http: httpx.Client) -> None:
+    """A header whose end is missing: all that came of it is told, and the rest as it is."""
+    sent = delivery(stock.gateway._context, [(AttachmentKind.BINARY_FILE, "a.bin", b"x" * 100)])
+    header = next(iter(Framer(cut(), stock.store).frame(sent)))
+    record = stock.quarantined(bytes(header.body)[:-7])
+    (frame,) = http.get(f"/v1/quarantine/{record.id}/trace").json()
+    assert frame["format"] == "sas-attachment-header"
+    assert frame["note"].startswith("incomplete: at byte ")
+    cells = frame["cells"]
+    assert [cell["name"] for cell in cells[:2]] == [
+        "AttachmentHeader.header_correlid",
+        "AttachmentHeader.original_msg_type",
+    ]
+    ends = [0, *(cell["offset"] + cell["size"] for cell in cells)]
+    assert ends[:-1] == [cell["offset"] for cell in cells]
+    assert (cells[-1]["name"], ends[-1]) == ("rest", record.size)
+    (spoilt,) = http.get(f"/v1/quarantine/{stock.quarantined(b'x').id}/trace").json()
+    assert (spoilt["format"], spoilt["cells"][0]["value"]) == ("bytes", "78")
 
 
 def test_dismissing(stock: Stock, http: httpx.Client) -> None:
@@ -84,3 +106,41 @@ def test_when_the_segment_is_gone(stock: Stock, http: httpx.Client) -> None:
     assert http.get(f"/v1/quarantine/{record.id}").json()["preview"] is None
     assert http.get(f"/v1/quarantine/{record.id}/body").status_code == 410
     assert http.post(f"/v1/quarantine/{record.id}/replay").status_code == 410
+
+
+def test_many_are_replayed_at_once(stock: Stock, http: httpx.Client) -> None:
+    stock.gateway.start()
+    records = [stock.quarantined(b"no header %d" % number) for number in range(3)]
+    ids = [record.id for record in records]
+    done = http.post("/v1/quarantine/replay", json={"ids": [*ids, "ffff", ids[0]]}).json()["items"]
+    assert [(each["id"], each["result"]) for each in done] == [
+        *((identifier, "replayed") for identifier in ids),
+        ("000000000000ffff", "not-found"),
+    ]
+    assert {each["outcome"]["result"] for each in done[:3]} == {"quarantined"}
+    assert done[3]["outcome"] is None
+    assert len(http.get("/v1/quarantine", params={"state": "replayed"}).json()["items"]) == 3
+
+
+def test_a_replay_of_many_goes_on_after_one_that_is_gone(stock: Stock, http: httpx.Client) -> None:
+    stock.gateway.start()
+    gone = stock.quarantined(b"gone")
+    stock.journal.seal()
+    stock.journal.retire(Position.unpack(gone.position).segment)
+    there = stock.quarantined(b"there")
+    done = http.post("/v1/quarantine/replay", json={"ids": [gone.id, there.id]}).json()["items"]
+    assert [each["result"] for each in done] == ["gone", "replayed"]
+
+
+def test_many_are_dismissed_at_once(stock: Stock, http: httpx.Client) -> None:
+    records = [stock.quarantined(b"x", source=source) for source in ("orders", "other")]
+    key, text = make_key("own", frozenset({Scope.OPERATE}), 1, Limits(sources=frozenset({"orders"})))
+    stock.catalog.add_key(key)
+    headers = {"Authorization": f"Bearer {text}"}
+    ids = [record.id for record in records]
+    done = http.post("/v1/quarantine/dismiss", json={"ids": ids}, headers=headers).json()["items"]
+    assert [each["result"] for each in done] == ["dismissed", "not-found"]
+    assert [stock.catalog.quarantine_entry(each).state for each in ids] == ["dismissed", "kept"]  # type: ignore[union-attr]
+    wrong: list[dict[str, Any]] = [{"ids": []}, {"ids": ["1"] * 501}, {}, {"id": "1"}]
+    for body in wrong:
+        assert http.post("/v1/quarantine/dismiss", json=body, headers=headers).status_code == 422

@@ -5,6 +5,7 @@ are then one stream. Indexes and integrity constraints are in `app.codecs.sas.in
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Protocol
 
@@ -196,6 +197,40 @@ def observation_blocks(bodies: Bodies, definition: DataSetDefinition, mask: int)
     raise WireError(
         "ObservationMessage.data", size, f"{found} bytes instead of {expected} of {definition.obs_length} bytes"
     )
+
+
+class LeadingBlocks(ObservationBlocks):
+    """The whole rows in the first observation messages of a data set. `definition` is that of these rows alone."""
+
+    def __init__(self, bodies: Bodies, definition: DataSetDefinition, *, all_typed: bool, size: int) -> None:
+        super().__init__(bodies, all_typed=all_typed)
+        rows = size // definition.obs_length if definition.obs_length > 0 else 0
+        if definition.observations >= 0:
+            rows = min(rows, definition.observations)
+        self.definition = replace(definition, observations=rows)
+        self._size = rows * definition.obs_length
+
+    def __iter__(self) -> Iterator[memoryview]:
+        left = self._size
+        for block in super().__iter__():
+            if left <= 0:
+                return
+            yield block[:left]
+            left -= len(block)
+
+
+def leading_blocks(bodies: Bodies, definition: DataSetDefinition, mask: int) -> LeadingBlocks:
+    """Return the whole rows in the first observation messages of a data set.
+
+    If all of these messages begin with a type identifier, it is taken for one. Raises WireError for rows without a
+    length.
+    """
+    if definition.obs_length < 1:
+        raise WireError("ObservationMessage.data", 0, f"rows of {definition.obs_length} bytes")
+    sizes = [(len(body), _is_observations(body, mask)) for body in bodies]
+    all_typed = all(is_typed for _, is_typed in sizes)
+    size = sum(length for length, _ in sizes) - TYPE_SIZE * (len(sizes) if all_typed else 1)
+    return LeadingBlocks(bodies, definition, all_typed=all_typed, size=max(0, size))
 
 
 def write_observations(

@@ -232,17 +232,18 @@ def records(parts: Iterable[Buffer], dialect: Dialect) -> Iterator[Buffer]:
             pieces = []
 
 
-def detect(parts: Callable[[], Iterable[Buffer]], mask: int, *, text: bool = False) -> Dialect:
+def detect(parts: Callable[[], Iterable[Buffer]], mask: int, *, text: bool = False, is_whole: bool = True) -> Dialect:
     """Return the dialect of a file's records: a frame of the set, with the NUL rule of the records.
 
     `parts` returns the payloads of the file's messages, from the first on, each time it is called. If each of the first
     messages consists of whole records in a dialect, that dialect is returned without reading the rest; a later error in
     the rest is found when the file is read. Otherwise the whole file is read. Records without a NUL are tried first.
-    But if all records of a `text` file end in a NUL, the NUL is not part of the text. Raises WireError of the dialect
-    in which the most bytes could be read.
+    But if all records of a `text` file end in a NUL, the NUL is not part of the text. If the parts are not the whole
+    file (`is_whole`), the last record may be incomplete. Raises WireError of the dialect in which the most bytes could
+    be read.
     """
-    found = _detect(parts, mask)
-    return _nul_included(parts, found) if text and found.nul == "absent" else found
+    found = _detect(parts, mask, is_whole=is_whole)
+    return _nul_included(parts, found, is_whole=is_whole) if text and found.nul == "absent" else found
 
 
 @lru_cache(maxsize=256)
@@ -267,18 +268,22 @@ def _plain_length(plain: Dialect) -> tuple[int, Callable[[Buffer], tuple[int]]]:
     return length.size, length.unpack_from
 
 
-def _nul_included(parts: Callable[[], Iterable[Buffer]], found: Dialect) -> Dialect:
+def _nul_included(parts: Callable[[], Iterable[Buffer]], found: Dialect, *, is_whole: bool) -> Dialect:
     """Return the dialect whose lengths include a NUL after each record, if every record ends in one; else the
     dialect found.
     """
     included = replace(found, nul="included")
     prefix = list(_prefix(parts()))
-    if not any(map(len, prefix)) or _fault(prefix, included, is_whole=False) or _fault(parts(), included):
+    if (
+        not any(map(len, prefix))
+        or _fault(prefix, included, is_whole=False)
+        or _fault(parts(), included, is_whole=is_whole)
+    ):
         return found
     return included
 
 
-def _detect(parts: Callable[[], Iterable[Buffer]], mask: int) -> Dialect:
+def _detect(parts: Callable[[], Iterable[Buffer]], mask: int, *, is_whole: bool) -> Dialect:
     possible = frames(mask)
     candidates = [dialect for nul in _RECORD_NULS for dialect in members(with_nul(possible, nul))]
     if not candidates:
@@ -289,7 +294,7 @@ def _detect(parts: Callable[[], Iterable[Buffer]], mask: int) -> Dialect:
             return dialect
     faults: list[WireError] = []
     for dialect in candidates:
-        fault = _fault(parts(), dialect)
+        fault = _fault(parts(), dialect, is_whole=is_whole)
         if fault is None:
             return dialect
         faults.append(fault)

@@ -37,6 +37,7 @@ class OrderPacket(Framing):
 
     traits: FramingTraits = _TRAITS
     arrangement: ArrangementName = "grouped"
+    key_in_body: bool = True
     kinds: frozenset[AttachmentKind] = frozenset(AttachmentKind)
     application_message: bool = False
     options: frozenset[str] = frozenset({"body_limit", "encoding"})

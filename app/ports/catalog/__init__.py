@@ -17,6 +17,7 @@ from app.ports.catalog.listing import (
     ListingCatalog,
     Page,
     Sort,
+    Tallies,
 )
 from app.ports.catalog.quarantine import QuarantineCatalog
 from app.ports.catalog.retention import RetentionCatalog
@@ -45,6 +46,7 @@ __all__ = [
     "QuarantineCatalog",
     "RetentionCatalog",
     "Sort",
+    "Tallies",
     "WebhookCatalog",
 ]
 

@@ -41,6 +41,9 @@ class JournalReferences(Protocol):
     def part_runs(self, attachment_id: str) -> list[PartRun]:
         """Return the runs of parts that checkpoints recorded for an attachment, in the recorded order."""
 
+    def packed_part_runs(self, attachment_id: str) -> bytes:
+        """Return the same as triplets (first, length, position) of little-endian 64-bit integers."""
+
     def extents(self, attachment_id: str) -> tuple[Extent, ...]:
         """Return where the content of a finished attachment lies; () once it is settled."""
 

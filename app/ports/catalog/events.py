@@ -12,6 +12,9 @@ class EventCatalog(Protocol):
     def events_after(self, number: int, limit: int) -> list[EventRecord]:
         """Return the events with higher numbers, in order."""
 
+    def events_about(self, subject: str, since: int) -> list[EventRecord]:
+        """Return the events about this identifier that were logged at a time (µs) or later, in order."""
+
     def last_event(self) -> int:
         """Return the number of the newest event, 0 if there is none."""
 

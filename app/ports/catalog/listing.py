@@ -1,6 +1,6 @@
 """Listings of attachments and messages, page by page."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 
@@ -43,6 +43,19 @@ class Page(NamedTuple, Generic[T]):
 
     items: list[T]
     next: str | None
+
+
+class Tallies(NamedTuple):
+    """Numbers of rows by state: of attachments and quarantine entries by source, of deliveries by destination.
+
+    `waiting` counts the attachments being received of each source by the time of their last message: those after the
+    first of the times that were asked for, those between it and the second one, and so on, and those before the last.
+    """
+
+    attachments: Mapping[str, Mapping[str, int]]
+    deliveries: Mapping[str, Mapping[str, int]]
+    quarantine: Mapping[str, Mapping[str, int]]
+    waiting: Mapping[str, Sequence[int]]
 
 
 class BadCursor(ValueError):
@@ -93,3 +106,6 @@ class ListingCatalog(Protocol):
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Count rows by state: {"attachments": {state: n}, "deliveries": {state: n}, "quarantine": {state: n}}."""
+
+    def tallies(self, times: Sequence[int]) -> Tallies:
+        """Count rows by source or destination and by state; `times` (µs) descend. States without a row are left out."""

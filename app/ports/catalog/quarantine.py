@@ -20,6 +20,10 @@ class QuarantineCatalog(Protocol):
     ) -> Page[QuarantineRecord]:
         """Return a page of entries, of one source or of all (`within`: of these). Raises BadCursor."""
 
+    def quarantine_between(self, source: str, first: int, last: int, limit: int) -> list[QuarantineRecord]:
+        """Return the first `limit` entries of messages that a source received from one time up to another (µs, both
+        included), oldest first."""
+
     def quarantine_entry(self, quarantine_id: str) -> QuarantineRecord | None:
         """Return an entry, or None if it is unknown."""
 

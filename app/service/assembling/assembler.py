@@ -33,6 +33,7 @@ from app.framing.runs import Run, runs_and_others
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError, InvalidInputError
 from app.model.event import Announced, Event, GroupPart, PartArrived, PartsArrived, Pieces
+from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage, Position
 from app.model.records import (
     AttachmentRecord,
@@ -328,6 +329,8 @@ class Assembler:
                 key = (message.source, event.correl_id)
                 if self._without_gone(key, effects[0].first):
                     effects = self._assembly.apply(message.source, event, at, message.received_at)
+                elif isinstance(event, PartArrived):
+                    self._context.repeated.add(attachment_id(*key), event.sequence)
             if self._read_early and not (effects and isinstance(effects[0], _NO_PART)):
                 self._read_incrementally(event, at, message)
         for effect in effects:

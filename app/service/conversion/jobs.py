@@ -1,22 +1,30 @@
 """The jobs of a worker process: generator functions that yield bytes and return objects that can be pickled."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from datetime import datetime
 from enum import Enum
+from io import BytesIO
 from typing import Any
 
 import orjson
+import pyarrow as pa
 import pyarrow.parquet as pq
 
+from app.codecs.sas.constants import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
 from app.model.attachment import AttachmentKind
+from app.model.message import PhysicalMessage
 from app.ports import TableStore
 from app.service.content.access import Content, ContentFile
 from app.service.labels import read_catalogs
+from app.service.querying import confined
 from app.service.tables import open_table
 from app.tables.out import FORMATS, Options, outgoing, scanned
+from app.tables.out.page import Asked, page_of_file, page_of_table, write_page
+from app.tables.out.query_result import QUERY_WRITERS, QueryFormat
 from app.tables.out.stored import ROWS_A_BATCH
 from app.tables.profiling import Profile, profile
-from app.trace import TooManyFrames, explain
+from app.trace import Frame, NotRecognised, Said, TooManyFrames, explain, ibm_mq
+from app.trace.frames import raw
 
 MOST_CELLS = 200_000
 """The most cells of an explanation."""
@@ -43,6 +51,50 @@ def write_data_set(
     pieces = known.write(made, options)  # it refuses at once data that the format cannot hold
     if with_rows:
         yield from pieces
+
+
+def write_rows(
+    table: pa.Table, format_name: str, options: Options, created: datetime, with_rows: bool
+) -> Generator[bytes | memoryview, None, None]:
+    """Yield rows in memory in a format, as `write_data_set` does those of a stored data set."""
+    stored = BytesIO()
+    pq.write_table(table, stored)
+    known = FORMATS[format_name]
+    made = outgoing(pq.ParquetFile(stored), options, known, created)
+    pieces = known.write(made, options)
+    if with_rows:
+        yield from pieces
+
+
+def page_of_rows(content: Content | pa.Table, asked: Asked) -> Generator[bytes | memoryview, None, None]:
+    """Yield a page of the rows of a stored data set, or of these rows, as JSON. Raises OptionError and KeyError."""
+    if isinstance(content, pa.Table):
+        yield from write_page(page_of_table(content, asked))
+        return
+    with pq.ParquetFile(ContentFile(content)) as file:
+        page = page_of_file(file, asked)
+    yield from write_page(page)
+
+
+def query_tables(
+    store: TableStore, names: Sequence[str], sql: str, limit: int, word: QueryFormat, memory: int
+) -> Generator[bytes | memoryview, None, bool]:
+    """Yield the first rows of a query's result in a format, and return whether there are more.
+
+    DuckDB gets so many bytes of memory, one thread and no folder. Raises QueryFailed.
+    """
+    settings = {"memory_limit": f"{memory}B", "threads": "1", "temp_directory": ""}
+    with confined(store, names, sql, settings) as answer:
+        batches: list[pa.RecordBatch] = []
+        rows = 0
+        for batch in answer.batches:
+            batches.append(batch.slice(0, limit + 1 - rows))
+            rows += batches[-1].num_rows
+            if rows > limit:
+                break
+        found = pa.Table.from_batches(batches, answer.schema).slice(0, limit)
+    yield from QUERY_WRITERS[word](found, rows > limit)
+    return rows > limit
 
 
 def profile_data_set(content: Content, top: int) -> Generator[bytes, None, Profile]:
@@ -74,7 +126,23 @@ def write_table(
 
 def explained(data: bytes, as_format: str | None) -> Generator[bytes, None, None]:
     """Yield the structures in these bytes, as a JSON array. Raises NotRecognised and TooManyFrames."""
-    frames = explain(data, as_format)
+    yield from _as_json(explain(data, as_format))
+
+
+def explained_message(message: PhysicalMessage) -> Generator[bytes, None, None]:
+    """Yield the structures in a physical message's body, as a JSON array; its descriptor tells how to read them. What
+    is not recognised is one structure. Raises TooManyFrames."""
+    if message.msg_type in (HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE):
+        frames = ibm_mq.body(message)
+    else:
+        try:
+            frames = explain(message.body, None, Said(message.encoding, message.ccsid))
+        except NotRecognised:
+            frames = [raw(memoryview(message.body))]
+    yield from _as_json(frames)
+
+
+def _as_json(frames: Sequence[Frame]) -> Iterator[bytes]:
     if sum(len(frame.cells) for frame in frames) > MOST_CELLS:
         raise TooManyFrames(f"an explanation has at most {MOST_CELLS:,} cells")
     for number, frame in enumerate(frames):

@@ -36,14 +36,13 @@ def outgoing(
         rows = min(rows, options.limit)
 
     def read(names: list[str]) -> Iterator[pa.RecordBatch]:
-        return map(shown.apply, _batches(file, shown.sources(names), first, rows))
+        return map(shown.apply, batches(file, shown.sources(names), first, rows))
 
     unknown = lengths.unknown(shown.schema, selection.sources) if known.needs_lengths else []
     if unknown:
         told = lengths.with_lengths(shown.schema, unknown, read(unknown))
         selection = select(told, options, known)
-    batches = map(selection.apply, read(selection.sources))
-    return Outgoing(selection.schema, batches, rows, created)
+    return Outgoing(selection.schema, map(selection.apply, read(selection.sources)), rows, created)
 
 
 def _labelling(schema: pa.Schema, options: Options, catalog: Catalog) -> Labelling:
@@ -61,7 +60,7 @@ def _labelling(schema: pa.Schema, options: Options, catalog: Catalog) -> Labelli
     return found
 
 
-def _batches(file: pq.ParquetFile, names: list[str], first: int, rows: int) -> Iterator[pa.RecordBatch]:
+def batches(file: pq.ParquetFile, names: list[str], first: int, rows: int) -> Iterator[pa.RecordBatch]:
     """Yield these columns (by name: Parquet's paths have dots) of a number of rows from the first on."""
     begin = 0
     for group in range(file.num_row_groups):

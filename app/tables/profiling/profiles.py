@@ -12,6 +12,7 @@ from app.dataset import side_columns
 from app.dataset.contents import VariableContents, contents
 from app.tables.out import text
 from app.tables.profiling.distinct import SmallestHashes
+from app.tables.profiling.histogram import Histogram, HistogramCounting
 from app.tables.profiling.summary import COUNT, VALUE, Summary
 
 TOP = 10
@@ -45,7 +46,8 @@ class VariableProfile:
 
     `missing` counts missing values by kind: `.`, `._`, `.A` to `.Z`, `blank` and `null`. `distinct` counts different
     values; without `is_exact` it is an estimate with a relative standard error of `distinct_error`. The counts of
-    `frequent` are at most `frequent_error` too low; values with lower counts than that are left out.
+    `frequent` are at most `frequent_error` too low; values with lower counts than that are left out. `histogram` is of
+    numbers, dates (days since 1970) and times (microseconds); None for texts and without values.
     """
 
     about: VariableContents
@@ -59,6 +61,7 @@ class VariableProfile:
     mean: float | None
     frequent: tuple[Frequency, ...]
     frequent_error: int
+    histogram: Histogram | None
 
 
 class Profile(NamedTuple):
@@ -105,6 +108,7 @@ class _Counting:
         self._sums: list[float] = []
         self._least: Any = None
         self._greatest: Any = None
+        self._histogram = HistogramCounting()
 
     def add(self, column: pa.Array, side: pa.Array | None) -> None:
         """Count the values of a batch."""
@@ -141,6 +145,9 @@ class _Counting:
         least, greatest = (each.as_py() for each in pc.min_max(_ordered(values)).values())
         self._least = least if self._least is None else min(self._least, least)
         self._greatest = greatest if self._greatest is None else max(self._greatest, greatest)
+        if self.about.is_numeric:
+            ordered = _ordered(values).cast(pa.float64(), safe=False)
+            self._histogram.add(ordered.to_numpy(zero_copy_only=False))
         if self._has_mean:
             self._sums.append(pc.sum(values.cast(pa.float64())).as_py())
 
@@ -173,6 +180,7 @@ class _Counting:
                 if count > self._summary.error
             ),
             frequent_error=self._summary.error,
+            histogram=self._histogram.result(),
         )
 
     def _mean(self) -> float | None:

@@ -1,10 +1,12 @@
-"""The audit log, for administrators."""
+"""Who the caller is, and the audit log for administrators."""
 
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
+from app.model.access import PrincipalKind, Scope
 from app.model.times import to_time
 from app.service.access.audit import AuditLog, Entry
 from app.service.access.repeats import Repeats
@@ -12,7 +14,7 @@ from app.web.access.caller import CallerDep
 from app.web.deps import PagingDep, link_next
 from app.web.problems import responses
 from app.web.schemas import PageView, page_view
-from app.web.times import Timestamp, to_microseconds
+from app.web.times import Timestamp, optional_time, to_microseconds
 
 router = APIRouter(tags=["operations"])
 
@@ -37,6 +39,35 @@ class AuditEntryView(BaseModel, extra="allow"):
     path: str | None = None
     status: int | None = None
     reason: str | None = Field(default=None, description="why it was refused")
+
+
+class CallerView(BaseModel):
+    """Who sends a request, and what it may do. `sources` and `destinations` are null for a caller that knows all."""
+
+    kind: PrincipalKind
+    name: str = Field(examples=["billing"])
+    id: str = Field(
+        description="of an API key, or the first digits of a configured token's SHA-256", examples=["5f0c2a9be1d4"]
+    )
+    scopes: list[Scope] = Field(description="`admin` includes all others", examples=[["read", "send"]])
+    sources: list[str] | None = Field(examples=[["orders"]])
+    destinations: list[str] | None
+    expires_at: datetime | None = Field(description="when the key or the access token expires")
+
+
+@router.get("/caller", operation_id="get_caller")
+def get_caller(caller: CallerDep) -> CallerView:
+    """Return who the caller is, its scopes and its limits, so that a client offers only what is allowed."""
+    who = caller.principal
+    return CallerView(
+        kind=who.kind,
+        name=who.name,
+        id=who.id,
+        scopes=sorted(who.scopes),
+        sources=None if who.sources is None else sorted(who.sources),
+        destinations=None if who.destinations is None else sorted(who.destinations),
+        expires_at=optional_time(who.expires_at),
+    )
 
 
 @router.get(

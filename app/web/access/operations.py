@@ -12,12 +12,13 @@ from app.model.access import Scope
 class Operation(NamedTuple):
     """The scope that an operation needs (None: no credentials), and its action in the audit log (None: no entry).
 
-    `public` is the word in `http.public` that makes it need none.
+    `public` is the word in `http.public` that makes it need none. With `any_scope` it needs credentials of any scope.
     """
 
     scope: Scope | None
     action: str | None = None
     public: str | None = None
+    any_scope: bool = False
 
 
 _OPEN = Operation(None)
@@ -34,6 +35,12 @@ OPERATIONS: Mapping[str, Operation] = {
     "delete_attachment": _DELETE,
     "head_attachment_content": _READ,
     "get_attachment_content": _CONTENT,
+    "get_attachment_parts": _READ,
+    "get_attachment_timeline": _READ,
+    "list_physical_messages": _READ,
+    "get_physical_message": _CONTENT,
+    "trace_physical_message": _CONTENT,
+    "get_data_set_rows": _CONTENT,
     "get_data_set_schema": _READ,
     "get_data_set_profile": _CONTENT,
     "list_messages": _READ,
@@ -57,12 +64,16 @@ OPERATIONS: Mapping[str, Operation] = {
     "list_quarantine": _READ,
     "get_quarantine_entry": _CONTENT,
     "get_quarantined_body": _CONTENT,
+    "trace_quarantined": _CONTENT,
     "replay_quarantined": _REPLAY,
+    "replay_many_quarantined": _REPLAY,
+    "dismiss_many_quarantined": Operation(Scope.OPERATE, "dismiss"),
     "dismiss_quarantined": Operation(Scope.OPERATE, "dismiss"),
     "list_tables": _READ,
     "get_table": _READ,
     "head_table_rows": _READ,
     "get_table_rows": _CONTENT,
+    "query_tables": _CONTENT,
     "stream_events": _READ,
     "list_webhooks": _OPERATE,
     "get_webhook": _OPERATE,
@@ -71,7 +82,9 @@ OPERATIONS: Mapping[str, Operation] = {
     "list_dead_letters": _OPERATE,
     "replay_dead_letters": _REPLAY,
     "delete_dead_letters": Operation(Scope.OPERATE, "delete"),
+    "get_summary": _READ,
     "trace": _READ,
+    "get_caller": Operation(None, any_scope=True),
     "create_link": Operation(Scope.READ, "create-link"),
     "list_audit": Operation(Scope.ADMIN, "read-audit"),
     "get_iceberg_config": _READ,
@@ -87,6 +100,8 @@ OPERATIONS: Mapping[str, Operation] = {
     "live": _OPEN,
     "ready": _OPEN,
     "get_root": _OPEN,
+    "redirect_to_console": _OPEN,
+    "get_console": _OPEN,
     "list_problems": _OPEN,
     "get_problem": _OPEN,
 }

@@ -15,6 +15,7 @@ from app.service.gateway import Gateway
 from app.tables.profiling import TOP
 from app.web.access.caller import Caller, CallerDep, LinkDep
 from app.web.attachments.content import answer
+from app.web.attachments.partial import answer_in_part
 from app.web.attachments.profile import MOST_FREQUENT, ProfileView, profiled
 from app.web.attachments.schemas import AttachmentView, Progress, reason_of
 from app.web.codings import CODED
@@ -38,7 +39,7 @@ _BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
 _FILE = {"application/octet-stream": _BINARY}
 _CONTENT_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"description": "the content", "content": _FILE | DESCRIBED, "headers": CODED},
-    206: {"description": "one range, or several as multipart/byteranges", "content": _FILE},
+    206: {"description": "one range, or several as multipart/byteranges; or the leading part", "content": _FILE},
     304: {"description": "the client already has it"},
     **responses(
         "not-found",
@@ -151,6 +152,12 @@ async def attachment_content(
     link: LinkDep = None,
     word: FormatDep = None,
     accept: Annotated[str | None, Header()] = None,
+    partial: Annotated[
+        bool,
+        Query(
+            description="while it is received: what its leading parts have, up to the first gap (206, `Missing-Parts`)"
+        ),
+    ] = False,
     charset: Annotated[
         Literal["utf-8"] | None,
         Query(description="convert a text file to this character set; without it, the file is returned as it was sent"),
@@ -163,10 +170,19 @@ async def attachment_content(
     If-None-Match. Stored content (files, and whole data sets as Parquet) also supports Range and
     If-Range; its entity tag is the SHA-256 of the whole. For a converted text file, the header `Undecodable-Bytes` has
     the number of bytes that could not be decoded, and the position of the first one; each such byte becomes U+FFFD.
+
+    With `partial`, an attachment that is not finished is returned as far as its leading parts have it. Of a file this
+    is a range of bytes, at most 16 MiB, without a known end (`Content-Range: bytes 0-4095/*`); Range with one range
+    chooses another. Of a data set these are its first rows, at most 100,000. The header `Missing-Parts` has the ranges
+    of missing sequence numbers; an open range (`7-`) ends them while the number of parts is not known.
     """
     del link  # `authorize` has looked at it
 
     def answered() -> Response:
+        if partial:
+            record = readable_in_part(gateway, attachment_id, caller)
+            if record.state is not AttachmentState.FINISHED:
+                return answer_in_part(request, gateway, record, word, accept, options, charset)
         return answer(request, gateway, _finished(gateway, attachment_id, caller), word, accept, options, charset)
 
     return await run_in(pools_of(request).downloads, answered)
@@ -206,7 +222,7 @@ async def data_set_schema(
 
 def _contents(gateway: Gateway, attachment_id: str, caller: Caller) -> Contents:
     """Return what a data set's file tells of its variables. Raises Problem."""
-    record = _data_set(gateway, attachment_id, caller)
+    record = finished_data_set(gateway, attachment_id, caller)
     try:
         return found_contents(gateway.verified_content(record))
     except KeyError:
@@ -243,11 +259,11 @@ async def data_set_profile(
     The data set is read once, in bounded memory. Numbers of different values are exact up to about 10,000 of them, then
     estimated.
     """
-    record = await run_in_threadpool(_data_set, gateway, attachment_id, caller)
+    record = await run_in_threadpool(finished_data_set, gateway, attachment_id, caller)
     return await profiled(request, gateway, record, top)
 
 
-def _data_set(gateway: Gateway, attachment_id: str, caller: Caller) -> AttachmentRecord:
+def finished_data_set(gateway: Gateway, attachment_id: str, caller: Caller) -> AttachmentRecord:
     """Return the record of a finished data set. Raises Problem."""
     record = _finished(gateway, attachment_id, caller)
     if record.kind is not AttachmentKind.DATA_SET:
@@ -262,6 +278,15 @@ _NO_CONTENT: Mapping[AttachmentState, tuple[str, str]] = {
     AttachmentState.EXPIRED: ("gone", "it expired before it was complete"),
     AttachmentState.DELETED: ("gone", "it was deleted"),
 }
+
+
+def readable_in_part(gateway: Gateway, attachment_id: str, caller: Caller) -> AttachmentRecord:
+    """Return an attachment that is finished, or whose leading parts may be read. Raises Problem."""
+    record = known_attachment(gateway, attachment_id, caller)
+    if record.state in (AttachmentState.FINISHED, AttachmentState.DELETED):
+        return _finished(gateway, record.id, caller)
+    caller.trail.details = _facts(record)
+    return record
 
 
 def _finished(gateway: Gateway, attachment_id: str, caller: Caller) -> AttachmentRecord:

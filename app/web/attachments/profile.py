@@ -29,6 +29,17 @@ class FrequencyView(BaseModel):
     count: int = Field(examples=[9])
 
 
+class HistogramView(BaseModel):
+    """Numbers of values in equally wide bins, at most 32; the first bin begins at `start`.
+
+    Dates are in days since 1970-01-01, datetimes in microseconds since then, times in microseconds.
+    """
+
+    start: float = Field(examples=[8])
+    width: float = Field(examples=[4])
+    counts: list[int] = Field(examples=[[3, 9, 5, 2]])
+
+
 class VariableProfileView(BaseModel):
     """The values of a variable. Dates and times are in ISO 8601; texts are cut after 200 characters."""
 
@@ -55,6 +66,7 @@ class VariableProfileView(BaseModel):
     mean: float | None = Field(description="of numbers without a date or time format", examples=[None])
     frequent: list[FrequencyView] = Field(description="the most frequent values, the most frequent first")
     frequent_error: int = Field(description="by how much a count of `frequent` may be too low", examples=[0])
+    histogram: HistogramView | None = Field(description="null for texts, and without values", examples=[None])
 
     @classmethod
     def of(cls, found: VariableProfile) -> "VariableProfileView":
@@ -76,6 +88,7 @@ class VariableProfileView(BaseModel):
             mean=found.mean,
             frequent=[FrequencyView(value=each.value, count=each.count) for each in found.frequent],
             frequent_error=found.frequent_error,
+            histogram=found.histogram and HistogramView.model_validate(found.histogram._asdict()),
         )
 
 

@@ -150,6 +150,12 @@ _TABLE = (
         "not-recognised", 422, "Unknown format", "`tried` lists how far the bytes could be read in each format."
     ),
     ProblemType(
+        "query-failed",
+        422,
+        "The query cannot be run",
+        "`detail` says why; a query reads tables and nothing else, with little memory.",
+    ),
+    ProblemType(
         "unsuitable",
         422,
         "The file cannot be sent as a data set",

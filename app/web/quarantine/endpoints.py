@@ -3,8 +3,10 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
 
 from app.model.errors import JournalFull
+from app.model.message import PhysicalMessage
 from app.model.records import QuarantineRecord, QuarantineState
 from app.service.gateway import Gateway
 from app.web.access.caller import Caller, CallerDep
@@ -13,6 +15,8 @@ from app.web.identifiers import EntryIdentifier, entry_identifier
 from app.web.problems import Problem, responses
 from app.web.quarantine.schemas import QuarantineView, ReplayedView
 from app.web.schemas import PageView, page_view
+from app.web.trace.answering import traced
+from app.web.trace.schemas import FrameView
 
 PREVIEW = 256
 """Number of a message's first bytes that its entry shows."""
@@ -68,6 +72,20 @@ def get_quarantined_body(quarantine_id: EntryIdentifier, gateway: GatewayDep, ca
     return Response(body, 200, headers, "application/octet-stream")
 
 
+@router.get(
+    "/{quarantine_id}/trace",
+    operation_id="trace_quarantined",
+    response_model=list[FrameView],
+    responses=responses("not-found", "gone", "too-large", "conversion-limit", "busy"),
+)
+async def trace_quarantined(
+    quarantine_id: EntryIdentifier, request: Request, gateway: GatewayDep, caller: CallerDep
+) -> Response:
+    """Decode the message field by field, by the values of its descriptor, up to the byte where it cannot be read."""
+    message = await run_in_threadpool(_message, gateway, quarantine_id, caller)
+    return await traced(request, message)
+
+
 @router.post(
     "/{quarantine_id}/replay",
     operation_id="replay_quarantined",
@@ -101,6 +119,13 @@ def dismiss_quarantined(quarantine_id: EntryIdentifier, gateway: GatewayDep, cal
     """Mark an entry as not needed. Its bytes no longer keep a journal segment, and are deleted later by retention."""
     if not gateway.catalog.set_quarantine_state(_entry(gateway, quarantine_id, caller).id, "dismissed"):
         raise Problem("not-found", "there is no quarantine entry with this identifier")
+
+
+def _message(gateway: Gateway, quarantine_id: str, caller: Caller) -> PhysicalMessage:
+    try:
+        return gateway.quarantined(_entry(gateway, quarantine_id, caller))
+    except KeyError:
+        raise Problem("gone", _GONE) from None
 
 
 def _entry(gateway: Gateway, quarantine_id: str, caller: Caller) -> QuarantineRecord:

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from app.model.records import QuarantineRecord, QuarantineState
 from app.model.times import to_time
@@ -83,6 +84,33 @@ class OutcomeView(BaseModel):
     attachments: list[ReplayedAttachment]
 
 
+class Several(BaseModel):
+    """The identifiers of quarantine entries, each with or without its leading zeros."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    ids: list[Annotated[str, Field(max_length=100)]] = Field(
+        min_length=1, max_length=500, examples=[["0000000100002005", "0000000100002006"]]
+    )
+
+
+class OneOfSeveral(BaseModel):
+    """What was done with an entry. `outcome` is that of a replay, if it was known soon.
+
+    `not-found`: there is no such entry. `gone`: its bytes are gone. `storage-full`: it cannot be replayed at present.
+    """
+
+    id: str
+    result: Literal["replayed", "dismissed", "not-found", "gone", "storage-full"]
+    outcome: OutcomeView | None = None
+
+
+class SeveralView(BaseModel):
+    """What was done with each entry, in the order of the request."""
+
+    items: list[OneOfSeveral]
+
+
 class ReplayedView(QuarantineView):
     """A quarantine entry that was replayed, and what became of its message."""
 
@@ -90,15 +118,19 @@ class ReplayedView(QuarantineView):
 
     @classmethod
     def of_outcome(cls, record: QuarantineRecord, outcome: Outcome, base: str) -> "ReplayedView":
-        attachments = [
-            ReplayedAttachment(
-                **dict(AttachmentSummary.of(each.id, each, base)),
-                parts_received=each.parts_received,
-                parts_expected=each.parts_expected,
-                reason=reason_of(each),
-            )
-            for each in outcome.attachments
-        ]
-        entry = None if outcome.entry is None else QuarantineView.of(outcome.entry, base)
-        view = OutcomeView(result=outcome.result, entry=entry, attachments=attachments)
-        return cls(**dict(QuarantineView.of(record, base)), outcome=view)
+        return cls(**dict(QuarantineView.of(record, base)), outcome=outcome_view(outcome, base))
+
+
+def outcome_view(outcome: Outcome, base: str) -> OutcomeView:
+    """Return the JSON of what became of a replayed message."""
+    attachments = [
+        ReplayedAttachment(
+            **dict(AttachmentSummary.of(each.id, each, base)),
+            parts_received=each.parts_received,
+            parts_expected=each.parts_expected,
+            reason=reason_of(each),
+        )
+        for each in outcome.attachments
+    ]
+    entry = None if outcome.entry is None else QuarantineView.of(outcome.entry, base)
+    return OutcomeView(result=outcome.result, entry=entry, attachments=attachments)

@@ -146,6 +146,7 @@ def test_a_profile_has_every_variable(shared_http: httpx.Client, sent: Attachmen
         "mean": 0.75,
         "frequent": [{"value": 0.5, "count": 1}, {"value": 1, "count": 1}],
         "frequent_error": 0,
+        "histogram": {"start": 0.5, "width": 0.03125, "counts": [1, *(15 * [0]), 1]},
     }
     assert found["variables"][1]["missing"] == {"blank": 1}
 

@@ -1,0 +1,101 @@
+"""The timeline of an attachment: what the catalog, the event log and the journal know of when something happened."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from app.codecs.sas import correlid
+from app.model.records import AttachmentRecord, EventRecord, QuarantineRecord
+from app.service.context import ServiceContext
+from app.service.monitoring.parts import MOST_ENTRIES
+from app.service.monitoring.physical import Gone, PhysicalMessages
+
+EDGE_BATCHES: Final = 32
+"""The number of journal batches that are read from the first message on, and up to the last one."""
+MOST_REFUSED: Final = 100
+"""The most physical messages in quarantine that a timeline tells."""
+_EVENT: Final = "attachment."
+_TOLD_BY_THE_RECORD: Final = frozenset(("attachment.finished",))
+_ORDER: Final = (
+    *("first-message", "header", "first-part", "count", "last-part", "last-message", "message-quarantined"),
+    *("complete", "finished", "message-complete"),
+)
+
+
+class Moment(NamedTuple):
+    """Something that happened at a time (µs): a word for programs, and a sentence for people, if there is more to
+    say."""
+
+    time: int
+    type: str
+    detail: str | None = None
+
+
+def timeline(record: AttachmentRecord, context: ServiceContext) -> list[Moment]:
+    """Return what is known to have happened to an attachment, in order.
+
+    Times of single messages come from the journal, as long as it has them, and only where its first and last batches
+    show them. Raises CatalogError.
+    """
+    moments = [*_messages(record, context), *_record(record), *_refused(record, context), *_events(record, context)]
+    return sorted(moments, key=lambda moment: (moment.time, _ORDER.index(moment.type) if moment.type in _ORDER else 99))
+
+
+def _messages(record: AttachmentRecord, context: ServiceContext) -> Iterator[Moment]:
+    message = None if record.message_id is None else context.catalog.message(record.message_id)
+    if message is not None:
+        yield Moment(message.received_at, "header", f"message {message.id}")
+        if message.complete_at is not None:
+            yield Moment(message.complete_at, "message-complete", f"message {message.id}")
+    parts = []
+    with suppress(Gone):
+        found = PhysicalMessages(record, message.header_position if message else None, context.journal).ends(
+            EDGE_BATCHES
+        )
+        counts = [each for each in found if each.kind == "count"]
+        parts = [each for each in found if each.kind == "part"]
+        if counts and record.parts_expected is not None:
+            yield Moment(counts[0].message.received_at, "count", f"{record.parts_expected} parts")
+    if parts:
+        first, last = (pick(parts, key=lambda each: each.position) for pick in (min, max))
+        yield Moment(first.message.received_at, "first-part", _part(first.sequence))
+        yield Moment(last.message.received_at, "last-part", _part(last.sequence))
+    else:
+        yield Moment(record.first_received_at, "first-message")
+    yield Moment(record.last_received_at, "last-message")
+
+
+def _part(sequence: int | None) -> str | None:
+    return None if sequence is None else f"part {sequence}"
+
+
+def _record(record: AttachmentRecord) -> Iterator[Moment]:
+    if record.completed_at is not None:
+        yield Moment(record.completed_at, "complete", f"{record.parts_expected} parts")
+    if record.finished_at is not None:
+        yield Moment(record.finished_at, "finished", f"{record.size} bytes, {record.content_type}")
+
+
+def _refused(record: AttachmentRecord, context: ServiceContext) -> Iterator[Moment]:
+    """Yield the physical messages of an attachment that are in quarantine."""
+    for entry in refused_messages(record, context)[:MOST_REFUSED]:
+        yield Moment(entry.received_at, "message-quarantined", f"{entry.code}: {entry.why}")
+
+
+def refused_messages(record: AttachmentRecord, context: ServiceContext) -> list[QuarantineRecord]:
+    """Return the quarantine entries of an attachment's own messages, oldest first."""
+    entries = context.catalog.quarantine_between(
+        record.source, record.first_received_at, record.last_received_at, MOST_ENTRIES
+    )
+    return [entry for entry in entries if correlid.split(entry.correl_id)[0] == record.correl_id]
+
+
+def _events(record: AttachmentRecord, context: ServiceContext) -> Iterator[Moment]:
+    for event in context.catalog.events_about(record.id, record.first_received_at):
+        if event.type.startswith(_EVENT) and event.type not in _TOLD_BY_THE_RECORD:
+            yield Moment(event.time, event.type.removeprefix(_EVENT), _detail(event))
+
+
+def _detail(event: EventRecord) -> str | None:
+    reason = event.data.get("reason")
+    return None if reason is None else str(reason)

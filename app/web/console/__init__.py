@@ -1,0 +1,1 @@
+"""The console: a page for people, made of what REST offers to everybody."""

@@ -1,0 +1,275 @@
+// The list of attachments: endless, live, and it keeps its place.
+
+import * as rest from "../rest.js";
+import { number, plural, size } from "../components/format.js";
+import { GapBar } from "../components/gap_bar.js";
+import { VirtualList } from "../components/virtual.js";
+import { Copy, Empty, ErrorBox, Foreign, Loading, State, Time, html, href, replaceQuery, useEffect, useEvents, useMemo, useRef, useState } from "../ui.js";
+
+const PATH = "v1/attachments";
+const PAGE = 200;
+const MOST_PAGES = 25; // of new attachments at once
+const AHEAD = 100; // rows that are read before they come into view
+const ROW = 44; // pixels
+const AGAIN = 2000; // milliseconds
+const TYPED = 300;
+const STATES = ["receiving", "complete", "finished", "quarantined", "expired", "deleted"];
+const KINDS = ["text-file", "binary-file", "data-set"];
+const FILTERS = ["state", "kind", "source", "name", "message", "received_after", "received_before"];
+const UNFINISHED = new Set(["receiving", "complete"]);
+
+/** What the list holds of an attachment: 100,000 of them fit into memory. */
+const brief = (each) => ({
+  id: each.id, name: each.name, state: each.state, kind: each.kind, source: each.source, size: each.size,
+  received: each.progress.parts_received, expected: each.progress.parts_expected, bytes: each.progress.bytes_received,
+  duplicates: each.progress.duplicates, at: each.first_received_at, last: each.last_received_at, reason: each.reason?.text,
+});
+
+/** The list by its filters, kept while another view is open. */
+let kept = null;
+
+/** Items of a filter, newest first, and the means to read more and to follow changes. */
+class Listing {
+  constructor(query, changed) {
+    this.query = query;
+    this.changed = changed;
+    this.ended = false;
+    this.busy = false;
+    this.refreshing = false;
+    this.begin();
+  }
+
+  begin() {
+    this.items = [];
+    this.places = new Map(); // id -> index, less the number of those that were put in front since
+    this.shift = 0; // how many were put in front
+    this.fresh = []; // newer than the first shown one
+    this.next = undefined; // the cursor of the next page; null: there is none
+    this.total = null;
+    this.error = null;
+    this.place = 0;
+  }
+
+  at(id) {
+    const place = this.places.get(id);
+    return place === undefined ? -1 : place + this.shift;
+  }
+
+  async more() {
+    if (this.busy || this.next === null || this.ended) return;
+    this.busy = true;
+    const isFirst = this.next === undefined;
+    try {
+      const response = await rest.request("GET", PATH, { query: { ...this.query, limit: PAGE, cursor: this.next, count: isFirst || undefined } });
+      const page = await response.json();
+      if (isFirst) this.total = Number(response.headers.get("Total-Count"));
+      for (const each of page.items) {
+        if (this.places.has(each.id)) continue;
+        this.places.set(each.id, this.items.length - this.shift);
+        this.items.push(brief(each));
+      }
+      this.next = page.next;
+      this.error = null;
+    } catch (error) {
+      this.error = error;
+    }
+    this.busy = false;
+    this.changed();
+  }
+
+  /**
+   * Read the newest pages again, down to one that is known: known ones get their new values, others wait in `fresh` until
+   * they are shown. After very many new ones the list begins anew.
+   */
+  async refresh(isAtTop) {
+    if (this.next === undefined || this.ended || this.refreshing) return;
+    this.refreshing = true;
+    try {
+      const known = new Map(this.fresh.map((each, index) => [each.id, index]));
+      const added = [];
+      let [cursor, isJoined, pages] = [undefined, false, 0];
+      do {
+        const page = await rest.get(PATH, { ...this.query, limit: PAGE, cursor });
+        for (const each of page.items) {
+          const place = known.get(each.id);
+          isJoined ||= place !== undefined || this.places.has(each.id);
+          if (this.places.has(each.id)) this.update(each);
+          else if (place !== undefined) this.fresh[place] = brief(each);
+          // Older than what is loaded: it will come with its page.
+          else if (!this.items.length || each.first_received_at >= this.items[0].at) added.push(brief(each));
+          else isJoined = true;
+        }
+        cursor = page.next;
+      } while (!isJoined && cursor && ++pages < MOST_PAGES);
+      this.error = null;
+      if (!isJoined && cursor && this.items.length) {
+        this.begin();
+        await this.more();
+      } else {
+        if (this.total !== null) this.total += added.length;
+        this.fresh = [...added, ...this.fresh];
+        if (isAtTop) this.show();
+      }
+    } catch (error) {
+      this.error = error;
+    }
+    this.refreshing = false;
+    this.changed();
+  }
+
+  /** Put the new ones in front. */
+  show() {
+    if (!this.fresh.length) return;
+    this.shift += this.fresh.length;
+    this.fresh.forEach((each, index) => this.places.set(each.id, index - this.shift));
+    this.items = [...this.fresh, ...this.items];
+    this.fresh = [];
+  }
+
+  update(each) {
+    const index = this.at(each.id);
+    if (index >= 0) this.items[index] = brief(each);
+  }
+}
+
+/** The bar of an unfinished attachment, read when its row is shown and again when more has come. */
+function Gap({ item }) {
+  const [parts, set] = useState(null);
+  useEffect(() => {
+    const aborting = new AbortController();
+    rest.get(`${PATH}/${item.id}/parts`, {}, aborting.signal).then(set, () => {});
+    return () => aborting.abort();
+  }, [item.id, item.received, item.expected, item.duplicates]);
+  if (!parts) return html`<span class="gap-bar compact"></span>`;
+  return html`<${GapBar} compact parts=${parts} label="Parts" />`;
+}
+
+function Row({ item }) {
+  const progress = item.expected === null ? `${number(item.received)} of ?` : `${number(item.received)} of ${number(item.expected)}`;
+  return html`
+    <span role="cell" class="name"><a href=${href(["attachment", item.id])} title=${item.name}><${Foreign} text=${item.name} empty="(no name)" /></a></span>
+    <span role="cell"><${State} of=${item.state} /></span>
+    <span role="cell" class="kind">${item.kind ?? "not known"}</span>
+    <span role="cell" class="source"><${Foreign} text=${item.source} /></span>
+    <span role="cell" class="size">${size(item.size ?? item.bytes)}</span>
+    <span role="cell" class="progress-cell">${UNFINISHED.has(item.state)
+      ? html`<${Gap} item=${item} /><span>${progress} parts</span>`
+      : item.reason ? html`<span class="hint" title=${item.reason}><${Foreign} text=${item.reason} /></span>` : ""}</span>
+    <span role="cell" class="when"><${Time} at=${item.at} /></span>`;
+}
+
+const local = (text) => {
+  const at = new Date(text);
+  return text && !Number.isNaN(at.getTime()) ? new Date(at - at.getTimezoneOffset() * 60000).toISOString().slice(0, 16) : "";
+};
+
+/** A field whose text becomes a filter shortly after it was typed. What is typed stays while the list is drawn anew. */
+function TextFilter({ label, value, change, className }) {
+  const [text, setText] = useState(value);
+  const timer = useRef(null);
+  useEffect(() => setText(value), [value]);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  const typed = (event) => {
+    const now = event.target.value;
+    setText(now);
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => change(now), TYPED);
+  };
+  return html`<label>${label}<input type="search" class=${className} value=${text} onInput=${typed} /></label>`;
+}
+
+function Filters({ query, sources }) {
+  const filter = (name, value) => replaceQuery({ ...query, [name]: value });
+  const change = (name) => (event) => {
+    const value = event.target.value;
+    filter(name, name.startsWith("received") && value ? new Date(value).toISOString() : value);
+  };
+  const choice = (name, label, values) => html`<label>${label}<select value=${query[name] ?? ""} onChange=${change(name)}>
+    <option value="">any</option>${values.map((value) => html`<option value=${value} selected=${query[name] === value}>${value}</option>`)}</select></label>`;
+  const known = query.source && !sources.includes(query.source) ? [query.source, ...sources] : sources;
+  return html`<form class="bar" role="search" aria-label="Filter attachments" onSubmit=${(event) => event.preventDefault()}>
+    ${choice("state", "State", STATES)}${choice("kind", "Kind", KINDS)}${choice("source", "Source", known)}
+    <${TextFilter} label="Name contains" value=${query.name ?? ""} change=${(text) => filter("name", text)} />
+    <${TextFilter} label="Message" value=${query.message ?? ""} change=${(text) => filter("message", text.trim())} className="mono" />
+    <label>Received after<input type="datetime-local" value=${local(query.received_after)} onChange=${change("received_after")} /></label>
+    <label>Received before<input type="datetime-local" value=${local(query.received_before)} onChange=${change("received_before")} /></label>
+    ${Object.keys(query).length > 0 && html`<button type="button" onClick=${() => replaceQuery({})}>No filter</button>`}
+  </form>`;
+}
+
+export default function Attachments({ query: given }) {
+  const query = useMemo(() => Object.fromEntries(FILTERS.map((name) => [name, given.get(name)]).filter(([, value]) => value)), [given.toString()]);
+  const [, redraw] = useState(0);
+  const [sources, setSources] = useState([]);
+  const list = useRef(null);
+  const control = useRef(null);
+  const key = JSON.stringify(query);
+
+  const drawing = useRef(false);
+  const draw = () => {
+    // A frame draws what several answers brought.
+    if (drawing.current) return;
+    drawing.current = true;
+    requestAnimationFrame(() => {
+      drawing.current = false;
+      redraw((turn) => turn + 1);
+    });
+  };
+  if (list.current?.key !== key) {
+    if (list.current) list.current.ended = true;
+    if (kept?.key === key && kept.items.length) {
+      list.current = kept;
+      list.current.ended = false;
+      list.current.changed = draw;
+    } else {
+      list.current = new Listing(query, draw);
+      list.current.key = key;
+    }
+    kept = list.current;
+  }
+  const listing = list.current;
+  const isAtTop = () => (control.current?.position() ?? 0) < ROW;
+
+  useEffect(() => {
+    if (listing.next === undefined) listing.more();
+    else listing.refresh(false);
+    const timer = setInterval(() => document.hidden || listing.refresh(isAtTop()), AGAIN);
+    return () => {
+      clearInterval(timer);
+      listing.place = control.current?.position() ?? 0;
+    };
+  }, [listing]);
+  useEffect(() => () => { list.current.ended = true; }, []);
+  useEffect(() => void rest.get("v1/summary").then((found) => setSources(found.sources.map((each) => each.name)), () => {}), []);
+  useEvents(["attachment.*"], async (events) => {
+    // The newest page has the others, unless a filter no longer lets them through.
+    const changed = [...new Set(events.map((event) => event.subject))].filter((id) => listing.at(id) >= (Object.keys(query).length ? 0 : PAGE)).slice(0, 50);
+    await Promise.all(changed.map((id) => rest.get(`${PATH}/${id}`).then((each) => listing.update(each), () => {})));
+    listing.refresh(isAtTop());
+  }, 1000);
+
+  const { items, fresh, total, error } = listing;
+  const onRange = (_, last) => last >= items.length - AHEAD && listing.more();
+  const showFresh = () => {
+    listing.show();
+    control.current.scrollTo(0);
+    draw();
+  };
+  const all = listing.next === null ? items.length + fresh.length : Math.max(total ?? 0, items.length + fresh.length);
+  return html`<h1>Attachments</h1>
+    <${Filters} query=${query} sources=${sources} />
+    <${ErrorBox} error=${error} retry=${() => (items.length ? listing.refresh(false) : listing.more())} />
+    <div class="attachments" role="table" aria-label="Attachments, newest first" aria-rowcount=${all + 1}>
+      <div role="rowgroup"><div role="row" class="attachments-head" aria-rowindex="1">
+        ${["Name", "State", "Kind", "Source", "Size", "Parts", "Received"].map((name, index) => html`<span role="columnheader"
+          class=${["name", "", "kind", "source", "size", "progress-cell", "when"][index]}>${name}</span>`)}
+      </div></div>
+      <${VirtualList} key=${key} className="attachments-rows" count=${items.length} rowHeight=${ROW} control=${control} onRange=${onRange} start=${listing.place}
+        roles=${["rowgroup", "presentation", "row"]} label="Attachments" keyOf=${(index) => items[index].id}
+        row=${(index) => html`<${Row} item=${items[index]} />`} />
+    </div>
+    ${!items.length && (listing.next === undefined || listing.busy ? html`<${Loading} when=${!error} />` : html`<${Empty}>No attachment ${Object.keys(query).length ? "has these properties" : "has come yet"}.</${Empty}>`)}
+    <p class="more"><span role="status">${plural(all, "attachment")}${items.length < all - fresh.length ? `, ${number(items.length)} of them read; the others are read as you scroll` : ""}</span>
+      ${fresh.length > 0 && html`<button type="button" class="primary" onClick=${showFresh}>Show ${number(fresh.length)} new</button>`}
+      <${Copy} text=${() => rest.curl("GET", PATH, { query })} /></p>`;
+}

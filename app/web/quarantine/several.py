@@ -1,0 +1,91 @@
+"""Quarantine in bulk: many entries replayed or dismissed by one request."""
+
+from time import monotonic
+from typing import Final
+
+from fastapi import APIRouter, Request
+from starlette.concurrency import run_in_threadpool
+
+from app.model.errors import JournalFull
+from app.model.records import QuarantineRecord
+from app.service.gateway import Gateway
+from app.service.replaying import Replayed
+from app.web.access.caller import Caller, CallerDep
+from app.web.deps import BaseDep, GatewayDep
+from app.web.identifiers import entry_identifier
+from app.web.json_body import read_json, request_body
+from app.web.problems import responses
+from app.web.quarantine.schemas import OneOfSeveral, Several, SeveralView, outcome_view
+
+OUTCOMES_SECONDS: Final = 10.0
+"""The time after which a request does not wait for further outcomes of replays."""
+
+router = APIRouter(prefix="/quarantine", tags=["quarantine"])
+
+
+@router.post(
+    "/replay",
+    operation_id="replay_many_quarantined",
+    openapi_extra=request_body(Several),
+    responses=responses("invalid", "too-large"),
+)
+async def replay_many(request: Request, gateway: GatewayDep, caller: CallerDep, base: BaseDep) -> SeveralView:
+    """Process up to 500 quarantined messages again, in the order of the request. Each is done or not by itself."""
+    asked = await read_json(request, Several)
+    return await run_in_threadpool(_replayed, gateway, asked, caller, base)
+
+
+@router.post(
+    "/dismiss",
+    operation_id="dismiss_many_quarantined",
+    openapi_extra=request_body(Several),
+    responses=responses("invalid", "too-large"),
+)
+async def dismiss_many(request: Request, gateway: GatewayDep, caller: CallerDep) -> SeveralView:
+    """Mark up to 500 entries as not needed. Each is done or not by itself."""
+    asked = await read_json(request, Several)
+    return await run_in_threadpool(_dismissed, gateway, asked, caller)
+
+
+def _replayed(gateway: Gateway, asked: Several, caller: Caller, base: str) -> SeveralView:
+    begun: list[tuple[OneOfSeveral, Replayed | None]] = [
+        _begun(gateway, given, record) for given, record in _entries(gateway, asked, caller)
+    ]
+    until = monotonic() + OUTCOMES_SECONDS
+    for item, outcome in begun:
+        if outcome is not None and monotonic() < until:
+            item.outcome = outcome_view(outcome(), base)
+    return SeveralView(items=[item for item, _ in begun])
+
+
+def _begun(gateway: Gateway, given: str, record: QuarantineRecord | None) -> tuple[OneOfSeveral, Replayed | None]:
+    """Begin a replay; return what was done, and the function that waits for the outcome, if it was begun."""
+    if record is None:
+        return OneOfSeveral(id=given, result="not-found"), None
+    try:
+        replayed = gateway.replay_quarantine(record.id)
+    except KeyError:
+        return OneOfSeveral(id=record.id, result="gone"), None
+    except JournalFull:
+        return OneOfSeveral(id=record.id, result="storage-full"), None
+    return OneOfSeveral(id=record.id, result="not-found" if replayed is None else "replayed"), replayed
+
+
+def _dismissed(gateway: Gateway, asked: Several, caller: Caller) -> SeveralView:
+    items = []
+    for given, record in _entries(gateway, asked, caller):
+        is_done = record is not None and gateway.catalog.set_quarantine_state(record.id, "dismissed")
+        identifier = given if record is None else record.id
+        items.append(OneOfSeveral(id=identifier, result="dismissed" if is_done else "not-found"))
+    return SeveralView(items=items)
+
+
+def _entries(gateway: Gateway, asked: Several, caller: Caller) -> list[tuple[str, QuarantineRecord | None]]:
+    """Return the entries of these identifiers, each once; None for one that the caller does not know."""
+    found: list[tuple[str, QuarantineRecord | None]] = []
+    for given in dict.fromkeys(map(entry_identifier, asked.ids)):
+        record = gateway.catalog.quarantine_entry(given)
+        is_known = record is not None and caller.knows_source(record.source)
+        found.append((given, record if is_known else None))
+    caller.trail.details = {"entries": [record.id for _, record in found if record is not None]}
+    return found

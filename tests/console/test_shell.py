@@ -1,0 +1,206 @@
+"""The frame of the console: sign-in, scopes, base path, keyboard, both colour schemes, small screens."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from fastapi import FastAPI
+from playwright.sync_api import Route, expect
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from app.model.access import Scope as May
+from app.model.records import NewEvent
+from app.service.access.keys import make_key
+from app.web.api import create_app
+from tests.console.support import Console
+from tests.web.stock import Stock, serving
+
+BASE = "/deep/er"
+HOSTILE = "<img src=x onerror=alert(1)>\u202egnp.exe"
+
+Opened = Callable[..., Console]
+
+
+class Below:
+    """An application behind a proxy that removes a path and says nothing about it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.state = app.state  # type: ignore[attr-defined]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            assert scope["path"].startswith(f"{BASE}/"), scope["path"]
+            scope = {**scope, "path": scope["path"].removeprefix(BASE), "raw_path": None}
+        await self._app(scope, receive, send)
+
+
+class World:
+    """A gateway behind a proxy, with a quarantined message, and keys for it."""
+
+    def __init__(self, stock: Stock, app: FastAPI, address: str) -> None:
+        self.stock, self._app, self.address = stock, app, f"{address}{BASE}"
+        self.entry = stock.quarantined(b"\x00\x01\x02\x03 spoilt")
+
+    def key(self, name: str, *scopes: May) -> str:
+        key, text = make_key(name, frozenset(scopes), self.stock.clock.now())
+        self.stock.catalog.add_key(key)
+        self._app.state.authenticator.keys._read_at = None  # so that it is read with the next request
+        return text
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    stock = Stock(tmp_path_factory.mktemp("shell"))
+    try:
+        app = create_app(stock.gateway)
+        with serving(Below(app)) as address:
+            world = World(stock, app, address)
+            world.key("first", May.READ)
+            yield world
+    finally:
+        stock.close()
+
+
+def test_without_a_key_one_signs_in_and_out(world: World, open_console: Opened) -> None:
+    console = open_console(world.address)
+    console.expect_status(401)
+    page = console.page
+    expect(page.get_by_label("API key")).to_be_focused()
+    assert console.accessibility_violations() == []
+    page.keyboard.type("wrong")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("the key or token is not accepted")
+    page.get_by_label("API key").fill(world.key("reader", May.READ))
+    page.keyboard.press("Enter")
+    expect(page.locator(".who")).to_contain_text("reader")
+    expect(page.locator(".live")).to_have_text("live")
+    assert {host.partition(":")[0] for host in console.recorded.hosts} == {"127.0.0.1"}
+    page.reload()
+    expect(page.locator(".who")).to_contain_text("reader")
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_label("API key")).to_be_visible()
+    page.reload()
+    expect(page.get_by_label("API key")).to_be_visible()
+
+
+def test_what_a_key_may_not_do_is_not_offered(world: World, open_console: Opened) -> None:
+    entry = f"quarantine/{world.entry.id}"
+    reader = open_console(world.address, entry, key=world.key(HOSTILE, May.READ)).page
+    expect(reader.get_by_text("read only")).to_be_visible()
+    expect(reader.get_by_role("button", name="Download")).to_be_visible()
+    assert reader.locator(".who bdi").inner_text().startswith("<img src=x onerror=alert(1)>\\u202e")
+    for name in ("Replay", "Dismiss"):
+        assert reader.get_by_role("button", name=name).count() == 0
+    assert reader.get_by_role("navigation").get_by_role("link", name="Send").count() == 0
+    reader.goto(f"{world.address}/console/#/send")
+    expect(reader.get_by_role("heading", name="Not found")).to_be_visible()
+    operator = open_console(world.address, entry, key=world.key("operator", May.READ, May.OPERATE)).page
+    expect(operator.get_by_role("button", name="Replay", exact=True)).to_be_visible()
+    assert operator.get_by_text("read only").count() == 0
+
+
+def test_a_key_that_only_sends_has_only_that_view(world: World, open_console: Opened) -> None:
+    console = open_console(world.address, key=world.key("sender", May.SEND))
+    console.expect_status(403)
+    expect(console.page.get_by_role("heading", name="Send")).to_be_visible()
+    links = console.page.get_by_role("navigation").get_by_role("link").all_inner_texts()
+    assert links == ["Send"]
+
+
+def test_the_keyboard_reaches_everything(world: World, open_console: Opened) -> None:
+    console = open_console(world.address, "trace", key=world.key("keyboard", *May))
+    page = console.page
+    page.keyboard.press("Tab")
+    skip = page.get_by_role("link", name="Skip to content")
+    expect(skip).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_be_focused()
+    assert page.url.endswith("#/trace")
+    page.keyboard.press("Shift+Tab")
+    expect(page.get_by_role("button", name="Sign out")).to_be_focused()
+    page.get_by_role("link", name="Quarantine").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Quarantine")).to_be_visible()
+    expect(page.locator("main")).to_be_focused()
+    assert page.title() == "Quarantine - Attachment gateway"
+    expect(page.get_by_role("navigation").get_by_role("link", name="Quarantine")).to_have_attribute(
+        "aria-current", "page"
+    )
+
+
+def test_a_question_is_answered_with_the_keyboard(world: World, open_console: Opened) -> None:
+    console = open_console(world.address, f"quarantine/{world.entry.id}", key=world.key("asked", *May))
+    page = console.page
+    dismiss = page.get_by_role("button", name="Dismiss", exact=True)
+    dismiss.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="Yes: Dismiss")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(dismiss).to_be_focused()
+    expect(page.get_by_role("alertdialog")).to_have_count(0)
+
+
+def test_the_stream_of_events_goes_on_where_it_broke(world: World, open_console: Opened) -> None:
+    console = open_console(world.address, "quarantine", key=world.key("events", *May))
+    page = console.page
+    asked: list[str | None] = []
+
+    def answer(route: Route) -> None:
+        asked.append(route.request.headers.get("last-event-id"))
+        if len(asked) == 1:
+            route.fulfill(body="id: 42\n\n", content_type="text/event-stream")
+        else:
+            route.continue_()
+
+    page.route("**/v1/events", answer)
+    page.reload()
+    expect(page.locator(".live")).to_have_text("not live")
+    expect(page.get_by_role("group", name="With those chosen")).to_be_visible()
+    expect(page.locator(".live")).to_have_text("live")
+    assert asked == [None, "42"]
+    world.stock.catalog.add_events([NewEvent("message.quarantined", "x", 1, {"source": "orders"})])
+    world.stock.gateway.notifier.notify()
+    expect(page.get_by_role("button", name="1 more quarantined: show")).to_be_visible()
+
+
+def test_content_is_downloaded_with_a_key_and_only_read(world: World, open_console: Opened) -> None:
+    """The browser itself downloads, by a signed link, since it sends no key."""
+    record = world.stock.stored(b"content", qualifier_2="some.bin")
+    page = open_console(world.address, f"attachment/{record.id}", key=world.key("downloads", May.READ)).page
+    with page.expect_download() as download:
+        page.get_by_role("button", name="As it was sent").click()
+    assert download.value.path().read_bytes() == b"content"
+    assert download.value.suggested_filename == "some.bin"
+    expect(page.get_by_role("button", name="Delete")).to_have_count(0)
+
+
+def test_every_view_fits_a_phone_and_is_readable_in_the_dark(world: World, open_console: Opened) -> None:
+    """The tests of each view look for all faults of accessibility, in the light scheme."""
+    console = open_console(world.address, key=world.key("phone", *May), scheme="dark", width=360)
+    places = console.page.get_by_role("navigation").get_by_role("link")
+    addresses = [link.get_attribute("href") for link in places.all()]
+    assert len(addresses) >= 5
+    for address in [*addresses, f"#/quarantine/{world.entry.id}"]:
+        assert address is not None
+        console.open(address.removeprefix("#/"))
+        expect(console.page.locator("main .loading")).to_have_count(0)
+        assert console.accessibility_violations(only_contrast=True) == [], address
+        overflow = console.page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        assert overflow <= 0, (address, overflow)
+
+
+def test_a_policy_forbids_what_the_page_does_not_need(world: World, open_console: Opened) -> None:
+    console = open_console(world.address, "trace", key=world.key("policy", May.READ))
+    refused = console.page.evaluate(
+        """async () => {
+            const seen = [];
+            addEventListener('securitypolicyviolation', (event) => seen.push(event.effectiveDirective));
+            try { document.body.innerHTML = '<img src=x>'; } catch {}
+            try { await fetch('https://127.0.0.1:1/'); } catch {}
+            await new Promise((resolve) => setTimeout(resolve, 50));
+            return seen.sort();
+        }"""
+    )
+    assert refused == ["connect-src", "require-trusted-types-for"]
+    assert len(console.recorded.errors) >= 2
+    console.recorded.errors.clear()

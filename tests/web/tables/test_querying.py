@@ -1,0 +1,118 @@
+"""SQL over the tables by REST."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+
+from app.model.access import Scope
+from app.service.access.keys import Limits, make_key
+from app.service.conversion import Conversions
+from tests.web.conftest import connected
+from tests.web.stock import Stock
+
+ARROW = "application/vnd.apache.arrow.stream"
+
+
+def put(stock: Stock, name: str, **columns: Any) -> None:
+    rows = pa.table(columns)
+    store = stock.gateway.tables()
+    store.commit(name, rows.schema, [store.write(name, rows.schema, rows.to_batches())], "test", 1)
+
+
+class Queries:
+    """A served gateway with two tables: numbers of the source `orders`, and words of another one."""
+
+    def __init__(self, stock: Stock, http: httpx.Client, *, built: bool = False) -> None:
+        self.stock, self.http = stock, http
+        if built:
+            return
+        put(stock, "WORK.NUMBERS", source=["orders"] * 5, N=[1.0, 2.0, 3.0, None, 5.0])
+        put(stock, "WORK.WORDS", source=["secret"], W=["hidden"])
+
+    def __call__(self, sql: str, *, accept: str = "*/*", key: str | None = None, **more: Any) -> httpx.Response:
+        headers = {"Accept": accept} | ({"Authorization": f"Bearer {key}"} if key else {})
+        return self.http.post("/v1/tables/query", json={"sql": sql, **more}, headers=headers)
+
+
+@pytest.fixture(scope="module")
+def query(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Queries]:
+    stock = Stock(tmp_path_factory.mktemp("queries"), limits={"conversion_memory": "128MB"})
+    with connected(stock) as http:
+        yield Queries(stock, http)
+    stock.close()
+
+
+def test_a_result_in_each_format(query: Queries) -> None:
+    sql = "SELECT N, N * 2 AS twice FROM work.numbers ORDER BY N NULLS LAST"
+    answer = query(sql, limit=2)
+    assert answer.json() == {
+        "columns": [{"name": "N", "type": "double"}, {"name": "twice", "type": "double"}],
+        "rows": [[1, 2], [2, 4]],
+        "truncated": True,
+    }
+    assert answer.headers["truncated"] == "true"
+    csv = query(sql, accept="text/csv")
+    assert (csv.text.splitlines()[0], len(csv.text.splitlines()), csv.headers["truncated"]) == ("N,twice", 6, "false")
+    arrow = query(sql, accept=ARROW)
+    assert pa.ipc.open_stream(arrow.content).read_all().column("twice").to_pylist() == [2, 4, 6, 10, None]
+    assert query(sql, accept="image/png").status_code == 406
+
+
+def test_types_of_any_kind_are_shown(query: Queries) -> None:
+    seen = query("SELECT [1, 2] AS l, {'a': 1} AS s, DATE '2026-11-21' AS d, 'x' AS t, NULL AS n").json()
+    assert seen["rows"] == [["[1,2]", '{"a":1}', "2026-11-21", "x", None]]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM '/etc/passwd'",
+        "SELECT * FROM glob('/*')",
+        "COPY (SELECT 1) TO '/tmp/x.csv'",
+        "ATTACH '/tmp/x.db'",
+        "INSTALL httpfs",
+        "CREATE TABLE t AS SELECT 1",
+        "SET enable_external_access = true",
+        "SELECT 1; SELECT 2",
+        "SELECT nothing FROM nowhere",
+        "SELEC",
+    ],
+)
+def test_nothing_but_tables_can_be_read(query: Queries, sql: str) -> None:
+    answer = query(sql)
+    assert (answer.status_code, answer.json()["type"]) == (422, "/problems/query-failed"), answer.text
+    assert "root:" not in answer.text
+
+
+def test_memory_and_time_are_bounded(query: Queries, monkeypatch: pytest.MonkeyPatch) -> None:
+    large = query("SELECT list(r) FROM (SELECT range AS r FROM range(20000000)) GROUP BY r % 7")
+    assert large.status_code == 422
+    assert large.json()["type"] in ("/problems/query-failed", "/problems/conversion-limit")
+    assert query("SELECT 1").json()["rows"] == [[1]], "a new process is ready"
+    monkeypatch.setattr(Conversions, "seconds", 1.0)
+    endless = query("SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range * b.range % 7 = 3")
+    assert (endless.status_code, endless.json()["limit"]) == (422, "limits.conversion_time")
+    monkeypatch.undo()
+    assert query("SELECT 1").json()["rows"] == [[1]]
+
+
+def test_bad_requests_are_refused(query: Queries) -> None:
+    for body in ({}, {"sql": ""}, {"sql": "SELECT 1", "limit": 0}, {"sql": "SELECT 1", "more": 1}):
+        answer = query.http.post("/v1/tables/query", json=body)
+        assert (answer.status_code, answer.json()["type"]) == (422, "/problems/invalid")
+
+
+def test_a_limited_caller_knows_only_its_tables(query: Queries) -> None:
+    stock = query.stock
+    key, text = make_key("own", frozenset({Scope.READ}), stock.clock.now(), Limits(sources=frozenset({"orders"})))
+    stock.catalog.add_key(key)
+    with connected(stock) as http:
+        limited = Queries(stock, http, built=True)
+        names = limited("SELECT table_name FROM information_schema.tables", key=text).json()["rows"]
+        assert {name for (name,) in names} == {"WORK.NUMBERS", "NUMBERS"}
+        hidden = limited('SELECT * FROM "WORK.WORDS"', key=text)
+        assert (hidden.status_code, "hidden" in hidden.text) == (422, False)
