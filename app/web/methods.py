@@ -1,22 +1,39 @@
 """HEAD for every resource with GET, and the header `Allow`."""
 
-from starlette.routing import BaseRoute, Match
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 def allowed(scope: Scope) -> list[str]:
-    """Return the methods that a path supports, over all its routes."""
-    routes = scope["app"].routes
-    found = [method for method in _METHODS if _has(routes, scope, method)]
+    """Return the methods that a path supports, over all its routes.
+
+    Of a path without parameters they are its own, as in OpenAPI, also where a path with a parameter matches it.
+    """
+    by_method = {method: list(_matching(scope, method)) for method in _METHODS}
+    has_own = any(not parameters for matches in by_method.values() for parameters in matches)
+    found = [
+        method for method, matches in by_method.items() if any(not (has_own and parameters) for parameters in matches)
+    ]
     return ["GET", "HEAD", *found[1:]] if found[:1] == ["GET"] and "HEAD" not in found else found
 
 
-def _has(routes: list[BaseRoute], scope: Scope, method: str) -> bool:
+def _has(scope: Scope, method: str) -> bool:
+    return next(_matching(scope, method), None) is not None
+
+
+def _matching(scope: Scope, method: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the parameters of the path by each route that it matches with this method."""
     asked = {"type": "http", "method": method, "path": scope["path"], "root_path": scope.get("root_path", "")}
     asked |= {"app": scope["app"], "headers": scope["headers"], "query_string": b""}
-    return any(route.matches(dict(asked))[0] is Match.FULL for route in routes)
+    for route in scope["app"].routes:
+        match, found = route.matches(dict(asked))
+        if match is Match.FULL:
+            yield found.get("path_params", {})
 
 
 class HeadMiddleware:
@@ -42,5 +59,4 @@ class HeadMiddleware:
         await self._app({**scope, "method": "GET"}, receive, without_content)
 
     def _is_own(self, scope: Scope) -> bool:
-        routes = scope["app"].routes
-        return _has(routes, scope, "HEAD") or not _has(routes, scope, "GET")
+        return _has(scope, "HEAD") or not _has(scope, "GET")

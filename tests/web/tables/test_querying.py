@@ -39,7 +39,7 @@ class Queries:
 
 @pytest.fixture(scope="module")
 def query(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Queries]:
-    stock = Stock(tmp_path_factory.mktemp("queries"), limits={"conversion_memory": "128MB"})
+    stock = Stock(tmp_path_factory.mktemp("queries"), limits={"conversion_memory": "256MB"})
     with connected(stock) as http:
         yield Queries(stock, http)
     stock.close()

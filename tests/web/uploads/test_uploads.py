@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from adapters.arrow_journal import ArrowJournal
 from app.service.uploads import pieces
 from app.web.api import create_app
 from tests.support.tables import parquet, pupils
@@ -18,6 +19,7 @@ from tests.support.waiting import until
 from tests.web.conftest import connected
 from tests.web.stock import Stock, serving
 
+MIB = 1 << 20
 DATA = bytes(range(256)) * 4000
 IETF = "https://iana.org/assignments/http-problem-types#"
 TUS = {"Tus-Resumable": "1.0.0"}
@@ -407,12 +409,14 @@ def test_limits(tmp_path: Path, settings: dict[str, int], status: int, problem: 
     stock.close()
 
 
-def test_the_reserve_is_kept_while_bytes_arrive(stock: Stock, http: httpx.Client, monkeypatch: Any) -> None:
-    path = begun(http)
-    free = stock.settings.limits.free_bytes + 300_000
-    monkeypatch.setattr(stock.journal, "free_bytes", lambda: free)
-    full = append(http, path, 0, iter([DATA[:200_000], DATA[:200_000], DATA[:200_000]]))
-    assert (full.status_code, offset(http, path)) == (507, 0)
+def test_the_reserve_is_kept_while_bytes_arrive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ArrowJournal, "free_bytes", lambda _: 2 * MIB + 300_000)
+    stock = Stock(tmp_path, limits={"free_bytes": MIB})
+    with connected(stock) as http:
+        path = begun(http)
+        full = append(http, path, 0, iter([DATA[:200_000], DATA[:200_000], DATA[:200_000]]))
+        assert (full.status_code, offset(http, path)) == (507, 0)
+    stock.close()
 
 
 def test_messages_name_uploads_in_place_of_parts(stock: Stock, http: httpx.Client) -> None:
