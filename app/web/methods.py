@@ -1,8 +1,6 @@
 """HEAD for every resource with GET, and the header `Allow`."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
-
+from fastapi.routing import iter_route_contexts
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -14,26 +12,17 @@ def allowed(scope: Scope) -> list[str]:
 
     Of a path without parameters they are its own, as in OpenAPI, also where a path with a parameter matches it.
     """
-    by_method = {method: list(_matching(scope, method)) for method in _METHODS}
-    has_own = any(not parameters for matches in by_method.values() for parameters in matches)
-    found = [
-        method for method, matches in by_method.items() if any(not (has_own and parameters) for parameters in matches)
-    ]
+    path = scope["path"].removeprefix(scope.get("root_path", ""))
+    matching = [route for route in iter_route_contexts(scope["app"].routes) if route.path_regex.match(path)]
+    own = [route for route in matching if route.path == path] or matching
+    found = [method for method in _METHODS if any(method in (route.methods or ()) for route in own)]
     return ["GET", "HEAD", *found[1:]] if found[:1] == ["GET"] and "HEAD" not in found else found
 
 
 def _has(scope: Scope, method: str) -> bool:
-    return next(_matching(scope, method), None) is not None
-
-
-def _matching(scope: Scope, method: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the parameters of the path by each route that it matches with this method."""
     asked = {"type": "http", "method": method, "path": scope["path"], "root_path": scope.get("root_path", "")}
     asked |= {"app": scope["app"], "headers": scope["headers"], "query_string": b""}
-    for route in scope["app"].routes:
-        match, found = route.matches(dict(asked))
-        if match is Match.FULL:
-            yield found.get("path_params", {})
+    return any(route.matches(dict(asked))[0] is Match.FULL for route in scope["app"].routes)
 
 
 class HeadMiddleware:

@@ -164,7 +164,7 @@ def test_fifty_megabytes_of_text(world: World, open_console: Opened) -> None:
     text = page.get_by_role("list", name="Text")
     expect(text).to_contain_text("000000000 text")
     scroll(text, "50 MB of text", 2000)
-    expect(text).not_to_contain_text("000000000 text")
+    expect(text.get_by_role("listitem").first).not_to_contain_text("000000000 text")
     page.get_by_role("button", name="End", exact=True).click()
     expect(page.get_by_text("50,500,000 (48.2 MiB)", exact=False)).to_be_visible()
     text.evaluate("(box) => { box.scrollTop = box.scrollHeight; }")
