@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
+import httpx
 import pyarrow as pa
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from adapters.delta_tables import DeltaTables
 from app.model.message import PhysicalMessage
@@ -132,6 +133,43 @@ def test_files_are_rehearsed_sent_and_watched(world: World, open_console: Opened
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("button", name="Yes: Delete").click()
     expect(page.get_by_role("region", name="Deliveries").get_by_role("row")).to_have_count(2)
+
+
+def test_large_files_are_uploaded_in_pieces_and_go_on_after_a_failure(
+    world: World, open_console: Opened, tmp_path: Path
+) -> None:
+    console = open_console(world.address, "send")
+    console.expect_status(503)
+    page = console.page
+    large = tmp_path / "grün.bin"
+    large.write_bytes(Random(5).randbytes(17 << 20))
+    failing = [True]
+
+    def fail_once(route: Route) -> None:
+        if route.request.method == "PATCH" and route.request.headers["upload-offset"] != "0" and failing:
+            failing.clear()
+            route.fulfill(status=503)
+        else:
+            route.continue_()
+
+    page.route("**/v1/uploads/*", fail_once)
+    page.get_by_label("Choose files").set_input_files(large)
+    page.get_by_role("button", name="Dry run", exact=True).click()
+    expect(page.get_by_role("region", name="Dry run", exact=True)).to_contain_text("binary-file")
+    assert not failing
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.method))
+    page.get_by_role("button", name="Send", exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Delivery")
+    assert "PATCH" not in requests, "the dry run has uploaded it"
+
+    def received() -> list[str]:
+        found = world.gateway.listing("/v1/attachments", state="finished")
+        return [one["id"] for one in found if one["size"] == 17 << 20]
+
+    world.gateway.until(received)
+    content = httpx.get(f"{world.address}/v1/attachments/{received()[0]}/content", timeout=60).content
+    assert content == large.read_bytes()
 
 
 def test_quarantined_messages_are_explained_replayed_and_dismissed(world: World, open_console: Opened) -> None:

@@ -70,6 +70,7 @@ def demo(
             scene.report(results, out)
             out.print()
             for what, path in (
+                ("console", "/console/"),
                 ("REST, described", "/docs"),
                 ("attachments", "/v1/attachments"),
                 ("metrics", "/metrics"),

@@ -2,6 +2,7 @@
 
 import { Copy, Empty, ErrorBox, Foreign, Loading, More, Progress, State, Table, Time, href, html, may, navigate, number, size, useEffect, useEvents, useLoad, usePages, useRef, useState } from "../ui.js";
 import { DropZone } from "../components/drop.js";
+import { isLarge, uploaded } from "../components/resumable.js";
 import * as rest from "../rest.js";
 
 const KINDS = ["data-set", "text-file", "binary-file"];
@@ -24,6 +25,7 @@ function Composer() {
   const [error, setError] = useState(null);
   const [progress, setProgress] = useState(null);
   const key = useRef(null); // of this message: a request that is repeated sends it once
+  const uploads = useRef({}); // identifiers of uploads, by part: a dry run uploads, and sending need not upload again
   const sending = useRef(null);
   useEffect(() => () => sending.current?.abort(), []);
   const destinations = useLoad((signal) => (may("read") ? rest.get("v1/summary", {}, signal) : Promise.resolve(null)), []);
@@ -41,17 +43,26 @@ function Composer() {
   const remove = changed((part) => setEntries((all) => all.filter((one) => one.part !== part)));
 
   const message = () => described(chosen, text, entries);
+  /** Upload the large files, and return the identifiers of their uploads by part. */
+  const uploadLarge = async (signal) => {
+    const found = {};
+    for (const { part, file } of entries.filter((one) => isLarge(one.file)))
+      found[part] = await uploaded(file, {
+        signal, known: uploads.current[part], begun: (id) => { uploads.current[part] = id; },
+        progress: (sent) => setProgress({ sent, all: file.size }),
+      });
+    return found;
+  };
   const post = async (query, headers) => {
-    const form = new FormData();
-    form.append("message", JSON.stringify(message()));
-    for (const one of entries) form.append(one.part, one.file, one.file.name);
-    sending.current = new AbortController();
+    const { signal } = (sending.current = new AbortController());
     setError(null);
     setProgress({ sent: 0, all: null });
     try {
-      return await rest.upload("POST", "v1/messages", form, {
-        query, headers, signal: sending.current.signal, progress: (sent, all) => setProgress({ sent, all }),
-      });
+      const large = await uploadLarge(signal);
+      const form = new FormData();
+      form.append("message", JSON.stringify({ ...message(), uploads: large }));
+      for (const one of entries) if (!(one.part in large)) form.append(one.part, one.file, one.file.name);
+      return await rest.upload("POST", "v1/messages", form, { query, headers, signal, progress: (sent, all) => setProgress({ sent, all }) });
     } catch (failed) {
       if (failed.name !== "AbortError") setError(failed);
       return null;
