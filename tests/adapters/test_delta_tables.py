@@ -19,6 +19,7 @@ import pytest
 from deltalake import DeltaTable, TableFeatures
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from obstore.store import from_url
 
 from adapters.delta_tables import DeltaTables, folders, log
 from adapters.delta_tables.bucket import Bucket
@@ -44,6 +45,7 @@ class TestBucket(TableContract):
     @pytest.fixture
     def tables(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DeltaTables:
         """A bucket that lies in a folder, as obstore has it."""
+        monkeypatch.setattr("adapters.delta_tables.bucket.bucket", from_url)
         monkeypatch.setattr("adapters.delta_tables.store.LocalFolder", lambda folder: Bucket(folder.as_uri()))
         return DeltaTables(tmp_path)
 

@@ -188,6 +188,6 @@ def test_the_page_has_every_command_and_every_exit_status() -> None:
 def test_pictures_of_the_page_are_there() -> None:
     folder = Path(__file__).parents[2] / "docs"
     shown = set(re.findall(r"\]\((pictures/[\w-]+\.svg)\)", (folder / "cli.md").read_text()))
-    assert shown == {str(path.relative_to(folder)) for path in (folder / "pictures").iterdir()}
+    assert shown == {str(path.relative_to(folder)) for path in (folder / "pictures").glob("*.svg")}
     for path in shown:
         assert ElementTree.parse(folder / path).getroot().tag == "{http://www.w3.org/2000/svg}svg"
