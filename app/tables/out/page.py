@@ -185,9 +185,8 @@ def _sorted(keys: Iterable[pa.RecordBatch], asked: Asked, *, descending: bool) -
 
 
 def _in_order(table: pa.Table, *, descending: bool) -> pa.Table:
-    order = [(_KEY, "descending" if descending else "ascending"), (_ROW, "ascending")]
-    missing = "at_end" if descending else "at_start"
-    return table.take(pc.sort_indices(table, sort_keys=order, null_placement=missing))
+    by_key = (_KEY, "descending", "at_end") if descending else (_KEY, "ascending", "at_start")
+    return table.take(pc.sort_indices(table, sort_keys=[by_key, (_ROW, "ascending", "at_end")]))
 
 
 def _taken(file: pq.ParquetFile, names: list[str], chosen: pa.Int64Array) -> pa.Table:
