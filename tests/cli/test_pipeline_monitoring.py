@@ -122,9 +122,11 @@ def test_a_stream_has_metrics_of_its_state_and_an_event_for_each_batch(
     assert written["state_bytes"] > 0
     assert written["phase_seconds"] > 0
     assert written["lag_segments"] == 0
-    states = [event_of(each).eventType.name for each in receiver.events]  # type: ignore[union-attr]
+    # Several threads send them, so that they may arrive in another order.
+    events = sorted(map(event_of, receiver.events), key=lambda event: event.eventTime)
+    states = [event.eventType.name for event in events]  # type: ignore[union-attr]
     assert (states[0], states[-1], set(states[1:-1])) == ("START", "COMPLETE", {"RUNNING"})
-    job_type: Any = event_of(receiver.events[0]).job.facets["jobType"]  # type: ignore[index]
+    job_type: Any = events[0].job.facets["jobType"]  # type: ignore[index]
     assert (job_type.processingType, job_type.jobType) == ("STREAMING", "SERVICE")
     assert any(each.startswith("micro-batch 0: ") for each in _descriptions(spark))
 
