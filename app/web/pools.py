@@ -21,6 +21,8 @@ T = TypeVar("T")
 TRANSFER_THREADS = 16
 """Threads that write uploads, and as many that read downloads, whatever their number."""
 HEALTH_THREADS = 2
+BATCH = 256 << 10
+"""Bytes of an upload that are collected for a thread. Each open connection can hold two such batches."""
 
 
 class Pools:

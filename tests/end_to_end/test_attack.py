@@ -205,7 +205,4 @@ def test_others_are_answered_and_everything_arrives_under_attack(
 def computing(process: GatewayProcess) -> bool:
     """Whether a conversion goes on although its client has left."""
     assert process.process is not None
-    children = processes.family(process.process.pid)[1:]
-    before = [processes.processor_seconds(each) for each in children]
-    sleep(0.3)
-    return any(processes.processor_seconds(each) - then >= 0.1 for each, then in zip(children, before, strict=True))
+    return processes.is_computing(process.process.pid, 0.1)

@@ -3,7 +3,7 @@
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic
 
 import httpx
 import pytest
@@ -66,10 +66,7 @@ def test_a_conversion_ends_with_its_client(process: GatewayProcess) -> None:
 def busy(process: GatewayProcess) -> bool:
     """Whether a process that the gateway has started computes."""
     assert process.process is not None
-    children = processes.family(process.process.pid)[1:]
-    before = [processes.processor_seconds(each) for each in children]
-    sleep(0.3)
-    return any(processes.processor_seconds(each) - then >= 0.02 for each, then in zip(children, before, strict=True))
+    return processes.is_computing(process.process.pid, 0.02)
 
 
 def test_a_trace_of_millions_of_frames_is_refused(process: GatewayProcess) -> None:

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from time import sleep
 
 _PROC = Path("/proc")
 
@@ -45,6 +46,14 @@ def processor_seconds(process: int) -> float:
     """Return the processor time of a process."""
     fields = _stat(process)
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
+
+
+def is_computing(process: int, seconds: float) -> bool:
+    """Tell whether a process that this one has started takes so much processor time in three tenths of a second."""
+    children = family(process)[1:]
+    before = [processor_seconds(each) for each in children]
+    sleep(0.3)
+    return any(processor_seconds(each) - then >= seconds for each, then in zip(children, before, strict=True))
 
 
 def sockets(process: int) -> int:

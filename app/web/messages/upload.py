@@ -20,11 +20,9 @@ from app.service.sending.parts import PartWriter, StoredPart
 from app.service.sending.room import Promise, Room
 from app.web.digests import Digests
 from app.web.disposition import file_name_of, name_of, text_of
-from app.web.pools import pools_of, run_in
+from app.web.pools import BATCH, pools_of, run_in
 from app.web.problems import Problem
 
-BATCH = 256 << 10
-"""Bytes collected for a worker thread. Each open connection can hold two such batches."""
 FIELDS_BYTES = 64 << 10
 """Maximum bytes of all parts together that are kept in memory: the description, and the fields of a form."""
 

@@ -14,13 +14,10 @@ from starlette.requests import ClientDisconnect, Request
 
 from app.service.sending.room import Promise
 from app.service.uploads import PieceWriter
-from app.web.pools import pools_of
+from app.web.pools import BATCH, pools_of
 from app.web.problems import Problem
 from app.web.uploads.checksums import Check
 from app.web.uploads.protocols import inconsistent
-
-BATCH = 256 << 10
-"""Bytes collected for a worker thread. Each open connection can hold two such batches."""
 
 
 class Receivers:
