@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from app.assembly.collecting import Key
+from app.codecs.ibm_mq.encodings import in_charset
 from app.metrics import Metrics
 from app.model.message import PhysicalMessage
 from app.ports import Catalog, Clock, ContentStore, Journal, JournalReader
@@ -30,6 +31,10 @@ class Stores:
         return message._replace(
             encoding=message.encoding or source.encoding or 0, ccsid=message.ccsid or source.ccsid or 0
         )
+
+    def line_end(self, first: PhysicalMessage) -> bytes:
+        """Return the line end of a text file that begins with this message, in its character set."""
+        return in_charset(self.settings.line_end(first.source), first.ccsid, first.encoding)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

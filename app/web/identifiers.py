@@ -18,7 +18,8 @@ CANDIDATES: Final = 20
 """Maximum number of identifiers that the problem `ambiguous` lists."""
 
 _PREFIX = re.compile(rf"[0-9a-f]{{{SHORTEST},31}}")
-_POSITION = re.compile(r"[0-9a-f]{1,16}")
+POSITION: Final = re.compile(r"[0-9a-f]{1,16}")
+"""A place in the journal, packed: the identifier of what has no other."""
 
 Identifier = Annotated[
     str, Path(description=f"the identifier, or its first digits (at least {SHORTEST}) while these are unique")
@@ -50,6 +51,7 @@ def known_attachment(gateway: Gateway, given: str, caller: Caller) -> Attachment
     record = gateway.catalog.attachment(whole(gateway, "attachments", given, caller))
     if record is None or not caller.knows_source(record.source):
         raise unknown("attachment")
+    caller.trail.details = {"attachment": record.id, "source": record.source, "name": record.qualifier_2}
     return record
 
 
@@ -78,4 +80,4 @@ def unknown(what: str) -> Problem:
 
 def entry_identifier(given: str) -> str:
     """Return the identifier of a quarantine entry, 16 hexadecimal digits, of one without its leading zeros."""
-    return given.zfill(16) if _POSITION.fullmatch(given) else given
+    return given.zfill(16) if POSITION.fullmatch(given) else given

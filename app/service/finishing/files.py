@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from app.assembly.arrangement import arrangement_of
-from app.codecs.ibm_mq.encodings import in_charset
 from app.codecs.sas import files
 from app.dataset.parquet import write_parquet
 from app.framing.protocol import Body, FileContent, Framing
@@ -21,7 +20,7 @@ from app.service.content.access import object_name
 from app.service.content.measured import Measured
 from app.service.context import Stores
 from app.service.finishing.incremental import EXTENTS_A_PART
-from app.service.finishing.media_types import BINARY_TYPE, PARQUET_TYPE, announced, text_type
+from app.service.finishing.media_types import PARQUET_TYPE, announced, stored_type
 
 WRITE_BYTES = 256 << 10
 HELD_BYTES = 256 << 10
@@ -95,7 +94,7 @@ def _data_set_content(record: AttachmentRecord, received: ReceivedParts, read_by
 
 def _file_content(record: AttachmentRecord, received: ReceivedParts, file: FileContent, stores: Stores) -> Finished:
     """Return a file's content. It stays in the journal if it may and can."""
-    content_type = text_type(received.first) if record.kind is AttachmentKind.TEXT_FILE else BINARY_TYPE
+    content_type = stored_type(record.kind, received.first)
     if not file.of_lines and stores.in_place and (found := _extents(received, file, stores.journal)) is not None:
         return Finished(
             record.id,
@@ -113,8 +112,7 @@ def _file_content(record: AttachmentRecord, received: ReceivedParts, file: FileC
         measured = Measured(target)
         records = tally.of(_records(file))
         if file.of_lines:
-            first = received.first
-            line_end = in_charset(stores.settings.line_end(record.source), first.ccsid, first.encoding)
+            line_end = stores.line_end(received.first)
             _write_lines(records, line_end, file.description and file.description.filesize, measured)
         else:
             _write_joined(records, measured)

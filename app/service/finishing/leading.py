@@ -10,15 +10,13 @@ import pyarrow as pa
 from app.assembly import groups
 from app.assembly.coverage import Runs
 from app.assembly.parts import Parts, gaps
-from app.codecs.ibm_mq.encodings import in_charset
 from app.framing.registry import framing
-from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.message import Position
 from app.model.records import AttachmentRecord
 from app.service.context import ServiceContext
 from app.service.finishing.files import ReceivedParts
-from app.service.finishing.media_types import BINARY_TYPE, text_type
+from app.service.finishing.media_types import stored_type
 from app.service.finishing.parts import missing_ranges
 from app.wire import WireError
 
@@ -82,7 +80,7 @@ def leading_bytes(record: AttachmentRecord, context: ServiceContext, first: int,
         at += len(piece)
         if at > end:
             break
-    content_type = text_type(received.first) if record.kind is AttachmentKind.TEXT_FILE else BINARY_TYPE
+    content_type = stored_type(record.kind, received.first)
     return LeadingBytes(first, b"".join(pieces), content_type, at > end, leading.missing)
 
 
@@ -182,9 +180,7 @@ def _pieces(record: AttachmentRecord, received: ReceivedParts, context: ServiceC
         file = framing(first.framing).leading_file(record, received)
     except (InvalidInputError, WireError) as error:
         raise NothingYet(f"its content cannot be read yet: {error}") from error
-    line_end = b""
-    if file.of_lines:
-        line_end = in_charset(context.settings.line_end(record.source), first.ccsid, first.encoding)
+    line_end = context.line_end(first) if file.of_lines else b""
     try:
         for _, _, data, ends in file.spans():
             yield data

@@ -4,6 +4,7 @@ from typing import Any
 
 from app.codecs.ibm_mq.encodings import charset
 from app.codecs.sas.files import FileDescription, Tally, contradictions
+from app.model.attachment import AttachmentKind
 from app.model.message import PhysicalMessage
 
 
@@ -24,6 +25,11 @@ _REGISTERED = {"latin-1": "iso-8859-1", "utf-16-be": "utf-16be", "utf-16-le": "u
 
 _CODECS = {registered: codec for codec, registered in _REGISTERED.items()}
 _CHARSET = "charset="
+
+
+def stored_type(kind: AttachmentKind | None, first: PhysicalMessage) -> str:
+    """Return the media type of a file that begins with this message."""
+    return text_type(first) if kind is AttachmentKind.TEXT_FILE else BINARY_TYPE
 
 
 def text_type(first: PhysicalMessage) -> str:

@@ -1,13 +1,12 @@
 """How an attachment arrived: its parts and their gaps, its timeline, and its physical messages."""
 
-import re
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from app.model.message import Position
-from app.ports import BadCursor
+from app.ports import BadCursor, Page
 from app.service.gateway import Gateway
 from app.service.monitoring.physical import Gone, Physical, PhysicalMessages
 from app.web.access.caller import Caller, CallerDep
@@ -19,14 +18,13 @@ from app.web.attachments.arrival_schemas import (
     TimelineView,
     WholePhysicalMessageView,
 )
-from app.web.deps import GatewayDep, PagingDep
-from app.web.identifiers import Identifier, known_attachment
+from app.web.deps import GatewayDep, PagingDep, link_next
+from app.web.identifiers import POSITION, Identifier, known_attachment
 from app.web.problems import Problem, responses
 from app.web.trace.answering import traced
 from app.web.trace.schemas import FrameView
 
 LARGEST_NUMBER: Final = (1 << 32) - 1
-_POSITION = re.compile(r"[0-9a-f]{1,16}")
 
 router = APIRouter(prefix="/attachments", tags=["attachments"])
 
@@ -81,9 +79,7 @@ def list_physical_messages(
         raise BadCursor(paging.cursor)
     found = _messages(gateway, attachment_id, caller).page(after, paging.limit)
     following = None if found.next is None else f"{found.next.pack():016x}"
-    if following is not None:
-        url = request.url.include_query_params(cursor=following)
-        response.headers["Link"] = f'<{url.path}?{url.query}>; rel="next"'
+    link_next(request, response, Page(found.items, following))
     return PhysicalMessagesView(
         items=[PhysicalMessageView.of(each) for each in found.items], next=following, gone=found.gone
     )
@@ -116,12 +112,11 @@ async def trace_physical_message(
 
 
 def _position(given: str) -> Position | None:
-    return Position.unpack(int(given, 16)) if _POSITION.fullmatch(given) else None
+    return Position.unpack(int(given, 16)) if POSITION.fullmatch(given) else None
 
 
 def _messages(gateway: Gateway, attachment_id: str, caller: Caller) -> PhysicalMessages:
     record = known_attachment(gateway, attachment_id, caller)
-    caller.trail.details = {"attachment": record.id, "source": record.source, "name": record.qualifier_2}
     try:
         return gateway.physical_messages(record)
     except Gone:

@@ -124,7 +124,6 @@ def delete_attachment(
 ) -> None:
     """Delete an attachment and its content."""
     record = known_attachment(gateway, attachment_id, caller)
-    caller.trail.details = _facts(record)
     if if_match is not None:
         require_match(f'"{record.sha256 or ""}"', if_match, "the content")
     if not gateway.deletion.attachment(record.id):
@@ -179,11 +178,9 @@ async def attachment_content(
     del link  # `authorize` has looked at it
 
     def answered() -> Response:
-        if partial:
-            record = readable_in_part(gateway, attachment_id, caller)
-            if record.state is not AttachmentState.FINISHED:
-                return answer_in_part(request, gateway, record, word, accept, options, charset)
-        return answer(request, gateway, _finished(gateway, attachment_id, caller), word, accept, options, charset)
+        record = (readable_in_part if partial else _finished)(gateway, attachment_id, caller)
+        respond = answer if record.state is AttachmentState.FINISHED else answer_in_part
+        return respond(request, gateway, record, word, accept, options, charset)
 
     return await run_in(pools_of(request).downloads, answered)
 
@@ -284,14 +281,16 @@ def readable_in_part(gateway: Gateway, attachment_id: str, caller: Caller) -> At
     """Return an attachment that is finished, or whose leading parts may be read. Raises Problem."""
     record = known_attachment(gateway, attachment_id, caller)
     if record.state in (AttachmentState.FINISHED, AttachmentState.DELETED):
-        return _finished(gateway, record.id, caller)
-    caller.trail.details = _facts(record)
+        return _require_finished(gateway, record)
     return record
 
 
 def _finished(gateway: Gateway, attachment_id: str, caller: Caller) -> AttachmentRecord:
-    record = known_attachment(gateway, attachment_id, caller)
-    caller.trail.details = _facts(record)
+    return _require_finished(gateway, known_attachment(gateway, attachment_id, caller))
+
+
+def _require_finished(gateway: Gateway, record: AttachmentRecord) -> AttachmentRecord:
+    """Return the record of a finished attachment. Raises Problem."""
     if record.state is AttachmentState.FINISHED:
         return record
     word, why = _NO_CONTENT[record.state]
@@ -303,11 +302,6 @@ def _finished(gateway: Gateway, attachment_id: str, caller: Caller) -> Attachmen
         progress=Progress.of(record, _missing(gateway, record)).model_dump(mode="json"),
         reason=reason.model_dump() if reason else None,
     )
-
-
-def _facts(record: AttachmentRecord) -> dict[str, str]:
-    """Return what the audit log tells of an attachment."""
-    return {"attachment": record.id, "source": record.source, "name": record.qualifier_2}
 
 
 def _missing(gateway: Gateway, record: AttachmentRecord) -> list[tuple[int, int]] | None:

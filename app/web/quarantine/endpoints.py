@@ -11,7 +11,7 @@ from app.model.records import QuarantineRecord, QuarantineState
 from app.service.gateway import Gateway
 from app.web.access.caller import Caller, CallerDep
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
-from app.web.identifiers import EntryIdentifier, entry_identifier
+from app.web.identifiers import EntryIdentifier, entry_identifier, unknown
 from app.web.problems import Problem, responses
 from app.web.quarantine.schemas import QuarantineView, ReplayedView
 from app.web.schemas import PageView, page_view
@@ -107,7 +107,7 @@ def replay_quarantined(
     except JournalFull as full:
         raise Problem("storage-full", str(full)) from None
     if replayed is None:
-        raise Problem("not-found", "there is no quarantine entry with this identifier")
+        raise unknown("quarantine entry")
     outcome = replayed()
     return ReplayedView.of_outcome(_entry(gateway, identifier, caller), outcome, base)
 
@@ -118,7 +118,7 @@ def replay_quarantined(
 def dismiss_quarantined(quarantine_id: EntryIdentifier, gateway: GatewayDep, caller: CallerDep) -> None:
     """Mark an entry as not needed. Its bytes no longer keep a journal segment, and are deleted later by retention."""
     if not gateway.catalog.set_quarantine_state(_entry(gateway, quarantine_id, caller).id, "dismissed"):
-        raise Problem("not-found", "there is no quarantine entry with this identifier")
+        raise unknown("quarantine entry")
 
 
 def _message(gateway: Gateway, quarantine_id: str, caller: Caller) -> PhysicalMessage:
@@ -131,6 +131,6 @@ def _message(gateway: Gateway, quarantine_id: str, caller: Caller) -> PhysicalMe
 def _entry(gateway: Gateway, quarantine_id: str, caller: Caller) -> QuarantineRecord:
     record = gateway.catalog.quarantine_entry(entry_identifier(quarantine_id))
     if record is None or not caller.knows_source(record.source):
-        raise Problem("not-found", "there is no quarantine entry with this identifier")
+        raise unknown("quarantine entry")
     caller.trail.details = {"entry": record.id, "source": record.source}
     return record
