@@ -25,7 +25,7 @@ from app.pipeline.finishing import Result
 from app.pipeline.gaps import missing_segments, spoken
 from app.pipeline.reprocessing import Reprocessor
 from app.pipeline.runs import Again
-from app.service.finishing import files
+from app.service import context
 from tests.support.damaged_archive import Archive, Killed, die_after, objects
 from tests.support.found import in_folder, settings, tables
 from tests.support.kept import flip
@@ -178,7 +178,7 @@ def test_a_corrected_decoder_replaces_what_differs_exactly_once_whenever_it_is_k
     last = archive.segment(archive.numbers[-1])
     last.rename(tmp_path / "last")
     with monkeypatch.context() as patched:
-        patched.setattr(files, "in_charset", lambda text, *_: text.encode() * 2)
+        patched.setattr(context, "in_charset", lambda text, *_: text.encode() * 2)
         patched.setattr(headers, "claims", misread)
         assert run_batch(archive.out, archive.journal) is not None
     with monkeypatch.context() as patched:
