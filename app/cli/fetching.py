@@ -68,7 +68,7 @@ def get(
         Blank | None, typer.Option(help="Blank text as empty text, or as null.", rich_help_panel=_PANEL)
     ] = None,
     rename: Annotated[
-        bool | None, typer.Option("--rename", help="Change names that XPT cannot represent.", rich_help_panel=_PANEL)
+        bool | None, typer.Option("--rename", help="Change names that SAS cannot have.", rich_help_panel=_PANEL)
     ] = None,
     formulas: Annotated[
         Formulas | None,

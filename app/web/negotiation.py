@@ -116,7 +116,7 @@ async def _options(
     ] = None,
     rename: Annotated[
         bool | None,
-        Query(description="change names that the format cannot represent (XPT); without it, they are refused"),
+        Query(description="change names that the format cannot represent (XPT, SAS); without it, they are refused"),
     ] = None,
     formulas: Annotated[
         Formulas | None,

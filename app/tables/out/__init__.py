@@ -121,7 +121,7 @@ _ALL = (
         "CSV and the SAS program that reads it",
         write_program,
         missing=("tag", "null"),
-        options=frozenset({"names"}),
+        options=_TRANSPORT | {"names"},
         as_numbers=pa.types.is_temporal,
     ),
 )

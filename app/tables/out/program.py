@@ -6,7 +6,7 @@ the archive, as the lengths that UTF-8 needs are known only then.
 
 import re
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from app.tables.out.cells import Cell, cells
 from app.tables.out.options import Options
 from app.tables.out.pieces import COMPRESSION_LEVEL, Piece, Pieces
 from app.tables.out.table import Outgoing, said_of
+from app.tables.xpt.limits import names_in_program
 
 CSV_NAME, PROGRAM_NAME = "data.csv", "data.sas"
 
@@ -41,7 +42,12 @@ class _Variable(NamedTuple):
 
 
 def write_program(table: Outgoing, options: Options) -> Iterator[Piece]:
-    """Yield the archive: `data.csv`, then `data.sas`."""
+    """Return the archive: `data.csv`, then `data.sas`. Raises MisfitError, at once, for names that SAS cannot take."""
+    member, names = names_in_program(table.schema, rename=bool(options.rename))
+    return _archive(table, options, member, names)
+
+
+def _archive(table: Outgoing, options: Options, member: str, names: Mapping[str, str]) -> Iterator[Piece]:
     shown = cells(table.schema, options)
     widest = dict.fromkeys((cell.at for cell in shown if cell.is_text), 1)
     target = Pieces()
@@ -52,19 +58,28 @@ def write_program(table: Outgoing, options: Options) -> Iterator[Piece]:
                 file.write(piece)
                 yield from target.taken()
         with archive.open(PROGRAM_NAME, "w") as file:
-            file.write(program(table, shown, widest).encode())
+            file.write(program(table, shown, widest, member, names).encode())
     yield from target.rest()
 
 
-def program(table: Outgoing, shown: Sequence[Cell], widest: dict[int, int]) -> str:
-    """Return the DATA step. `widest` are the maximum sizes of text cells in bytes, by column.
+def program(
+    table: Outgoing, shown: Sequence[Cell], widest: Mapping[int, int], member: str, names: Mapping[str, str]
+) -> str:
+    """Return the DATA step that makes the data set `member`.
+
+    `widest` are the maximum sizes of text cells in bytes, by the column's position; `names` are the variables' names,
+    by the column's name.
 
     Names, labels and formats come from a sender: texts that are not plain words are quoted, and invalid formats left
     out.
     """
     said = said_of(table.schema.metadata)
     is_ibm = said.get("float") == "ibm"
-    variables = [_variable(table.schema.field(cell.at), widest.get(cell.at), is_ibm=is_ibm) for cell in shown]
+    columns = [table.schema.field(cell.at) for cell in shown]
+    variables = [
+        _variable(column, names[column.name], widest.get(cell.at), is_ibm=is_ibm)
+        for cell, column in zip(shown, columns, strict=True)
+    ]
     label = f"(label={_text(said['label'])})" if said.get("label") else ""
     longest = sum(2 * widest.get(cell.at, 16) + 3 for cell in shown)
     tags = f"missing {' '.join(missing.LETTERS)};" if any(map(side_columns.missing_of, table.schema)) else ""
@@ -75,7 +90,7 @@ def program(table: Outgoing, shown: Sequence[Cell], widest: dict[int, int]) -> s
         "options validvarname=any validmemname=extend nofmterr;",
         *([tags] if tags else []),
         "",
-        f"data WORK.{_name(table.member)}{label};",
+        f"data WORK.{_name(member)}{label};",
         f"   infile {_INFILE} lrecl={min(max(longest, _SHORTEST_RECORD), _LONGEST_RECORD)};",
     ]
     statements = [
@@ -108,15 +123,15 @@ def _measured(table: Outgoing, widest: dict[int, int]) -> Iterator[pa.RecordBatc
         yield kept
 
 
-def _variable(field: pa.Field, widest: int | None, *, is_ibm: bool) -> _Variable:
+def _variable(field: pa.Field, name: str, widest: int | None, *, is_ibm: bool) -> _Variable:
     said = said_of(field.metadata)
     length = int(said.get("length", "8"))
     if widest is not None:
         length = min(max(length, widest), LONGEST_CHARACTER)
-        return _Variable(_name(field.name), f"${length}", f"$char{length}.", said)
+        return _Variable(_name(name), f"${length}", f"$char{length}.", said)
     # An IBM float has up to 4 bits more fraction than an IEEE one of the same length.
     length = min(8, max(3, length + is_ibm))
-    return _Variable(_name(field.name), str(length), "best32.", said)
+    return _Variable(_name(name), str(length), "best32.", said)
 
 
 def _indented(items: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The limits of transport files, and the changes that make a table fit if they are allowed.
+"""The limits of transport files and SAS programs, and the changes that make a table fit if they are allowed.
 
 Sources: the record layouts; for variable names of version 5 the rules by which SAS/CONNECT truncates names for SAS 6;
 for reserved names "Rules for SAS Names", as for data sets that are sent (`app.dataset.checks`).
@@ -29,8 +29,14 @@ LONGEST_WIDTH: Final = 32_767
 
 
 class Limits(NamedTuple):
-    """The maximum size of each item in bytes."""
+    """The maximum size of each item in bytes. `file` names the file, `code` the error.
 
+    `literals` tells whether names may have any characters, as with VALIDVARNAME=ANY; else they are in upper case.
+    """
+
+    file: str
+    code: str
+    literals: bool
     member: int
     name: int
     label: int
@@ -41,9 +47,30 @@ class Limits(NamedTuple):
 
 
 LIMITS: Final[Mapping[Version, Limits]] = {
-    5: Limits(member=8, name=8, label=40, format=8, character=200),
-    8: Limits(member=32, name=32, label=256, format=32, character=32_767),
+    5: Limits(
+        "transport file of version 5",
+        "xpt-5-limits",
+        literals=False,
+        member=8,
+        name=8,
+        label=40,
+        format=8,
+        character=200,
+    ),
+    8: Limits(
+        "transport file of version 8",
+        "xpt-8-limits",
+        literals=True,
+        member=32,
+        name=32,
+        label=256,
+        format=32,
+        character=32_767,
+    ),
 }
+
+PROGRAM: Final = LIMITS[8]._replace(file="SAS program", code="sas-program-limits")
+"""The limits of names in a DATA step with VALIDVARNAME=ANY and VALIDMEMNAME=EXTEND."""
 
 
 class Misfit(NamedTuple):
@@ -63,13 +90,11 @@ class Misfit(NamedTuple):
 
 
 class MisfitError(InvalidInputError):
-    """A table that a version of transport files cannot hold; `misfits` lists every reason."""
+    """A table that a file of this kind cannot hold; `misfits` lists every reason."""
 
-    def __init__(self, version: Version, misfits: tuple[Misfit, ...]) -> None:
+    def __init__(self, limits: Limits, misfits: tuple[Misfit, ...]) -> None:
         why = "; ".join(map(str, misfits))
-        super().__init__(
-            f"xpt-{version}-limits", "", -1, f"the table does not fit a transport file of version {version}: {why}"
-        )
+        super().__init__(limits.code, "", -1, f"the table does not fit a {limits.file}: {why}")
         self.misfits = misfits
 
 
@@ -96,25 +121,33 @@ def fit(
 
     Raises MisfitError with every item that does not fit and may not, or cannot, be changed.
     """
-    fitting = _Fitting(version, LIMITS[version], charset)
+    fitting = _Fitting(LIMITS[version], charset)
     variables = side_columns.without_sides(schema)
     if len(variables) > MOST_VARIABLES:
         fitting.note("", "variables", str(len(variables)), None, f"are more than {MOST_VARIABLES}")
-    names = fitting.names(variables)
+    names = fitting.names({f.name: _said(f.metadata).get("sas.name") or str(f.name) for f in variables})
     fields = [
         f if side_columns.is_side(f) else fitting.variable(f, names[f.name], (lengths or {}).get(f.name, 0))
         for f in schema
     ]
     fitted = pa.schema(fields, fitting.member(_said(schema.metadata)))
-    misfits = tuple(fitting.misfits)
-    if any(not rename or misfit.becomes is None for misfit in misfits):
-        raise MisfitError(version, misfits)
-    return Fitted(fitted, misfits)
+    return Fitted(fitted, fitting.checked(rename=rename))
+
+
+def names_in_program(schema: pa.Schema, *, rename: bool = False) -> tuple[str, dict[str, str]]:
+    """Return the names of the data set and, by column, of its variables in a SAS program.
+
+    Raises MisfitError for names that SAS reserves, or that are too long or taken; with `rename`, they are changed.
+    """
+    fitting = _Fitting(PROGRAM, "utf-8")
+    member = fitting.member_name(_said(schema.metadata))
+    names = fitting.names({name: name for name in side_columns.without_sides(schema).names})
+    fitting.checked(rename=rename)
+    return member, names
 
 
 @dataclass
 class _Fitting:
-    version: Version
     limits: Limits
     charset: str
     misfits: list[Misfit] = field(default_factory=list)
@@ -123,22 +156,30 @@ class _Fitting:
     def note(self, column: str, what: str, value: str, becomes: str | None, why: str) -> None:
         self.misfits.append(Misfit(column, what, value, becomes, why))
 
-    def member(self, said: dict[str, str]) -> dict[str, str]:
+    def checked(self, *, rename: bool) -> tuple[Misfit, ...]:
+        """Return what was noted. Raises MisfitError if it may not, or cannot, be changed."""
+        misfits = tuple(self.misfits)
+        if any(not rename or misfit.becomes is None for misfit in misfits):
+            raise MisfitError(self.limits, misfits)
+        return misfits
+
+    def member_name(self, said: dict[str, str]) -> str:
         name, longest = said.get("sas.member") or DEFAULT_MEMBER, self.limits.member
         if self._fits(name, longest, _RESERVED_MEMBERS):
-            becomes = self._cased(name)
-        else:
-            becomes = self._free(name, longest, _RESERVED_MEMBERS)
-            self.note("", "name", name, becomes, self._fault(name, longest, _RESERVED_MEMBERS))
+            return self._cased(name)
+        becomes = self._free(name, longest, _RESERVED_MEMBERS)
+        self.note("", "name", name, becomes, self._fault(name, longest, _RESERVED_MEMBERS))
+        return becomes
+
+    def member(self, said: dict[str, str]) -> dict[str, str]:
         return said | {
-            "sas.member": becomes,
+            "sas.member": self.member_name(said),
             "sas.label": self._cut("", "label", said.get("sas.label", ""), self.limits.member_label),
             "sas.dataset_type": self._cut("", "type", said.get("sas.dataset_type", ""), self.limits.member_type),
         }
 
-    def names(self, variables: pa.Schema) -> dict[str, str]:
+    def names(self, wanted: Mapping[str, str]) -> dict[str, str]:
         """Return a name for each column. Names that fit are kept; others are changed if they collide with them."""
-        wanted = {f.name: _said(f.metadata).get("sas.name") or str(f.name) for f in variables}
         names: dict[str, str] = {}
         longest, taken = self.limits.name, set(_RESERVED_VARIABLES)
         for column, name in wanted.items():
@@ -198,12 +239,12 @@ class _Fitting:
 
     def _nameable(self, name: str) -> str:
         """Return the name with underscores for the characters that it cannot have."""
-        if self.version == 8:
+        if self.limits.literals:
             return "".join(c if c.isprintable() and self._size(c) else "_" for c in name).strip() or "_"
         return re.sub(r"\A(?=[0-9]|\Z)", "_", re.sub(r"[^A-Za-z0-9_]", "_", name))
 
     def _cased(self, name: str) -> str:
-        return name.upper() if self.version == 5 else name
+        return name if self.limits.literals else name.upper()
 
     def _candidates(self, name: str, longest: int) -> Iterator[str]:
         """Yield the shortened name, then shorter ones with 2, 3 ... after them."""

@@ -6,7 +6,9 @@ import zipfile
 from io import BytesIO, StringIO
 
 import pyarrow as pa
+import pytest
 
+from app.tables.xpt.limits import MisfitError
 from tests.support.tables import field, visits
 from tests.tables.out.making import made
 
@@ -73,3 +75,18 @@ def test_no_line_end_inside_of_a_text_ends_the_record() -> None:
     table = pa.table([["a\r\r\nb", "c\r\nd", "e\nf"]], schema=pa.schema([field("C", pa.string())]))
     data, _ = unpacked(made(table, "sas"))
     assert data == b'C\r\n"a\nb"\r\n"c\nd"\r\n"e\nf"\r\n'
+
+
+def test_names_that_sas_reserves_are_refused_or_changed() -> None:
+    """A DATA step drops _N_ without a word, and DATA _NULL_ writes no data set."""
+    schema = pa.schema([field("_N_", pa.float64()), field("x", pa.float64())], {"sas.member": "_NULL_"})
+    table = pa.table([[1.0], [2.0]], schema=schema)
+    with pytest.raises(MisfitError, match="does not fit a SAS program") as refused:
+        made(table, "sas")
+    assert [(misfit.column, misfit.value, misfit.becomes) for misfit in refused.value.misfits] == [
+        ("", "_NULL_", "_NULL_2"),
+        ("_N_", "_N_", "_N_2"),
+    ]
+    _, program = unpacked(made(table, "sas", rename=True))
+    assert "data WORK._NULL_2;" in program
+    assert statement(program, "length") == ["_N_2 8", "x 8"]
