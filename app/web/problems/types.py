@@ -181,6 +181,13 @@ _TABLE = (
         "The maximum number of resumable uploads is there; delete some, or wait until some expire.",
     ),
     ProblemType(
+        "upload-quota",
+        429,
+        "Too many bytes in uploads",
+        "The resumable uploads of a client may have `limit` bytes together, and `used` are there. Delete or send some, "
+        "or wait until some expire.",
+    ),
+    ProblemType(
         "rate-limited",
         429,
         "Too many requests or bytes",
