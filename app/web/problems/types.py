@@ -67,6 +67,12 @@ _TABLE = (
     ProblemType("method-not-allowed", 405, "Method not allowed", "`Allow` lists the methods of this resource."),
     ProblemType("not-acceptable", 406, "Format not available", "`available` lists the formats of this content."),
     ProblemType(
+        "request-timeout",
+        408,
+        "The request took too long",
+        "`http.request_timeout` limits the time of a whole request. Upload in pieces, or read by ranges or pages.",
+    ),
+    ProblemType(
         "ambiguous",
         409,
         "The identifier is ambiguous",
