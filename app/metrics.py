@@ -132,6 +132,7 @@ class Metrics(_Declared):
         self.deliveries = self._counter("deliveries", "Deliveries that entered a state", "state")
 
         self._declare_webhooks()
+        self._declare_uploads()
 
         self.journal_append_seconds = self._histogram(
             "journal_append_seconds", "Time from the start of a journal append until it is on disk", _APPEND_SECONDS
@@ -218,6 +219,13 @@ class Metrics(_Declared):
         self.webhook_failing = self._gauge("webhook_failing", "1 while a webhook does not take events", "webhook")
         self.webhook_dead_letters = self._gauge(
             "webhook_dead_letters", "Events that were given up for a webhook and are kept", "webhook"
+        )
+
+    def _declare_uploads(self) -> None:
+        self.uploads = self._gauge("uploads", "Resumable uploads that are there")
+        self.uploads_bytes = self._gauge("uploads_bytes", "Received bytes of the resumable uploads that are there")
+        self.uploads_expired = self._counter(
+            "uploads_expired", "Resumable uploads that were deleted because their time was over"
         )
 
     def name_source(self, source: str, transport: str, address: str) -> None:

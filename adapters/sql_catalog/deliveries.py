@@ -6,7 +6,7 @@ from sqlalchemy import Select, or_, select, update
 
 from adapters.sql_catalog.paging import Listing, between, fetch_page
 from adapters.sql_catalog.part import CatalogPart, limited, log_events
-from adapters.sql_catalog.rows import delivery_record, delivery_values
+from adapters.sql_catalog.rows import ENDED, delivery_record, delivery_values
 from adapters.sql_catalog.tables import IS_OPEN, IS_OVER, deliveries
 from app.model.attachment import DeliveryState
 from app.model.records import DeliveryRecord, NewEvent
@@ -38,14 +38,27 @@ class Deliveries(CatalogPart):
         events: Sequence[NewEvent] = (),
         expected: Collection[DeliveryState] | None = None,
     ) -> None:
-        """Update a delivery. Raises KeyError when there is no such delivery in an expected state."""
-        change = update(deliveries).where(deliveries.c.id == delivery.id).values(delivery_values(delivery))
+        """Update a delivery, except for the request to cancel it, which stays until it has ended.
+
+        Raises KeyError when there is no such delivery in an expected state.
+        """
+        values = delivery_values(delivery)
+        del values["cancel_requested"]
+        if delivery.state in ENDED:
+            values["cancel_requested"] = False
+        change = update(deliveries).where(deliveries.c.id == delivery.id).values(values)
         if expected is not None:
             change = change.where(deliveries.c.state.in_([state.value for state in expected]))
         with self._database.write(durable=True) as connection:
             if not connection.execute(change).rowcount:
                 raise KeyError(delivery.id)
             log_events(connection, events)
+
+    def request_cancel(self, delivery_id: str) -> None:
+        change = update(deliveries).where(deliveries.c.id == delivery_id, IS_OPEN).values(cancel_requested=True)
+        with self._database.write(durable=True) as connection:
+            if not connection.execute(change).rowcount:
+                raise KeyError(delivery_id)
 
     def delivery(self, delivery_id: str) -> DeliveryRecord | None:
         return self._one(select(deliveries).where(deliveries.c.id == delivery_id), delivery_record)

@@ -43,7 +43,7 @@ _KINDS = {int(kind): kind for kind in AttachmentKind}
 _NO_GROUP = (None, None, None)
 SEGMENT_SHIFT = 32
 """The number of bits of a packed position below its segment."""
-_ENDED = (DeliveryState.SENT, DeliveryState.FAILED, DeliveryState.CANCELLED)
+ENDED = (DeliveryState.SENT, DeliveryState.FAILED, DeliveryState.CANCELLED)
 
 
 def _reader(record: type[Any]) -> Callable[[Any], Values]:
@@ -118,7 +118,7 @@ def delivery_values(record: DeliveryRecord) -> Values:
         for outgoing in record.attachments
     ]
     values["cut"] = None if record.cut is None else record.cut._asdict()
-    values["holds_content"] = record.state in _ENDED and any(outgoing.object_name for outgoing in record.attachments)
+    values["holds_content"] = record.state in ENDED and any(outgoing.object_name for outgoing in record.attachments)
     return values
 
 

@@ -16,6 +16,7 @@ from sqlalchemy import (
     Table,
     TextClause,
     UniqueConstraint,
+    false,
     text,
 )
 
@@ -250,6 +251,13 @@ deliveries = Table(
         comment="what the broker said of subscribers: none, unknown, or null where it reported no lack",
     ),
     Column("holds_content", Boolean, nullable=False, comment="it has ended and an attachment still names an object"),
+    Column(
+        "cancel_requested",
+        Boolean,
+        nullable=False,
+        server_default=false(),
+        comment="it is open, and a client has cancelled it",
+    ),
     UniqueConstraint("idempotency_key"),
     Index(None, "created_at", "id"),
     Index(None, "state", "created_at", "id"),

@@ -252,7 +252,7 @@ class DeliveryRecord:
 
     `messages_sent` of `messages_total` physical messages are confirmed by the broker (the total is None until all are).
     `cut` is set by the first attempt and kept by all others: parts of two different cuts would
-    make a whole that was never sent."""
+    make a whole that was never sent. `cancel_requested` while it is open and a client has cancelled it."""
 
     id: str
     destination: str
@@ -276,6 +276,7 @@ class DeliveryRecord:
     idempotency_key: str | None = None
     fingerprint: str | None = None
     subscribers: Subscribers | None = None
+    cancel_requested: bool = False
 
 
 class EventRecord(NamedTuple):

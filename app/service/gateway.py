@@ -126,8 +126,8 @@ class Gateway:
         self._scrubber = Scrubber(context, self._damages, self._compared, self._stop)
         self.room = Room(self.journal.free_bytes, context.settings.limits.free_bytes)
         self.deliveries = Deliveries(context, senders, self.room.check)
-        lifetime, most = microseconds(context.settings.retention.uploads), context.settings.limits.resumable_uploads
-        self.uploads = Uploads(context.store, context.clock, lifetime, most)
+        lifetime, limits = microseconds(context.settings.retention.uploads), context.settings.limits
+        self.uploads = Uploads(context.store, context.clock, lifetime, limits, context.metrics)
         self.deletion = Deletion(context, self._assembling.between)
         self._receiving = [
             Worker(f"receive {name}", self._receive(name, receiver)) for name, receiver in receivers.items()

@@ -23,8 +23,9 @@ class Http(Section):
 
     At most `connections` are open at once, and `connections_a_client` from one address; a new one replaces the one
     that is idle for longest. The head of a request is limited to `header_bytes` and must arrive within
-    `header_timeout`. A client that neither sends nor reads is disconnected after `stall_timeout`. Each key, or each
-    address without one, has `requests_a_second` and `bytes_a_second` (of content, both ways) on the average."""
+    `header_timeout`. A client that sends or reads fewer than `stall_bytes` in `stall_timeout` is disconnected. A whole
+    request, except for event streams, has `request_timeout`. Each key, or each address without one, has
+    `requests_a_second` and `bytes_a_second` (of content, both ways) on the average."""
 
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535)
@@ -41,6 +42,8 @@ class Http(Section):
     header_bytes: ByteSize = Field(default=ByteSize(64 << 10), ge=4 << 10, le=16 << 20)
     header_timeout: Duration = Field(default=timedelta(seconds=15), ge=timedelta(milliseconds=100))
     stall_timeout: Duration = Field(default=timedelta(seconds=60), ge=timedelta(milliseconds=100))
+    stall_bytes: ByteSize = Field(default=ByteSize(64 << 10), ge=1, le=1 << 30)
+    request_timeout: Duration = Field(default=timedelta(hours=1), ge=timedelta(milliseconds=100))
 
     @model_validator(mode="after")
     def _has_certificate(self) -> Self:

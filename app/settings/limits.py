@@ -16,7 +16,8 @@ class Limits(Section):
     values) are larger than `properties_bytes`, without the properties beyond that. Quarantined messages of up to
     `quarantine_body` are copied out of the journal. At most `conversions` of data sets run at once, each in a process
     with `conversion_memory` and `conversion_time`; `conversions_waiting` may wait. At most `uploads` are received and
-    `downloads` of stored content are sent at once; at most `resumable_uploads` are there at once."""
+    `downloads` of stored content are sent at once; at most `resumable_uploads` are there at once. Of them a client
+    (a key, a token, or all without one) has at most `resumable_uploads_a_client`, with `resumable_bytes_a_client`."""
 
     backlog_bytes: ByteSize = Field(default=ByteSize(32 << 20), ge=1 << 20)
     free_bytes: ByteSize = Field(default=ByteSize(256 << 20), ge=0)
@@ -26,6 +27,8 @@ class Limits(Section):
     upload_bytes: ByteSize = Field(default=ByteSize(16 << 30), ge=0)
     uploads: int = Field(default=64, ge=1)
     resumable_uploads: int = Field(default=1_000, ge=1)
+    resumable_uploads_a_client: int = Field(default=200, ge=1)
+    resumable_bytes_a_client: ByteSize = Field(default=ByteSize(64 << 30), ge=0)
     downloads: int = Field(default=64, ge=1)
     attachments_in_memory: int = Field(default=5_000, ge=100)
     quarantine_body: ByteSize = Field(default=ByteSize(4 << 20), ge=0)

@@ -32,6 +32,7 @@ from app.web.archives import endpoints as archives
 from app.web.attachments import arrival, rows
 from app.web.attachments import endpoints as attachments
 from app.web.console import endpoints as console
+from app.web.deadline import DeadlineMiddleware
 from app.web.deliveries import endpoints as deliveries
 from app.web.deps import API, only_known_parameters
 from app.web.entity_tags import EntityTagMiddleware
@@ -163,6 +164,7 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.state.in_flight = set()
     app.state.receivers = Receivers()
     app.state.captures = 0
+    app.add_middleware(DeadlineMiddleware, seconds=gateway.settings.http.request_timeout.total_seconds())
     app.add_middleware(EntityTagMiddleware)
     app.add_middleware(MeasuringMiddleware, metrics=gateway.metrics)
     http = gateway.settings.http
@@ -177,7 +179,7 @@ def create_app(gateway: Gateway) -> FastAPI:
     api = APIRouter(
         prefix=API,
         dependencies=[Depends(authorize), Depends(only_known_parameters)],
-        responses=problems.responses("unauthorized", "forbidden", "rate-limited"),
+        responses=problems.responses("unauthorized", "forbidden", "rate-limited", "request-timeout"),
     )
     for resource in _RESOURCES:
         api.include_router(resource.router)

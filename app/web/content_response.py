@@ -27,6 +27,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from app.model.errors import DamagedError, InvalidInputError
+from app.observe import logger
 from app.service.content.access import Content
 from app.service.conversion import Conversions, Slot
 from app.tables.out import OptionError
@@ -40,10 +41,13 @@ from app.web.ranges import ByteRange, parse_ranges, precondition, range_applies
 
 _SAFE_MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(; *[A-Za-z0-9-]+=[A-Za-z0-9_.:+-]+)*")
 _WINDOW = 1 << 20
+"""Bytes that are read ahead. A client must take so much of what a conversion makes in every `http.stall_timeout`."""
 _QUICK_SECONDS = 0.01
 _OPAQUE = "application/octet-stream"
 
 Piece = bytes | memoryview
+
+log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +180,8 @@ def _multipart(content: Content, ranges: list[ByteRange], about: dict[str, str])
 class ContentResponse(Response):
     """A response that streams pieces and stops reading when the client disconnects.
 
-    `size` is their total size, or None if they are still to be converted, in a conversion slot.
+    `size` is their total size, or None if they are still to be converted, in a conversion slot. Slots are few: the
+    client must take each window in `patience` seconds. Otherwise the response ends with TimeoutError.
     """
 
     def __init__(
@@ -186,13 +191,14 @@ class ContentResponse(Response):
         sources: Sequence[Iterator[Piece]],
         size: int | None,
         slot: Slot | None = None,
+        patience: float = inf,
     ) -> None:
         super().__init__(None, status, headers | {"Content-Length": str(size)})
         if size is None:
             del self.headers["Content-Length"]
         self._pieces = chain.from_iterable(sources)
         self._is_made = size is None
-        self._slot = slot
+        self._slot, self._patience = slot, patience
         self._unread = inf if size is None else size
         self._first = self._read(_WINDOW if self._is_made else 1)
 
@@ -219,11 +225,13 @@ class ContentResponse(Response):
     async def _sent(self, window: list[Piece], threads: ThreadPoolExecutor, send: Send) -> list[Piece]:
         """Send these pieces; return the next ones."""
         slot, ahead = self._slot, None
+        patience = None if slot is None else self._patience
         if slot is not None and self._unread > 0:
             ahead = asyncio.create_task(slot.within_time(lambda: self._read(_WINDOW)))
         try:
-            while window:
-                await send({"type": "http.response.body", "body": window.pop(0), "more_body": True})
+            async with asyncio.timeout(patience):
+                while window:
+                    await send({"type": "http.response.body", "body": window.pop(0), "more_body": True})
         except BaseException:
             if slot is not None and ahead is not None:
                 await self._give_up(slot, ahead)
@@ -277,20 +285,23 @@ class ConvertedResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         pool: Conversions = scope["app"].state.conversions
+        patience = scope["app"].state.gateway.settings.http.stall_timeout.total_seconds()
         try:
             async with while_connected(receive), pool.slot(download=True) as slot:
-                made = await self._begun(slot, with_body=scope["method"] != "HEAD")
+                made = await self._begun(slot, patience, with_body=scope["method"] != "HEAD")
                 made.raw_headers = self.raw_headers
                 await made(scope, _never, send)
         except ClientLeft:
             return
+        except TimeoutError:  # an incomplete response makes the server close the connection
+            log.warning("slow_reader_disconnected", path=scope["path"], seconds=patience)
 
-    async def _begun(self, slot: Slot, *, with_body: bool) -> "ContentResponse":
+    async def _begun(self, slot: Slot, patience: float, *, with_body: bool) -> "ContentResponse":
         def begin() -> ContentResponse:
             pieces = self._make(slot)
             if not with_body:
                 pieces = iter(list(pieces))
-            return ContentResponse(200, {}, [pieces], None, slot)
+            return ContentResponse(200, {}, [pieces], None, slot, patience)
 
         try:
             return await slot.within_time(begin)

@@ -3,8 +3,8 @@
 - If there are too many connections, in all or from one address, the one of them that has been idle longest is closed;
   if all are busy, a new one gets 503.
 - A request's head and other data that is not content have a maximum size (431) and a time limit (408).
-- A client is disconnected if it neither sends content that is due nor reads what is sent to it, even if the response
-  has ended and the connection is being closed.
+- A client is disconnected if it sends content that is due, or reads what waits for it, slower than `stall_bytes` in
+  every `stall_timeout`, even if the response has ended and the connection is being closed.
 
 The limits apply before memory is used: received bytes are parsed in slices, and refused bytes are not kept.
 """
@@ -31,9 +31,6 @@ log = logger(__name__)
 SLICE = 16 << 10
 CERTIFICATE_SECONDS = 10
 """How often the files of the certificate are looked at."""
-LEAST_BYTES = 64 << 10
-"""Bytes of content that must arrive in every `stall_timeout` while content is due, and that the client must take of a
-response while some of it waits for the client."""
 OTHER_DESCRIPTORS = 200
 """Descriptors reserved for files, brokers and databases."""
 
@@ -101,6 +98,8 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
+        self.address: str | None = None
+        """The address at the other end of the connection: that of a proxy, if there is one."""
         self._is_idle = True
         self.idle_since = self.loop.time()
         self._is_whole = True
@@ -117,6 +116,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.address = self.client[0] if self.client else None
         if self._has_room():
             self._await_head()
         else:
@@ -130,9 +130,10 @@ class LimitedProtocol(HttpToolsProtocol):
     def _has_room(self) -> bool:
         """Return whether this new connection may stay. Where there are too many, one that is idle is closed for it."""
         limits = self.limits
-        same = [each for each in self._others() if each.address == self.address]
-        if len(same) >= limits.connections_a_client and not self._make_room(same, limits.connections_a_client):
-            return False
+        if len(self.connections) > limits.connections_a_client:
+            same = [each for each in self._others() if each.address == self.address]
+            if len(same) >= limits.connections_a_client and not self._make_room(same, limits.connections_a_client):
+                return False
         return len(self.connections) <= limits.connections or self._make_room(self._others(), limits.connections)
 
     def _others(self) -> list["LimitedProtocol"]:
@@ -146,11 +147,6 @@ class LimitedProtocol(HttpToolsProtocol):
             return False
         idlest.abort()
         return True
-
-    @property
-    def address(self) -> str | None:
-        """The address at the other end of the connection: that of a proxy, if there is one."""
-        return self.client[0] if self.client else None
 
     @property
     def is_idle(self) -> bool:
@@ -229,7 +225,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _on_late_content(self) -> None:
         self._timer = None
-        if self._content < LEAST_BYTES and not self.flow.read_paused:
+        if self._content < self.limits.stall_bytes and not self.flow.read_paused:
             self.abort()
         else:
             self._await_content()
@@ -251,7 +247,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _on_late_reader(self, before: int) -> None:
         self._write_timer = None
-        if self.transport.get_write_buffer_size() and before - self._unread() < LEAST_BYTES:
+        if self.transport.get_write_buffer_size() and before - self._unread() < self.limits.stall_bytes:
             self.abort()
         else:
             self._await_reader()

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -10,6 +11,8 @@ import pytest
 
 from app.model.attachment import AttachmentState
 from app.model.records import NewEvent
+from app.service.access import audit
+from app.service.access.audit import append, opened_files
 from tests.cli.conftest import Run
 from tests.support.built import Built
 from tests.support.kept import SOURCE, Kept, assemble, flip
@@ -154,6 +157,10 @@ def test_deliveries_tables_and_deletions_are_in_the_backup(
         context.catalog.add_delivery(made, [NewEvent("delivery.queued", made.id, 1, {})])
         context.catalog.set_state([ids[0]], AttachmentState.DELETED)
         context.store.delete(f"attachments/{ids[0]}")
+    log = kept.folder / "audit"
+    append(log, [b'{"action":"read-audit"}\n'])
+    (log / "audit.jsonl").rename(log / "audit-00000001.jsonl")
+    append(log, [b'{"action":"cancel"}\n'])
     built = Built(kept.folder)
     built.append(pa.table([pa.array([1.0, 2.0])], pa.schema([field("X", pa.float64())])), library="WORK", member="A B=")
     backups.back_up()
@@ -164,7 +171,24 @@ def test_deliveries_tables_and_deletions_are_in_the_backup(
         for attachment in made.attachments:
             assert b"".join(context.store.read(attachment.object_name)) is not None
     assert_sound(run, restored)
+    files = sorted((restored.folder / "audit").iterdir())
+    assert [each.name for each in files] == ["audit-00000001.jsonl", "audit.jsonl"]
+    assert [each.read_bytes() for each in files] == [b'{"action":"read-audit"}\n', b'{"action":"cancel"}\n']
+    assert {each.stat().st_mode & 0o777 for each in files} == {0o600}
     assert [each.num_rows for each in Built(restored.folder).tables.rows("WORK.A B=")] == [2]
+
+
+def test_an_audit_log_that_goes_on_meanwhile_is_there_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(tmp_path, [b"1\n"])
+
+    def listed(folder: Path, known: Callable[[Path], list[audit._File]] = audit._rotated) -> list[audit._File]:
+        (folder / "audit.jsonl").rename(folder / "audit-00000001.jsonl")
+        append(folder, [b"2\n"])
+        return known(folder)
+
+    monkeypatch.setattr(audit, "_rotated", listed)
+    with opened_files(tmp_path) as files:
+        assert {name: file.read() for name, file in files.items()} == {"audit.jsonl": b"1\n"}
 
 
 def test_damage_is_told_of_and_the_rest_is_backed_up(kept: Kept, backups: Backups, tmp_path: Path) -> None:

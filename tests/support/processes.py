@@ -42,10 +42,10 @@ def memory(process: int) -> int:
     return int(found[1]) * 1024 if found else 0
 
 
-def processor_seconds(process: int) -> float:
-    """Return the processor time of a process."""
-    fields = _stat(process)
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
+def processor_seconds(process: int, *, with_ended: bool = False) -> float:
+    """Return the processor time of a process; on demand with that of its children which have ended."""
+    fields = _stat(process)[11 : 15 if with_ended else 13]
+    return sum(map(int, fields)) / os.sysconf("SC_CLK_TCK")
 
 
 def is_computing(process: int, seconds: float) -> bool:

@@ -312,6 +312,21 @@ def test_what_a_limited_key_does_not_know_is_not_waited_for(world: World, monkey
         assert answer.status_code == 404, path
 
 
+def test_uploads_of_others_are_listed_only_for_operators_without_limits(world: World) -> None:
+    keys = {
+        "sender": world.key("uploader", Scope.SEND),
+        "operator": world.key("operator", Scope.SEND, Scope.OPERATE),
+        "limited": world.key("limited operator", Scope.SEND, Scope.OPERATE, limits=LIMITED),
+    }
+    listed = {}
+    for name, key in keys.items():
+        headers = {"Authorization": f"Bearer {key}"}
+        own = world.client.post("/v1/uploads", headers=headers | {"Upload-Complete": "?0"}).json()
+        items = world.client.get("/v1/uploads", headers=headers).json()["items"]
+        listed[name] = {each["owner"] for each in items} == {own["owner"]}
+    assert listed == {"sender": True, "operator": False, "limited": True}
+
+
 @pytest.mark.parametrize(
     ("name", "action", "facts"),
     [

@@ -2,25 +2,29 @@
 
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from select import select
-from threading import Event
+from threading import Event, Thread
 from time import monotonic, sleep
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
 
 from adapters.arrow_journal import ArrowJournal
-from app.web import protocol
+from app.model.attachment import AttachmentKind
+from app.model.records import NewEvent
 from app.web.api import create_app
 from app.web.pools import TRANSFER_THREADS
 from app.web.protocol import LimitedProtocol
+from tests.support.tables import parquet
 from tests.support.waiting import until
 from tests.web.stock import Stock, serving
 
 KIB, MIB = 1 << 10, 1 << 20
+PARQUET = "application/vnd.apache.parquet"
 ALL_THREADS = 45
 """More than all threads for short work, which are 40."""
 
@@ -203,6 +207,51 @@ def test_the_unread_rest_of_a_response_keeps_no_connection(tmp_path: Path, conne
             reader.sendall(asking(path))
             until(lambda: connection.is_idle or transport.is_closing())
             sleep(0.005)
-        assert transport.get_write_buffer_size() < protocol.LEAST_BYTES
+        assert transport.get_write_buffer_size() < connection.limits.stall_bytes
         until(lambda: connection not in connection.connections, 4)
         assert is_closed(reader)
+
+
+def test_who_reads_a_conversion_slowly_frees_its_slot(tmp_path: Path) -> None:
+    """It reads faster than what stalls, and still too slowly to have one of the few slots."""
+    table = parquet(pa.table({"X": [f"{n:>400}" for n in range(50_000)]}), 5_000)
+    timeout = {"stall_timeout": 1.0, "stall_bytes": 16 * KIB}
+    with limited(tmp_path, {"conversions": 1}, **timeout) as (stock, address), ExitStack() as stack:
+        client = stack.enter_context(httpx.Client(base_url=address, timeout=60))
+        path = f"/v1/attachments/{stock.stored(table, PARQUET, kind=AttachmentKind.DATA_SET).id}/content?format=csv"
+        assert client.get(path + "&limit=1").status_code == 200
+        reader = stack.enter_context(opened(address, receiving=16 * KIB))
+        reader.sendall(asking(path))
+        assert status(reader) == 200
+
+        def read() -> None:
+            with suppress(OSError):
+                while reader.recv(16 * KIB):
+                    sleep(0.05)
+
+        reading = Thread(target=read)
+        reading.start()
+        assert client.get(path + "&limit=1").status_code == 200
+        reading.join(20)
+        assert not reading.is_alive()
+
+
+def test_a_whole_request_has_a_time_limit_and_event_streams_have_none(tmp_path: Path) -> None:
+    with limited(tmp_path, {}, request_timeout=0.5) as (stock, address), ExitStack() as stack:
+        sending, reading, listening = (stack.enter_context(opened(address, receiving=4 * KIB)) for _ in range(3))
+        listening.sendall(asking("/v1/events"))
+        assert status(listening) == 200
+        reading.sendall(asking(f"/v1/attachments/{stock.stored(bytes(16 * MIB)).id}/content"))
+        assert status(reading) == 200
+        begin_upload(sending, 4)
+        assert status(sending) == 408
+        answer = sending.recv(MIB)
+        assert b"/problems/request-timeout" in answer
+        sleep(0.2)
+        assert is_closed(reading)
+        stock.catalog.add_events([NewEvent("attachment.finished", "later", 1, {})])
+        stock.gateway.notifier.notify()
+        received = b""
+        while b"later" not in received:
+            received += (piece := listening.recv(MIB))
+            assert piece, "the stream has ended"

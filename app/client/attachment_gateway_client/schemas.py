@@ -275,6 +275,7 @@ class Upload(TypedDict):
     """One resumable upload."""
 
     id: str
+    owner: str
     offset: int
     length: int | None
     complete: bool

@@ -34,7 +34,13 @@ class DeliveryCatalog(Protocol):
         events: Sequence[NewEvent] = (),
         expected: Collection[DeliveryState] | None = None,
     ) -> None:
-        """Replace a delivery's record. Raises KeyError if there is none, or none in an `expected` state."""
+        """Replace a delivery's record, except `cancel_requested`, which is kept until the delivery has ended.
+
+        Raises KeyError if there is none, or none in an `expected` state.
+        """
+
+    def request_cancel(self, delivery_id: str) -> None:
+        """Set `cancel_requested` of a delivery that has not ended. Raises KeyError if there is none."""
 
     def deliveries(
         self,

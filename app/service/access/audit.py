@@ -8,14 +8,15 @@ import mmap
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Condition, Thread
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import orjson
 
+from app.model.errors import GatewayError
 from app.observe import Recurring, logger
 from app.ports import BadCursor, Page
 
@@ -159,9 +160,40 @@ class AuditLog:
 
     def _listed(self) -> list[_File]:
         """Return the files, oldest first; the last one is the current file."""
-        matched = ((_ROTATED.fullmatch(path.name), path) for path in self._folder.glob("audit-*.jsonl"))
-        rotated = sorted(_File(int(match[1]), path) for match, path in matched if match)
+        rotated = _rotated(self._folder)
         return [*rotated, _File(rotated[-1].number + 1 if rotated else 1, self._folder / CURRENT)]
+
+
+def _rotated(folder: Path) -> list[_File]:
+    """Return the files of a log that are full, oldest first."""
+    matched = ((_ROTATED.fullmatch(path.name), path) for path in folder.glob("audit-*.jsonl"))
+    return sorted(_File(int(match[1]), path) for match, path in matched if match)
+
+
+@contextmanager
+def opened_files(folder: Path) -> Iterator[dict[str, BinaryIO]]:
+    """Yield the files of a log by their names, opened at one moment, while another process writes it.
+
+    The newest file is opened first. If it becomes full before the others are listed, it is among them and left out.
+    """
+    with ExitStack() as opened:
+        files: dict[str, BinaryIO] = {}
+        with suppress(FileNotFoundError):
+            files[CURRENT] = opened.enter_context((folder / CURRENT).open("rb"))
+        for each in _rotated(folder):
+            with suppress(FileNotFoundError):  # deleted meanwhile, as the oldest
+                file = opened.enter_context(each.path.open("rb"))
+                if CURRENT not in files or not os.path.sameopenfile(file.fileno(), files[CURRENT].fileno()):
+                    files[each.path.name] = file
+        yield files
+
+
+def new_file(folder: Path, name: str) -> BinaryIO:
+    """Return a new file of a log, to be written. Raises GatewayError for a name that no file of a log has."""
+    if name != CURRENT and not _ROTATED.fullmatch(name):
+        raise GatewayError(f"an audit log has no file {name!r}")
+    folder.mkdir(parents=True, exist_ok=True)
+    return os.fdopen(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
 def append(folder: Path, lines: Sequence[bytes]) -> None:

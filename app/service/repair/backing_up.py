@@ -16,8 +16,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
+from os import fstat
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import BinaryIO
 
 from app import plugins
 from app.model.attachment import AttachmentState, DeliveryState
@@ -25,13 +27,14 @@ from app.model.errors import DamagedError, GatewayError
 from app.model.records import AttachmentRecord
 from app.model.segment_names import segment_name
 from app.ports import Catalog, ContentStore, Segment
+from app.service.access import audit
 from app.service.repair import manifests
 from app.service.repair.contents import Measure, measure
 from app.service.repair.estate import Estate, Progress
 from app.service.repair.manifests import File, Header, data_name
 from app.service.repair.walking import attachments_in, pages
 
-JOURNAL, CONTENT, TABLES, CATALOG = "journal/", "content/", "tables/", "catalog.sqlite"
+JOURNAL, CONTENT, TABLES, AUDIT, CATALOG = "journal/", "content/", "tables/", "audit/", "catalog.sqlite"
 _OTHER_OBJECTS = ("quarantine/", "pipeline/")
 _OPEN_DELIVERIES = (DeliveryState.QUEUED, DeliveryState.SENDING)
 _ATTEMPTS = 5
@@ -83,6 +86,7 @@ class _Backup:
                 self._deliveries(catalog)
             self._others()
             self._tables()
+            self._audit_log()
             whole = Path(folder) / "whole.sqlite"
             plugins.catalog().database(f"sqlite:///{snapshot}").snapshot(whole)
             self._keep(CATALOG, measure(_file(whole), _nobody), lambda: _file(whole))
@@ -228,6 +232,19 @@ class _Backup:
         for name in names:
             self._copy_file(store, name, TABLES + name)
 
+    # --- the audit log --------------------------------------------------------------------------------------------
+
+    def _audit_log(self) -> None:
+        """Copy the audit log, to which the gateway appends meanwhile."""
+        with audit.opened_files(self._estate.settings.audit_folder) as files:
+            sizes = {name: fstat(file.fileno()).st_size for name, file in files.items()}
+            self._progress.begin("audit log", sum(sizes.values()))
+            for name, file in files.items():
+                read = partial(_beginning, file, sizes[name])
+                self._keep(AUDIT + name, measure(read(), _nobody), read)
+
+    # --- bytes ----------------------------------------------------------------------------------------------------
+
     def _copy_file(self, store: ContentStore, name: str, path: str) -> None:
         try:
             self._keep(path, measure(store.read(name), _nobody), lambda: store.read(name))
@@ -235,8 +252,6 @@ class _Backup:
             return
         except DamagedError as error:
             self._report.problems.append(f"{name} is not in the backup: {error}")
-
-    # --- bytes ----------------------------------------------------------------------------------------------------
 
     def _keep(self, path: str, known: Measure, read: Read) -> None:
         """Put a file into the backup. Raises DamagedError when its bytes differ from the known digest."""
@@ -262,6 +277,14 @@ def _file(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         while piece := file.read(PIECE):
             yield piece
+
+
+def _beginning(file: BinaryIO, size: int) -> Iterator[bytes]:
+    """Yield the first bytes of a file, which may grow meanwhile."""
+    file.seek(0)
+    while size > 0 and (piece := file.read(min(size, PIECE))):
+        size -= len(piece)
+        yield piece
 
 
 def _nobody(_amount: int) -> None:

@@ -17,8 +17,9 @@ from app.model.errors import DamagedError, GatewayError
 from app.model.records import JournalIdentity
 from app.model.segment_names import SEALED
 from app.ports import ContentStore
+from app.service.access import audit
 from app.service.repair import manifests
-from app.service.repair.backing_up import CATALOG, CONTENT, JOURNAL, TABLES
+from app.service.repair.backing_up import AUDIT, CATALOG, CONTENT, JOURNAL, TABLES
 from app.service.repair.estate import Progress
 from app.service.repair.manifests import File, Header
 from app.service.repair.recording import Recorder
@@ -57,6 +58,10 @@ def restore(settings: Settings, place: ContentStore, backup: str | None, progres
             if file.path.startswith(prefix):
                 with store().create(file.path.removeprefix(prefix)) as target:
                     _copy(place, file, target.write, progress)
+    for file in files:
+        if file.path.startswith(AUDIT):
+            with audit.new_file(settings.audit_folder, file.path.removeprefix(AUDIT)) as log:
+                _copy(place, file, log.write, progress)
     identity = targets.begin_journal(header)
     for file in files:
         if file.path == CATALOG:
@@ -94,6 +99,8 @@ class _Targets:
             raise GatewayError(f"there is a journal in {folder}: restore into an empty place")
         if not self._database.is_empty():
             raise GatewayError(f"the catalog {self._database.place} is not empty: restore into an empty place")
+        if next(self._settings.audit_folder.glob("*.jsonl"), None) is not None:
+            raise GatewayError(f"there is an audit log in {self._settings.audit_folder}: restore into an empty place")
         for what, store in (("content store", self.content()), ("tables", self.tables())):
             if next(iter(store.names()), None) is not None:
                 raise GatewayError(f"the {what} is not empty: restore into an empty place")

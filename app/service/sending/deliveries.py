@@ -1,6 +1,7 @@
 """Deliveries: a message whose parts are stored becomes a delivery, and an outbox sends it."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -127,7 +128,8 @@ class Deliveries:
     def cancel(self, delivery: DeliveryRecord) -> DeliveryRecord:
         """Cancel a delivery that has not been sent, and return it.
 
-        One that is being sent keeps its state until its next batch, and is sent if there is none. Raises DeliveryOver.
+        One that is being sent keeps its state until its next batch, and is sent if there is none. A restart meanwhile
+        changes nothing. Raises DeliveryOver.
         """
         outbox = self.outboxes.get(delivery.destination)
         waiting = (DeliveryState.QUEUED,) if outbox is not None else OPEN
@@ -137,17 +139,22 @@ class Deliveries:
         try:
             self._catalog.update_delivery(cancelled, [event], waiting)
         except KeyError:
-            now_it_is = self._catalog.delivery(delivery.id)
-            if outbox is None or now_it_is is None or now_it_is.state not in OPEN:
-                state = delivery.state if now_it_is is None else now_it_is.state
-                raise DeliveryOver(state, f"it is {state} and cannot be cancelled") from None
-            outbox.cancel(delivery.id)
-            return now_it_is
+            return self._request_cancel(delivery, outbox)
         self._context.metrics.deliveries.labels(cancelled.state).inc()
         if outbox is not None:
             outbox.ended(delivery.id)
         self._context.notifier.notify()
         return cancelled
+
+    def _request_cancel(self, delivery: DeliveryRecord, outbox: Outbox | None) -> DeliveryRecord:
+        """Have a delivery cancelled that is being sent, and return it. Raises DeliveryOver."""
+        if outbox is not None:
+            with suppress(KeyError):
+                self._catalog.request_cancel(delivery.id)
+                outbox.cancel(delivery.id)
+                return self._catalog.delivery(delivery.id) or delivery
+        now_it_is = self._catalog.delivery(delivery.id) or delivery
+        raise DeliveryOver(now_it_is.state, f"it is {now_it_is.state} and cannot be cancelled")
 
     def retry(self, delivery: DeliveryRecord) -> DeliveryRecord:
         """Queue a delivery again that failed or was cancelled, and return it.

@@ -99,6 +99,7 @@ class Outbox:
     def begin_again(self, delivery: DeliveryRecord) -> None:
         """Allow an ended delivery all its attempts once more."""
         self._fruitless_from[delivery.id] = delivery.attempts
+        self._cancelled.discard(delivery.id)
         self._wake.notify()
 
     def stop(self) -> None:
@@ -140,6 +141,8 @@ class Outbox:
     def _attempt(self, delivery: DeliveryRecord) -> None:
         confirmed = max(delivery.messages_sent, self._confirmed.get(delivery.id, 0))
         self._fruitless_from.setdefault(delivery.id, delivery.attempts if confirmed else 0)
+        if delivery.cancel_requested:  # before a restart
+            self._cancelled.add(delivery.id)
         delivery = replace(delivery, attempts=delivery.attempts + 1, messages_sent=confirmed)
         try:
             run = _Run(self._enter(delivery, DeliveryState.SENDING, None, OPEN))

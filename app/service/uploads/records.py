@@ -16,6 +16,14 @@ class TooManyUploads(GatewayError):
     """The maximum number of uploads is there."""
 
 
+class QuotaExceeded(GatewayError):
+    """The uploads of an owner would have more than `limit` bytes; they have `used` without the refused ones."""
+
+    def __init__(self, limit: int, used: int) -> None:
+        super().__init__(f"your uploads have {used} bytes, and limits.resumable_bytes_a_client allows {limit}")
+        self.limit, self.used = limit, used
+
+
 @dataclass(frozen=True, slots=True)
 class UploadRecord:
     """What is known of an upload beside its bytes. Times are in microseconds since 1970-01-01 UTC.
@@ -60,11 +68,15 @@ def piece_name(record: UploadRecord, offset: int) -> str:
 
 @dataclass(slots=True)
 class Upload:
-    """An upload with its pieces, in order and without gaps. `is_gone` when it was deleted."""
+    """An upload with its pieces, in order and without gaps. `is_gone` when it was deleted.
+
+    `reserved` is the size that it may reach by the request that appends to it.
+    """
 
     record: UploadRecord
     pieces: list[Piece] = field(default_factory=list)
     is_gone: bool = False
+    reserved: int = 0
 
     @property
     def offset(self) -> int:
@@ -74,3 +86,8 @@ class Upload:
     @property
     def is_complete(self) -> bool:
         return self.record.length == self.offset
+
+    @property
+    def held(self) -> int:
+        """Return the bytes that count for its owner: those that are here, and those that are announced."""
+        return max(self.record.length or 0, self.offset, self.reserved)

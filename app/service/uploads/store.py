@@ -13,11 +13,13 @@ from threading import Lock
 
 import orjson
 
+from app.metrics import Metrics
 from app.observe import Recurring, logger
 from app.ports import Clock, ContentStore
 from app.service.sending.parts import PartWriter, StoredPart
 from app.service.uploads.pieces import PieceWriter, contiguous, require_size
-from app.service.uploads.records import FOLDER, TooManyUploads, UnknownUpload, Upload, UploadRecord
+from app.service.uploads.records import FOLDER, QuotaExceeded, TooManyUploads, UnknownUpload, Upload, UploadRecord
+from app.settings import Limits
 
 SENT_MICROSECONDS = 3600 * 1_000_000
 """The time for which an upload stays when it was sent: the request that sends it can be repeated."""
@@ -26,15 +28,23 @@ _PIECE = re.compile(r"[0-9a-f]{16}")
 log = logger(__name__)
 
 
-class Uploads:
-    """All uploads. `lifetime` is in microseconds, `most` the maximum number of uploads.
+RESERVED_AHEAD = 16 << 20
+"""Bytes of an upload of unknown length that are reserved at once, where the quota has so many."""
 
-    One process at a time uses the store of uploads. Methods block, except `find`.
+
+class Uploads:
+    """All uploads. `lifetime` is in microseconds.
+
+    One process at a time uses the store of uploads. Methods block, except `find`, `reserve` and `release`.
     """
 
-    def __init__(self, store: ContentStore, clock: Clock, lifetime: int, most: int) -> None:
-        self._store, self._clock, self.lifetime, self._most = store, clock, lifetime, most
+    def __init__(self, store: ContentStore, clock: Clock, lifetime: int, limits: Limits, metrics: Metrics) -> None:
+        self._store, self._clock, self.lifetime, self._limits = store, clock, lifetime, limits
+        self._metrics = metrics
+        metrics.uploads.set_function(lambda: len(self._uploads or ()))
+        metrics.uploads_bytes.set_function(lambda: sum(each.offset for each in list((self._uploads or {}).values())))
         self._lock = Lock()
+        self._quota_lock = Lock()
         self._uploads: dict[str, Upload] | None = None
         self._fault = Recurring(log, "uploads")
 
@@ -60,17 +70,62 @@ class Uploads:
         metadata: str | None = None,
         repr_digest: str | None = None,
     ) -> Upload:
-        """Begin an upload. Raises TooManyUploads, and what storing raises."""
+        """Begin an upload. Raises TooManyUploads, QuotaExceeded, and what storing raises."""
         uploads = self.open()
-        if len(uploads) >= self._most:
-            raise TooManyUploads(f"{self._most} uploads are there, the most that limits.resumable_uploads allows")
         now = self._clock.now()
         record = UploadRecord(
             token_hex(16), owner, now, now + self.lifetime, length, file_name, content_type, metadata, repr_digest
         )
-        self._write(record)
-        upload = uploads[record.id] = Upload(record)
+        upload = Upload(record)
+        with self._quota_lock:
+            self._require_number(owner)
+            self._require_bytes(upload, length or 0)
+            uploads[record.id] = upload
+        try:
+            self._write(record)
+        except BaseException:
+            del uploads[record.id]
+            raise
         return upload
+
+    def of(self, owner: str | None) -> list[Upload]:
+        """Return the uploads of an owner, or of all (None), newest first, without those that have expired."""
+        now = self._clock.now()
+        found = [
+            each
+            for each in list(self.open().values())
+            if owner in (None, each.record.owner) and each.record.expires_at > now
+        ]
+        return sorted(found, key=lambda each: (each.record.created_at, each.record.id), reverse=True)
+
+    def reserve(self, upload: Upload, size: int) -> None:
+        """Let an upload grow to so many bytes. Raises QuotaExceeded. Call `release` when nothing more is appended."""
+        if size > upload.held:
+            with self._quota_lock:
+                left = self._require_bytes(upload, size)
+                upload.reserved = min(left, size if upload.record.length is not None else size + RESERVED_AHEAD)
+
+    def release(self, upload: Upload) -> None:
+        """Give back what was reserved for an upload beyond what has come and what is announced."""
+        upload.reserved = 0
+
+    def _require_number(self, owner: str) -> None:
+        uploads = list(self.open().values())
+        for name, count in (
+            ("resumable_uploads", len(uploads)),
+            ("resumable_uploads_a_client", sum(each.record.owner == owner for each in uploads)),
+        ):
+            if count >= getattr(self._limits, name):
+                raise TooManyUploads(f"{count} uploads are there, the most that limits.{name} allows")
+
+    def _require_bytes(self, upload: Upload, size: int) -> int:
+        """Return the size that an upload may have by its owner's quota. Raises QuotaExceeded if that is less."""
+        owner = upload.record.owner
+        others = [each for each in list(self.open().values()) if each is not upload and each.record.owner == owner]
+        limit, used = self._limits.resumable_bytes_a_client, sum(each.held for each in others)
+        if used + size > limit:
+            raise QuotaExceeded(limit, used + upload.offset)
+        return limit - used
 
     def find(self, upload_id: str, owner: str) -> Upload:
         """Return an upload of this owner. Raises UnknownUpload if there is none, or if it has expired."""
@@ -136,6 +191,7 @@ class Uploads:
             now = self._clock.now()
             for upload in [each for each in list(self.open().values()) if each.record.expires_at <= now]:
                 self.delete(upload)
+                self._metrics.uploads_expired.inc()
                 log.info("upload_expired", upload=upload.record.id, bytes=upload.offset, length=upload.record.length)
         except Exception as error:  # noqa: BLE001 - `Recurring` logs it
             self._fault.failed(error)

@@ -52,6 +52,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "send_file": _SEND,
     "describe_uploads": Operation(Scope.SEND),
     "create_upload": Operation(Scope.SEND, "upload"),
+    "list_uploads": Operation(Scope.SEND),
     "head_upload": Operation(Scope.SEND),
     "get_upload": Operation(Scope.SEND),
     "append_upload": Operation(Scope.SEND),

@@ -67,6 +67,12 @@ _TABLE = (
     ProblemType("method-not-allowed", 405, "Method not allowed", "`Allow` lists the methods of this resource."),
     ProblemType("not-acceptable", 406, "Format not available", "`available` lists the formats of this content."),
     ProblemType(
+        "request-timeout",
+        408,
+        "The request took too long",
+        "`http.request_timeout` limits the time of a whole request. Upload in pieces, or read by ranges or pages.",
+    ),
+    ProblemType(
         "ambiguous",
         409,
         "The identifier is ambiguous",
@@ -179,6 +185,13 @@ _TABLE = (
         429,
         "Too many uploads",
         "The maximum number of resumable uploads is there; delete some, or wait until some expire.",
+    ),
+    ProblemType(
+        "upload-quota",
+        429,
+        "Too many bytes in uploads",
+        "The resumable uploads of a client may have `limit` bytes together, and `used` are there. Delete or send some, "
+        "or wait until some expire.",
     ),
     ProblemType(
         "rate-limited",

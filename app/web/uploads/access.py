@@ -1,19 +1,39 @@
 """The uploads of a caller. Those of others do not exist for it."""
 
+import re
+from collections.abc import Sequence
+
 from starlette.concurrency import run_in_threadpool
 
+from app.ports import BadCursor, Page
 from app.service.gateway import Gateway
 from app.service.sending.parts import StoredPart
 from app.service.uploads import UnknownUpload, Upload
 from app.web.access.caller import Caller
+from app.web.deps import Paging
 from app.web.identifiers import unknown
 from app.web.problems import Problem, pointer_to
+
+_CURSOR = re.compile(r"(\d{1,18})\.([0-9a-f]{32})")
 
 
 def owner_of(caller: Caller) -> str:
     """Return the owner of what a caller uploads: itself, whatever its name is used for elsewhere."""
     principal = caller.principal
     return f"{principal.kind}:{principal.id or principal.name}"
+
+
+def page_of(uploads: Sequence[Upload], paging: Paging) -> Page[Upload]:
+    """Return a page of uploads, which are sorted newest first. Raises BadCursor."""
+    if paging.cursor is not None:
+        match = _CURSOR.fullmatch(paging.cursor)
+        if match is None:
+            raise BadCursor(paging.cursor)
+        before = int(match[1]), match[2]
+        uploads = [each for each in uploads if (each.record.created_at, each.record.id) < before]
+    items = list(uploads[: paging.limit])
+    last = items[-1].record if len(uploads) > paging.limit else None
+    return Page(items, None if last is None else f"{last.created_at}.{last.id}")
 
 
 async def known_upload(gateway: Gateway, upload_id: str, caller: Caller) -> Upload:

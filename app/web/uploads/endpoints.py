@@ -1,5 +1,7 @@
 """Resumable uploads by tus 1.0 and by HTTP's own protocol, over one store."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -9,18 +11,20 @@ from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
+from app.model.access import Scope
 from app.model.patterns import SF_BOOLEAN
 from app.service.gateway import Gateway
 from app.service.sending.room import Promise
-from app.service.uploads import TooManyUploads, UnknownUpload, Upload
+from app.service.uploads import QuotaExceeded, TooManyUploads, UnknownUpload, Upload
 from app.web.access.caller import CallerDep
-from app.web.deps import BaseDep, GatewayDep
+from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
 from app.web.digests import Digests
 from app.web.identifiers import unknown
 from app.web.pools import pools_of, run_in
 from app.web.problems import Problem, responses
+from app.web.schemas import PageView, page_view
 from app.web.uploads import protocols
-from app.web.uploads.access import known_upload, owner_of
+from app.web.uploads.access import known_upload, owner_of, page_of
 from app.web.uploads.checksums import check_of
 from app.web.uploads.protocols import LONGEST, Protocol
 from app.web.uploads.receiving import Receivers, receive
@@ -66,6 +70,7 @@ _RECEIVING = (
     "unavailable",
     "busy",
     "storage-full",
+    "upload-quota",
 )
 
 
@@ -128,10 +133,8 @@ async def create_upload(
         _require_size(gateway, how.length)
         gateway.room.check(how.length or 0)
         about = (owner_of(caller), how.length, how.file_name, how.content_type, how.metadata, how.repr_digest)
-        try:
+        with _within_quota():
             upload = await run_in_threadpool(gateway.uploads.create, *about)
-        except TooManyUploads as error:
-            raise Problem("too-many-uploads", str(error), {"Retry-After": "60"}) from None
         caller.trail.details = {"upload": upload.record.id}
         if how.has_body or how.is_last or upload.is_complete:
             await _append(_Append(request, gateway, upload, how.is_last), None)
@@ -139,6 +142,18 @@ async def create_upload(
         limits = protocols.limit(gateway.settings.limits.upload_bytes, gateway.uploads.lifetime)
         headers = {**protocols.described(protocol, upload), "Location": view.links["self"], "Upload-Limit": limits}
         return JSONResponse(view.model_dump(mode="json"), 201, headers)
+
+
+@router.get("", operation_id="list_uploads", responses=responses("invalid"))
+def list_uploads(
+    request: Request, response: Response, gateway: GatewayDep, caller: CallerDep, base: BaseDep, paging: PagingDep
+) -> PageView[UploadView]:
+    """List the caller's uploads, newest first. With the scope `operate` and no limits, those of all callers."""
+    principal = caller.principal
+    is_operator = Scope.OPERATE in principal.scopes and not principal.is_limited
+    page = page_of(gateway.uploads.of(None if is_operator else owner_of(caller)), paging)
+    link_next(request, response, page)
+    return page_view(page, lambda upload: UploadView.of(upload, base))
 
 
 @router.head(
@@ -250,29 +265,55 @@ async def _append(append: _Append, length: int | None) -> None:
     `length` is the `Upload-Length` of the request. Nothing is awaited before the request is known as the upload's.
     """
     request, gateway, upload, headers = append.request, append.gateway, append.upload, append.request.headers
+    begin = upload.offset
     known = upload.record.length
     announced = int(headers["content-length"]) if "content-length" in headers else None
     if append.is_last and announced is not None:
-        length = protocols.consistent(known or length, upload.offset + announced)
+        length = protocols.consistent(known or length, begin + announced)
     end = length if known is None else known
-    most = (gateway.settings.limits.upload_bytes if end is None else end) - upload.offset
+    most = (gateway.settings.limits.upload_bytes if end is None else end) - begin
     if announced is not None and announced > most:
         if end is None:
-            _require_size(gateway, upload.offset + announced)
+            _require_size(gateway, begin + announced)
         raise protocols.inconsistent(f"the body has {announced} bytes, and {most} are missing")
     _require_size(gateway, length)
-    with pools_of(request).uploading(), gateway.room.promised(announced or 0) as promise:
-        await _receivers(request).run(upload.record.id, _receiving(append, length, most, promise))
+
+    def allow(size: int) -> None:
+        if size > most:
+            raise protocols.inconsistent(f"the body goes beyond the end of the content: {most} bytes are missing")
+        with _within_quota():
+            gateway.uploads.reserve(upload, begin + size)
+
+    try:
+        allow(announced or 0)
+        with _within_quota():
+            gateway.uploads.reserve(upload, length or 0)
+        with pools_of(request).uploading(), gateway.room.promised(announced or 0) as promise:
+            await _receivers(request).run(upload.record.id, _receiving(append, length, allow, promise))
+    finally:
+        gateway.uploads.release(upload)
 
 
-async def _receiving(append: _Append, length: int | None, most: int, promise: Promise) -> None:
+@contextmanager
+def _within_quota() -> Iterator[None]:
+    """Turn what is beyond the quotas of uploads into problems."""
+    try:
+        yield
+    except TooManyUploads as error:
+        raise Problem("too-many-uploads", str(error), {"Retry-After": "60"}) from None
+    except QuotaExceeded as error:
+        headers = {"Retry-After": "60"}
+        raise Problem("upload-quota", str(error), headers, limit=error.limit, used=error.used) from None
+
+
+async def _receiving(append: _Append, length: int | None, allow: Callable[[int], None], promise: Promise) -> None:
     request, gateway, upload = append.request, append.gateway, append.upload
     if length is not None and upload.record.length is None:
         await run_in_threadpool(gateway.uploads.set_length, upload, length)
     check = check_of(request.headers)
     writer = gateway.uploads.append(upload, whole=check is not None)
     try:
-        await receive(request, writer, most, check, promise)
+        await receive(request, writer, allow, check, promise)
         if append.is_last and upload.record.length is None:
             await run_in_threadpool(gateway.uploads.set_length, upload, upload.offset)
         if append.is_last and not upload.is_complete:

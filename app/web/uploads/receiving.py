@@ -12,12 +12,12 @@ from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 
+from app.model.errors import StoreFull
 from app.service.sending.room import Promise
 from app.service.uploads import PieceWriter
 from app.web.pools import BATCH, pools_of
 from app.web.problems import Problem
 from app.web.uploads.checksums import Check
-from app.web.uploads.protocols import inconsistent
 
 
 class Receivers:
@@ -57,9 +57,11 @@ class Receivers:
             del self._tasks[upload_id]
 
 
-async def receive(request: Request, writer: PieceWriter, most: int, check: Check | None, promise: Promise) -> None:
-    """Append a request's body of at most `most` bytes. What arrives before the connection breaks is kept, unless
-    `check` is there to judge the whole. `promise` keeps the space for what is announced.
+async def receive(
+    request: Request, writer: PieceWriter, allow: Callable[[int], None], check: Check | None, promise: Promise
+) -> None:
+    """Append a request's body. What arrives before the connection breaks is kept, unless `check` is there to judge
+    the whole. `promise` keeps the space for what is announced. `allow` raises for a size that the body may not have.
 
     Raises Problem, ClientDisconnect, UnknownUpload and what storing raises.
     """
@@ -68,7 +70,7 @@ async def receive(request: Request, writer: PieceWriter, most: int, check: Check
     try:
         async for chunk in request.stream():
             total += len(chunk)
-            _require_at_most(most, total)
+            allow(total)
             await body.add(chunk)
         await body.finish()
     except (ClientDisconnect, asyncio.CancelledError):
@@ -92,30 +94,38 @@ class _Body:
         """Take the next bytes, and have a full batch written. Raises what writing the batch before raised."""
         self._batch.append(chunk)
         self._gathered += len(chunk)
-        if self._gathered < BATCH:
-            return
-        self._promise.grow_to(self._gathered + self._writing)
-        await self._written()
-        self._promise.written(self._writing)
-        full, self._batch = self._batch, []
-        self._writing, self._gathered = self._gathered, 0
-        self._begin(self._write, full)
+        if self._gathered >= BATCH:
+            await self._begin_batch(self._write)
 
     async def finish(self) -> None:
         """Write the rest and make it durable. Raises Problem if the bytes differ from what the client said of them."""
+        await self._begin_batch(self._finish)
         await self._written()
-        last, self._batch = self._batch, []
-        self._begin(self._finish, last)
+
+    async def _begin_batch(self, work: Callable[[list[bytes]], None]) -> None:
+        """Give the batch to a thread, when there is space for it, and when the one before is written."""
+        self._promise.grow_to(self._gathered + self._writing)
         await self._written()
+        self._promise.written(self._writing)
+        batch, self._batch = self._batch, []
+        self._writing, self._gathered = self._gathered, 0
+        self._begin(work, batch)
 
     async def salvage(self) -> None:
         """Keep what has arrived, if it needs no check and was written until now."""
         failed = self._working is not None and await _settled(self._working)
-        if self._check is not None or failed:
+        if self._check is not None or failed or not self._has_space():
             await self.drop()
         else:
             self._begin(self._finish, self._batch)
             await self._settle()
+
+    def _has_space(self) -> bool:
+        """Tell whether what has arrived last may still be written."""
+        with suppress(StoreFull):
+            self._promise.grow_to(self._gathered)
+            return True
+        return False
 
     async def drop(self) -> None:
         """Remove what is not durable yet."""
@@ -146,11 +156,6 @@ class _Body:
         if self._check is not None:
             self._check.check("the body")
         self._writer.keep()
-
-
-def _require_at_most(most: int, total: int) -> None:
-    if total > most:
-        raise inconsistent(f"the body goes beyond the end of the content: {most} bytes are missing")
 
 
 async def _settled(work: "asyncio.Future[Any]") -> bool:

@@ -13,6 +13,10 @@ class UploadView(BaseModel):
     """One resumable upload."""
 
     id: str
+    owner: str = Field(
+        description="whose upload it is: the kind of its credentials, and the identifier or the name of the key",
+        examples=["key:9f2c4b1e"],
+    )
     offset: int = Field(description="number of received bytes; the upload goes on here")
     length: int | None = Field(description="bytes of the whole content; null until the client tells it")
     complete: bool = Field(description="whether all bytes are here, so that the upload can be sent")
@@ -27,6 +31,7 @@ class UploadView(BaseModel):
         record = upload.record
         return cls(
             id=record.id,
+            owner=record.owner,
             offset=upload.offset,
             length=record.length,
             complete=upload.is_complete,

@@ -96,6 +96,26 @@ def test_a_delivery_that_is_being_sent_is_cancelled_before_its_next_batch(world:
     assert world.told()[-1] == "cancelled"
 
 
+def test_one_that_is_cancelled_before_a_restart_stays_cancelled(world: World) -> None:
+    world.submitted()
+
+    def cancel_and_stop() -> None:
+        world.deliveries.cancel(world.now())
+        world.deliveries.outboxes["partner"].stop()
+        world.deliveries.outboxes["partner"]._cancelled.clear()
+
+    world.sender.meanwhile = cancel_and_stop
+    world.step()
+    assert (world.now().state, world.now().cancel_requested) == (DeliveryState.SENDING, True)
+    world.deliveries = Deliveries(world.context, {"partner": world.sender}, world._check_room)
+    world.step()
+    assert (world.now().state, len(world.sender.taken)) == (DeliveryState.CANCELLED, 2)
+    world.sender.meanwhile = lambda: None
+    world.deliveries.retry(world.now())
+    world.step()
+    assert world.now().state is DeliveryState.SENT
+
+
 def test_one_that_is_cancelled_while_its_last_batch_goes_is_sent(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox, "BATCH_MESSAGES", 64)
     world.submitted(10)
