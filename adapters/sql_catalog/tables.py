@@ -103,6 +103,7 @@ attachments = Table(
     Column("record_length", BigInteger, comment="of a file, as its sender says"),
     Column("announced_size", BigInteger, comment="of a file, as its sender says"),
     Column("warnings", JSON, nullable=False, server_default="[]", comment="what contradicts the sender, in sentences"),
+    Column("settled_at", BigInteger, comment="when content was copied from the journal to the content store"),
     Column("reason_code", AnyText),
     Column("reason", AnyText),
     Column("name_folded", AnyText, nullable=False, comment="qualifier 2, case folded, for searching"),
@@ -292,6 +293,24 @@ api_keys = Table(
     Column("revoked_at", BigInteger),
     Column("last_used_at", BigInteger),
     comment="keys of clients of REST; a revoked one stays",
+)
+
+pipeline_runs = Table(
+    "pipeline_runs",
+    metadata,
+    Column("id", AnyText, primary_key=True),
+    Column("kind", AnyText, nullable=False),
+    Column("state", AnyText, nullable=False),
+    Column("began_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger),
+    Column("messages", BigInteger, nullable=False),
+    Column("attachments", BigInteger, nullable=False),
+    Column("refused", BigInteger, nullable=False),
+    Column("quarantined", BigInteger, nullable=False),
+    Column("rows", BigInteger, nullable=False),
+    Column("error", AnyText),
+    Index(None, "began_at", "id"),
+    comment="the newest runs of the pipeline on Spark",
 )
 
 webhooks = Table(
