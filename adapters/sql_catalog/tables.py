@@ -110,6 +110,7 @@ attachments = Table(
     Column("group_last", BigInteger, comment="MsgSeqNumber of a group's last logical message"),
     Column("group_ended", BigInteger, comment="logical messages whose end has come; null of what is no group"),
     Column("group_size", BigInteger, comment="bytes of those logical messages"),
+    Column("trace_parent", AnyText, comment="W3C traceparent of the message that announced it"),
     UniqueConstraint("source", "correl_id"),
     Index(None, "first_received_at", "id"),
     Index(None, "state", "first_received_at", "id"),
@@ -259,6 +260,7 @@ deliveries = Table(
         server_default=false(),
         comment="it is open, and a client has cancelled it",
     ),
+    Column("trace_parent", AnyText, comment="W3C traceparent of the request that queued it"),
     UniqueConstraint("idempotency_key"),
     Index(None, "created_at", "id"),
     Index(None, "state", "created_at", "id"),
@@ -276,6 +278,7 @@ events = Table(
     Column("subject", AnyText, nullable=False),
     Column("time", BigInteger, nullable=False, index=True),
     Column("data", JSON, nullable=False),
+    Column("trace_parent", AnyText, comment="W3C traceparent of the subject"),
     sqlite_autoincrement=True,
 )
 
@@ -338,5 +341,6 @@ dead_letters = Table(
     Column("failed_at", BigInteger, nullable=False, index=True),
     Column("reason", AnyText, nullable=False),
     Column("queued_at", BigInteger, comment="when a client asked to send it again"),
+    Column("trace_parent", AnyText, comment="W3C traceparent of the subject"),
     comment="events that were given up for a webhook",
 )

@@ -6,8 +6,8 @@ Revision 0028, after 0026.
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0028"
-down_revision = "0026"
+revision = "0029"
+down_revision = "0028"
 branch_labels = None
 depends_on = None
 
