@@ -1,6 +1,6 @@
 """Add when content was copied to the content store. Content that was copied before has no such time.
 
-Revision 0028, after 0026.
+Revision 0029, after 0028.
 """
 
 import sqlalchemy as sa

@@ -1,6 +1,6 @@
 """Add the runs of the pipeline.
 
-Revision 0029, after 0028.
+Revision 0030, after 0029.
 """
 
 import sqlalchemy as sa
