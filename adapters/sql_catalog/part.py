@@ -16,7 +16,7 @@ from app.model.records import NewEvent
 T = TypeVar("T")
 
 # Well under the limits of SQLite (32,766) and PostgreSQL (65,535) for the parameters of one statement.
-_PARAMETERS = 5000
+_PARAMETERS = 1000
 
 _INSERT_EVENTS = Bulk(insert(events), NewEvent._fields)
 
