@@ -7,19 +7,23 @@ wrong framing) are read one by one. A header is only carried along: the headers 
 
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
 from enum import IntEnum
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from app.assembly.headers import Claim
 from app.codecs.sas import dialect
 from app.codecs.sas.attachment import read_counts
 from app.framing.descriptors import descriptors_of_batch
 from app.framing.events import is_header, read_event
 from app.framing.protocol import KEY_SIZE, NO_COLUMNS, Columns, Framing
 from app.framing.registry import FRAMINGS
+from app.model.attachment import AttachmentDefinition, AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.event import Announced, Pieces, Unsequenced
 from app.model.message import PhysicalMessage
@@ -28,6 +32,9 @@ from app.ports import messages_of
 
 LONGEST_COUNT = 8
 """The size of the largest message that may be a count, in bytes."""
+
+_KINDS = {int(kind): kind for kind in AttachmentKind}
+_DEFINITION = attrgetter(*(each.name for each in fields(AttachmentDefinition) if each.name != "kind"))
 
 Numbers = npt.NDArray[np.int64]
 
@@ -99,7 +106,7 @@ def to_batch(references: Sequence[Reference]) -> pa.RecordBatch:
         **columns,
         "sizes": [np.asarray(sizes, "<i4").tobytes() for sizes in columns["sizes"]],
         "received_at": [np.asarray(times, "<i8").tobytes() for times in columns["received_at"]],
-        "detail": [b"" if detail is None else pickle.dumps(detail) for detail in columns["detail"]],
+        "detail": [*map(_packed, columns["what"], columns["detail"])],
     }
     return pa.RecordBatch.from_arrays([pa.array(packed[field.name], field.type) for field in SCHEMA], schema=SCHEMA)
 
@@ -116,8 +123,28 @@ def from_row(row: Iterable[Any]) -> Reference:
     if what == What.COUNT:
         event = Unsequenced(key, read_counts(detail), lengths[0])
         return Reference(source, key, position, What.EVENT, first, lengths, times, event)
-    said = pickle.loads(detail) if detail else None  # noqa: S301 - written by the same job
-    return Reference(source, key, position, what, first, lengths, times, said)
+    return Reference(source, key, position, what, first, lengths, times, _unpacked(what, detail))
+
+
+def _packed(what: int, detail: Any) -> bytes:
+    """Return a detail for its row. There are as many claims as attachments, and a tuple of plain values is packed and
+    unpacked in an eighth of the time of their classes."""
+    if detail is None:
+        return b""
+    if what == What.CLAIM:
+        message, ordinal, definition, dialects = detail
+        detail = (message, ordinal, dialects, int(definition.kind), *_DEFINITION(definition))
+    return pickle.dumps(detail)
+
+
+def _unpacked(what: int, packed: bytes) -> Any:
+    if not packed:
+        return None
+    detail = pickle.loads(packed)  # noqa: S301 - written by the same job
+    if what != What.CLAIM:
+        return detail
+    message, ordinal, dialects, kind, *more = detail
+    return Claim(message, ordinal, AttachmentDefinition(_KINDS[kind], *more), dialects)
 
 
 # --- journal batches --------------------------------------------------------------------------------------------------
