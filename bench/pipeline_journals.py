@@ -106,8 +106,20 @@ def small(attachments: int, data_sets: int) -> Iterator[PhysicalMessage]:
             yield each._replace(source=f"sender-{sender}", received_at=RECEIVED_AT + start)
 
 
-def _small_file(program: Program, number: int, content: bytes) -> Attached:
-    size = program.random.randint(LEAST_SMALL, MOST_SMALL)
+def files_of(number: int, size: int) -> Iterator[PhysicalMessage]:
+    """Yield so many files of one size, from four senders."""
+    random = Random(7)
+    content = random.randbytes(LARGE)
+    for start in range(0, number, TOGETHER):
+        program = Program(random)
+        together = [_small_file(program, at, content, size) for at in range(start, min(start + TOGETHER, number))]
+        sender = start // TOGETHER % SENDERS
+        for each in message(program, together):
+            yield each._replace(source=f"sender-{sender}", received_at=RECEIVED_AT + start)
+
+
+def _small_file(program: Program, number: int, content: bytes, size: int | None = None) -> Attached:
+    size = size or program.random.randint(LEAST_SMALL, MOST_SMALL)
     at = program.random.randrange(len(content) - size)
     return binary_file(program, f"file {number}", content[at : at + size])
 

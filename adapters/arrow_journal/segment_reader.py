@@ -335,18 +335,19 @@ class Reader:
     def _bodies(self, positions: Iterable[Position]) -> Iterator[memoryview | Piece]:
         at: tuple[int, int] | None = None
         layout = NO_LAYOUT
+        segment: OpenSegment | None = None
         for position in positions:
             number, batch, row = position
             body = self._recent.body((number, batch), row)
             if body is not None:
                 yield body
                 continue
-            if (number, batch) != at:
+            if segment is None or (number, batch) != at:
                 at = number, batch
-                layout = self._layout(number, batch)
+                layout, segment = self._layout(number, batch), self.segment(number)
             if row + 1 >= len(layout.offsets):
                 raise KeyError(position)
-            yield self.segment(number).piece(batch, row, layout)
+            yield segment.piece(batch, row, layout)
 
     def _pieces(self, extents: Iterable[Extent]) -> Iterator[memoryview | Piece]:
         """Yield the pieces of bodies for these extents."""

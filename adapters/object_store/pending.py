@@ -4,8 +4,9 @@ Each object by itself costs two flushes of a disk, or a request that takes some 
 share the flushes, and their requests are made at the same time.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
 from typing import Protocol
 
 from app.ports import ContentStore, ObjectWriter
@@ -46,17 +47,17 @@ class PendingObjects:
             self._latest = "", b""
         self._target.drop(name)
 
-    @contextmanager
-    def create(self, name: str) -> "Iterator[_Writer]":
-        with ExitStack() as stack:
+    def create(self, name: str) -> "_Creation":
+        return _Creation(self, name)
 
-            def create_large() -> ObjectWriter:
-                self._target.get(name)  # a smaller one that is still being written must not come after this one
-                return stack.enter_context(self._store.create(name))
+    def create_large(self, name: str) -> AbstractContextManager[ObjectWriter]:
+        """Create an object by itself."""
+        self._target.get(name)  # a smaller one that is still being written must not come after this one
+        return self._store.create(name)
 
-            writer = _Writer(create_large)
-            yield writer
-        if (data := writer.held()) is not None:
+    def created(self, name: str, data: bytes | None) -> None:
+        """Take a small object, or note that a large one has been written."""
+        if data is not None:
             self._latest = name, data
             self._target.put(name, data)
         else:
@@ -92,27 +93,42 @@ class PendingObjects:
         return self._store.names(prefix)
 
 
-class _Writer:
-    """An object that is held while it is small, and goes to a writer of its own once it is not."""
+class _Creation:
+    """An object that is held while it is small, and goes to a writer of its own once it is not.
 
-    def __init__(self, open_large: Callable[[], ObjectWriter]) -> None:
-        self._open_large = open_large
-        self._large: ObjectWriter | None = None
+    It is its own writer and context: there is one for each small object, and a generator for each takes longer.
+    """
+
+    __slots__ = ("_held", "_large", "_name", "_objects", "_size", "_writer")
+
+    def __init__(self, objects: PendingObjects, name: str) -> None:
+        self._objects, self._name = objects, name
+        self._large: AbstractContextManager[ObjectWriter] | None = None
+        self._writer: ObjectWriter | None = None
         self._held: list[bytes] = []
         self._size = 0
 
+    def __enter__(self) -> "_Creation":
+        return self
+
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        if self._large is not None:
-            self._large.write(data)
+        if self._writer is not None:
+            self._writer.write(data)
             return
         self._held.append(bytes(data))
         self._size += len(data)
         if self._size > SMALL:
-            self._large = self._open_large()
+            large = self._objects.create_large(self._name)
+            self._writer = large.__enter__()
+            self._large = large
             for each in self._held:
-                self._large.write(each)
+                self._writer.write(each)
             self._held = []
 
-    def held(self) -> bytes | None:
-        """Return all bytes of a small object; None for a large one."""
-        return b"".join(self._held) if self._large is None else None
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._large is not None:
+            self._large.__exit__(kind, error, trace)
+        if error is None:
+            self._objects.created(self._name, b"".join(self._held) if self._large is None else None)

@@ -6,17 +6,15 @@ values are columns: each column's type is asked once how to convert values, and 
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from functools import lru_cache
+from functools import partial
 from typing import Any
 
 from sqlalchemy import JSON, Connection, Delete, Insert, Update
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeEngine
 
-from adapters.sql_catalog.column_types import BitMask
+from adapters.sql_catalog.column_types import AnyText, BitMask, all_storable
 from adapters.sql_catalog.rows import Columns
-
-_REMEMBERED = 1024
 
 
 class Bulk:
@@ -60,16 +58,29 @@ class _Prepared:
 
     def _processed(self, name: str, values: Sequence[Any]) -> Sequence[Any]:
         process = self._processors[name]
-        return values if process is None else [process(value) for value in values]
+        return values if process is None else process(values)
 
 
-def _processor(kind: TypeEngine[Any], dialect: Dialect) -> Callable[[Any], Any] | None:
-    """Return the conversion of a type's values; None if the driver takes them as they are.
+Process = Callable[[Any], Any]
 
-    Lists and sets of bits are mostly the same in all rows, such as no warnings: each is converted once.
-    """
-    process: Callable[[Any], Any] | None = kind.dialect_impl(dialect).bind_processor(dialect)
-    if process is None or not isinstance(kind, JSON | BitMask):
-        return process
-    once = lru_cache(_REMEMBERED, typed=True)(process)
-    return lambda value: once(value) if isinstance(value, tuple | int) else process(value)
+
+def _processor(kind: TypeEngine[Any], dialect: Dialect) -> Callable[[Sequence[Any]], Sequence[Any]] | None:
+    """Return the conversion of a column's values; None if the driver takes them as they are."""
+    process: Process | None = kind.dialect_impl(dialect).bind_processor(dialect)
+    if process is None:
+        return None
+    if isinstance(kind, AnyText):
+        return all_storable
+    if isinstance(kind, JSON | BitMask):
+        return partial(_few, process)
+    return lambda values: [process(value) for value in values]
+
+
+def _few(process: Process, values: Sequence[Any]) -> Sequence[Any]:
+    """Convert lists or sets of bits, which are mostly the same in all rows, such as no warnings: each is converted
+    once."""
+    try:
+        converted = {value: process(value) for value in set(values)}
+    except TypeError:  # a list or a dict
+        return [process(value) for value in values]
+    return [converted[value] for value in values]

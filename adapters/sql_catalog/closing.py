@@ -1,6 +1,7 @@
 """Closing of complete attachments as finished or quarantined, one or very many in a transaction."""
 
 from collections.abc import Collection, Container, Mapping, Sequence
+from operator import attrgetter
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, literal_column, select, update
 
@@ -72,13 +73,16 @@ def states(connection: Connection, attachment_ids: Collection[str]) -> dict[str,
 def as_finished(attachments: Columns, finished: Mapping[str, Finished]) -> Columns:
     """Return rows to be inserted. Those of `finished` are already finished."""
     outcomes = [*map(finished.get, attachments["id"])]
-    changed: Columns = {
-        name: [
-            value if found is None else getattr(found, name)
-            for value, found in zip(attachments[name], outcomes, strict=True)
-        ]
-        for name in FOUND
-    }
+    if None not in outcomes:
+        changed: Columns = {name: [*map(attrgetter(name), outcomes)] for name in FOUND}
+    else:
+        changed = {
+            name: [
+                value if found is None else getattr(found, name)
+                for value, found in zip(attachments[name], outcomes, strict=True)
+            ]
+            for name in FOUND
+        }
     changed["state"] = [
         value if found is None else _FINISHED for value, found in zip(attachments["state"], outcomes, strict=True)
     ]

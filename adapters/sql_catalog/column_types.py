@@ -1,7 +1,7 @@
 """Column types for values from outside, which may not fit a database's text or integer types."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sqlalchemy import BigInteger, Integer, LargeBinary, Text
@@ -20,10 +20,10 @@ class AnyText(TypeDecorator[str]):
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
-        return _storable(value)
+        return storable(value)
 
     def bind_processor(self, dialect: Dialect) -> Callable[[str | None], str | None]:  # noqa: ARG002
-        return _storable
+        return storable
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> str | None:  # noqa: ARG002
         if value is None or "\x1a" not in value:
@@ -31,11 +31,17 @@ class AnyText(TypeDecorator[str]):
         return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), value)
 
 
-def _storable(value: str | None) -> str | None:
+def storable(value: str | None) -> str | None:
+    """Return a text with the characters that no database stores escaped."""
     # Most texts are printable, which is found faster than a pattern.
     if value is None or value.isprintable() or not _UNSTORABLE.search(value):
         return value
     return _UNSTORABLE.sub(lambda match: f"\x1a{ord(match[0]):04x}", value)
+
+
+def all_storable(values: Sequence[str | None]) -> Sequence[str | None]:
+    """Return texts as `storable` does. Mostly all of them are printable, which is found at once."""
+    return values if "".join(filter(None, values)).isprintable() else [*map(storable, values)]
 
 
 class Octets(LargeBinary):

@@ -157,12 +157,24 @@ def _json(value: Any) -> str:
         return json.dumps(value)
 
 
+def _from_json(text: str | bytes) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:  # an escaped lone surrogate
+        return json.loads(text)
+
+
 def _engine(address: URL, role: str, *, more_on_connect: Sequence[str] = (), **options: Any) -> Engine:
     dialect = address.get_backend_name()
     try:
         # Parameters are user data: they must not appear in exceptions or logs.
         engine = create_engine(
-            address, hide_parameters=True, pool_pre_ping=dialect == "postgresql", json_serializer=_json, **options
+            address,
+            hide_parameters=True,
+            pool_pre_ping=dialect == "postgresql",
+            json_serializer=_json,
+            json_deserializer=_from_json,
+            **options,
         )
     except (ModuleNotFoundError, NoSuchModuleError) as error:
         raise GatewayError(f"no driver for {address.drivername} ({error}): pip install 'psycopg[binary]'") from error

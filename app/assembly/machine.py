@@ -22,6 +22,7 @@ events as one `Checkpoint`.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from app.assembly import groups
@@ -368,7 +369,7 @@ class Assembly:
         possible = [
             (order, count) for order, count in zip("><", counts, strict=False) if 0 <= count <= self.limits.parts
         ]
-        orders = {dialect.order for dialect in members(dialects)}
+        orders = _orders(dialects)
         in_order = sorted(count for order, count in possible if order in orders)
         return in_order or sorted(count for _, count in possible)
 
@@ -406,6 +407,12 @@ def _application(message: MessageRecord, address: Address, position: int) -> tup
 def _little_endian(sequence: int) -> int:
     """Return the sequence number as a sender means it that writes the four bytes little-endian."""
     return int.from_bytes(sequence.to_bytes(4, "big"), "little")
+
+
+@lru_cache(maxsize=256)
+def _orders(dialects: int) -> frozenset[str]:
+    """Return the byte orders of a set of dialects."""
+    return frozenset(dialect.order for dialect in members(dialects))
 
 
 def _spoken(counts: tuple[int, ...]) -> str:

@@ -43,20 +43,23 @@ class Columns(NamedTuple):
     """The headers and parts that the columns of a batch show. Rows ascend.
 
     `headers` are rows that hold headers. `parts` are rows that hold sequenced parts. For each part, `keys` has the
-    16-byte key of the attachment (a row of bytes), and `sequences` the sequence number.
+    16-byte key of the attachment (a row of bytes), and `sequences` the sequence number. `bare` are rows that hold
+    unsequenced messages (`app.model.event.Unsequenced`), with their `bare_keys`.
     """
 
     headers: npt.NDArray[np.int64]
     parts: npt.NDArray[np.int64]
     keys: npt.NDArray[np.uint8]
     sequences: npt.NDArray[np.int64]
+    bare: npt.NDArray[np.int64]
+    bare_keys: npt.NDArray[np.uint8]
 
 
 KEY_SIZE = 16
 """The length of the key of an attachment of numbered parts, in bytes."""
 
-_NO_ROWS = np.zeros(0, np.int64)
-NO_COLUMNS = Columns(_NO_ROWS, _NO_ROWS, np.zeros((0, KEY_SIZE), np.uint8), _NO_ROWS)
+_NO_ROWS, _NO_KEYS = np.zeros(0, np.int64), np.zeros((0, KEY_SIZE), np.uint8)
+NO_COLUMNS = Columns(_NO_ROWS, _NO_ROWS, _NO_KEYS, _NO_ROWS, _NO_ROWS, _NO_KEYS)
 """The columns of no message."""
 
 

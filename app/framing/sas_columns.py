@@ -12,7 +12,7 @@ _BLANK_SEQUENCE = int.from_bytes(b"    ", "big")
 
 
 def read_columns(batch: Descriptors, framed: npt.NDArray[np.bool_]) -> Columns:
-    """Return the headers and the sequenced parts among the `framed` rows of a batch."""
+    """Return the headers, the sequenced parts and the unsequenced messages among the `framed` rows of a batch."""
     types, starts, lengths = batch.msg_types, batch.offsets[:-1], np.diff(batch.offsets)
     rows = np.flatnonzero(framed & (types == SUBORDINATE_MSG_TYPE) & (lengths >= correlid.COMPARED_SIZE))
     correl_ids = batch.correl_ids[starts[rows, None] + np.arange(correlid.COMPARED_SIZE)]
@@ -23,4 +23,6 @@ def read_columns(batch: Descriptors, framed: npt.NDArray[np.bool_]) -> Columns:
         rows[numbered],
         correl_ids[numbered, : correlid.KEY_SIZE],
         sequences[numbered],
+        rows[~numbered],
+        correl_ids[~numbered, : correlid.KEY_SIZE],
     )

@@ -1,8 +1,9 @@
 """Messages, their attachments and deliveries, as clients see them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import IntEnum, StrEnum
-from typing import Literal
+from operator import attrgetter
+from typing import Any, Literal
 
 DataSetVersion = Literal["V8", "V9"]
 """The version of the SAS data set that a receiving program expects."""
@@ -58,6 +59,14 @@ class AttachmentDefinition:
     description: str = ""
     minor_version: int = 0
     major_version: int = 0
+
+    def __reduce__(self) -> tuple[type["AttachmentDefinition"], tuple[Any, ...]]:
+        """Return the values alone: a pipeline's tasks send very many definitions, and dataclasses ask for their
+        names."""
+        return AttachmentDefinition, _DEFINITION_VALUES(self)
+
+
+_DEFINITION_VALUES = attrgetter(*(each.name for each in fields(AttachmentDefinition)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,6 +194,13 @@ class MessageRecord:
     application_ccsid: int = 0
     complete_at: int | None = None
 
+    def __reduce__(self) -> tuple[type["MessageRecord"], tuple[Any, ...]]:
+        """Return the values alone, like `AttachmentRecord.__reduce__`."""
+        return MessageRecord, _MESSAGE_VALUES(self)
+
+
+_MESSAGE_VALUES = attrgetter(*(each.name for each in fields(MessageRecord)))
+
 
 @dataclass(frozen=True, slots=True)
 class QuarantineRecord:

@@ -155,14 +155,11 @@ class Committer:
         finished = (result for result in results if result.finished is not None and result.record is not None)
         return (result for result in finished if result.record is not None and result.record.id not in over)
 
-    def _known(self, results: Iterable[Result]) -> Iterator[AttachmentRecord]:
-        """Yield the catalog's records of the finished attachments."""
-        by_source: dict[str, list[bytes]] = {}
-        for result in results:
-            if result.finished is not None and result.record is not None:
-                by_source.setdefault(result.record.source, []).append(result.record.correl_id)
-        for source, correl_ids in by_source.items():
-            yield from self._catalog.attachments_by_key(source, correl_ids).values()
+    def _known(self, results: Iterable[Result]) -> list[AttachmentRecord]:
+        """Return the catalog's records of the finished attachments."""
+        return self._catalog.attachments_by_id(
+            [result.finished.id for result in results if result.finished is not None]
+        )
 
     # --- the catalog --------------------------------------------------------------------------------------------------
 
@@ -214,11 +211,17 @@ class Committer:
             yield with_content(Result(reached, quality, record), record, parts, self._opened.stores)
 
     def _complete_messages(self, results: Sequence[Result]) -> None:
-        finished = [result.finished.id for result in results if result.finished is not None]
+        finished = [result.finished.id for result in sorted(results, key=_message) if result.finished is not None]
         answered = [message for result in results for message in result.messages if _is_answered(message)]
         listed = [attachment for message in answered for attachment in message.attachments]
         alone = [message.id for message in answered if not message.attachments]
         complete_messages(self._catalog, [*finished, *listed], self._clock.now(), alone)
+
+
+def _message(result: Result) -> str:
+    """Return the message of a result's attachment. The catalog asks once for attachments of one message that are
+    together."""
+    return (result.record and result.record.message_id) or ""
 
 
 def dated(result: Result, now: int) -> Result:

@@ -220,9 +220,11 @@ def _quality(source: str, references: list[Reference], before: _Before, after: H
         quality = Increment(source, hour_of(received_at), messages, attachments_begun=-int(was_taken_for_one))
         return quality._replace(missing_ranges=-before.missing)
     record = attachment.record
-    quality = Increment(source, hour_of(record.first_received_at), messages)
     took = ((record.completed_at or 0) - record.first_received_at) / 1e6 if is_complete else 0.0
-    return quality._replace(
+    return Increment(
+        source,
+        hour_of(record.first_received_at),
+        messages,
         attachments_begun=int(before.begun_at is None),
         attachments_completed=int(is_complete),
         missing_ranges=missing_count(attachment) - before.missing,

@@ -178,6 +178,17 @@ class _Fetched(NamedTuple):
 
 
 def _result(outcome: Outcome, fetched: dict[int, PhysicalMessage]) -> Result:
+    if not (outcome.refused or outcome.repeated or outcome.messages):  # as most outcomes of small attachments
+        return Result(
+            outcome.reached,
+            outcome.quality,
+            outcome.record,
+            outcome.fresh,
+            outcome.removed,
+            dialects=outcome.dialects,
+            has_less=outcome.has_less,
+            state=outcome.state,
+        )
     applications = dict(outcome.applications)
     messages = _Fetched(fetched)
     refused = _rejected(outcome.refused, messages)

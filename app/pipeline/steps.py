@@ -4,7 +4,6 @@ They do not depend on Spark. A step gets the job and opens what it needs in the 
 """
 
 import pickle
-import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -45,6 +44,8 @@ segments have been read last, and are still in the cache of an object store's se
 RESULTS = pa.schema([pa.field("results", pa.binary(), nullable=False)])
 """One column of a pickled `Outcome`, or of pickled lists of `Result`: the job that reads them has written them. The
 lists are compressed, because the driver holds all of them and Spark limits it to `spark.driver.maxResultSize`."""
+
+_CODEC = "zstd"
 
 OUTCOMES_A_BATCH = 1024
 
@@ -185,7 +186,13 @@ def finish_all(job: Job) -> Step:
 
 def results_of(table: pa.Table) -> list[Result]:
     """Return the results that came to the driver."""
-    return [result for row in table.column("results") for result in unpack(zlib.decompress(row.as_buffer()))]
+    return [result for row in table.column("results") for result in unpack(_decompressed(row.as_buffer()))]
+
+
+def _decompressed(packed: pa.Buffer) -> bytes:
+    with pa.input_stream(packed, compression=_CODEC) as stream:
+        data: bytes = stream.read()
+    return data
 
 
 def pack(value: Outcome | list[Result]) -> bytes:
@@ -202,5 +209,5 @@ def _results(outcomes: Iterable[Outcome], opened: Opened) -> Iterator[pa.RecordB
 
 def _packed(found: Iterator[Result]) -> Iterator[pa.RecordBatch]:
     while some := list(islice(found, RESULTS_A_ROW)):
-        packed = zlib.compress(pack(some), 1)
+        packed = pa.compress(pack(some), codec=_CODEC, asbytes=True)
         yield pa.RecordBatch.from_arrays([pa.array([packed], pa.binary())], schema=RESULTS)

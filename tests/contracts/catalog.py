@@ -602,6 +602,13 @@ class CatalogContract:
         }
         assert catalog.attachments_by_key("crane", [bytes(16)])[bytes(16)].id == "a3000"
 
+    def test_identifiers_of_any_characters_are_found(self, catalog: Catalog) -> None:
+        odd = ['a"b', "a\\u0041", "a\n", "a\0", "a\ud800", "a\x1a0000", "ä😀"]
+        plain = attachment(1)
+        made = [replace(attachment(number), id=name) for number, name in enumerate(odd, 2)]
+        keep(catalog, plain, *made)
+        assert {record.id for record in catalog.attachments_by_id(["a1", *odd, "a", "b"])} == {"a1", *odd}
+
     def test_messages_by_correl_id_compare_20_bytes(self, catalog: Catalog) -> None:
         key, other = b"k" * 20, b"o" * 20
         first = message(1, message_correl_id=key + b"....")

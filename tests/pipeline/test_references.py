@@ -20,6 +20,7 @@ from app.pipeline.references import (
     What,
     from_batch,
     messages,
+    references,
     to_batch,
 )
 from tests.support import mixed_journal
@@ -126,3 +127,17 @@ def test_rows_keep_what_references_say() -> None:
         for each in from_batch(to_batch(said))
     ]
     assert found == said
+
+
+def test_counts_are_found_in_columns(tmp_path: Path) -> None:
+    sent = mixed_journal.traffic(Random(2), 4, 30_000)
+    is_count = [
+        each.framing == "sas_queue" and each.msg_type == SUBORDINATE_MSG_TYPE and not correlid.split(each.correl_id)[1]
+        for each in sent
+    ]
+    archive = journalled(tmp_path, sent)
+    rows = [row for first, batch in batches(archive) for row in references(batch, first).to_pylist()]
+    found = [row["detail"] for row in rows if row["what"] == What.COUNT]
+    assert len(found) >= 4
+    small = [bytes(each.body) for each, count in zip(sent, is_count, strict=True) if count and len(each.body) <= 8]
+    assert sorted(found) == sorted(small)

@@ -68,13 +68,17 @@ def contradictions(description: FileDescription, tally: Tally) -> tuple[str, ...
     """
     lrecl, filesize = description
     found = []
-    ends = [tally.count * width for width in (0, 1, 2, 4)] + [(tally.count - 1) * width for width in (1, 2, 4)]
-    possible = {tally.size + end for end in ends} | {tally.count * lrecl}
-    if filesize and filesize % _SIZES not in {size % _SIZES for size in possible}:
+    if filesize and (filesize - tally.size) % _SIZES and filesize % _SIZES not in _with_line_ends(lrecl, tally):
         found.append(f"the sender announced {filesize} bytes, but {tally.size} were received in {tally.count} records")
     if lrecl and tally.longest > lrecl:
         found.append(f"the sender announced records of at most {lrecl} bytes, but the longest has {tally.longest}")
     return tuple(found)
+
+
+def _with_line_ends(lrecl: int, tally: Tally) -> set[int]:
+    """Return the possible sizes, modulo 2^32, of a file with line ends or padded records."""
+    ends = [tally.count * width for width in (1, 2, 4)] + [(tally.count - 1) * width for width in (1, 2, 4)]
+    return {size % _SIZES for size in (*(tally.size + end for end in ends), tally.count * lrecl)}
 
 
 class FileDescriptionMessage(Layout):
@@ -284,6 +288,9 @@ def _nul_included(parts: Callable[[], Iterable[Buffer]], found: Dialect, *, is_w
 
 
 def _detect(parts: Callable[[], Iterable[Buffer]], mask: int, *, is_whole: bool) -> Dialect:
+    plain = tried_first(mask)
+    if plain is not None and all(whole_record(part, plain) for part in _prefix(parts())):
+        return plain
     possible = frames(mask)
     candidates = [dialect for nul in _RECORD_NULS for dialect in members(with_nul(possible, nul))]
     if not candidates:
@@ -367,5 +374,6 @@ def _cut(head: bytes, record: Buffer, limit: int) -> Iterator[bytes]:
         yield bytes(record[start : start + limit])
 
 
+@lru_cache(maxsize=64)
 def _length_of(dialect: Dialect) -> struct.Struct:
     return struct.Struct(dialect.order + number_code("long", dialect.context()))
