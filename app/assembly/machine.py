@@ -22,7 +22,6 @@ events as one `Checkpoint`.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 from app.assembly import groups
@@ -40,7 +39,7 @@ from app.assembly.headers import (
 from app.assembly.interpretation import answered
 from app.assembly.parts import Parts
 from app.assembly.states import Input, follow
-from app.codecs.sas.dialect import members
+from app.codecs.sas.dialect import orders
 from app.model.attachment import AttachmentState
 from app.model.event import Announced, Event, GroupPart, PartArrived, PartsArrived, Unsequenced
 from app.model.identity import attachment_id, message_id
@@ -369,8 +368,8 @@ class Assembly:
         possible = [
             (order, count) for order, count in zip("><", counts, strict=False) if 0 <= count <= self.limits.parts
         ]
-        orders = _orders(dialects)
-        in_order = sorted(count for order, count in possible if order in orders)
+        known = orders(dialects)
+        in_order = sorted(count for order, count in possible if order in known)
         return in_order or sorted(count for _, count in possible)
 
     def _claim_application(self, address: Address) -> tuple[Effect, ...]:
@@ -407,12 +406,6 @@ def _application(message: MessageRecord, address: Address, position: int) -> tup
 def _little_endian(sequence: int) -> int:
     """Return the sequence number as a sender means it that writes the four bytes little-endian."""
     return int.from_bytes(sequence.to_bytes(4, "big"), "little")
-
-
-@lru_cache(maxsize=256)
-def _orders(dialects: int) -> frozenset[str]:
-    """Return the byte orders of a set of dialects."""
-    return frozenset(dialect.order for dialect in members(dialects))
 
 
 def _spoken(counts: tuple[int, ...]) -> str:

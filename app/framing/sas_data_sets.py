@@ -1,7 +1,7 @@
 """The table of a complete data set, from its messages of the SAS Common Messaging Interface."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from app.codecs.ibm_mq.encodings import charset as named_charset
@@ -34,7 +34,7 @@ class _Bodies:
         return len(self._numbers)
 
     def __iter__(self) -> Iterator[memoryview]:
-        return self._received.bodies(self._numbers)
+        return self._received.bodies(self._numbers) if self._numbers else iter(())
 
     @property
     def size(self) -> int:
@@ -44,12 +44,13 @@ class _Bodies:
 @dataclass(frozen=True, slots=True)
 class _Defined:
     """The contents of a data set's definition messages, with the dialects and the character set in which they were
-    read."""
+    read. Data sets with the same definition messages share them, and the plans that follow from them."""
 
     definition: DataSetDefinition
     variables: tuple[Variable, ...]
     dialects: int
     charset: str
+    plans: decode.Plans = field(default_factory=dict, compare=False)
 
 
 def read_data_set(record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
@@ -66,7 +67,7 @@ def read_leading_rows(record: AttachmentRecord, received: Received, store: Store
     messages = _by_kind(received, record.dialects or dialect.ALL)
     said = _defined(received.first, messages, record.dialects or dialect.ALL)
     blocks = dataset.leading_blocks(messages[MessageKind.OBSERVATIONS], said.definition, said.dialects)
-    return _stored(record, received, messages, replace(said, definition=blocks.definition), blocks, store)
+    return _stored(record, received, messages, replace(said, definition=blocks.definition, plans={}), blocks, store)
 
 
 def _stored(
@@ -80,7 +81,7 @@ def _stored(
     first = received.first
     how, warnings = _representation(received, said)
     metadata = _names(record, first, said) | _beside(said, messages, warnings)
-    plan = decode.first_plan(said.definition, said.variables, how, lambda: blocks, metadata, warnings)
+    plan = decode.first_plan(said.definition, said.variables, how, lambda: blocks, metadata, warnings, said.plans)
     rows = store_table(plan, blocks, first, store)
     return DataSetFacts(rows, len(said.variables), said.dialects)
 
@@ -108,7 +109,7 @@ def _defined(first: PhysicalMessage, messages: Mapping[MessageKind, _Bodies], kn
     definitions = messages[MessageKind.DEFINITION]
     if not len(definitions):
         raise InvalidInputError("no-definition", "type", 0, "the attachment has no data set definition message")
-    if len({bytes(body) for body in definitions}) > 1:
+    if len(definitions) > 1 and len(set(map(bytes, definitions))) > 1:
         why = f"the {len(definitions)} data set definition messages differ"
         raise InvalidInputError("conflicting-definition", "type", 0, why)
     definition, variables = next(iter(definitions)), messages[MessageKind.VARIABLES]
@@ -135,7 +136,7 @@ def _read_definitions(body: Body, variables: _Bodies | Sequence[Body], known: in
     return _Defined(definition, read, dialects, charset)
 
 
-_read_known = lru_cache(maxsize=64)(_read_definitions)
+_read_known = lru_cache(maxsize=32)(_read_definitions)
 """Programs send many data sets with the same variables."""
 
 
