@@ -20,7 +20,7 @@ from app.service.access.repeats import Repeats
 from app.service.access.table_sources import TableSources
 from app.service.conversion import Conversions
 from app.service.gateway import Gateway
-from app.settings import Oidc
+from app.settings import Oidc, Settings
 from app.web import documentation, problems, root
 from app.web.access import endpoints as access
 from app.web.access import links, sign_in
@@ -167,10 +167,20 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.state.in_flight = set()
     app.state.receivers = Receivers()
     app.state.captures = 0
-    app.add_middleware(DeadlineMiddleware, seconds=gateway.settings.http.request_timeout.total_seconds())
+    _add_middleware(app, gateway, audit, repeats)
+    _add_routes(app, gateway.settings)
+    documentation.install(app)
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    _require_operations(app)
+    return app
+
+
+def _add_middleware(app: FastAPI, gateway: Gateway, audit: AuditLog, repeats: Repeats) -> None:
+    """Add what requests pass through; the last one added is the first that a request reaches."""
+    http = gateway.settings.http
+    app.add_middleware(DeadlineMiddleware, seconds=http.request_timeout.total_seconds())
     app.add_middleware(EntityTagMiddleware)
     app.add_middleware(MeasuringMiddleware, metrics=gateway.metrics, traces=gateway.traces, clock=gateway.clock)
-    http = gateway.settings.http
     if http.requests_a_second is not None or http.bytes_a_second is not None:
         rates = Rates(http.requests_a_second, http.bytes_a_second, gateway.clock.monotonic)
         app.add_middleware(RatingMiddleware, rates=rates)
@@ -179,6 +189,9 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.add_middleware(AuditMiddleware, add=audit.add, add_failed=repeats.add)
     if origins := http.cors_origins:
         app.add_middleware(CORSMiddleware, allow_origins=origins, **_CORS)
+
+
+def _add_routes(app: FastAPI, settings: Settings) -> None:
     api = APIRouter(
         prefix=API,
         dependencies=[Depends(authorize), Depends(only_known_parameters)],
@@ -190,14 +203,10 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.include_router(sign_in.router)
     app.include_router(root.router)
     app.include_router(console.router)
-    if gateway.settings.tables.iceberg:
+    if settings.tables.iceberg:
         app.include_router(iceberg.router)
     app.include_router(health.router)
     app.include_router(problem_types.router)
-    documentation.install(app)
-    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
-    _require_operations(app)
-    return app
 
 
 def _require_operations(app: FastAPI) -> None:
