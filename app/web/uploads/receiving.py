@@ -31,6 +31,8 @@ class Receivers:
         while (task := self._tasks.get(upload_id)) is not None:
             task.cancel()
             await _settled(task)
+            # The task's own callback may not have been called yet, and nothing here would let it be called.
+            self._forget(upload_id, task)
 
     async def end_all(self) -> None:
         """End all of them."""

@@ -1,5 +1,6 @@
 """Resumable uploads by both protocols over one store: broken and resumed, refused, expired, sent."""
 
+import asyncio
 import json
 import socket
 from base64 import b64encode
@@ -15,6 +16,7 @@ import pytest
 from adapters.arrow_journal import ArrowJournal
 from app.service.uploads import pieces
 from app.web.api import create_app
+from app.web.uploads.receiving import Receivers
 from tests.support.tables import parquet, pupils
 from tests.support.waiting import until
 from tests.web.conftest import connected
@@ -164,6 +166,35 @@ def test_of_two_writers_the_newer_one_goes_on(stock: Stock) -> None:
         assert append(http, path, here, b"z" * (100 - here), "?1").status_code == 204
         assert b"409 " in older.answer().partition(b"\r\n")[0]
         assert content(stock, sent(http, path).json()) == b"x" * here + b"z" * (100 - here)
+
+
+@pytest.mark.timeout(10)
+def test_an_older_writer_that_has_just_ended_is_not_waited_for() -> None:
+    async def older() -> None:
+        pass
+
+    async def newer(receivers: Receivers) -> None:
+        # Goes on when the task of the older writer is done, and its callback is still to be called.
+        await asyncio.sleep(0)
+        await receivers.end("upload")
+
+    async def both() -> None:
+        receivers = Receivers()
+        await asyncio.gather(receivers.run("upload", older()), newer(receivers))
+        assert not receivers._tasks
+
+    asyncio.run(both())
+
+
+@pytest.mark.timeout(60)
+def test_many_writers_at_once_end_each_other_and_nothing_else(stock: Stock) -> None:
+    with serving(create_app(stock.gateway)) as address, httpx.Client(base_url=address, timeout=30) as http:
+        for _ in range(5):
+            path = begun(http)
+            writers = [Writing(address, path, 0, b"x" * 10, 10, tus=False) for _ in range(5)]
+            told = [writer.answer().split()[1] for writer in writers]
+            assert set(told) <= {b"204", b"409"}
+            assert offset(http, path) == 10
 
 
 def test_what_a_restarted_gateway_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
