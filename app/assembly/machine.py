@@ -37,7 +37,7 @@ from app.assembly.headers import (
     taken_for,
 )
 from app.assembly.interpretation import answered
-from app.assembly.parts import Parts
+from app.assembly.parts import Parts, little_endian
 from app.assembly.states import Input, follow
 from app.codecs.sas.dialect import orders
 from app.model.attachment import AttachmentState
@@ -45,6 +45,8 @@ from app.model.event import Announced, Event, GroupPart, PartArrived, PartsArriv
 from app.model.identity import attachment_id, message_id
 from app.model.message import PhysicalMessage
 from app.model.records import NOTHING_CAME, AttachmentRecord, Checkpoint, MessageRecord, changed
+
+_BOTH_ORDERS = frozenset("><")
 
 
 class Limits(NamedTuple):
@@ -170,8 +172,7 @@ class Assembly:
         if attachment.has_forgotten_its_parts:
             return attachment.repeated(None, position)
         most = self.limits.parts if record.parts_expected is None else record.parts_expected
-        if event.sequence > most and _little_endian(event.sequence) > most:
-            why = f"part {event.sequence}, but the attachment has at most {most} parts"
+        if event.sequence > most and (why := self._misnumbered(attachment, event.sequence, most)) is not None:
             return (Refused(position, "sequence-beyond-count", "correl_id", why),)
         if (first := attachment.parts.add(event.sequence, position)) is not None:
             return NOTHING if first == position else attachment.repeated(first, position)
@@ -221,6 +222,18 @@ class Assembly:
             part = PartArrived(event.correl_id, event.first + place, size)
             effects += self._part(source, part, position, received_at)
         return effects
+
+    def _misnumbered(self, attachment: Attachment, sequence: int, most: int) -> str | None:
+        """Return why a part has a number beyond `most`. None if it can be one of a sender that writes the four bytes
+        little-endian: as long as no part has a number that only others write. Before a header, application messages
+        with a sequence number may be among the parts."""
+        meant = little_endian(sequence)
+        if meant > most:
+            return f"part {sequence}, but the attachment has at most {most} parts"
+        lowest = attachment.parts.lowest()
+        if attachment.record.kind is not None and lowest and little_endian(lowest) > self.limits.parts:
+            return f"part {sequence}, which is {meant} little-endian, but part {lowest} is numbered big-endian"
+        return None
 
     def _group_part(self, source: str, event: GroupPart, position: int, received_at: int) -> tuple[Effect, ...]:
         if event.message > self.limits.parts:
@@ -363,14 +376,10 @@ class Assembly:
         return attachment.completed(record.parts_expected)
 
     def _plausible(self, counts: tuple[int, ...], dialects: int) -> list[int]:
-        """Return the possible values of a count, the smallest first: those in the byte order of the header, if there
-        are any."""
-        possible = [
-            (order, count) for order, count in zip("><", counts, strict=False) if 0 <= count <= self.limits.parts
-        ]
-        known = orders(dialects)
-        in_order = sorted(count for order, count in possible if order in known)
-        return in_order or sorted(count for _, count in possible)
+        """Return the possible values of a count, the smallest first: those in a byte order that the header can have."""
+        known: frozenset[str] = orders(dialects) or _BOTH_ORDERS
+        in_order = (count for order, count in zip("><", counts, strict=False) if order in known)
+        return sorted(count for count in in_order if 0 <= count <= self.limits.parts)
 
     def _claim_application(self, address: Address) -> tuple[Effect, ...]:
         """Claim a message's application message that waits under its correlid, as a count or a part of no announced
@@ -401,11 +410,6 @@ def _application(message: MessageRecord, address: Address, position: int) -> tup
     if message.application_body is None:
         return (ApplicationMessage(address, position),)
     return (Repeated(None, None, position),)
-
-
-def _little_endian(sequence: int) -> int:
-    """Return the sequence number as a sender means it that writes the four bytes little-endian."""
-    return int.from_bytes(sequence.to_bytes(4, "big"), "little")
 
 
 def _spoken(counts: tuple[int, ...]) -> str:

@@ -150,6 +150,10 @@ class Parts:
         """Return the highest sequence number seen; 0 for none."""
         return self._firsts[-1] + self._lengths[-1] - 1 if self._firsts else 0
 
+    def lowest(self) -> int:
+        """Return the lowest sequence number seen; 0 for none."""
+        return self._firsts[0] if self._firsts else 0
+
     def is_one_to(self, expected: int) -> bool:
         """Tell whether exactly the sequence numbers 1..expected are there, in either byte order of the four bytes."""
         return self.count == expected and (self._spans(expected) or self._swapped_span(expected))
@@ -160,7 +164,7 @@ class Parts:
             for length, start in zip(self._lengths, self._positions, strict=True):
                 yield from range(start, start + length)
             return
-        yield from (position for _, position in sorted((_swap(sequence), at) for sequence, at in self))
+        yield from (position for _, position in sorted((little_endian(sequence), at) for sequence, at in self))
 
     def missing(self, expected: int | None, limit: int) -> list[tuple[int, int]]:
         """Return closed ranges of the sequence numbers that have not come, at most `limit` ranges.
@@ -169,7 +173,9 @@ class Parts:
         """
         little = self.highest() >= LITTLE_ENDIAN_FROM
         numbers = (
-            sorted((_swap(first), 1) for first, _ in self) if little else zip(self._firsts, self._lengths, strict=True)
+            sorted((little_endian(first), 1) for first, _ in self)
+            if little
+            else zip(self._firsts, self._lengths, strict=True)
         )
         return gaps(numbers, expected, limit)
 
@@ -182,7 +188,7 @@ class Parts:
         return expected == 0 or (self._firsts[0] == 1 and self.highest() == expected)
 
     def _swapped_span(self, expected: int) -> bool:
-        swapped = [_swap(sequence) for sequence, _ in self]
+        swapped = [little_endian(sequence) for sequence, _ in self]
         return min(swapped) == 1 and max(swapped) == expected
 
 
@@ -216,5 +222,6 @@ def _consecutive(first: int, positions: Sequence[int]) -> Iterator[tuple[int, in
             begin = at
 
 
-def _swap(sequence: int) -> int:
+def little_endian(sequence: int) -> int:
+    """Return the sequence number that a sender means that writes its four bytes little-endian."""
     return int.from_bytes(sequence.to_bytes(4, "big"), "little")

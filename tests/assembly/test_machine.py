@@ -205,6 +205,28 @@ def test_the_header_tells_in_which_byte_order_a_count_is_written() -> None:
         assert host.attachments[attachment_id(SOURCE, correl_id(0))].parts_expected == 65_536
 
 
+def test_a_count_beyond_the_limit_is_not_read_in_the_byte_order_that_the_header_cannot_have() -> None:
+    """50,331,648 big-endian reads as 3 little-endian, and would finish an attachment of which 3 of 8 parts have come."""
+    parts: list[Event] = [PartArrived(correl_id(0), sequence, 100) for sequence in range(1, 4)]
+    count: list[Event] = [Unsequenced(correl_id(0), (3 << 24, 3), 4)]
+    for arrived in ([header([8]), *parts, *count], [*count, *parts, header([8])]):
+        host = Host().feed(arrived)
+        assert not host.of(Completed)
+        assert [effect.code for effect in host.of(Refused)] == ["bad-count"]
+    host = Host().feed([header([8])._replace(dialects=0), *parts, *count])
+    assert len(host.of(Completed)) == 1, "without a byte order both are possible"
+
+
+@pytest.mark.parametrize("stray", [1 << 31, 1 << 24])
+def test_a_part_numbered_in_the_other_byte_order_than_those_before_is_refused(stray: int) -> None:
+    """It would stay among the parts, and no count could be right."""
+    parts = events([3])[2:-1]
+    count: list[Event] = [Unsequenced(correl_id(0), (3, 3 << 24), 4)]
+    host = Host().feed([header([3]), *parts[:2], PartArrived(correl_id(0), stray, 9), parts[2], *count])
+    assert [(effect.code, effect.position) for effect in host.of(Refused)] == [("sequence-beyond-count", 3)]
+    assert len(host.of(Completed)) == 1
+
+
 def test_too_many_attachments_are_refused_whole() -> None:
     host = Host(limits=Limits(attachments=2)).feed([header([1, 1, 1])])
     assert [effect.code for effect in host.of(Refused)] == ["too-many-attachments"]
