@@ -74,6 +74,7 @@ def test_text_goes_out_and_comes_back_byte_for_byte(tmp_path: Path, ccsid: int, 
         (1200, 273, [b"\0a", b"\x0a\x0d"], b"\0a\0\n\x0a\x0d\0\n"),
         (1200, 546, [b"a\0"], b"a\0\n\0"),
         (0, 273, [b"a"], b"a\n"),
+        (0, 273, [b""], b"\n"),
     ],
 )
 def test_line_ends_are_those_of_the_texts_own_character_set(

@@ -178,8 +178,8 @@ def _write_joined(records: Iterator[Body], target: Measured) -> None:
 def _write_lines(records: Iterator[Body], line_end: bytes, filesize: int | None, target: Measured) -> None:
     """Write records as lines.
 
-    The last line gets a line end, unless the bytes without it have the announced size. The two are compared modulo
-    2^32, since an announced size may have only 4 bytes.
+    The last line gets a line end, unless the bytes without it have the announced size; zero announces none. The two are
+    compared modulo 2^32, since an announced size may have only 4 bytes.
     """
     held: list[Body] = []
     size = lines = 0
@@ -193,5 +193,5 @@ def _write_lines(records: Iterator[Body], line_end: bytes, filesize: int | None,
             target.write(b"".join(held))
             held, size = [], 0
     target.write(b"".join(held))
-    if lines and (filesize is None or (target.size - filesize) % (1 << 32)):
+    if lines and (not filesize or (target.size - filesize) % (1 << 32)):
         target.write(line_end)
