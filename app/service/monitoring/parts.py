@@ -1,13 +1,13 @@
 """The parts of an attachment for people who look for gaps: runs of sequence numbers, with when they were received."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from app.assembly.coverage import MOST_NUMBERS, Covered, Runs, State, covered
-from app.assembly.parts import LITTLE_ENDIAN_FROM
+from app.assembly.parts import little_endian
 from app.codecs.sas import correlid
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError
@@ -51,45 +51,43 @@ def parts_of(record: AttachmentRecord, context: ServiceContext, first: int = 1, 
     """
     expected = record.parts_expected if record.group is None else record.group.last
     packed = context.catalog.packed_part_runs(record.id)
-    if not packed and record.state in (AttachmentState.FINISHED, AttachmentState.COMPLETE):
-        return _all_there(record, expected or record.parts_received, first, last)
-    marks: Mapping[int, State] = {}
-    if record.group is None:
-        runs = Runs.unpack(packed)
-        is_little = runs.highest >= LITTLE_ENDIAN_FROM
-        runs = runs.in_order()
-        marks = _marks(record, context, is_little=is_little)
+    is_forgotten = not packed and record.state in (AttachmentState.FINISHED, AttachmentState.COMPLETE)
+    if is_forgotten:
+        # The content is in the store, so all parts were here; where they lie in the journal is forgotten.
+        runs = _one_run(expected or record.parts_received)
+    elif record.group is None:
+        runs = Runs.unpack(packed).in_order()
     else:
         runs = _whole_messages(record, context)
     highest = max(expected or 0, runs.highest)
+    marks = {} if record.group is not None else _marks(record, context, highest)
     end = highest if last is None else min(last, highest)
     shown = min(end, first + MOST_NUMBERS - 1)
     found = covered(runs, first, shown, marks, MOST_RUNS)
-    dated = _dated(found, context.journal) if record.group is None else [DatedRun(run, None, None) for run in found]
+    if is_forgotten or record.group is not None:
+        is_whole = is_forgotten and len(found) == 1 and found[0].length == highest
+        times = (record.first_received_at, record.last_received_at) if is_whole else (None, None)
+        dated = [DatedRun(run._replace(begin=None, end=None), *times) for run in found]
+    else:
+        dated = _dated(found, context.journal)
     return Parts(expected, sum(run.received for run in found), first, max(shown, first - 1), dated, shown < end)
 
 
-def _all_there(record: AttachmentRecord, expected: int, first: int, last: int | None) -> Parts:
-    """Return the parts of an attachment whose part runs are forgotten, because its content is in the store."""
-    end = expected if last is None else min(last, expected)
-    run = Covered(first, end - first + 1, "received", end - first + 1, None, None)
-    is_whole = first == 1 and end == expected
-    times = (record.first_received_at, record.last_received_at) if is_whole else (None, None)
-    runs = [DatedRun(run, *times)] if run.length > 0 else []
-    return Parts(expected, max(run.length, 0), first, max(end, first - 1), runs, truncated=False)
+def _one_run(length: int) -> Runs:
+    """Return the parts 1 to `length`, of which nobody knows any more where they are."""
+    return Runs(np.ones(min(length, 1), np.int64), np.full(min(length, 1), length), np.zeros(min(length, 1), np.int64))
 
 
-def _marks(record: AttachmentRecord, context: ServiceContext, *, is_little: bool) -> dict[int, State]:
-    """Return the parts that came again with other bytes, or with the same."""
+def _marks(record: AttachmentRecord, context: ServiceContext, highest: int) -> dict[int, State]:
+    """Return the parts that came again with other bytes, or with the same. A number beyond the `highest` is one of a
+    sender that writes it little-endian."""
     entries = context.catalog.quarantine_between(
         record.source, record.first_received_at, record.last_received_at, MOST_ENTRIES
     )
     split = [correlid.split(entry.correl_id) for entry in entries if entry.code == CONFLICT]
     marks: dict[int, State] = dict.fromkeys(context.repeated.of(record.id), "duplicate")
     marks.update(dict.fromkeys((number for key, number in split if key == record.correl_id), "conflict"))
-    if not is_little:
-        return marks
-    return {int.from_bytes(number.to_bytes(4, "big"), "little"): state for number, state in marks.items()}
+    return {number if number <= highest else little_endian(number): state for number, state in marks.items()}
 
 
 def _whole_messages(record: AttachmentRecord, context: ServiceContext) -> Runs:
