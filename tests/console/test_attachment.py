@@ -17,8 +17,6 @@ from tests.support.tables import field, visits
 
 Opened = Callable[..., Console]
 
-expect.set_options(timeout=20_000)
-
 LINES = b"".join(b"line %d of the withheld text\n" % number for number in range(40))
 HOSTILE = "<img src=x onerror=alert(1)>"
 

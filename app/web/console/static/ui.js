@@ -95,13 +95,21 @@ export function useEvents(types, act, interval = 500) {
   }, [types.join()]);
 }
 
+/** Call `act` every `milliseconds`, while `isOn` and the page is seen. */
+export function useEvery(milliseconds, act, isOn = true) {
+  const latest = useRef(act);
+  latest.current = act;
+  useEffect(() => {
+    if (!isOn) return undefined;
+    const timer = setInterval(() => document.hidden || latest.current(), milliseconds);
+    return () => clearInterval(timer);
+  }, [milliseconds, isOn]);
+}
+
 /** Render again every `milliseconds`, for texts such as "3 min ago". */
 export function useTick(milliseconds) {
   const [, set] = useState(0);
-  useEffect(() => {
-    const timer = setInterval(() => set((n) => n + 1), milliseconds);
-    return () => clearInterval(timer);
-  }, [milliseconds]);
+  useEvery(milliseconds, () => set((n) => n + 1));
 }
 
 // Texts
@@ -138,6 +146,9 @@ export function age(text) {
 }
 
 // Parts
+
+/** The cells of numbers in a row of a table. */
+export const numbers = (...values) => values.map((value) => html`<td class="n">${number(value)}</td>`);
 
 /** A time, with how long ago it was as its title. */
 export const Time = ({ at }) => (at ? html`<time datetime=${at} title=${`${age(at)} ago; ${at}`}>${time(at)}</time>` : "–");
@@ -259,12 +270,3 @@ export function More({ pages, what }) {
 
 /** Return the value of a colour of console.css, e.g. "--accent", for canvases. */
 export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-
-/** Call `act` when the colour scheme changes, so that canvases are drawn anew. */
-export function useScheme(act) {
-  useEffect(() => {
-    const scheme = matchMedia("(prefers-color-scheme: dark)");
-    scheme.addEventListener("change", act);
-    return () => scheme.removeEventListener("change", act);
-  }, []);
-}

@@ -42,6 +42,8 @@ export function TextView({ size, load, charset, label, version }) {
   const [state, setState] = useState({ rows: [], read: 0 });
   const [error, setError] = useState(null);
   const work = useRef(null);
+  const control = useRef(null);
+  const isToEnd = useRef(false); // the last line is to be shown as soon as it has been read
 
   useEffect(() => {
     const aborting = new AbortController();
@@ -86,17 +88,27 @@ export function TextView({ size, load, charset, label, version }) {
   }
 
   const { rows, read } = state;
+  useEffect(() => {
+    if (!isToEnd.current || rows !== work.current.rows || read < size) return;
+    isToEnd.current = false;
+    control.current.scrollTo(rows.length);
+  }, [read, start]);
   const isFull = read - start >= MOST && read !== size;
-  const go = (at) => setStart(charset?.startsWith("utf-16") ? at - (at % 2) : at);
+  const go = (at, toEnd = false) => {
+    const first = charset?.startsWith("utf-16") ? at - (at % 2) : at;
+    isToEnd.current = toEnd && first !== start;
+    if (toEnd && first === start) control.current.scrollTo(rows.length);
+    setStart(first);
+  };
   const onRange = (_, last) => last >= rows.length - 200 && more();
   return html`<${ErrorBox} error=${error} retry=${more} />
     ${size !== null && size > PIECE && html`<div class="bar">
       <label>Begin at byte <input type="range" min="0" max=${size - 1} value=${start} onChange=${(event) => go(Number(event.target.value))} /></label>
       <button type="button" onClick=${() => go(0)}>Beginning</button>
-      <button type="button" onClick=${() => go(Math.max(0, size - PIECE))}>End</button>
+      <button type="button" onClick=${() => go(Math.max(0, size - PIECE), true)}>End</button>
       ${isFull && html`<button type="button" onClick=${() => go(read)}>Go on from here</button>`}
     </div>`}
-    <${VirtualList} key=${start} className="text-rows mono" label=${label} rowHeight=${ROW} count=${rows.length} onRange=${onRange}
+    <${VirtualList} key=${start} control=${control} className="text-rows mono" label=${label} rowHeight=${ROW} count=${rows.length} onRange=${onRange}
       row=${(index) => html`<bdi>${visible(rows[index])}</bdi>`} />
     <p class="hint" role="status">${number(rows.length)} lines, bytes ${number(start)} to ${number(read)}${
       size === null ? "" : ` of ${number(size)} (${shownSize(size)})`}${

@@ -7,7 +7,7 @@ import { HexTrace } from "../components/hex_trace.js";
 import { Preview } from "../components/preview.js";
 import { Timeline } from "../components/timeline.js";
 import { VirtualList } from "../components/virtual.js";
-import { Action, Copy, Empty, ErrorBox, Facts, Foreign, Loading, State, Time, html, href, navigate, useEffect, useEvents, useLoad, useRef, useState } from "../ui.js";
+import { Action, Copy, Empty, ErrorBox, Facts, Foreign, Loading, State, Time, html, href, navigate, useEffect, useEvents, useEvery, useLoad, useRef, useState } from "../ui.js";
 
 const AGAIN = 1000; // milliseconds
 const UNFINISHED = new Set(["receiving", "complete"]);
@@ -178,11 +178,7 @@ function One({ id }) {
   const [isExplained, setExplained] = useState(false);
   useEvents(["attachment.*", "message.complete"], (events) => events.some((event) => event.subject === id || event.subject === value?.message) && reload());
   const isUnfinished = value && UNFINISHED.has(value.state);
-  useEffect(() => {
-    if (!isUnfinished) return undefined;
-    const timer = setInterval(() => document.hidden || reload(), AGAIN);
-    return () => clearInterval(timer);
-  }, [isUnfinished]);
+  useEvery(AGAIN, reload, Boolean(isUnfinished));
   const progress = value?.progress;
   const version = value ? [value.state, progress.parts_received, progress.parts_expected, progress.duplicates, value.message].join(" ") : "";
   const timeline = useLoad((signal) => (version ? rest.get(`${path}/timeline`, {}, signal) : Promise.resolve(null)), [id, version]);

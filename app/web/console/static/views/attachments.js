@@ -4,7 +4,7 @@ import * as rest from "../rest.js";
 import { number, plural, size } from "../components/format.js";
 import { GapBar } from "../components/gap_bar.js";
 import { VirtualList } from "../components/virtual.js";
-import { Copy, Empty, ErrorBox, Foreign, Loading, State, Time, html, href, replaceQuery, useEffect, useEvents, useMemo, useRef, useState } from "../ui.js";
+import { Copy, Empty, ErrorBox, Foreign, Loading, State, Time, html, href, replaceQuery, useEffect, useEvents, useEvery, useMemo, useRef, useState } from "../ui.js";
 
 const PATH = "v1/attachments";
 const PAGE = 200;
@@ -44,6 +44,9 @@ class Listing {
     this.places = new Map(); // id -> index, less the number of those that were put in front since
     this.shift = 0; // how many were put in front
     this.fresh = []; // newer than the first shown one
+    this.isApart = false; // too many have come at once: between the newest ones and `items` some are not loaded
+    this.newer = 0; // how many those are
+    this.first = 0; // the first row in view
     this.next = undefined; // the cursor of the next page; null: there is none
     this.total = null;
     this.error = null;
@@ -58,10 +61,15 @@ class Listing {
   async more() {
     if (this.busy || this.next === null || this.ended) return;
     this.busy = true;
-    const isFirst = this.next === undefined;
+    const cursor = this.next;
+    const isFirst = cursor === undefined;
     try {
-      const response = await rest.request("GET", PATH, { query: { ...this.query, limit: PAGE, cursor: this.next, count: isFirst || undefined } });
+      const response = await rest.request("GET", PATH, { query: { ...this.query, limit: PAGE, cursor, count: isFirst || undefined } });
       const page = await response.json();
+      if (cursor !== this.next) {
+        this.busy = false; // The list has begun anew meanwhile.
+        return this.more();
+      }
       if (isFirst) this.total = Number(response.headers.get("Total-Count"));
       for (const each of page.items) {
         if (this.places.has(each.id)) continue;
@@ -79,42 +87,67 @@ class Listing {
 
   /**
    * Read the newest pages again, down to one that is known: known ones get their new values, others wait in `fresh` until
-   * they are shown. After very many new ones the list begins anew.
+   * they are shown. After very many new ones the list begins anew, unless it would lose its place.
    */
   async refresh(isAtTop) {
     if (this.next === undefined || this.ended || this.refreshing) return;
     this.refreshing = true;
     try {
-      const known = new Map(this.fresh.map((each, index) => [each.id, index]));
-      const added = [];
-      let [cursor, isJoined, pages] = [undefined, false, 0];
-      do {
-        const page = await rest.get(PATH, { ...this.query, limit: PAGE, cursor });
-        for (const each of page.items) {
-          const place = known.get(each.id);
-          isJoined ||= place !== undefined || this.places.has(each.id);
-          if (this.places.has(each.id)) this.update(each);
-          else if (place !== undefined) this.fresh[place] = brief(each);
-          // Older than what is loaded: it will come with its page.
-          else if (!this.items.length || each.first_received_at >= this.items[0].at) added.push(brief(each));
-          else isJoined = true;
-        }
-        cursor = page.next;
-      } while (!isJoined && cursor && ++pages < MOST_PAGES);
+      if (this.isApart) await this.follow(isAtTop);
+      else await this.join(isAtTop);
       this.error = null;
-      if (!isJoined && cursor && this.items.length) {
-        this.begin();
-        await this.more();
-      } else {
-        if (this.total !== null) this.total += added.length;
-        this.fresh = [...added, ...this.fresh];
-        if (isAtTop) this.show();
-      }
     } catch (error) {
       this.error = error;
     }
     this.refreshing = false;
     this.changed();
+  }
+
+  async anew() {
+    this.begin();
+    await this.more();
+  }
+
+  async join(isAtTop) {
+    const known = new Map(this.fresh.map((each, index) => [each.id, index]));
+    const added = [];
+    let [cursor, isJoined, pages] = [undefined, false, 0];
+    do {
+      const page = await rest.get(PATH, { ...this.query, limit: PAGE, cursor });
+      for (const each of page.items) {
+        const place = known.get(each.id);
+        isJoined ||= place !== undefined || this.places.has(each.id);
+        if (this.places.has(each.id)) this.update(each);
+        else if (place !== undefined) this.fresh[place] = brief(each);
+        // Older than what is loaded: it will come with its page.
+        else if (!this.items.length || each.first_received_at >= this.items[0].at) added.push(brief(each));
+        else isJoined = true;
+      }
+      cursor = page.next;
+    } while (!isJoined && cursor && ++pages < MOST_PAGES);
+    if (!isJoined && cursor && this.items.length) {
+      this.isApart = true;
+      this.total -= this.fresh.length;
+      this.fresh = [];
+      await this.follow(isAtTop);
+    } else {
+      if (this.total !== null) this.total += added.length;
+      this.fresh = [...added, ...this.fresh];
+      if (isAtTop) this.show();
+    }
+  }
+
+  /** Count the newer ones, and read again what is in view, which is found by the time of its first row. */
+  async follow(isAtTop) {
+    if (isAtTop) return this.anew();
+    const { at } = this.items[Math.min(this.first, this.items.length - 1)];
+    const before = new Date(Date.parse(at) + 1).toISOString();
+    const [newest, inView] = await Promise.all([
+      rest.request("GET", PATH, { query: { ...this.query, limit: 1, count: true } }),
+      rest.get(PATH, { ...this.query, limit: PAGE, received_before: before }),
+    ]);
+    this.newer = Math.max(0, Number(newest.headers.get("Total-Count")) - this.total);
+    for (const each of inView.items) this.update(each);
   }
 
   /** Put the new ones in front. */
@@ -233,29 +266,31 @@ export default function Attachments({ query: given }) {
   useEffect(() => {
     if (listing.next === undefined) listing.more();
     else listing.refresh(false);
-    const timer = setInterval(() => document.hidden || listing.refresh(isAtTop()), AGAIN);
-    return () => {
-      clearInterval(timer);
-      listing.place = control.current?.position() ?? 0;
-    };
+    return () => { listing.place = control.current?.position() ?? 0; };
   }, [listing]);
+  useEvery(AGAIN, () => listing.refresh(isAtTop()));
   useEffect(() => () => { list.current.ended = true; }, []);
   useEffect(() => void rest.get("v1/summary").then((found) => setSources(found.sources.map((each) => each.name)), () => {}), []);
   useEvents(["attachment.*"], async (events) => {
     // The newest page has the others, unless a filter no longer lets them through.
-    const changed = [...new Set(events.map((event) => event.subject))].filter((id) => listing.at(id) >= (Object.keys(query).length ? 0 : PAGE)).slice(0, 50);
+    const changed = [...new Set(events.map((event) => event.subject))].filter((id) => listing.at(id) >= (listing.isApart || Object.keys(query).length ? 0 : PAGE)).slice(0, 50);
     await Promise.all(changed.map((id) => rest.get(`${PATH}/${id}`).then((each) => listing.update(each), () => {})));
     listing.refresh(isAtTop());
   }, 1000);
 
-  const { items, fresh, total, error } = listing;
-  const onRange = (_, last) => last >= items.length - AHEAD && listing.more();
-  const showFresh = () => {
-    listing.show();
+  const { items, total, error } = listing;
+  const fresh = listing.fresh.length + listing.newer;
+  const onRange = (first, last) => {
+    listing.first = first;
+    if (last >= items.length - AHEAD) listing.more();
+  };
+  const showFresh = async () => {
+    if (listing.isApart) await listing.anew();
+    else listing.show();
     control.current.scrollTo(0);
     draw();
   };
-  const all = listing.next === null ? items.length + fresh.length : Math.max(total ?? 0, items.length + fresh.length);
+  const all = listing.next === null ? items.length + fresh : Math.max((total ?? 0) + listing.newer, items.length + fresh);
   return html`<h1>Attachments</h1>
     <${Filters} query=${query} sources=${sources} />
     <${ErrorBox} error=${error} retry=${() => (items.length ? listing.refresh(false) : listing.more())} />
@@ -269,7 +304,7 @@ export default function Attachments({ query: given }) {
         row=${(index) => html`<${Row} item=${items[index]} />`} />
     </div>
     ${!items.length && (listing.next === undefined || listing.busy ? html`<${Loading} when=${!error} />` : html`<${Empty}>No attachment ${Object.keys(query).length ? "has these properties" : "has come yet"}.</${Empty}>`)}
-    <p class="more"><span role="status">${plural(all, "attachment")}${items.length < all - fresh.length ? `, ${number(items.length)} of them read; the others are read as you scroll` : ""}</span>
-      ${fresh.length > 0 && html`<button type="button" class="primary" onClick=${showFresh}>Show ${number(fresh.length)} new</button>`}
+    <p class="more"><span role="status">${plural(all, "attachment")}${items.length < all - fresh ? `, ${number(items.length)} of them read; the others are read as you scroll` : ""}</span>
+      ${fresh > 0 && html`<button type="button" class="primary" onClick=${showFresh}>Show ${number(fresh)} new</button>`}
       <${Copy} text=${() => rest.curl("GET", PATH, { query })} /></p>`;
 }

@@ -3,7 +3,7 @@
 import * as rest from "../rest.js";
 import { Chart } from "../components/chart.js";
 import { duration, number, plural, rate, size } from "../components/format.js";
-import { Copy, Empty, ErrorBox, Facts, Foreign, Loading, Time, age, html, href, useEffect, useEvents, useLoad, useMemo, useTick } from "../ui.js";
+import { Copy, Empty, ErrorBox, Facts, Foreign, Loading, Time, age, html, href, useEvents, useEvery, useLoad, useMemo, useTick } from "../ui.js";
 
 const AGAIN = 2000; // milliseconds
 
@@ -83,10 +83,7 @@ function Disk({ journal }) {
 export default function Overview() {
   const { value, error, reload } = useLoad((signal) => rest.get("v1/summary", {}, signal), []);
   useEvents(["attachment.*", "message.*", "delivery.*"], reload, 1000);
-  useEffect(() => {
-    const timer = setInterval(() => document.hidden || reload(), AGAIN);
-    return () => clearInterval(timer);
-  }, []);
+  useEvery(AGAIN, reload);
   useTick(1000);
   return html`<h1>Overview</h1><${ErrorBox} error=${error} retry=${reload} />
     ${!value ? html`<${Loading} when=${!error} />` : html`

@@ -1,7 +1,7 @@
 // Tables of the pipeline, their columns and rows, and SQL over them.
 
 import { DataGrid } from "../components/data_grid.js";
-import { Copy, Download, Empty, ErrorBox, Facts, Foreign, Loading, More, Table, Time, href, html, number, size, useLoad, usePages, useRef, useState } from "../ui.js";
+import { Copy, Download, Empty, ErrorBox, Facts, Foreign, Loading, More, Table, Time, href, html, number, numbers, size, useLoad, usePages, useRef, useState } from "../ui.js";
 import * as rest from "../rest.js";
 
 const FORMATS = { csv: "CSV", parquet: "Parquet", arrow: "Arrow", ndjson: "NDJSON", "dataset-json": "Dataset-JSON", xpt: "SAS transport file" };
@@ -19,7 +19,7 @@ function All() {
     <${ErrorBox} error=${pages.error} retry=${pages.reload} />
     ${pages.items.length > 0 && html`<${Table} label="Tables" head=${["Name", ["Rows"], ["Columns"], ["Files"], ["Size"], ["Version"], "Modified"]}>
       ${pages.items.map((one) => html`<tr key=${one.name}><td><a href=${href(["tables", one.name])}><${Foreign} text=${one.name} /></a></td>
-        <td class="n">${number(one.rows)}</td><td class="n">${number(one.columns)}</td><td class="n">${number(one.files)}</td>
+        ${numbers(one.rows, one.columns, one.files)}
         <td class="n">${size(one.size)}</td><td class="n">${one.version}</td><td><${Time} at=${one.modified_at} /></td></tr>`)}
     </${Table}>`}
     ${!pages.items.length && !pages.error && (pages.loading ? html`<${Loading} />` : html`<${Empty}>The pipeline has not built any table yet.</${Empty}>`)}
