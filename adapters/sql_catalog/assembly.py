@@ -67,12 +67,15 @@ _RECEIVING = AttachmentState.RECEIVING
 # written.
 _SELDOM = ("state", "kind", "message_id")
 
+# What is recorded of finished content only.
+_LATER = ("settled_at",)
+
 _BEGUN_ANEW: dict[str, Any] = {
     "state": becomes(Input.SENT_AGAIN),
     "reason_code": None,
     "reason": None,
     **NOTHING_CAME,
-    **dict.fromkeys(FOUND),
+    **dict.fromkeys((*FOUND, *_LATER)),
     "warnings": [],
 }
 
@@ -202,7 +205,7 @@ class Assembly(CatalogPart):
     def _upsert_attachment(self) -> Bulk:
         merged = {column.name: _unless_closed for column in _attachments.columns}
         merged.update(dict.fromkeys(_COUNTED, _not_back_when_closed))
-        return self._upsert(_attachments, "id", kept=_IDENTITY.union(FOUND, _SELDOM), merged=merged)
+        return self._upsert(_attachments, "id", kept=_IDENTITY.union(FOUND, _SELDOM, _LATER), merged=merged)
 
     @cached_property
     def _upsert_message(self) -> Bulk:

@@ -59,8 +59,9 @@ _SETTLE = Bulk(
         storage=literal_column("'store'"),
         object_name=bindparam("object", type_=AnyText),
         checksums=bindparam("sums", type_=Octets),
+        settled_at=bindparam("now", type_=BigInteger),
     ),
-    ("attachment", "object", "sums"),
+    ("attachment", "object", "sums", "now"),
 )
 
 
@@ -102,12 +103,13 @@ class Finishing(CatalogPart):
             log_events(connection, [event for event in events if event.subject in accepted])
         return accepted
 
-    def settle(self, objects: Mapping[str, StoredObject]) -> set[str]:
+    def settle(self, objects: Mapping[str, StoredObject], now: int) -> set[str]:
         with self._database.write() as connection:
             known = states(connection, objects)
             settled = [each for each in objects if known.get(each) is AttachmentState.FINISHED]
             names, checksums = [objects[each].name for each in settled], [objects[each].checksums for each in settled]
-            _SETTLE.run(connection, {"attachment": settled, "object": names, "sums": checksums})
+            times = [now] * len(settled)
+            _SETTLE.run(connection, {"attachment": settled, "object": names, "sums": checksums, "now": times})
             forget_pieces(connection, settled)
         return set(settled)
 

@@ -102,6 +102,7 @@ attachments = Table(
     Column("record_length", BigInteger, comment="of a file, as its sender says"),
     Column("announced_size", BigInteger, comment="of a file, as its sender says"),
     Column("warnings", JSON, nullable=False, server_default="[]", comment="what contradicts the sender, in sentences"),
+    Column("settled_at", BigInteger, comment="when content was copied from the journal to the content store"),
     Column("reason_code", AnyText),
     Column("reason", AnyText),
     Column("name_folded", AnyText, nullable=False, comment="qualifier 2, case folded, for searching"),

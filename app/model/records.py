@@ -90,7 +90,8 @@ class AttachmentRecord:
     `record_length` and `announced_size` are what the sender says of a file, known once it is finished; `warnings` are
     sentences about what contradicts it.
     `storage` says where finished content is: "journal" (by extents) or "store" (the object `object_name`, whose blocks
-    have `checksums`, if it was written since there are any).
+    have `checksums`, if it was written since there are any). `settled_at` says when it was copied from the one to the
+    other.
     `pending_*` hold an unsequenced message that no header has explained yet.
     """
 
@@ -133,6 +134,7 @@ class AttachmentRecord:
     warnings: tuple[str, ...] = ()
     reason_code: str | None = None
     reason: str | None = None
+    settled_at: int | None = None
 
     def __reduce__(self) -> tuple[type["AttachmentRecord"], tuple[Any, ...]]:
         """Return the values alone: a pipeline's tasks send very many records, and dataclasses ask for their names."""
@@ -162,6 +164,7 @@ NOTHING_CAME: Mapping[str, Any] = MappingProxyType(
         "warnings": (),
         "reason_code": None,
         "reason": None,
+        "settled_at": None,
     }
 )
 """What an `AttachmentRecord` says when nothing is known of the attachment but its header."""

@@ -652,11 +652,13 @@ class CatalogContract:
         assert not catalog.finish([finished(3)], [HAPPENED._replace(subject="a1")])
         assert len(catalog.events_after(0, 10)) == 1
 
-        assert catalog.settle({"a1": SETTLED}) == {"a1"}
-        assert known(catalog, 1) == replace(found, storage="store", object_name="attachments/a1", checksums=b"sums")
+        assert catalog.settle({"a1": SETTLED}, 60) == {"a1"}
+        assert known(catalog, 1) == replace(
+            found, storage="store", object_name="attachments/a1", checksums=b"sums", settled_at=60
+        )
         assert catalog.extents("a1") == ()
         assert catalog.part_runs("a1") == []
-        assert catalog.settle({"a1": SETTLED}) == {"a1"}, "the object is in use: it must not be removed"
+        assert catalog.settle({"a1": SETTLED}, 60) == {"a1"}, "the object is in use: it must not be removed"
 
     def test_damage_is_marked_and_taken_back(self, catalog: Catalog) -> None:
         keep(catalog, attachment(1, State.COMPLETE), attachment(2, State.COMPLETE))
@@ -691,7 +693,7 @@ class CatalogContract:
         assert (known(catalog, 1).state, known(catalog, 1).qualifier_2) == (State.DELETED, "a.txt")
         assert catalog.extents("a1") == ()
         assert catalog.part_runs("a1") == []
-        assert catalog.settle({"a1": SETTLED}) == set()
+        assert catalog.settle({"a1": SETTLED}, 60) == set()
         assert not catalog.finish([finished(2)], [])
         for state in State:
             catalog.set_state(["a1"], state)

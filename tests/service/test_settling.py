@@ -51,6 +51,7 @@ def test_a_hundred_whose_segment_is_missing_do_not_stop_the_next(
         for _ in range(3):
             settler.settle()
         assert {storage(context, each) for each in good} == {"store"}
+        assert all(found.settled_at for found in map(context.catalog.attachment, good) if found is not None)
         assert {storage(context, each) for each in lost} == {"journal"}
         assert sorted(context.store.names("attachments/")) == [f"attachments/{each}" for each in good]
         check = settler.check()

@@ -30,7 +30,7 @@ from tests.support.waiting import until
 T = TypeVar("T")
 
 MOST_RANGES = 100
-OF_THE_HOST = frozenset(("finished_at", "complete_at"))
+OF_THE_HOST = frozenset(("finished_at", "settled_at", "complete_at"))
 """Times of a host's work, by its own clock."""
 WHERE = frozenset(("storage", "object_name", "checksums"))
 """The place of content: the journal, or an object of the store, whose blocks have checksums."""

@@ -22,9 +22,9 @@ class FinishingCatalog(Protocol):
         The others, which were deleted meanwhile, are left as they are, and events about them are not logged.
         """
 
-    def settle(self, objects: Mapping[str, StoredObject]) -> set[str]:
-        """Record that content is now in the store, in the named object of each attachment; forget extents and part
-        runs. Returns the attachments that were still there; the others were deleted meanwhile."""
+    def settle(self, objects: Mapping[str, StoredObject], now: int) -> set[str]:
+        """Record that content is in the store from `now` (µs) on, in the named object of each attachment; forget
+        extents and part runs. Returns the attachments that were still there; the others were deleted meanwhile."""
 
     def unsettled_attachments(
         self, finished_before: int, limit: int, after: AttachmentRecord | None = None

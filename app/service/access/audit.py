@@ -144,6 +144,24 @@ class AuditLog:
             last = place
         return Page(found, None)
 
+    def about(self, text: str, since: datetime, most_bytes: int) -> Iterator[Entry]:
+        """Yield the entries with a text, newest first, of the newest `most_bytes` of the log.
+
+        Only lines that have the text are parsed. Files that were not written to since `since` are left out.
+        """
+        sought, earliest = text.encode(), since.timestamp()
+        for _, path in reversed(self._listed()):
+            with (
+                suppress(FileNotFoundError, ValueError),  # ValueError: it is empty
+                path.open("rb") as file,
+                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+            ):
+                if os.fstat(file.fileno()).st_mtime < earliest or most_bytes <= 0:
+                    return
+                first = max(0, len(data) - most_bytes)
+                most_bytes -= len(data)
+                yield from _lines_with(sought, data, first)
+
     def _backwards(self, before: tuple[int, int] | None) -> Iterator[tuple[str, Entry]]:
         """Yield entries, newest first, each with the cursor of those before it."""
         for number, path in reversed(self._listed()):
@@ -194,6 +212,17 @@ def _parsed(cursor: str | None) -> tuple[int, int] | None:
     if match is None:
         raise BadCursor(cursor)
     return int(match[1]), int(match[2])
+
+
+def _lines_with(sought: bytes, data: mmap.mmap, first: int) -> Iterator[Entry]:
+    """Yield the entries of the lines that have these bytes at or behind the byte `first`, the last one first."""
+    end = len(data)
+    while (found := data.rfind(sought, first, end)) >= 0:
+        end = data.rfind(b"\n", 0, found) + 1
+        with suppress(orjson.JSONDecodeError):
+            parsed = orjson.loads(data[end : max(data.find(b"\n", found), found)])
+            if isinstance(parsed, dict):
+                yield parsed
 
 
 def _lines_backwards(data: mmap.mmap, number: int, end: int) -> Iterator[tuple[str, Entry]]:

@@ -88,7 +88,7 @@ class Settler:
                     copied[record.id] = stored
         finally:
             if copied:
-                settled = self._context.catalog.settle(copied)
+                settled = self._context.catalog.settle(copied, self._context.clock.now())
                 for deleted in copied.keys() - settled:
                     self._context.store.delete(copied[deleted].name)
 

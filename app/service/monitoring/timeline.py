@@ -1,6 +1,6 @@
 """The timeline of an attachment: what the catalog, the event log and the journal know of when something happened."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -18,7 +18,7 @@ _EVENT: Final = "attachment."
 _TOLD_BY_THE_RECORD: Final = frozenset(("attachment.finished",))
 _ORDER: Final = (
     *("first-message", "header", "first-part", "count", "last-part", "last-message", "message-quarantined"),
-    *("complete", "finished", "message-complete"),
+    *("complete", "finished", "message-complete", "settled", "read"),
 )
 
 
@@ -38,6 +38,11 @@ def timeline(record: AttachmentRecord, context: ServiceContext) -> list[Moment]:
     show them. Raises CatalogError.
     """
     moments = [*_messages(record, context), *_record(record), *_refused(record, context), *_events(record, context)]
+    return in_order(moments)
+
+
+def in_order(moments: Iterable[Moment]) -> list[Moment]:
+    """Return moments by their time; those of the same time in the order in which such things happen."""
     return sorted(moments, key=lambda moment: (moment.time, _ORDER.index(moment.type) if moment.type in _ORDER else 99))
 
 
@@ -74,6 +79,8 @@ def _record(record: AttachmentRecord) -> Iterator[Moment]:
         yield Moment(record.completed_at, "complete", f"{record.parts_expected} parts")
     if record.finished_at is not None:
         yield Moment(record.finished_at, "finished", f"{record.size} bytes, {record.content_type}")
+    if record.settled_at is not None:
+        yield Moment(record.settled_at, "settled")
 
 
 def _refused(record: AttachmentRecord, context: ServiceContext) -> Iterator[Moment]:

@@ -80,7 +80,7 @@ def _unrecorded_copy(record: AttachmentRecord, store: ContentStore) -> StoredObj
 
 
 def _record_object(attachment_id: str, stored: StoredObject, context: ServiceContext) -> None:
-    context.catalog.settle({attachment_id: stored})
+    context.catalog.settle({attachment_id: stored}, context.clock.now())
     context.catalog.mark_damaged(attachment_id, None)
 
 

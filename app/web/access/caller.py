@@ -63,6 +63,11 @@ class Caller:
         known = self.principal.knows_destination(destination)
         return self._noted(known, f"the destination {destination!r} is not among the caller's")
 
+    @property
+    def may_read_audit(self) -> bool:
+        """Whether the caller may read the audit log, which is about all sources and destinations."""
+        return self.principal.may(Scope.ADMIN) and not self.principal.is_limited
+
     def require_unlimited(self) -> None:
         """Raise Problem for a caller with limits: what it asks for is about all sources and destinations."""
         if not self._noted(not self.principal.is_limited, "the caller is limited to sources or destinations"):

@@ -7,8 +7,11 @@ from starlette.concurrency import run_in_threadpool
 
 from app.model.message import Position
 from app.ports import BadCursor, Page
+from app.service.access.audit import AuditLog
 from app.service.gateway import Gateway
 from app.service.monitoring.physical import Gone, Physical, PhysicalMessages
+from app.service.monitoring.reads import reads
+from app.service.monitoring.timeline import in_order
 from app.web.access.caller import Caller, CallerDep
 from app.web.attachments.arrival_schemas import (
     MomentView,
@@ -53,10 +56,18 @@ def attachment_parts(
 @router.get(
     "/{attachment_id}/timeline", operation_id="get_attachment_timeline", responses=responses("not-found", "ambiguous")
 )
-def attachment_timeline(attachment_id: Identifier, gateway: GatewayDep, caller: CallerDep) -> TimelineView:
-    """Return when what happened to an attachment, as far as that is known."""
-    moments = gateway.timeline(known_attachment(gateway, attachment_id, caller))
-    return TimelineView(items=[MomentView.of(moment) for moment in moments])
+def attachment_timeline(
+    attachment_id: Identifier, request: Request, gateway: GatewayDep, caller: CallerDep
+) -> TimelineView:
+    """Return when what happened to an attachment, as far as that is known.
+
+    `read` is from the newest part of the audit log. Who has read is told to those who may read that log.
+    """
+    record = known_attachment(gateway, attachment_id, caller)
+    log: AuditLog = request.app.state.audit
+    log.flush()
+    read = reads(record, log, names_readers=caller.may_read_audit)
+    return TimelineView(items=[MomentView.of(moment) for moment in in_order([*gateway.timeline(record), *read])])
 
 
 @router.get(

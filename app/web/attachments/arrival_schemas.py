@@ -67,7 +67,8 @@ class MomentView(BaseModel):
     time: datetime
     type: str = Field(
         description="`header`, `first-part`, `last-part`, `count`, `first-message`, `last-message`, `complete`, "
-        "`finished`, `message-complete`, `message-quarantined`, `quarantined`, `expired`, `damaged` or `deleted`",
+        "`finished`, `settled` (copied to the content store), `read`, `message-complete`, `message-quarantined`, "
+        "`quarantined`, `expired`, `damaged` or `deleted`",
         examples=["count"],
     )
     detail: str | None = Field(examples=["120 parts"])

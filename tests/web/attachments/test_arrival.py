@@ -1,7 +1,9 @@
 """How an attachment arrived: parts, timeline and physical messages."""
 
+import re
 from base64 import b64decode
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,10 +14,13 @@ import pytest
 
 from app.codecs.ibm_mq.constants import MQMF_MSG_IN_GROUP
 from app.codecs.sas import correlid
+from app.model.access import Scope
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
-from app.model.records import Checkpoint, GroupProgress, NewEvent, PartRun
+from app.model.records import Checkpoint, GroupProgress, NewEvent, PartRun, StoredObject
+from app.model.times import to_microseconds
+from app.service.access.keys import UNLIMITED, Limits, make_key
 from app.service.monitoring import physical
 from tests.support.sas_client import Program, binary_file, message
 from tests.support.waiting import until
@@ -116,6 +121,45 @@ def test_events_are_in_the_timeline(stock: Stock, http: httpx.Client) -> None:
         ("last-message", None),
         ("expired", "nothing came"),
     ]
+
+
+def test_copying_and_reading_are_in_the_timeline(tmp_path: Path) -> None:
+    stock = Stock(tmp_path, audit={"file_bytes": 4096})
+    keys = {}
+    for name, scope, limits in (
+        ("boss", Scope.ADMIN, UNLIMITED),
+        ("clerk", Scope.READ, UNLIMITED),
+        ("limited", Scope.READ, Limits(sources=frozenset({"orders"}))),
+    ):
+        key, text = make_key(name, frozenset({scope}), stock.clock.now(), limits)
+        stock.catalog.add_key(key)
+        keys[name] = {"Authorization": f"Bearer {text}"}
+    with connected(stock) as http:
+        record, other = stock.journalled(b"read"), stock.stored(b"other")
+        for name, times, of in (("clerk", 30, record), ("boss", 1, record), ("boss", 2, other)):
+            for _ in range(times):
+                http.get(f"/v1/attachments/{of.id}/content", headers=keys[name]).raise_for_status()
+        refused = http.get(f"/v1/attachments/{record.id}/content?format=csv", headers=keys["boss"])
+        assert refused.status_code == 406
+        settled_at = stock.clock.now()
+        stock.catalog.settle({record.id: StoredObject("attachments/copy")}, settled_at)
+
+        def told(name: str) -> list[dict[str, str]]:
+            items = http.get(f"/v1/attachments/{record.id}/timeline", headers=keys[name]).raise_for_status().json()
+            assert [item["type"] for item in items["items"]][:3] == ["first-message", "last-message", "finished"]
+            found: list[dict[str, str]] = items["items"][3:]
+            return found
+
+        everything = told("boss")
+        assert [item["type"] for item in everything] == ["read", "read", "settled"]
+        assert re.fullmatch(r"30 times, last at 2\S+Z, by clerk \(key\)", everything[0]["detail"])
+        assert everything[1]["detail"] == "once, by boss (key)"
+        assert to_microseconds(datetime.fromisoformat(everything[2]["time"])) == settled_at
+        for name in ("clerk", "limited"):
+            assert re.fullmatch(r"31 times, last at \S+Z", told(name)[0]["detail"]), "who has read is not told"
+            assert [item["type"] for item in told(name)] == ["read", "settled"]
+        assert len(list((tmp_path / "audit").iterdir())) > 2, "the reads are in several files"
+    stock.close()
 
 
 def test_physical_messages_are_found_in_the_journal(arrived: Arrived) -> None:
