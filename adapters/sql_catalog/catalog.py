@@ -9,6 +9,7 @@ from adapters.sql_catalog.finishing import Finishing
 from adapters.sql_catalog.keys import Keys
 from adapters.sql_catalog.listing import Reading
 from adapters.sql_catalog.maintenance import Maintenance
+from adapters.sql_catalog.pipeline_runs import PipelineRuns
 from adapters.sql_catalog.quarantine import Quarantine
 from adapters.sql_catalog.receiving import Receiving
 from adapters.sql_catalog.repairing import Repairing
@@ -28,6 +29,7 @@ class SqlCatalog(
     Events,
     Keys,
     Webhooks,
+    PipelineRuns,
     Retention,
     Belonging,
     Repairing,

@@ -287,6 +287,24 @@ api_keys = Table(
     comment="keys of clients of REST; a revoked one stays",
 )
 
+pipeline_runs = Table(
+    "pipeline_runs",
+    metadata,
+    Column("id", AnyText, primary_key=True),
+    Column("kind", AnyText, nullable=False),
+    Column("state", AnyText, nullable=False),
+    Column("began_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger),
+    Column("messages", BigInteger, nullable=False),
+    Column("attachments", BigInteger, nullable=False),
+    Column("refused", BigInteger, nullable=False),
+    Column("quarantined", BigInteger, nullable=False),
+    Column("rows", BigInteger, nullable=False),
+    Column("error", AnyText),
+    Index(None, "began_at", "id"),
+    comment="the newest runs of the pipeline on Spark",
+)
+
 webhooks = Table(
     "webhooks",
     metadata,

@@ -14,10 +14,12 @@ from rich.markup import escape
 
 from app import plugins
 from app.cli import tables
+from app.cli.client import DEFAULT_URL, Url, connect
 from app.cli.configuring import Config, read
-from app.cli.console import FAILED, Failure, err, out
+from app.cli.console import FAILED, Failure, err, out, state, time
 from app.cli.demo.command import demo as gateway_demo
-from app.cli.lists import IDENTIFIER, Column, List, numbers
+from app.cli.listing import Json, Limit, lines, shown
+from app.cli.lists import IDENTIFIER, STATE, Column, List, numbers
 from app.cli.spark_session import Conf, Master, Memory, Partitions, spark_session, spark_settings
 from app.observe import configure_logging, logger
 from app.pipeline.gaps import spoken
@@ -38,6 +40,18 @@ _TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]
 EXPECTATION = 4
 """Exit status of a run whose quality violates an expectation."""
 _WHEN_SEALED = "a gateway seals its journal when it ends, and by size and age"
+
+_RUNS = (
+    IDENTIFIER,
+    STATE,
+    Column("Kind", order=4),
+    Column("Began"),
+    *numbers("Took", "Messages", "Attachments"),
+    Column("Refused", is_number=True, order=2),
+    Column("Quarantined", is_number=True, order=3),
+    *numbers("Rows"),
+    Column("", least=12, order=1),
+)
 
 MakeTables = Annotated[
     bool, typer.Option("--tables/--no-tables", help="Whether to write data sets and files to tables.")
@@ -130,6 +144,30 @@ def stream(
         raise Failure("a stream does not run on Spark Connect, because it commits in this process", hint)
     with spark_session(chosen, settings) as spark:
         _run_stream(spark, settings, place, in_place=journal is None, once=once, tables=tables)
+
+
+@pipeline.command("ls")
+def list_runs(*, limit: Limit = 20, as_json: Json = False, url: Url = DEFAULT_URL) -> None:
+    """List the runs that the gateway's catalog has a record of, newest first."""
+    with connect(url) as client:
+        found = client.pages("pipeline/runs", limit)
+        if as_json:
+            return lines(found)
+        grid = List(_RUNS)
+        for run in found:
+            took = "-" if run["seconds"] is None else f"{run['seconds']:,.1f} s"
+            counts = (f"{run[name]:,}" for name in ("messages", "attachments", "refused", "quarantined", "rows"))
+            grid.add_row(
+                run["id"],
+                state(run["state"]),
+                run["kind"],
+                time(run["began_at"]),
+                took,
+                *counts,
+                escape(run["error"] or ""),
+            )
+    shown(grid, "no runs")
+    return None
 
 
 @pipeline.command()

@@ -6,17 +6,16 @@ from contextlib import suppress
 from math import inf
 from pathlib import Path
 from time import monotonic
-from typing import NamedTuple
 from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import start_http_server, write_to_textfile
 
 from app.metrics import PipelineDeclared
 from app.model.errors import GatewayError
-from app.model.message import Position
 from app.observe import Recurring, logger
 from app.pipeline.commit import Committed
 from app.ports import Catalog, Clock, JournalReader
+from app.service.monitoring.lag import Lag, lag
 from app.settings import PipelineSettings
 
 _LAG_SECONDS = 5.0
@@ -24,23 +23,6 @@ _LAG_SECONDS = 5.0
 one."""
 
 log = logger(__name__)
-
-
-class Lag(NamedTuple):
-    """The sealed part of a journal that is not in the catalog yet. `seconds` is how long its first segment has been
-    sealed."""
-
-    segments: int
-    size: int
-    seconds: float
-
-
-def lag(journal: JournalReader, progress: int | None, now: int) -> Lag:
-    """Return the lag of a catalog at this progress (packed position), at this time (µs)."""
-    last = 0 if progress is None else Position.unpack(progress).segment
-    waiting = [segment for segment in journal.segments() if segment.number > last and segment.sealed_at is not None]
-    oldest = min((segment.sealed_at for segment in waiting if segment.sealed_at is not None), default=now)
-    return Lag(len(waiting), sum(segment.size for segment in waiting), max(0.0, (now - oldest) / 1e6))
 
 
 class PipelineMetrics:

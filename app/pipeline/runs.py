@@ -21,6 +21,7 @@ from app.pipeline.finishing import Result
 from app.pipeline.gaps import missing_segments, spoken
 from app.pipeline.intent import Intent, Window
 from app.pipeline.job import Job, Opened, open_job
+from app.pipeline.recording import recording
 from app.pipeline.reprocessing import Reprocessor
 from app.ports import Catalog, Clock, TableStore
 from app.service.tables import APPLICATION
@@ -55,8 +56,16 @@ def run(passes: Passes, job: Job, catalog: Catalog, clock: Clock, again: Again |
 
     With `again`, messages that were processed before are processed once more, and everything that differs is committed.
 
-    Raises GatewayError and PluginError.
+    The catalog has a record of the run. Raises GatewayError and PluginError.
     """
+    with recording(catalog, clock, "batch") as record:
+        record.begin()
+        committed = _run(passes, job, catalog, clock, again)
+        record.end(committed)
+        return committed
+
+
+def _run(passes: Passes, job: Job, catalog: Catalog, clock: Clock, again: Again | None) -> Committed | None:
     job = job.anew()
     done = resolve(passes, job, catalog, clock)
     opened = open_job(job)

@@ -27,6 +27,7 @@ from app.pipeline.finishing import Result
 from app.pipeline.gaps import missing_segments, spoken
 from app.pipeline.job import Job, Opened, open_job
 from app.pipeline.processors import OUTCOMES, REFERENCES, AttachmentProcessor, HeaderProcessor
+from app.pipeline.recording import recording
 from app.pipeline.references import What
 from app.pipeline.sources import cache_options, register
 from app.pipeline.stages import described
@@ -62,10 +63,16 @@ def start(
     results_in_spark = from_arrow_schema(steps.RESULTS)
 
     def take(outcomes: DataFrame, number: int) -> None:
-        with described(spark, f"micro-batch {number}: assemble and finish attachments"):
-            results = steps.results_of(outcomes.mapInArrow(in_task(steps.finish_all(job)), results_in_spark).toArrow())
         before = committer.progress
-        committed = committer.commit(results)
+        with recording(catalog, clock, "stream") as record:
+            with described(spark, f"micro-batch {number}: assemble and finish attachments"):
+                finished = outcomes.mapInArrow(in_task(steps.finish_all(job)), results_in_spark)
+                results = steps.results_of(finished.toArrow())
+            if not results:
+                return
+            record.begin()
+            committed = committer.commit(results)
+            record.end(committed)
         if committed is not None:
             log.info("batch_committed", batch=number, **_told(committed, results))
             _warn(opened, job, before, committed)

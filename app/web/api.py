@@ -44,6 +44,7 @@ from app.web.measuring import MeasuringMiddleware
 from app.web.messages import drafts
 from app.web.messages import endpoints as messages
 from app.web.methods import HeadMiddleware
+from app.web.pipeline import endpoints as pipeline
 from app.web.pools import Pools
 from app.web.problems import endpoints as problem_types
 from app.web.quarantine import endpoints as quarantine
@@ -90,6 +91,7 @@ _RESOURCES = (
     several,
     tables,
     querying,
+    pipeline,
     events,
     webhooks,
     summary,

@@ -74,6 +74,7 @@ SEARCHES: list[Callable[[SqlCatalog], object]] = [
     lambda catalog: catalog.prune_events(5, 5, 5, 9),
     lambda catalog: catalog.dead_letters("hook", 5, 5),
     lambda catalog: catalog.prune_dead_letters(5, 5),
+    lambda catalog: catalog.pipeline_runs("MTI6", 5),
     lambda catalog: catalog.messages("quay", "MTI6", 5, None, 1, 9),
     lambda catalog: catalog.deliveries(None, "pier", "MTI6", 5, None, 1, 9),
     lambda catalog: catalog.attachments(AttachmentFilter(source="quay"), None, 5, "received"),

@@ -23,7 +23,8 @@ from app.pipeline import tables
 from app.pipeline.commit import Committed
 from app.pipeline.expectations import violations
 from app.pipeline.lineage import dataset_name
-from app.pipeline.metrics import PipelineMetrics, lag
+from app.pipeline.metrics import PipelineMetrics
+from app.service.monitoring.lag import lag
 from app.settings import Expectation, PipelineSettings
 from app.tables.quality import HOUR, QUALITY, Increment, quality_rows
 from tests.cli.conftest import Run

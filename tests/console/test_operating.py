@@ -5,6 +5,8 @@ import re
 import shlex
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -14,7 +16,9 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from adapters.delta_tables import DeltaTables
+from adapters.sql_catalog import SqlCatalog
 from app.model.message import PhysicalMessage
+from app.model.pipeline import PipelineRun, RunState
 from app.tables.quality import QUALITY, Increment, quality_rows
 from app.trace import FORMATS
 from app.web.console.files import FOLDER
@@ -34,8 +38,8 @@ Opened = Callable[..., Console]
 class World:
     """A gateway with tables of a pipeline, and its broker."""
 
-    def __init__(self, gateway: GatewayProcess, broker: Mosquitto, tables: DeltaTables) -> None:
-        self.gateway, self.broker, self.tables = gateway, broker, tables
+    def __init__(self, gateway: GatewayProcess, broker: Mosquitto, data: Path) -> None:
+        self.gateway, self.broker, self.data, self.tables = gateway, broker, data, DeltaTables(str(data / "tables"))
         self.address = f"http://127.0.0.1:{gateway.port}"
         self._spoilt = 0
 
@@ -71,7 +75,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         settings = mqtt_source("orders", broker.port, "orders") + mqtt_destination("loop", broker.port, "orders")
         with GatewayProcess(folder, settings) as gateway:
             gateway.await_source("orders")
-            world = World(gateway, broker, DeltaTables(str(folder / "var" / "tables")))
+            world = World(gateway, broker, folder / "var")
             world.commit("CLINIC.VISITS", visits())
             world.commit(QUALITY, quality_rows([Increment("orders", 1_780_000_000_000_000, 7200, missing_ranges=2)]))
             yield world
@@ -264,11 +268,28 @@ def test_batches_of_the_pipeline_appear_as_they_are_committed(world: World, open
     page.reload()
     expect(page.get_by_role("region", name="By source and hour").locator("tbody tr")).to_have_count(1)
     expect(page.get_by_role("region", name="By source and hour")).to_contain_text("7,200")
+    batches = page.get_by_role("log").locator("tbody tr")
+    expect(batches).to_have_count(0)
+    began = 1_795_000_000_000_000
+    failed = PipelineRun("a" * 32, "batch", RunState.RUNNING, began)
+    running = PipelineRun("b" * 32, "stream", RunState.RUNNING, began + 60_000_000)
+    with closing(SqlCatalog(f"sqlite:///{world.data}/catalog.sqlite")) as catalog:
+        catalog.begin_run(failed, 9)
+        catalog.end_run(replace(failed, state=RunState.FAILED, ended_at=began, error=f"GatewayError: {HOSTILE}"))
+        catalog.begin_run(running, 9)
+        page.clock.fast_forward(5000)
+        expect(batches).to_have_count(2)
+        expect(batches.first).to_contain_text("running")
+        expect(batches.last).to_contain_text(HOSTILE)
+        done = {"ended_at": running.began_at + 2_500_000, "messages": 5000, "attachments": 12, "rows": 300}
+        catalog.end_run(replace(running, state=RunState.COMMITTED, **done))
     world.commit("CLINIC.VISITS", visits())
     page.clock.fast_forward(5000)
-    batch = page.get_by_role("log").locator("tbody tr").first
-    expect(batch).to_contain_text("CLINIC.VISITS")
-    assert batch.locator("td").nth(4).inner_text() == "5"
+    expect(batches.first).to_contain_text("committed")
+    shown = batches.first.locator("td").all_inner_texts()
+    assert shown[3:] == ["2.5 s", "5,000", "2,000", "12", "0", "0", "300", ""]
+    commits = page.get_by_role("region", name="Newest commits").get_by_role("row").filter(has_text="CLINIC.VISITS")
+    expect(commits.locator("td").nth(1)).to_have_text("1")
     assert console.accessibility_violations() == []
     console.picture("pipeline")
 

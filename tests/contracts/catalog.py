@@ -19,6 +19,7 @@ from app.model.access import ApiKey, Scope
 from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
 from app.model.errors import GatewayError
 from app.model.message import Position
+from app.model.pipeline import PipelineRun, RunState
 from app.model.records import (
     AttachmentRecord,
     Checkpoint,
@@ -837,7 +838,7 @@ class CatalogContract:
         assert catalog.needed_segments() == needed
         assert catalog.needed_segments(range(10, 62)) == {10, 12, 20, 22, 30, 32, 60}
         assert catalog.needed_segments([1, 83]) == set()
-        catalog.settle({"a6": StoredObject("attachments/a6", b"sums")})
+        catalog.settle({"a6": StoredObject("attachments/a6", b"sums")}, 60)
         catalog.set_state(["a2", "a9"], State.DELETED)
         assert catalog.needed_segments() == {0, 2, 10, 12, 30, 32, 80, 82}
 
@@ -1001,6 +1002,30 @@ class CatalogContract:
         assert catalog.prune_events(9, 0, up_to=3) == 3
         assert catalog.prune_events(9, 0, up_to=3) == 0
         assert [event.number for event in catalog.events_after(0, 2)] == [4, 5]
+
+    # --- the pipeline ---------------------------------------------------------------------------------------------
+
+    def test_the_newest_runs_are_kept(self, catalog: Catalog) -> None:
+        assert catalog.pipeline_runs(None, 5) == Page([], None)
+        stream, batch, third, last = (
+            PipelineRun(f"{number}", kind, RunState.RUNNING, began_at=number // 2)
+            for number, kind in enumerate(("stream", "batch", "stream", "stream"))
+        )
+        catalog.begin_run(stream, 3)
+        catalog.begin_run(batch, 3)
+        catalog.begin_run(third, 3)
+        lost = replace(stream, state=RunState.INTERRUPTED)
+        first = catalog.pipeline_runs(None, 2)
+        assert first.items == [third, batch]
+        assert catalog.pipeline_runs(first.next, 2) == Page([lost], None)
+        ended = replace(third, state=RunState.FAILED, ended_at=9, messages=1 << 40, rows=7, error="no \x00 disk")
+        catalog.end_run(ended)
+        catalog.begin_run(last, 3)
+        assert catalog.pipeline_runs(None, 9).items == [last, ended, batch], "the oldest is gone"
+        catalog.end_run(stream)
+        assert len(catalog.pipeline_runs(None, 9).items) == 3
+        with pytest.raises(BadCursor):
+            catalog.pipeline_runs("x", 1)
 
     # --- webhooks -------------------------------------------------------------------------------------------------
 

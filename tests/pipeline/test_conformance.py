@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
 from app.model.attachment import AttachmentState
+from app.model.pipeline import RunState
 from app.pipeline import batch, streaming
 from app.pipeline.job import Job
 from tests.support import mixed_journal
@@ -90,7 +91,10 @@ def test_a_stream_finds_the_same(
             watch=lambda number, _results, _committed: batches.append(number),
         )
         assert query.awaitTermination(240)
+        runs = catalog.pipeline_runs(None, 500).items
     assert len(batches) > 3
+    assert [(run.kind, run.state) for run in runs] == [("stream", RunState.COMMITTED)] * len(batches)
+    assert sum(run.messages for run in runs) > sum(run.attachments for run in runs) > 0
     assert_same(in_folder(tmp_path, journal), embedded, settled=True)
     assert tables(tmp_path) == tables(batched)
 

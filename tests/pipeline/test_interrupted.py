@@ -5,12 +5,14 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from adapters.delta_tables import DeltaTables
 from adapters.object_store import ObjectStore
 from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
-from app.model.errors import GatewayError
+from app.model.errors import CatalogError, GatewayError
+from app.model.pipeline import PipelineRun, RunState
 from app.pipeline import intent, runs
 from app.pipeline.commit import Committer
 from app.pipeline.job import open_job
@@ -32,6 +34,12 @@ def stream(archive: Archive, *ends: int) -> None:
         committer = Committer(open_job(job), catalog, SystemClock(), passes.table_writer(job))
         for end in ends:
             committer.commit(passes.news(job, end, committer.progress))
+
+
+def recorded(archive: Archive) -> list[PipelineRun]:
+    """The runs in the catalog, newest first."""
+    with closing(SqlCatalog(settings(archive.out).catalog_url)) as catalog:
+        return catalog.pipeline_runs(None, 9).items
 
 
 def batch(archive: Archive, *_ends: int) -> None:
@@ -96,3 +104,31 @@ def test_tables_that_are_ahead_of_an_archive_are_named(
     (tmp_path / "last").rename(last)
     batch(archive)
     archive.assert_as_if_whole()
+
+
+def test_every_run_is_recorded_and_none_depends_on_it(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        die_after(patched, Committer, "_commit_tables")
+        with pytest.raises(Killed):
+            batch(archive)
+    (failed,) = recorded(archive)
+    assert (failed.kind, failed.state, failed.rows) == ("batch", RunState.FAILED, 0)
+    assert (failed.error or "").startswith("Killed")
+    done = run_batch(archive.out, archive.journal)
+    assert done is not None
+    (committed, old) = recorded(archive)
+    assert old == failed
+    assert (committed.state, committed.error) == (RunState.COMMITTED, None)
+    assert (committed.attachments, committed.refused) == (done.finished, done.refused)
+    assert (committed.messages, committed.rows) == (archive.messages, sum(each.rows for each in done.tables))
+    assert failed.began_at <= (failed.ended_at or 0) <= committed.began_at < (committed.ended_at or 0)
+
+    def refuse(*_: object) -> None:
+        raise CatalogError("the disk is full")
+
+    monkeypatch.setattr(SqlCatalog, "begin_run", refuse)
+    monkeypatch.setattr(SqlCatalog, "end_run", refuse)
+    with capture_logs() as logs:
+        batch(archive)
+    assert [each["event"] for each in logs].count("run_not_recorded") == 2
+    assert len(recorded(archive)) == 2

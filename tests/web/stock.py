@@ -12,6 +12,7 @@ from time import monotonic, time_ns
 from typing import Any
 from uuid import uuid4
 
+import pyarrow as pa
 import uvicorn
 from prometheus_client import Counter
 
@@ -148,8 +149,9 @@ class Stock:
         assert found is not None
         return found
 
-    def many(self, count: int) -> None:
-        """Put `count` expired attachments of the source `many` into the catalog: copies of one, made by SQL."""
+    def many(self, count: int, before: int = 0) -> None:
+        """Put `count` expired attachments of the source `many` into the catalog, numbered from `before` + 1 on, and
+        newer than those before: copies of one, made by SQL."""
         template = self.attachment(state=AttachmentState.EXPIRED, source="many", qualifier_2="template")
         own = {
             "id": "printf('%032x', number)",
@@ -162,9 +164,9 @@ class Stock:
         into, copied = ", ".join(columns), ", ".join(own.get(name, name) for name in columns)
         with sqlite3.connect(self.settings.data / "catalog.sqlite", isolation_level=None) as database:
             database.execute(
-                "WITH RECURSIVE numbers(number) AS (SELECT 1 UNION ALL SELECT number + 1 FROM numbers LIMIT ?) "
+                "WITH RECURSIVE numbers(number) AS (SELECT ? + 1 UNION ALL SELECT number + 1 FROM numbers LIMIT ?) "
                 f"INSERT INTO attachments ({into}) SELECT {copied} FROM numbers, attachments WHERE id = ?",
-                [count, template.id],
+                [before, count, template.id],
             )
             database.execute("DELETE FROM attachments WHERE id = ?", [template.id])
         database.close()
@@ -250,6 +252,12 @@ class Stock:
         )
         self.catalog.checkpoint(Checkpoint(quarantine=[record]))
         return record
+
+    def table(self, name: str, *sources: str) -> None:
+        """A table of the pipeline, with a row from each of these sources."""
+        rows = pa.table({"source": list(sources), "N": [1.0] * len(sources)})
+        store = self.gateway.tables()
+        store.commit(name, rows.schema, [store.write(name, rows.schema, rows.to_batches())], "test", 1)
 
     def deliver(self, messages: Sequence[PhysicalMessage]) -> None:
         """Let the source `orders`, which must be in the settings and whose gateway runs, receive and assemble these."""

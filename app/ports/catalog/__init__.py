@@ -19,6 +19,7 @@ from app.ports.catalog.listing import (
     Sort,
     Tallies,
 )
+from app.ports.catalog.pipeline import PipelineCatalog
 from app.ports.catalog.quarantine import QuarantineCatalog
 from app.ports.catalog.retention import RetentionCatalog
 from app.ports.catalog.webhooks import WebhookCatalog
@@ -43,6 +44,7 @@ __all__ = [
     "KeyCatalog",
     "ListingCatalog",
     "Page",
+    "PipelineCatalog",
     "QuarantineCatalog",
     "RetentionCatalog",
     "Sort",
@@ -63,6 +65,7 @@ class Catalog(
     EventCatalog,
     KeyCatalog,
     WebhookCatalog,
+    PipelineCatalog,
     RetentionCatalog,
     CatalogRepair,
     Protocol,

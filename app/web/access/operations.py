@@ -74,6 +74,8 @@ OPERATIONS: Mapping[str, Operation] = {
     "head_table_rows": _READ,
     "get_table_rows": _CONTENT,
     "query_tables": _CONTENT,
+    "get_pipeline": _READ,
+    "list_pipeline_runs": _READ,
     "stream_events": _READ,
     "list_webhooks": _OPERATE,
     "get_webhook": _OPERATE,

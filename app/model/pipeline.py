@@ -1,0 +1,38 @@
+"""The runs of the pipeline on Spark: each batch of a stream, and each run over an archive."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+RunKind = Literal["batch", "stream"]
+"""A run over a whole archive, or one micro-batch of a stream."""
+
+
+class RunState(StrEnum):
+    """How far a run is. `interrupted` ones did not end: their process was killed."""
+
+    RUNNING = "running"
+    COMMITTED = "committed"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineRun:
+    """One run. Times are microseconds since 1970-01-01 UTC.
+
+    `messages` are physical messages that no earlier run has counted, `attachments` those finished, `refused` those
+    whose parts gave no content, `quarantined` the messages that went to quarantine, `rows` those added to tables.
+    """
+
+    id: str
+    kind: RunKind
+    state: RunState
+    began_at: int
+    ended_at: int | None = None
+    messages: int = 0
+    attachments: int = 0
+    refused: int = 0
+    quarantined: int = 0
+    rows: int = 0
+    error: str | None = None

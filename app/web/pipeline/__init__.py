@@ -1,0 +1,1 @@
+"""What the pipeline on Spark does."""
