@@ -21,7 +21,10 @@ class Oidc(Section):
     `algorithms`. Its keys are at `jwks_url`, or where its configuration says.
 
     `scopes` maps values of `scope_claim` to scopes; without it, the values are the scopes. If `sources_claim` or
-    `destinations_claim` is set, a token is limited to the names in that claim; without the claim, to none."""
+    `destinations_claim` is set, a token is limited to the names in that claim; without the claim, to none.
+
+    With a `client_id` people sign in to the console at the provider: as this public client, which asks for
+    `sign_in_scopes`, and for what else `sign_in_parameters` says."""
 
     issuer: str
     audience: str = Field(min_length=1)
@@ -33,6 +36,9 @@ class Oidc(Section):
     scopes: dict[str, list[Scope]] = Field(default={})
     sources_claim: str | None = None
     destinations_claim: str | None = None
+    client_id: str | None = Field(default=None, min_length=1)
+    sign_in_scopes: list[str] = Field(default=["openid"], min_length=1)
+    sign_in_parameters: dict[str, str] = Field(default={})
 
     @field_validator("issuer", "jwks_url")
     @classmethod

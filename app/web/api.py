@@ -23,7 +23,7 @@ from app.service.gateway import Gateway
 from app.settings import Oidc
 from app.web import documentation, problems, root
 from app.web.access import endpoints as access
-from app.web.access import links
+from app.web.access import links, sign_in
 from app.web.access.caller import SCHEME, authorize
 from app.web.access.operations import OPERATIONS
 from app.web.access.rating import RatingMiddleware
@@ -184,6 +184,7 @@ def create_app(gateway: Gateway) -> FastAPI:
     for resource in _RESOURCES:
         api.include_router(resource.router)
     app.include_router(api)
+    app.include_router(sign_in.router)
     app.include_router(root.router)
     app.include_router(console.router)
     if gateway.settings.tables.iceberg:

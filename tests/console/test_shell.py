@@ -1,6 +1,8 @@
 """The frame of the console: sign-in, scopes, base path, keyboard, both colour schemes, small screens."""
 
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
@@ -8,10 +10,11 @@ from playwright.sync_api import Route, expect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.model.access import Scope as May
-from app.model.records import NewEvent
-from app.service.access.keys import make_key
+from app.model.records import NewEvent, StoredObject
+from app.service.access.keys import UNLIMITED, Limits, make_key
 from app.web.api import create_app
 from tests.console.support import Console
+from tests.support.openid_provider import AUDIENCE, CLIENT, Provider, running_provider
 from tests.web.stock import Stock, serving
 
 BASE = "/deep/er"
@@ -41,8 +44,8 @@ class World:
         self.stock, self._app, self.address = stock, app, f"{address}{BASE}"
         self.entry = stock.quarantined(b"\x00\x01\x02\x03 spoilt")
 
-    def key(self, name: str, *scopes: May) -> str:
-        key, text = make_key(name, frozenset(scopes), self.stock.clock.now())
+    def key(self, name: str, *scopes: May, limits: Limits = UNLIMITED) -> str:
+        key, text = make_key(name, frozenset(scopes), self.stock.clock.now(), limits)
         self.stock.catalog.add_key(key)
         self._app.state.authenticator.keys._read_at = None  # so that it is read with the next request
         return text
@@ -50,7 +53,7 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    stock = Stock(tmp_path_factory.mktemp("shell"))
+    stock = Stock(tmp_path_factory.mktemp("shell"), assembler="spark")
     try:
         app = create_app(stock.gateway)
         with serving(Below(app)) as address:
@@ -105,6 +108,114 @@ def test_a_key_that_only_sends_has_only_that_view(world: World, open_console: Op
     expect(console.page.get_by_role("heading", name="Send")).to_be_visible()
     links = console.page.get_by_role("navigation").get_by_role("link").all_inner_texts()
     assert links == ["Send"]
+
+
+def test_a_key_with_limits_shows_its_own_and_offers_nothing_else(world: World, open_console: Opened) -> None:
+    """Any error in the browser's log fails it: nothing may be asked for that the key does not allow."""
+    stock = world.stock
+    stock.table("WORK.OWN", "orders")
+    stock.table("WORK.OTHER", "secret")
+    mine, other = (stock.stored(b"x", qualifier_2=f"{name}.bin", source=name) for name in ("orders", "secret"))
+    stock.quarantined(b"x", source="secret")
+    limits = Limits(sources=frozenset({"orders"}), destinations=frozenset({"partner"}))
+    console = open_console(world.address, "attachments", key=world.key("limited", May.READ, May.SEND, limits=limits))
+    page = console.page
+    main = page.locator("main")
+    expect(page.get_by_role("link", name="orders.bin")).to_be_visible()
+    expect(page.locator(".more > [role=status]")).to_have_text("1 attachment")
+    for view, own in (
+        ("overview", "Destination partner"),
+        ("send", "partner"),
+        ("quarantine", world.entry.id.lstrip("0")),
+        ("tables", "WORK.OWN"),
+        ("pipeline", "WORK.OWN"),
+    ):
+        console.open(view)
+        if view == "overview":
+            expect(page.get_by_role("region", name=own)).to_be_visible()
+        else:
+            expect(main).to_contain_text(own)
+        expect(page.locator("main .loading")).to_have_count(0)
+        for hidden in ("secret", "archive", "WORK.OTHER", other.id):
+            assert hidden not in main.inner_html(), view
+        expect(page.get_by_role("alert")).to_have_count(0)
+    for place, offered in ((f"attachment/{mine.id}", "As it was sent"), (f"quarantine/{world.entry.id}", "Download")):
+        console.open(place)
+        expect(page.get_by_role("button", name=offered)).to_be_visible()
+        for name in ("Delete", "Replay", "Dismiss"):
+            expect(page.get_by_role("button", name=name)).to_have_count(0)
+    console.expect_status(404)
+    console.open(f"attachment/{other.id}")
+    expect(page.get_by_role("alert")).to_contain_text("there is no attachment with this identifier")
+    everything = open_console(world.address, "pipeline", key=world.key("unlimited", *May)).page
+    expect(everything.get_by_text("All sealed segments of the journal have been processed.")).to_be_visible()
+    expect(everything.locator("main")).to_contain_text("WORK.OTHER")
+
+
+KEPT = "attachment-gateway."
+SIGNED_IN = f"""() => [sessionStorage.getItem('{KEPT}key'), Object.keys(sessionStorage).sort(), localStorage.length,
+    document.cookie, location.href]"""
+RENEW = f"""() => {{
+    const kept = JSON.parse(sessionStorage.getItem('{KEPT}renewal'));
+    sessionStorage.setItem('{KEPT}renewal', JSON.stringify({{ ...kept, at: 0 }}));
+}}"""
+
+
+def test_people_sign_in_at_their_provider(tmp_path: Path, open_console: Opened) -> None:
+    with running_provider() as provider:
+        stock = Stock(tmp_path, oidc={"issuer": provider.issuer, "audience": AUDIENCE, "client_id": CLIENT})
+        with serving(Below(create_app(stock.gateway))) as address:
+            _sign_in_and_out(open_console(f"{address}{BASE}", "trace"), provider)
+        stock.close()
+
+
+def _sign_in_and_out(console: Console, provider: Provider) -> None:
+    console.expect_status(400, 401)
+    page = console.page
+    navigated: set[bool] = set()
+    page.on(
+        "request", lambda asked: asked.url.startswith(provider.issuer) and navigated.add(asked.is_navigation_request())
+    )
+    button, who = page.get_by_role("button", name="Sign in with your OpenID provider"), page.locator(".who")
+    expect(button).to_be_visible()
+    assert console.accessibility_violations() == []
+
+    provider.identity = {"nonce": "of another"}
+    button.click()
+    expect(page.get_by_role("alert")).to_contain_text("its nonce differs")
+    provider.identity = {}
+    provider.denial = "not today"
+    button.click()
+    expect(page.get_by_role("alert")).to_contain_text("not today")
+    provider.denial = None
+    page.goto(f"{console.address}/console/?code=stolen&state=guessed")
+    expect(page.get_by_role("alert")).to_contain_text("was not begun in this tab")
+    page.goto(f"{console.address}/console/#/trace")
+
+    button.click()
+    expect(who).to_contain_text("ada")
+    expect(page.get_by_role("heading", name="Trace")).to_be_visible()
+    first, *kept = page.evaluate(SIGNED_IN)
+    names = [f"{KEPT}{name}" for name in ("key", "renewal")]
+    assert kept == [names, 0, "", f"{console.address}/console/#/trace"], "the code is not in the address"
+    assert navigated == {True}, "the page itself asks no other host"
+    page.evaluate(RENEW)
+    page.reload()
+    expect(who).to_contain_text("ada")
+    second = page.evaluate(SIGNED_IN)[0]
+    assert second != first, "it was renewed before it expires"
+    assert [form["grant_type"] for form in provider.forms[-2:]] == ["authorization_code", "refresh_token"]
+
+    provider.end_sessions()
+    page.evaluate(RENEW)
+    page.evaluate("(token) => sessionStorage.setItem('attachment-gateway.key', token)", provider.token(exp=1))
+    page.get_by_role("link", name="Tables and SQL").click()
+    expect(page.get_by_role("alert")).to_contain_text("the access token has expired")
+    button.click()
+    expect(page.get_by_role("heading", name="Tables and SQL", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Sign out").click()
+    expect(button).to_be_visible()
+    assert page.evaluate(SIGNED_IN)[:2] == [None, []]
 
 
 def test_the_keyboard_reaches_everything(world: World, open_console: Opened) -> None:
@@ -172,6 +283,13 @@ def test_content_is_downloaded_with_a_key_and_only_read(world: World, open_conso
     assert download.value.path().read_bytes() == b"content"
     assert download.value.suggested_filename == "some.bin"
     expect(page.get_by_role("button", name="Delete")).to_have_count(0)
+    assert record.object_name is not None
+    world.stock.catalog.settle({record.id: StoredObject(record.object_name)}, world.stock.clock.now())
+    page.reload()
+    happened = page.get_by_role("region", name="What happened")
+    expect(happened).to_contain_text("Content was copied to the content store")
+    expect(happened).to_contain_text(re.compile(r"Content was read\s*\d+ times"))
+    expect(happened).not_to_contain_text("downloads")
 
 
 def test_every_view_fits_a_phone_and_is_readable_in_the_dark(world: World, open_console: Opened) -> None:

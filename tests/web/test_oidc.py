@@ -5,73 +5,27 @@ import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from hashlib import sha256
 from pathlib import Path
-from threading import Thread
 from time import time
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
-from joserfc import jwt
-from joserfc.jwk import ECKey, Key, KeySet, RSAKey
+from joserfc.jwk import ECKey, Key, RSAKey
 
 from app.service.access import oidc
 from app.settings import Oidc
 from app.web.api import create_app
+from tests.support.openid_provider import AUDIENCE, CLIENT, Provider, running_provider
 from tests.web.stock import Stock, serving
-
-AUDIENCE = "attachment-gateway"
-
-
-class Provider:
-    """An OpenID provider: its configuration, and its public keys."""
-
-    def __init__(self) -> None:
-        self.keys: list[Key] = [RSAKey.generate_key(2048, {"kid": "one"})]
-        self.other_issuer: str | None = None
-        self.asked: list[str] = []
-        provider = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                provider.asked.append(self.path)
-                body = json.dumps(provider.document(self.path)).encode()
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: Any) -> None: ...
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.issuer = f"http://127.0.0.1:{self.server.server_port}"
-
-    def document(self, path: str) -> Any:
-        if path == "/keys":
-            return KeySet(self.keys).as_dict(private=False)
-        return {"issuer": self.other_issuer or self.issuer, "jwks_uri": f"{self.issuer}/keys"}
-
-    def token(self, key: Key | None = None, header: dict[str, str] | None = None, **claims: Any) -> str:
-        """A token with the first key, or another."""
-        now = int(time())
-        usual = {"iss": self.issuer, "aud": AUDIENCE, "sub": "ada", "iat": now, "exp": now + 300, "scope": "read"}
-        said = {name: value for name, value in (usual | claims).items() if value is not None}
-        signing = key or self.keys[0]
-        algorithm = {"RSA": "RS256", "EC": "ES256"}[signing.key_type]
-        head = {"alg": algorithm, "kid": "one", "typ": "at+jwt"} | (header or {})
-        return jwt.encode(head, said, signing, algorithms=[head["alg"]])
 
 
 @pytest.fixture(scope="module")
 def provider() -> Iterator[Provider]:
-    provider = Provider()
-    thread = Thread(target=provider.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    yield provider
-    provider.server.shutdown()
-    provider.server.server_close()
-    thread.join()
+    with running_provider() as provider:
+        yield provider
 
 
 @contextmanager
@@ -216,6 +170,81 @@ def test_a_provider_that_says_nonsense_lets_nobody_in(tmp_path: Path, provider: 
         provider.other_issuer = None
 
 
+PAGE = "https://gateway.example/console/"
+VERIFIER = "v" * 43
+
+
+def code_of(provider: Provider) -> str:
+    """A code for the page, whose verifier is VERIFIER and whose nonce is `n`."""
+    asked = {"response_type": "code", "client_id": CLIENT, "redirect_uri": PAGE, "scope": "openid", "state": "s"}
+    challenge = urlsafe_b64encode(sha256(VERIFIER.encode()).digest()).rstrip(b"=").decode()
+    back = provider.authorized(asked | {"nonce": "n", "code_challenge": challenge, "code_challenge_method": "S256"})
+    return parse_qs(urlsplit(back).query)["code"][0]
+
+
+def test_a_code_is_exchanged_for_tokens_and_nothing_of_it_is_kept(tmp_path: Path, provider: Provider) -> None:
+    settings = {"client_id": CLIENT, "sign_in_scopes": ["openid", "files"], "sign_in_parameters": {"prompt": "login"}}
+    with accepting(tmp_path, provider, **settings) as client:
+        assert client.get("/v1/sign-in").json() == {
+            "oidc": {
+                "authorization_endpoint": f"{provider.issuer}/authorize",
+                "client_id": CLIENT,
+                "scope": "openid files",
+                "parameters": {"prompt": "login"},
+            }
+        }
+        code = code_of(provider)
+        draft = {"code": code, "code_verifier": VERIFIER, "redirect_uri": PAGE, "nonce": "n"}
+        answer = client.post("/v1/sign-in", json=draft)
+        tokens = answer.json()
+        assert (answer.status_code, answer.headers["cache-control"], tokens["expires_in"]) == (200, "no-store", 300)
+        assert get(client, tokens["access_token"]).status_code == 200
+        renewed = client.post("/v1/sign-in", json={"refresh_token": tokens["refresh_token"]}).json()
+        assert get(client, renewed["access_token"]).status_code == 200
+        assert renewed["access_token"] != tokens["access_token"]
+        assert provider.forms[-1]["client_id"] == CLIENT
+
+        def refused(**changed: Any) -> str:
+            answer = client.post("/v1/sign-in", json=draft | {"code": code_of(provider)} | changed)
+            assert (answer.status_code, answer.json()["type"]) == (400, "/problems/sign-in-refused")
+            return str(answer.json()["detail"])
+
+        assert refused(code=code) == "the OpenID provider refuses: invalid_grant: the code is not yours"
+        assert "not yours" in refused(code_verifier="w" * 43)
+        assert "not yours" in refused(redirect_uri="https://evil.example/")
+        assert refused(nonce="other") == "the ID token belongs to another sign-in: its nonce differs"
+        for wrong in ({"aud": AUDIENCE}, {"nonce": None}, {"iss": "https://evil.example"}, {"exp": 1}):
+            provider.identity = wrong
+            assert refused().startswith("the ID token")
+        provider.identity = {}
+        again = client.post("/v1/sign-in", json={"refresh_token": tokens["refresh_token"]})
+        assert again.status_code == 400, "it was used before"
+        for invalid in ({}, {"code": code}, draft | {"refresh_token": "x"}, draft | {"code_verifier": "short"}):
+            assert client.post("/v1/sign-in", json=invalid).status_code == 422
+        provider.status = 500
+        assert client.post("/v1/sign-in", json=draft).json()["type"] == "/problems/provider-unavailable"
+        provider.status = None
+        boss = provider.token(scope="admin", sub="boss")
+        entries = get(client, boss, "/v1/audit?action=sign-in&limit=100").json()["items"]
+        assert {"done", "failed"} == {entry["result"] for entry in entries}
+    kept = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    for secret in (code, VERIFIER, tokens["access_token"], tokens["refresh_token"], renewed["refresh_token"]):
+        assert secret.encode() not in kept
+
+
+def test_nobody_signs_in_where_that_is_not_set_up(tmp_path: Path, provider: Provider) -> None:
+    with accepting(tmp_path / "no client", provider) as client:
+        assert client.get("/v1/sign-in").json() == {"oidc": None}
+        assert client.post("/v1/sign-in", json={"refresh_token": "x"}).status_code == 404
+    provider.other_issuer = "https://other.example"
+    try:
+        with accepting(tmp_path / "other", provider, client_id=CLIENT) as client:
+            for answer in (client.get("/v1/sign-in"), client.post("/v1/sign-in", json={"refresh_token": "x"})):
+                assert (answer.status_code, answer.json()["type"]) == (503, "/problems/provider-unavailable")
+    finally:
+        provider.other_issuer = None
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -226,6 +255,8 @@ def test_a_provider_that_says_nonsense_lets_nobody_in(tmp_path: Path, provider: 
         {"algorithms": []},
         {"jwks_url": "file:///etc/keys"},
         {"audience": ""},
+        {"client_id": ""},
+        {"client_id": "a", "sign_in_scopes": []},
     ],
 )
 def test_unsafe_settings_are_refused(wrong: dict[str, Any]) -> None:

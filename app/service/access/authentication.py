@@ -14,6 +14,7 @@ from app.settings import Http, Oidc
 
 if TYPE_CHECKING:
     from app.service.access.oidc import AccessTokens
+    from app.service.access.sign_in import SignIn
 
 DIGITS = 12
 """How many digits of a configured token's SHA-256 name it."""
@@ -34,6 +35,8 @@ class Authenticator:
         self._http, self._clock = http, clock
         self.keys = Keys(catalog, clock)
         self._tokens = None if oidc is None else _access_tokens(oidc, clock)
+        self.sign_in = None if oidc is None or self._tokens is None else _sign_in(oidc, self._tokens)
+        """The sign-in of people at the OpenID provider, if there is one that has a client for it."""
 
     def needs_refresh(self, text: str | None) -> bool:
         """Tell whether a request with this bearer token should wait for `refresh`."""
@@ -129,6 +132,12 @@ def _access_tokens(settings: Oidc, clock: Clock) -> "AccessTokens":
     from app.service.access.oidc import AccessTokens  # noqa: PLC0415 - a tenth of a second of imports
 
     return AccessTokens(settings, clock)
+
+
+def _sign_in(settings: Oidc, tokens: "AccessTokens") -> "SignIn | None":
+    from app.service.access.sign_in import SignIn  # noqa: PLC0415 - as above
+
+    return None if settings.client_id is None else SignIn(settings, tokens)
 
 
 def _is_jwt(text: str) -> bool:

@@ -8,7 +8,6 @@ from threading import Lock
 from time import monotonic
 from typing import Any
 
-import httpx
 from joserfc import jws, jwt
 from joserfc.errors import ExpiredTokenError, JoseError
 from joserfc.jwk import KeySet
@@ -17,15 +16,13 @@ from app.model.access import Principal, Scope
 from app.model.errors import GatewayError
 from app.observe import Recurring, logger
 from app.ports import Clock
+from app.service.access.provider import fetch_json
 from app.settings import Oidc
 
 KEEP_SECONDS = 3600.0
 """How long the provider's keys are used before they are fetched again."""
 PAUSE_SECONDS = 30.0
 """The time between two fetches, whatever tokens come: anybody can send one with an unknown key."""
-TIMEOUT_SECONDS = 5.0
-LARGEST = 1 << 20
-"""The maximum size of a document of the provider."""
 _LATEST = 1 << 40
 """A time in seconds beyond all that tokens mean."""
 
@@ -40,24 +37,6 @@ class TokenRefused(Exception):
     def __init__(self, reason: str, told: str = "the access token is not accepted") -> None:
         super().__init__(reason)
         self.told = told
-
-
-def fetch_json(url: str) -> dict[str, Any]:
-    """Return a JSON object at a URL. Raises GatewayError. Follows no redirection."""
-    try:
-        with httpx.stream("GET", url, timeout=TIMEOUT_SECONDS, headers={"Accept": "application/json"}) as response:
-            response.raise_for_status()
-            body = b""
-            for piece in response.iter_bytes():
-                body += piece
-                if len(body) > LARGEST:
-                    raise GatewayError(f"{url} has more than {LARGEST} bytes")
-        found = httpx.Response(200, content=body).json()
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-        raise GatewayError(f"{url} cannot be read: {error or type(error).__name__}") from error
-    if not isinstance(found, dict):
-        raise GatewayError(f"{url} is not a JSON object")
-    return found
 
 
 class AccessTokens:
@@ -101,26 +80,30 @@ class AccessTokens:
         self._tried_at = monotonic()
 
     def principal(self, text: str) -> Principal:
-        """Return the principal of a token. Raises TokenRefused."""
+        """Return the principal of an access token. Raises TokenRefused."""
+        return self._principal_of(self.claims(text, self._settings.audience))
+
+    def claims(self, text: str, audience: str) -> dict[str, Any]:
+        """Return the claims of a token of the provider for an audience. Raises TokenRefused."""
         if self._keys is None:
             raise TokenRefused("the keys of the OpenID provider could not be fetched")
         try:
             token = jwt.decode(text, self._keys, algorithms=self._settings.algorithms)
             claims = token.claims
-            self._registry().validate(claims)
+            self._registry(audience).validate(claims)
         except ExpiredTokenError:
             raise TokenRefused("the access token has expired", "the access token has expired") from None
         except (JoseError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise TokenRefused(f"the access token is not accepted: {_why(error)}") from None
-        return self._principal_of(claims)
+        return claims
 
-    def _registry(self) -> jwt.JWTClaimsRegistry:
+    def _registry(self, audience: str) -> jwt.JWTClaimsRegistry:
         settings = self._settings
         return jwt.JWTClaimsRegistry(
             now=self._clock.now() // 1_000_000,
             leeway=int(settings.leeway.total_seconds()),
             iss={"essential": True, "value": settings.issuer},
-            aud={"essential": True, "value": settings.audience},
+            aud={"essential": True, "value": audience},
             exp={"essential": True},
         )
 

@@ -87,6 +87,8 @@ OPERATIONS: Mapping[str, Operation] = {
     "get_summary": _READ,
     "trace": _READ,
     "get_caller": Operation(None, any_scope=True),
+    "get_sign_in": _OPEN,
+    "sign_in": Operation(None, "sign-in"),
     "create_link": Operation(Scope.READ, "create-link"),
     "list_audit": Operation(Scope.ADMIN, "read-audit"),
     "get_iceberg_config": _READ,

@@ -46,6 +46,12 @@ _TABLE = (
         is_registered=True,
     ),
     ProblemType(
+        "sign-in-refused",
+        400,
+        "The sign-in was refused",
+        "The OpenID provider has not accepted the code or the refresh token; sign in again.",
+    ),
+    ProblemType(
         "unauthorized",
         401,
         "An API key or a token is required",
@@ -204,6 +210,12 @@ _TABLE = (
         503,
         "The gateway accepts no requests at present",
         "It is starting or stopping, or its catalog cannot be read or written; try again.",
+    ),
+    ProblemType(
+        "provider-unavailable",
+        503,
+        "The OpenID provider does not answer",
+        "Its configuration or its token endpoint cannot be read at present; try again, or sign in with an API key.",
     ),
     ProblemType(
         "busy",

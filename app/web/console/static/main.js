@@ -1,6 +1,7 @@
 // The page: sign-in, navigation, and the view of the address.
 
 import * as rest from "./rest.js";
+import * as signing from "./signing.js";
 import { ErrorBox, Foreign, Loading, html, href, may, render, session, useEffect, useErrorBoundary, useRef, useRoute, useState } from "./ui.js";
 import { VIEWS } from "./views.js";
 
@@ -9,6 +10,7 @@ function Console() {
   const [told, setTold] = useState(null);
   const begin = async () => {
     try {
+      await signing.complete();
       session.caller = await rest.get("v1/caller");
       setTold(null);
       set(true);
@@ -34,6 +36,9 @@ function Console() {
 
 function SignIn({ told, enter, again }) {
   const field = useRef(null);
+  const [provider, setProvider] = useState(null);
+  const [failed, setFailed] = useState(null);
+  useEffect(() => void rest.get("v1/sign-in").then((found) => setProvider(found.oidc), setFailed), []);
   useEffect(() => { document.title = "Sign in - Attachment gateway"; field.current?.focus(); }, []);
   const submit = (event) => {
     event.preventDefault();
@@ -41,13 +46,14 @@ function SignIn({ told, enter, again }) {
     if (text) enter(text);
   };
   return html`<main class="sign-in"><h1>Attachment gateway</h1>
+    ${provider && html`<p><button type="button" class="primary" onClick=${() => signing.begin(provider).catch(setFailed)}>Sign in with your OpenID provider</button></p>`}
     <form onSubmit=${submit}>
       <label for="key">API key, or access token of your OpenID provider</label>
       <input id="key" type="password" autocomplete="off" spellcheck="false" required ref=${field} />
       <p class="hint">It is kept in this tab until you close it. <code>attachment-gateway keys create</code> makes a key.</p>
       <button class="primary">Sign in</button>
     </form>
-    <${ErrorBox} error=${told} retry=${told?.status === 0 ? again : null} />
+    <${ErrorBox} error=${told ?? failed} retry=${told?.status === 0 ? again : null} />
   </main>`;
 }
 

@@ -3,6 +3,8 @@
 // The key is kept in sessionStorage: for this tab, until it is closed. It is sent only to the gateway's own address.
 
 const KEY = "attachment-gateway.key";
+const RENEWAL = "attachment-gateway.renewal"; // of an access token: {refresh_token, at}
+const SIGN_IN = "v1/sign-in";
 const LONGEST_PAUSE = 15000;
 
 /** The gateway's address, with the path of a proxy if there is one: the console is at console/ below it. */
@@ -10,7 +12,36 @@ export const gateway = new URL("../", document.baseURI);
 
 export const key = () => sessionStorage.getItem(KEY);
 export const keepKey = (text) => sessionStorage.setItem(KEY, text);
-export const forgetKey = () => sessionStorage.removeItem(KEY);
+export const forgetKey = () => [KEY, RENEWAL].forEach((name) => sessionStorage.removeItem(name));
+
+/** Keep what POST v1/sign-in has answered. The access token is renewed shortly before it expires. */
+export function keepTokens(tokens, refreshToken = tokens.refresh_token) {
+  forgetKey();
+  keepKey(tokens.access_token);
+  const lasts = (tokens.expires_in ?? 0) * 1000;
+  if (lasts && refreshToken) keepRenewal(refreshToken, Math.max(lasts - 30000, lasts / 2));
+}
+
+const keepRenewal = (token, after) => sessionStorage.setItem(RENEWAL, JSON.stringify({ refresh_token: token, at: Date.now() + after }));
+
+let renewing = null;
+
+/** Renew the access token if it is time for that. One that cannot be renewed is used until it is refused. */
+async function renewed() {
+  const { refresh_token: token, at } = JSON.parse(sessionStorage.getItem(RENEWAL)) ?? {};
+  if (token && Date.now() >= at) renewing ??= renew(token).finally(() => { renewing = null; });
+  await renewing;
+}
+
+async function renew(token) {
+  try {
+    const tokens = await post(SIGN_IN, { refresh_token: token });
+    if (key()) keepTokens(tokens, tokens.refresh_token ?? token);
+  } catch (error) {
+    if (error.status === 400) sessionStorage.removeItem(RENEWAL);
+    else keepRenewal(token, 5000);
+  }
+}
 
 /** An error that REST has told (RFC 9457), or that the connection failed: then `status` is 0. */
 export class Problem extends Error {
@@ -37,6 +68,7 @@ export function address(path, query = {}) {
  * `json` becomes the body; `body` is sent as it is. `query`, `headers`, `signal` as their names say.
  */
 export async function request(method, path, { query, json, body, headers, signal } = {}) {
+  if (path !== SIGN_IN) await renewed();
   const sent = { ...authorization(), ...headers };
   if (json !== undefined) sent["Content-Type"] = "application/json";
   let response;
@@ -67,7 +99,8 @@ export async function post(path, json, query) {
  * Return the JSON of a request with a form, and call `progress` with the bytes sent so far and their sum. fetch does not
  * tell progress, XMLHttpRequest does. Throws Problem.
  */
-export function upload(method, path, form, { query, progress = () => {}, signal, headers } = {}) {
+export async function upload(method, path, form, { query, progress = () => {}, signal, headers } = {}) {
+  await renewed();
   return new Promise((resolve, reject) => {
     const sending = new XMLHttpRequest();
     sending.open(method, address(path, query));
