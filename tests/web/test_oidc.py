@@ -213,7 +213,7 @@ def test_a_code_is_exchanged_for_tokens_and_nothing_of_it_is_kept(tmp_path: Path
         assert "not yours" in refused(code_verifier="w" * 43)
         assert "not yours" in refused(redirect_uri="https://evil.example/")
         assert refused(nonce="other") == "the ID token belongs to another sign-in: its nonce differs"
-        for wrong in ({"aud": AUDIENCE}, {"nonce": None}, {"iss": "https://evil.example"}, {"exp": 1}):
+        for wrong in ({"aud": AUDIENCE}, {"nonce": None}, {"iss": "https://evil.example"}, {"exp": 1}, {"azp": "x"}):
             provider.identity = wrong
             assert refused().startswith("the ID token")
         provider.identity = {}

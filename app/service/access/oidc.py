@@ -83,8 +83,11 @@ class AccessTokens:
         """Return the principal of an access token. Raises TokenRefused."""
         return self._principal_of(self.claims(text, self._settings.audience))
 
-    def claims(self, text: str, audience: str) -> dict[str, Any]:
-        """Return the claims of a token of the provider for an audience. Raises TokenRefused."""
+    def claims(self, text: str, audience: str, what: str = "access token") -> dict[str, Any]:
+        """Return the claims of a token of the provider for an audience; `what` names the token in errors.
+
+        Raises TokenRefused.
+        """
         if self._keys is None:
             raise TokenRefused("the keys of the OpenID provider could not be fetched")
         try:
@@ -92,9 +95,9 @@ class AccessTokens:
             claims = token.claims
             self._registry(audience).validate(claims)
         except ExpiredTokenError:
-            raise TokenRefused("the access token has expired", "the access token has expired") from None
+            raise TokenRefused(f"the {what} has expired", f"the {what} has expired") from None
         except (JoseError, ValueError, TypeError, KeyError, AttributeError) as error:
-            raise TokenRefused(f"the access token is not accepted: {_why(error)}") from None
+            raise TokenRefused(f"the {what} is not accepted: {_why(error)}") from None
         return claims
 
     def _registry(self, audience: str) -> jwt.JWTClaimsRegistry:

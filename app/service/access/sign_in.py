@@ -121,9 +121,11 @@ class SignIn:
         if self._tokens.lacks_key(id_token):
             self._tokens.refresh()
         try:
-            claims = self._tokens.claims(id_token, self._client_id)
+            claims = self._tokens.claims(id_token, self._client_id, "ID token")
         except TokenRefused as error:
-            raise SignInRefused(f"the ID token is not accepted: {error}") from None
+            raise SignInRefused(str(error)) from None
+        if claims.get("azp", self._client_id) != self._client_id:
+            raise SignInRefused("the ID token was issued to another client")
         if claims.get("nonce") != nonce:
             raise SignInRefused("the ID token belongs to another sign-in: its nonce differs")
 
