@@ -49,10 +49,9 @@ async function overview(signal) {
   };
 }
 
-const Runs = ({ runs }) => html`<div role="log"><${Table} label="Batches" head=${["Began", "Kind", "State", ["Took"], ["Messages"], ["Messages/s"], ["Attachments"], ["Refused"], ["Quarantined"], ["Rows"], "Error"]}>
-    ${runs.map((one) => html`<tr key=${one.id}><td><${Time} at=${one.began_at} /></td><td>${one.kind}</td><td><${State} of=${one.state} /></td>
-      <td class="n">${one.seconds === null ? "" : duration(one.seconds)}</td>${numbers(one.messages, one.seconds > 0 ? one.messages / one.seconds : null, one.attachments, one.refused, one.quarantined, one.rows)}
-      <td>${one.error && html`<${Foreign} text=${one.error} />`}</td></tr>`)}
+const Runs = ({ runs }) => html`<div role="log"><${Table} label="Batches" head=${["Began", "Kind", "State", ["Took"], ["Messages"], ["Messages/s"], ["Attachments"], ["Refused"], ["Quarantined"], ["Rows"]]}>
+    ${runs.map((one) => html`<tr key=${one.id}><td><${Time} at=${one.began_at} /></td><td>${one.kind}</td><td style=${{ minWidth: one.error ? "14rem" : "" }}><${State} of=${one.state} />${one.error && html` <${Foreign} text=${one.error} />`}</td>
+      <td class="n">${one.seconds === null ? "" : duration(one.seconds)}</td>${numbers(one.messages, one.seconds > 0 ? one.messages / one.seconds : null, one.attachments, one.refused, one.quarantined, one.rows)}</tr>`)}
   </${Table}></div>
   <p><${Copy} text=${() => rest.curl("GET", "v1/pipeline/runs")} /></p>`;
 
