@@ -281,8 +281,8 @@ def test_batches_of_the_pipeline_appear_as_they_are_committed(world: World, open
         expect(batches).to_have_count(2)
         expect(batches.first).to_contain_text("running")
         expect(batches.last).to_contain_text(HOSTILE)
-        done = {"ended_at": running.began_at + 2_500_000, "messages": 5000, "attachments": 12, "rows": 300}
-        catalog.end_run(replace(running, state=RunState.COMMITTED, **done))
+        done = replace(running, state=RunState.COMMITTED, ended_at=running.began_at + 2_500_000)
+        catalog.end_run(replace(done, messages=5000, attachments=12, rows=300))
     world.commit("CLINIC.VISITS", visits())
     page.clock.fast_forward(5000)
     expect(batches.first).to_contain_text("committed")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
-from playwright.sync_api import Route, expect
+from playwright.sync_api import Request, Route, expect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.model.access import Scope as May
@@ -173,9 +173,12 @@ def _sign_in_and_out(console: Console, provider: Provider) -> None:
     console.expect_status(400, 401)
     page = console.page
     navigated: set[bool] = set()
-    page.on(
-        "request", lambda asked: asked.url.startswith(provider.issuer) and navigated.add(asked.is_navigation_request())
-    )
+
+    def note(asked: Request) -> None:
+        if asked.url.startswith(provider.issuer):
+            navigated.add(asked.is_navigation_request())
+
+    page.on("request", note)
     button, who = page.get_by_role("button", name="Sign in with your OpenID provider"), page.locator(".who")
     expect(button).to_be_visible()
     assert console.accessibility_violations() == []

@@ -19,7 +19,7 @@ from app.model.access import ApiKey, Scope
 from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
 from app.model.errors import GatewayError
 from app.model.message import Position
-from app.model.pipeline import PipelineRun, RunState
+from app.model.pipeline import PipelineRun, RunKind, RunState
 from app.model.records import (
     AttachmentRecord,
     Checkpoint,
@@ -1007,9 +1007,9 @@ class CatalogContract:
 
     def test_the_newest_runs_are_kept(self, catalog: Catalog) -> None:
         assert catalog.pipeline_runs(None, 5) == Page([], None)
+        kinds: tuple[RunKind, ...] = ("stream", "batch", "stream", "stream")
         stream, batch, third, last = (
-            PipelineRun(f"{number}", kind, RunState.RUNNING, began_at=number // 2)
-            for number, kind in enumerate(("stream", "batch", "stream", "stream"))
+            PipelineRun(f"{number}", kind, RunState.RUNNING, began_at=number // 2) for number, kind in enumerate(kinds)
         )
         catalog.begin_run(stream, 3)
         catalog.begin_run(batch, 3)

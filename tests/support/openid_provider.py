@@ -96,9 +96,8 @@ class Provider:
         challenge = urlsafe_b64encode(sha256(form["code_verifier"].encode()).digest()).rstrip(b"=").decode()
         if asked is None or (challenge, form["redirect_uri"]) != (asked["code_challenge"], asked["redirect_uri"]):
             return 400, {"error": "invalid_grant", "error_description": "the code is not yours"}
-        return 200, self._tokens() | {
-            "id_token": self.token(**{"aud": CLIENT, "nonce": asked["nonce"]} | self.identity)
-        }
+        claims: dict[str, Any] = {"aud": CLIENT, "nonce": asked["nonce"]} | self.identity
+        return 200, self._tokens() | {"id_token": self.token(**claims)}
 
     def end_sessions(self) -> None:
         """Accept no refresh token any more."""

@@ -213,13 +213,26 @@ def test_a_code_is_exchanged_for_tokens_and_nothing_of_it_is_kept(tmp_path: Path
         assert "not yours" in refused(code_verifier="w" * 43)
         assert "not yours" in refused(redirect_uri="https://evil.example/")
         assert refused(nonce="other") == "the ID token belongs to another sign-in: its nonce differs"
-        for wrong in ({"aud": AUDIENCE}, {"nonce": None}, {"iss": "https://evil.example"}, {"exp": 1}, {"azp": "x"}):
+        wrongs: list[dict[str, Any]] = [
+            {"aud": AUDIENCE},
+            {"nonce": None},
+            {"iss": "https://evil.example"},
+            {"exp": 1},
+            {"azp": "x"},
+        ]
+        for wrong in wrongs:
             provider.identity = wrong
             assert refused().startswith("the ID token")
         provider.identity = {}
         again = client.post("/v1/sign-in", json={"refresh_token": tokens["refresh_token"]})
         assert again.status_code == 400, "it was used before"
-        for invalid in ({}, {"code": code}, draft | {"refresh_token": "x"}, draft | {"code_verifier": "short"}):
+        invalids: list[dict[str, Any]] = [
+            {},
+            {"code": code},
+            draft | {"refresh_token": "x"},
+            draft | {"code_verifier": "short"},
+        ]
+        for invalid in invalids:
             assert client.post("/v1/sign-in", json=invalid).status_code == 422
         provider.status = 500
         assert client.post("/v1/sign-in", json=draft).json()["type"] == "/problems/provider-unavailable"
