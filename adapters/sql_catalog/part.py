@@ -1,7 +1,7 @@
 """The base class of the catalog's parts."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from sqlalchemy import JSON, ColumnElement, Connection, Row, Select, func, insert, literal, select
 from sqlalchemy.dialects.postgresql import ARRAY
@@ -52,7 +52,7 @@ def among(connection: Connection, column: ColumnElement[T], values: Sequence[T])
     if connection.dialect.name == "postgresql":
         return column.in_(select(func.unnest(literal(list(values), ARRAY(column.type)))))
     if isinstance(column.type, AnyText):
-        listed = literal([*all_storable(values)], JSON)
+        listed = literal([*all_storable(cast("Sequence[str]", values))], JSON)
         return column.in_(select(func.json_each(listed).table_valued("value").c.value))
     return column.in_(values)
 
