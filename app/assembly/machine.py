@@ -39,7 +39,7 @@ from app.assembly.headers import (
 from app.assembly.interpretation import answered
 from app.assembly.parts import Parts
 from app.assembly.states import Input, follow
-from app.codecs.sas.dialect import members
+from app.codecs.sas.dialect import orders
 from app.model.attachment import AttachmentState
 from app.model.event import Announced, Event, GroupPart, PartArrived, PartsArrived, Unsequenced
 from app.model.identity import attachment_id, message_id
@@ -362,8 +362,8 @@ class Assembly:
         possible = [
             (order, count) for order, count in zip("><", counts, strict=False) if 0 <= count <= self.limits.parts
         ]
-        orders = {dialect.order for dialect in members(dialects)}
-        in_order = sorted(count for order, count in possible if order in orders)
+        known = orders(dialects)
+        in_order = sorted(count for order, count in possible if order in known)
         return in_order or sorted(count for _, count in possible)
 
     def _claim_application(self, address: Address) -> tuple[Effect, ...]:

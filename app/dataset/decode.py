@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from app.codecs.sas.dataset import DataSetDefinition, Variable
 from app.dataset import checks, layout, missing, numeric, schema, temporal, text
-from app.dataset.layout import Representation
+from app.dataset.layout import Representation, RowLayout
 from app.dataset.numeric import Bytes, Numbers
 from app.dataset.schema import MOMENTS, Column
 from app.model.errors import InvalidInputError
@@ -45,6 +46,14 @@ class Plan:
     def schema(self) -> pa.Schema:
         return schema.arrow_schema(self.columns, self.metadata)
 
+    def of(self, definition: DataSetDefinition, metadata: Mapping[str, str]) -> "Plan":
+        """Return the same plan for a data set with this number of observations and this metadata."""
+        if (self.observations, self.metadata) == (definition.observations, metadata):
+            return self
+        plan = replace(self, observations=definition.observations, metadata=metadata)
+        vars(plan)["schema"] = self.schema.with_metadata(metadata)  # the fields are not made again
+        return plan
+
     @property
     def has_damaged_texts(self) -> bool:
         return any(column.has_side and not column.variable.is_numeric for column in self.columns)
@@ -57,6 +66,17 @@ class Plan:
         metadata = _warned(self.metadata, why) | {"sas.encoding": charset}
         how = self.how._replace(charset=charset)
         return replace(self, columns=columns, how=how, metadata=metadata, surveyed=False)
+
+
+class Planned(NamedTuple):
+    """The plan that follows from a definition and its variables alone, and the last one made of it for a data set."""
+
+    own: Plan
+    last: Plan
+
+
+Plans = dict[tuple[Representation, RowLayout], Planned]
+"""The plans of data sets that have the same definition and variables."""
 
 
 class Unforeseen(Exception):
@@ -74,31 +94,40 @@ def first_plan(
     blocks: Callable[[], Blocks],
     metadata: Mapping[str, str] | None = None,
     warnings: Sequence[str] = (),
+    plans: Plans | None = None,
 ) -> Plan:
     """Return the plan to begin with, based on the definition and the first observations.
 
-    `metadata` are additional `sas.*` entries; `warnings` are added to the metadata, too. Raises InvalidInputError for
-    an invalid definition or variables (see `schema.check`, `layout.row_layout`).
+    `metadata` are additional `sas.*` entries; `warnings` are added to the metadata, too. `plans` are those of earlier
+    data sets that differ from this one in nothing but their observations; the plan is added to them. Raises
+    InvalidInputError for an invalid definition or variables (see `schema.check`, `layout.row_layout`).
     """
-    schema.check(definition, variables)
+    if not plans:
+        schema.check(definition, variables)
     sample = _sample(blocks(), definition.obs_length)
     rows = layout.row_layout(definition, variables, sample, how)
+    known = None if plans is None else plans.get((how, rows))
+    own = _plan(definition, variables, how, rows) if known is None else known.own
+    said = {**own.metadata, **(metadata or {})}
+    if rows.name != "packed":
+        said["sas.layout"] = rows.name
+    doubt = layout.doubts(sample, variables, rows.offsets, how) if len(sample) else None
+    said = _warned(said, *warnings, *filter(None, [doubt]), *_label_warnings(definition, variables))
+    plan = (own if known is None else known.last).of(definition, said)
+    if plans is not None:
+        plans[how, rows] = Planned(own, plan)
+    return plan
+
+
+def _plan(definition: DataSetDefinition, variables: Sequence[Variable], how: Representation, rows: RowLayout) -> Plan:
+    """Return the plan that follows from the definition and the variables alone."""
     said = schema.data_set_metadata(definition, variables, how.charset) | {
         "sas.byte_order": how.order,
         "sas.float": how.float_format,
         "sas.encoding": how.charset,
-        **(metadata or {}),
     }
-    if rows.name != "packed":
-        said["sas.layout"] = rows.name
-    doubt = layout.doubts(sample, variables, rows.offsets, how) if len(sample) else None
-    return Plan(
-        schema.columns(variables, rows.offsets),
-        definition.observations,
-        definition.obs_length,
-        how,
-        _warned(said, *warnings, *filter(None, [doubt]), *_label_warnings(definition, variables)),
-    )
+    columns = schema.columns(variables, rows.offsets)
+    return Plan(columns, definition.observations, definition.obs_length, how, said)
 
 
 def _label_warnings(definition: DataSetDefinition, variables: Sequence[Variable]) -> Iterator[str]:
@@ -124,9 +153,10 @@ def batches(plan: Plan, blocks: Blocks, rows_a_batch: int = BATCH_ROWS) -> Itera
     columns = list(plan.columns)
     suits = True
     rows = 0
-    for cells in _whole_rows(
-        blocks, plan.obs_length, max(1, min(rows_a_batch, BATCH_BYTES // max(plan.obs_length, 1)))
-    ):
+    most = min(rows_a_batch, BATCH_BYTES // max(plan.obs_length, 1))
+    if plan.observations > 0:
+        most = min(most, plan.observations)
+    for cells in _whole_rows(blocks, plan.obs_length, max(1, most)):
         arrays: list[pa.Array] = []
         for index, column in enumerate(columns):
             made, suited = _read(column, cells, plan.how, rows)

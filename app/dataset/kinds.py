@@ -6,6 +6,7 @@ used for plain counts. Sources: SAS, "Formats by Category"; the tables of pandas
 """
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Literal
 
 Kind = Literal["date", "datetime", "time", "time-of-day"]
@@ -64,6 +65,7 @@ KINDS: Mapping[str, Kind] = dict(_entries())
 """The kinds by the base name of a format, in capitals."""
 
 
+@lru_cache(maxsize=1024)
 def kind_of(name: str) -> Kind | None:
     """Return the kind of numbers that have this format (`DATE`, also `date9.`), or None for plain ones."""
     return KINDS.get(name.strip().upper().split(".")[0].rstrip("0123456789"))

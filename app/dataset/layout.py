@@ -81,15 +81,23 @@ def doubts(cells: Bytes, variables: Sequence[Variable], offsets: Sequence[int], 
 
     They prove nothing: many numbers of one format are also plausible in another.
     """
-    numerics = [(variable, at) for variable, at in zip(variables, offsets, strict=True) if variable.is_numeric]
-    chosen, places = [variable for variable, _ in numerics], [at for _, at in numerics]
-    if plausibility(cells, chosen, places, how) >= 0.5:
+    by_length: dict[int, list[Bytes]] = {}
+    for variable, at in zip(variables, offsets, strict=True):
+        if variable.is_numeric:
+            by_length.setdefault(variable.length, []).append(cells[:, at : at + variable.length])
+    numbers = [np.concatenate(columns) for columns in by_length.values()]
+    if not numbers or _share(numbers, how) >= 0.5:
         return None
     others = (other._replace(charset=how.charset) for other in _REPRESENTATIONS)
-    likely = next((other for other in others if plausibility(cells, chosen, places, other) > 0.95), None)
+    likely = next((other for other in others if _share(numbers, other) > 0.95), None)
     if likely is None:
         return None
     return f"the numbers look as if they were {likely.float_format} floats with the {_FIRST[likely.order]} byte first"
+
+
+def _share(numbers: Sequence[Bytes], how: Representation) -> float:
+    """Return the share of plausible values among all numbers, of which those of each length are together."""
+    return sum(_usual(cells, how) * len(cells) for cells in numbers) / sum(map(len, numbers))
 
 
 _FIRST = {"little": "low", "big": "high"}

@@ -19,6 +19,7 @@ from app.dataset.errors import BadValueError, refuse_any
 Bytes = NDArray[np.uint8]
 
 _LINE_FEED = 0x0A
+_BLANKS = pc.TrimOptions(" ")
 _ASCII = bytes(range(128))
 _EVERY_PAIR = bytes(b for first in range(256) for second in range(256) for b in (first, second))
 
@@ -183,7 +184,7 @@ def _ends(rows: int, length: int) -> NDArray[np.int32]:
 
 def _trimmed(offsets: NDArray[np.int32], data: bytes | Bytes) -> pa.StringArray:
     strings = pa.StringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data))
-    return pc.ascii_rtrim(strings, characters=" ")
+    return pc.call_function("ascii_rtrim", [strings], _BLANKS)
 
 
 def _damaged(cells: Bytes, rows: NDArray[np.bool_]) -> pa.BinaryArray | None:

@@ -1,7 +1,7 @@
 """The table of a complete data set, from its messages of the SAS Common Messaging Interface."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from app.codecs.ibm_mq.encodings import charset as named_charset
@@ -44,12 +44,13 @@ class _Bodies:
 @dataclass(frozen=True, slots=True)
 class _Defined:
     """The contents of a data set's definition messages, with the dialects and the character set in which they were
-    read."""
+    read. Data sets with the same definition messages share them, and the plans that follow from them."""
 
     definition: DataSetDefinition
     variables: tuple[Variable, ...]
     dialects: int
     charset: str
+    plans: decode.Plans = field(default_factory=dict, compare=False)
 
 
 def read_data_set(record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
@@ -66,7 +67,7 @@ def read_leading_rows(record: AttachmentRecord, received: Received, store: Store
     messages = _by_kind(received, record.dialects or dialect.ALL)
     said = _defined(received.first, messages, record.dialects or dialect.ALL)
     blocks = dataset.leading_blocks(messages[MessageKind.OBSERVATIONS], said.definition, said.dialects)
-    return _stored(record, received, messages, replace(said, definition=blocks.definition), blocks, store)
+    return _stored(record, received, messages, replace(said, definition=blocks.definition, plans={}), blocks, store)
 
 
 def _stored(
@@ -80,7 +81,7 @@ def _stored(
     first = received.first
     how, warnings = _representation(received, said)
     metadata = _names(record, first, said) | _beside(said, messages, warnings)
-    plan = decode.first_plan(said.definition, said.variables, how, lambda: blocks, metadata, warnings)
+    plan = decode.first_plan(said.definition, said.variables, how, lambda: blocks, metadata, warnings, said.plans)
     rows = store_table(plan, blocks, first, store)
     return DataSetFacts(rows, len(said.variables), said.dialects)
 
@@ -135,7 +136,7 @@ def _read_definitions(body: Body, variables: _Bodies | Sequence[Body], known: in
     return _Defined(definition, read, dialects, charset)
 
 
-_read_known = lru_cache(maxsize=64)(_read_definitions)
+_read_known = lru_cache(maxsize=32)(_read_definitions)
 """Programs send many data sets with the same variables."""
 
 

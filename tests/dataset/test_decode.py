@@ -3,12 +3,13 @@
 import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
+from struct import pack
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from app.dataset.decode import BATCH_BYTES, batches, first_plan
+from app.dataset.decode import BATCH_BYTES, Plan, Plans, batches, first_plan
 from app.dataset.encode import describe
 from app.dataset.layout import Representation
 from app.dataset.numeric import ByteOrder
@@ -115,6 +116,28 @@ def test_names_are_made_usable_and_different() -> None:
     assert column_names(variables) == ["x", "X_3", "VAR3_2", "x_2", "y", "Y_2", "VAR3"]
     table = read(replace(definition, variables=7, obs_length=56), variables, [], order="big")
     assert [(field.metadata.get(b"sas.name"), field.name) for field in table.schema][1] == (b"X", "X_3")
+
+
+def test_data_sets_with_the_same_definition_share_what_follows_from_it() -> None:
+    """Their observations, their own metadata and their warnings are not shared."""
+    definition, variables = data_set(2, x=8, text=9)
+    plans: Plans = {}
+
+    def planned(numbers: str, observations: int, **own: str) -> Plan:
+        rows = b"".join(pack(f"{numbers}d", n) + b"some text" for n in range(1, 3))
+        same = replace(definition, observations=observations)
+        return first_plan(same, variables, Representation("little"), lambda: [rows], own, plans=plans)
+
+    first, again = planned("<", 2, member="a"), planned("<", 2, member="a")
+    assert again is first
+    other, doubtful = planned("<", -1, member="b"), planned(">", 2, member="a")
+    assert other.columns is doubtful.columns is first.columns
+    assert [plan.schema.metadata.get(b"member") for plan in (first, other, doubtful)] == [b"a", b"b", b"a"]
+    assert (first.observations, other.observations) == (2, -1)
+    assert [b"sas.warnings" in plan.schema.metadata for plan in (first, other, doubtful)] == [False, False, True]
+    for plan in (other, doubtful):
+        alone = first_plan(definition, variables, Representation("little"), lambda: (), plan.metadata)
+        assert plan.schema.equals(alone.schema, check_metadata=True)
 
 
 def test_memory_does_not_grow_with_the_data_set() -> None:

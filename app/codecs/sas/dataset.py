@@ -11,7 +11,7 @@ from typing import Annotated, Protocol
 
 from app.codecs.sas import message_reader
 from app.codecs.sas.constants import Byte4, Char, Int, Long, LongString, LongStringOrOne, MessageKind, Short
-from app.codecs.sas.dialect import Dialect, frames, furthest, members, survey
+from app.codecs.sas.dialect import Dialect, frames, furthest, orders, survey
 from app.codecs.sas.entries import MESSAGE_LIMIT, TYPE_SIZE, read_entries, write_entries
 from app.codecs.sas.message_reader import INT_LIMIT, Check, Fault, control_in, outside, without_controls
 from app.wire import Context, Layout, Many, Rest, WireError, row
@@ -91,7 +91,7 @@ def message_kind(body: Buffer, mask: int) -> MessageKind:
     Raises WireError when it does not begin with a type identifier in the byte order of one of these dialects.
     """
     if len(body) >= TYPE_SIZE:
-        for order in {dialect.order for dialect in members(mask)}:
+        for order in orders(mask):
             kind = int.from_bytes(body[:TYPE_SIZE], "big" if order == ">" else "little")
             if 1 <= kind <= len(MessageKind):
                 return MessageKind(kind)

@@ -90,6 +90,12 @@ def members(mask: int) -> Iterator[Dialect]:
         mask ^= bit
 
 
+@lru_cache(maxsize=1024)
+def orders(mask: int) -> frozenset[Order]:
+    """Return the byte orders of a set of dialects."""
+    return frozenset(dialect.order for dialect in members(mask))
+
+
 def mask_of(*dialects: Dialect) -> int:
     """Return the set of these dialects."""
     return sum({_BITS[dialect] for dialect in dialects})
