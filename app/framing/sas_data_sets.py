@@ -34,7 +34,7 @@ class _Bodies:
         return len(self._numbers)
 
     def __iter__(self) -> Iterator[memoryview]:
-        return self._received.bodies(self._numbers)
+        return self._received.bodies(self._numbers) if self._numbers else iter(())
 
     @property
     def size(self) -> int:
@@ -109,7 +109,7 @@ def _defined(first: PhysicalMessage, messages: Mapping[MessageKind, _Bodies], kn
     definitions = messages[MessageKind.DEFINITION]
     if not len(definitions):
         raise InvalidInputError("no-definition", "type", 0, "the attachment has no data set definition message")
-    if len({bytes(body) for body in definitions}) > 1:
+    if len(definitions) > 1 and len(set(map(bytes, definitions))) > 1:
         why = f"the {len(definitions)} data set definition messages differ"
         raise InvalidInputError("conflicting-definition", "type", 0, why)
     definition, variables = next(iter(definitions)), messages[MessageKind.VARIABLES]

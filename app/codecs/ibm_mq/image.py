@@ -30,16 +30,15 @@ from app.model.message import NO_PROPERTIES, PhysicalMessage
 from app.wire import Context, WireError
 from app.wire.kinds import PADDING, Buffer, Order
 
-_ROWS_1: tuple[Rows, ...] = (
+_SHARED: tuple[Rows, ...] = (
     "msg_type",
     "encoding",
     "coded_char_set_id",
     "format",
-    "msg_id",
-    "correl_id",
     ("put_date", "put_time"),
 )
-_ROWS_2 = (*_ROWS_1, "group_id", "msg_seq_number", "offset", "msg_flags", "original_length")
+_GROUPING = ("group_id", "msg_seq_number", "offset", "msg_flags", "original_length")
+_IDENTIFIERS, _ID_SIZE = place(MQMD1, "msg_id", "correl_id"), len(MQ_NO_ID)
 _REPORT, _ORIGIN = place(MQMD1, "report"), place(MQMD1, "appl_origin_data")
 _CONTEXT_NAMES = (
     "reply_to_q",
@@ -50,6 +49,7 @@ _CONTEXT_NAMES = (
     "put_appl_type",
     "put_appl_name",
 )
+_ROWS = {order: rows(MQMD1, order, *_SHARED) for order in ORDERS}
 _CONTEXT = place(MQMD1, _CONTEXT_NAMES[0], _CONTEXT_NAMES[-1])
 _CONTEXT_ROWS = {order: rows(MQMD1, order, *_CONTEXT_NAMES, within=_CONTEXT) for order in ORDERS}
 IMAGE_OVERHEAD: Final = MQMD1.SIZE + MQMDE.SIZE
@@ -60,11 +60,11 @@ class _Descriptor(NamedTuple):
     layout: type[MQMD1]
     order: Order
     charset: str
-    rows: struct.Struct
+    grouping: struct.Struct | None
 
 
 def _descriptor(layout: type[MQMD1], order: Order, charset: str) -> _Descriptor:
-    return _Descriptor(layout, order, charset, rows(layout, order, *(_ROWS_2 if layout is MQMD2 else _ROWS_1)))
+    return _Descriptor(layout, order, charset, rows(layout, order, *_GROUPING) if layout is MQMD2 else None)
 
 
 _DESCRIPTORS = {
@@ -119,8 +119,14 @@ def _described(
 ) -> PhysicalMessage:
     if len(descriptor) < found.layout.SIZE:
         found.layout.decode(descriptor, 0, Context(found.order, found.charset))
-    msg_type, encoding, ccsid, format_, msg_id, correl_id, put_at, *grouping = found.rows.unpack_from(descriptor)
-    group_id, msg_seq_number, offset, msg_flags, original_length = grouping or INITIAL
+    at = _IDENTIFIERS
+    identifiers = bytes(descriptor[at])
+    msg_id, correl_id = identifiers[:_ID_SIZE], identifiers[_ID_SIZE:]
+    msg_type, encoding, ccsid, format_, put_time, properties = _said(
+        bytes(descriptor[: at.start]), bytes(descriptor[at.stop : MQMD1.SIZE]), found.order, found.charset
+    )
+    grouping = INITIAL if found.grouping is None else found.grouping.unpack_from(descriptor)
+    group_id, msg_seq_number, offset, msg_flags, original_length = grouping
     return PhysicalMessage(
         source,
         framing,
@@ -135,17 +141,31 @@ def _described(
         original_length,
         encoding,
         ccsid,
-        trimmed(format_, found.charset),
-        _put_time(put_at, found.charset),
+        format_,
+        put_time,
         received_at,
-        _context(
-            bytes(descriptor[_REPORT]),
-            bytes(descriptor[_CONTEXT]),
-            bytes(descriptor[_ORIGIN]),
-            found.order,
-            found.charset,
-        ),
+        properties,
     )
+
+
+class _Said(NamedTuple):
+    """The fields of a message that all messages share which a program puts within the same hundredth of a second."""
+
+    msg_type: int
+    encoding: int
+    ccsid: int
+    format: str
+    put_time: int
+    properties: Mapping[str, str]
+
+
+@lru_cache(maxsize=256)
+def _said(before: bytes, behind: bytes, order: Order, charset: str) -> _Said:
+    """Return the fields in a descriptor of version 1, given its bytes before and behind its two identifiers."""
+    descriptor = b"".join((before, bytes(2 * _ID_SIZE), behind))
+    msg_type, encoding, ccsid, format_, put_at = _ROWS[order].unpack_from(descriptor)
+    properties = _context(descriptor[_REPORT], descriptor[_CONTEXT], descriptor[_ORIGIN], order, charset)
+    return _Said(msg_type, encoding, ccsid, trimmed(format_, charset), _put_time(put_at, charset), properties)
 
 
 def write_image(message: PhysicalMessage, version: Literal[1, 2] = 1) -> bytes:
