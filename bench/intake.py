@@ -7,14 +7,15 @@ gateway  a process of its own: durable before acknowledged, until every attachme
 large      8 MiB files in bodies of 32 KiB
 small      files of 32,000 bytes, five messages each
 tiny       files of 1,000 bytes, five messages each
-data-sets  data sets of 100 rows, seven messages each
+data-sets  data sets of 100 rows, six messages each
 latency    files of 1,000 bytes, one at a time, from the publish of its header to the event that it is finished: with
            nothing else to do, and while small files come at half of the speed at which they are finished
 
 Every round fills three persistent sessions with the same messages (QoS 1) and then empties one after the other. Each
 subscriber has sent its CONNECT and is idle before the clock starts, which it does when the broker, held still until
 then, goes on. Figures are medians of the rounds, in MB/s of message bodies or in files a second. MQTT 3.1.1 is the
-default, since there paho is at its fastest: it has no properties to read. Run it as `python -m bench.intake`.
+default, since there paho is at its fastest: it has no properties to read. Run it as `python -m bench.intake`; with
+`--version 3.1.1 5` it measures one after the other.
 """
 
 import argparse
@@ -341,29 +342,37 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=10_000, help="number of small and of tiny files (10,000)")
     parser.add_argument("--interleaved", type=int, default=4, help="number of interleaved attachments (4)")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--version", choices=("5", "3.1.1"), default="3.1.1", help="of MQTT, for all (3.1.1)")
+    parser.add_argument("--version", nargs="+", choices=("5", "3.1.1"), default=["3.1.1"], help="of MQTT (3.1.1)")
     cases = ("large", *SMALL, "data-sets", "latency")
     parser.add_argument("--data-sets", type=int, default=5_000, help="number of data sets (5,000)")
     parser.add_argument("--cases", nargs="+", choices=cases, default=cases)
     parser.add_argument("--only", nargs="+", choices=tuple(SUBSCRIBERS), default=list(SUBSCRIBERS))
     parser.add_argument("--folder", type=Path, help="folder for stored data (default: temporary)")
     given = parser.parse_args()
-    print(f"MQTT {given.version}, medians of {given.rounds}")
+    for version in given.version:
+        found = measure(version, given)
+        if found:
+            print(f"ratios of MQTT {version}: " if version == "5" else "ratios: ", end="")
+            print(" ".join(f"{name}={value:.2f}" for name, value in found.items()), flush=True)
+
+
+def measure(version: Version, given: argparse.Namespace) -> dict[str, float]:
+    """Measure all cases with a version of MQTT; return the ratios by their names."""
+    print(f"MQTT {version}, medians of {given.rounds}")
     found: dict[str, float] = {}
     rate = DEFAULT_RATE
     for case in given.cases:
         if case == "latency":
-            found |= report_latencies(latencies(given.version, rate, given.folder), rate)
+            found |= report_latencies(latencies(version, rate, given.folder), rate)
             continue
         load = load_of(case, given)
-        spent = rounds(load, given.version, given.rounds, given.only, given.folder)
+        spent = rounds(load, version, given.rounds, given.only, given.folder)
         report(case, load, spent)
         if case == "small" and "gateway" in spent:
             rate = load.amount / spent["gateway"].finished / 2
         if len(given.only) == len(SUBSCRIBERS):
             found |= ratios(case, spent)
-    if found:
-        print("ratios: " + " ".join(f"{name}={value:.2f}" for name, value in found.items()))
+    return found
 
 
 if __name__ == "__main__":
