@@ -16,17 +16,17 @@ class ArrivalsBySource:
 
     def numbered(self, messages: Sequence[PhysicalMessage]) -> Sequence[PhysicalMessage]:
         """Return the messages as they are to be journalled."""
-        if all(self._of(message) is None for message in messages):
+        if all(self._of(*kind) is None for kind in {(message.source, message.framing) for message in messages}):
             return messages
         found: list[PhysicalMessage] = []
         for message in messages:
-            arrivals = self._of(message)
+            arrivals = self._of(message.source, message.framing)
             found += [message] if arrivals is None else arrivals.number(message)
         return found
 
-    def _of(self, message: PhysicalMessage) -> Arrivals | None:
-        key = (message.source, message.framing)
+    def _of(self, source: str, name: str) -> Arrivals | None:
+        key = (source, name)
         if key not in self._found:
-            framing = FRAMINGS.get(message.framing)
+            framing = FRAMINGS.get(name)
             self._found[key] = framing.arrivals() if framing is not None else None
         return self._found[key]
