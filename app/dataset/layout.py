@@ -141,10 +141,9 @@ def _aligned(variables: Sequence[Variable]) -> tuple[tuple[int, ...], int]:
 
 def _usual(cells: Bytes, how: Representation) -> float:
     found = numeric.read(cells, how.order, how.float_format, how.charset)
-    absent = np.zeros(len(cells), np.bool_) if found.absent is None else found.absent
-    sizes = np.abs(found.doubles[~absent])
+    sizes = np.abs(found.doubles if found.absent is None else found.doubles[~found.absent])
     usual = (sizes == 0) | ((sizes >= _USUAL[0]) & (sizes <= _USUAL[1]))
-    return (int(np.count_nonzero(usual)) + int(np.count_nonzero(absent)) - found.odd) / len(cells)
+    return (int(np.count_nonzero(usual)) + len(cells) - len(sizes) - found.odd) / len(cells)
 
 
 def _controls(charset: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
