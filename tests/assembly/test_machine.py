@@ -206,7 +206,7 @@ def test_the_header_tells_in_which_byte_order_a_count_is_written() -> None:
 
 
 def test_a_count_beyond_the_limit_is_not_read_in_the_byte_order_that_the_header_cannot_have() -> None:
-    """50,331,648 big-endian reads as 3 little-endian, and would finish an attachment of which 3 of 8 parts have come."""
+    """50,331,648 big-endian reads as 3 little-endian, and would finish an attachment with 3 of its 8 parts."""
     parts: list[Event] = [PartArrived(correl_id(0), sequence, 100) for sequence in range(1, 4)]
     count: list[Event] = [Unsequenced(correl_id(0), (3 << 24, 3), 4)]
     for arrived in ([header([8]), *parts, *count], [*count, *parts, header([8])]):
