@@ -12,7 +12,6 @@ The limits apply before memory is used: received bytes are parsed in slices, and
 import asyncio
 import resource
 import sys
-from collections.abc import Iterable
 from contextlib import suppress
 from fcntl import ioctl
 from termios import TIOCOUTQ
@@ -25,6 +24,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from app.observe import logger
 from app.settings import Http
 from app.web.certificate import Certificate
+from app.web.connections import Connections
 
 log = logger(__name__)
 
@@ -45,10 +45,12 @@ def configuration(app: FastAPI, http: Http, **more: Any) -> uvicorn.Config:
     """Return uvicorn's configuration for the application, with limited connections."""
     limits = http.model_copy(update={"connections": min(http.connections, _descriptors() - OTHER_DESCRIPTORS)})
 
+    opened = Connections()
+
     class Limited(LimitedProtocol):
         def __init__(self, *given: Any, **named: Any) -> None:
             super().__init__(*given, **named)
-            self.limits = limits
+            self.limits, self.opened = limits, opened
 
     return uvicorn.Config(
         app,
@@ -95,13 +97,12 @@ class LimitedProtocol(HttpToolsProtocol):
     """
 
     limits: Http
+    opened: Connections
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self.address: str | None = None
         """The address at the other end of the connection: that of a proxy, if there is one."""
-        self._is_idle = True
-        self.idle_since = self.loop.time()
         self._is_whole = True
         """Whether no request is incomplete."""
         self._in_head = True
@@ -117,7 +118,9 @@ class LimitedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.address = self.client[0] if self.client else None
-        if self._has_room():
+        self.opened.add(self)
+        limits = self.limits
+        if self._has_room(limits.connections_a_client, of_its_address=True) and self._has_room(limits.connections):
             self._await_head()
         else:
             self._refuse(503)
@@ -125,23 +128,14 @@ class LimitedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
         self._stop_write_timer()
+        self.opened.remove(self)
         super().connection_lost(exc)
 
-    def _has_room(self) -> bool:
-        """Return whether this new connection may stay. Where there are too many, one that is idle is closed for it."""
-        limits = self.limits
-        if len(self.connections) > limits.connections_a_client:
-            same = [each for each in self._others() if each.address == self.address]
-            if len(same) >= limits.connections_a_client and not self._make_room(same, limits.connections_a_client):
-                return False
-        return len(self.connections) <= limits.connections or self._make_room(self._others(), limits.connections)
-
-    def _others(self) -> list["LimitedProtocol"]:
-        return [each for each in self.connections if each is not self and isinstance(each, LimitedProtocol)]
-
-    def _make_room(self, others: Iterable["LimitedProtocol"], limit: int) -> bool:
-        """Close the one of these connections that has been idle longest. Return whether there was one."""
-        idlest = min((each for each in others if each.is_idle), key=lambda each: each.idle_since, default=None)
+    def _has_room(self, limit: int, *, of_its_address: bool = False) -> bool:
+        """Return whether this new connection may stay. Where there are too many, the idlest one is closed for it."""
+        if not self.opened.beyond(self, limit, of_its_address=of_its_address):
+            return True
+        idlest = self.opened.idlest(self, of_its_address=of_its_address)
         if idlest is None:
             log.warning("connection_refused", connections=limit, address=self.address)
             return False
@@ -150,12 +144,20 @@ class LimitedProtocol(HttpToolsProtocol):
 
     @property
     def is_idle(self) -> bool:
-        return self._is_idle and not self.transport.is_closing()
+        return self.opened.is_idle(self) and not self.is_closing()
+
+    def is_closing(self) -> bool:
+        return self.transport.is_closing()
 
     def abort(self) -> None:
         """Close the connection at once."""
-        self.connections.discard(self)
+        self._forget()
         self.transport.abort()
+
+    def _forget(self) -> None:
+        """Give the connection's place to others."""
+        self.connections.discard(self)
+        self.opened.remove(self)
 
     # --- receiving ------------------------------------------------------------------------------------------------
 
@@ -184,7 +186,8 @@ class LimitedProtocol(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        self._is_idle = self._in_head = False
+        self.opened.busy(self)
+        self._in_head = False
         self._overhead = 0
         self._stop_timer()
         super().on_headers_complete()
@@ -205,7 +208,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._stop_write_timer()
         self._await_reader()
         if not self.pipeline and not self.transport.is_closing():
-            self._is_idle, self.idle_since = True, self.loop.time()
+            self.opened.idle(self)
 
     # --- time -----------------------------------------------------------------------------------------------------
 
@@ -281,7 +284,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self.abort()
             return
         self._stop_timer()
-        self.connections.discard(self)
+        self._forget()
         head = b"HTTP/1.1 %d %s\r\ncontent-length: 0\r\nconnection: close\r\n" % (status, _REFUSALS[status])
         self.transport.write(head + (b"retry-after: 5\r\n\r\n" if status == 503 else b"\r\n"))
         self.transport.close()

@@ -11,8 +11,10 @@ depends_on = None
 
 def upgrade() -> None:
     says = "it is open, and a client has cancelled it"
-    column = sa.Column("cancel_requested", sa.Boolean(), nullable=False, server_default=sa.false(), comment=says)
-    op.add_column("deliveries", column)
+    op.add_column(
+        "deliveries",
+        sa.Column("cancel_requested", sa.Boolean(), nullable=False, server_default=sa.false(), comment=says),
+    )
 
 
 def downgrade() -> None:
