@@ -108,6 +108,7 @@ attachments = Table(
     Column("group_last", BigInteger, comment="MsgSeqNumber of a group's last logical message"),
     Column("group_ended", BigInteger, comment="logical messages whose end has come; null of what is no group"),
     Column("group_size", BigInteger, comment="bytes of those logical messages"),
+    Column("trace_parent", AnyText, comment="W3C traceparent of the message that announced it"),
     UniqueConstraint("source", "correl_id"),
     Index(None, "first_received_at", "id"),
     Index(None, "state", "first_received_at", "id"),
@@ -250,6 +251,7 @@ deliveries = Table(
         comment="what the broker said of subscribers: none, unknown, or null where it reported no lack",
     ),
     Column("holds_content", Boolean, nullable=False, comment="it has ended and an attachment still names an object"),
+    Column("trace_parent", AnyText, comment="W3C traceparent of the request that queued it"),
     UniqueConstraint("idempotency_key"),
     Index(None, "created_at", "id"),
     Index(None, "state", "created_at", "id"),
@@ -267,6 +269,7 @@ events = Table(
     Column("subject", AnyText, nullable=False),
     Column("time", BigInteger, nullable=False, index=True),
     Column("data", JSON, nullable=False),
+    Column("trace_parent", AnyText, comment="W3C traceparent of the subject"),
     sqlite_autoincrement=True,
 )
 
@@ -311,5 +314,6 @@ dead_letters = Table(
     Column("failed_at", BigInteger, nullable=False, index=True),
     Column("reason", AnyText, nullable=False),
     Column("queued_at", BigInteger, comment="when a client asked to send it again"),
+    Column("trace_parent", AnyText, comment="W3C traceparent of the subject"),
     comment="events that were given up for a webhook",
 )

@@ -79,7 +79,7 @@ def _record(row: Row[Any]) -> WebhookRecord:
 
 
 def _letter(row: Row[Any]) -> DeadLetter:
-    event = EventRecord(row.number, row.type, row.subject, row.time, row.data)
+    event = EventRecord(row.number, row.type, row.subject, row.time, row.data, row.trace_parent)
     return DeadLetter(row.webhook, event, row.failed_at, row.reason, row.queued_at)
 
 

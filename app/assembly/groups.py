@@ -109,7 +109,7 @@ def take(attachment: Attachment, part: GroupPart, position: int, most: int) -> t
     attachment.bytes_received += part.size
     attachment.group = group = _grown(group, part)
     if attachment.record.kind is None or part.begins_group:
-        attachment.define(part.definition)
+        attachment.define(part.definition, trace_parent=part.trace_parent)
     # `misfit` finds out whether these bytes are contiguous, when they are read.
     is_all_there = group.ended == group.last and attachment.bytes_received >= group.size
     return attachment.completed(parts.count) if is_all_there else NOTHING

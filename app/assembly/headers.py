@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 from app.assembly.collecting import NOTHING, Address, Effect, Key, Refused, Repeated
 from app.codecs.sas import correlid
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
+from app.model.event import Announced
 from app.model.identity import announces_application, attachment_id, message_id
 from app.model.records import MessageRecord
 
@@ -24,12 +25,14 @@ class Announcement(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """An entry of an accepted header: the attachment `ordinal` of `message`, with its definition."""
+    """An entry of an accepted header: the attachment `ordinal` of `message`, with its definition, and the header's
+    `traceparent`."""
 
     message: str
     ordinal: int
     definition: AttachmentDefinition
     dialects: int
+    trace_parent: str | None = None
 
 
 class EarlierHeaders(Protocol):
@@ -58,9 +61,12 @@ def judge(
     return record
 
 
-def claims(message: str, header: MessageHeader, dialects: int) -> list[Claim]:
+def claims(message: str, event: Announced) -> list[Claim]:
     """Return the claims of a message's accepted header, one for each attachment, by ordinal."""
-    return [Claim(message, ordinal, entry, dialects) for ordinal, entry in enumerate(header.attachments)]
+    return [
+        Claim(message, ordinal, entry, event.dialects, event.trace_parent)
+        for ordinal, entry in enumerate(event.header.attachments)
+    ]
 
 
 def message_address(message: MessageRecord) -> Address:

@@ -270,7 +270,7 @@ class Assembly:
             again = bool(judged) and isinstance(judged[0], Repeated)
             return judged + self._claim_unknown(source, event, position, received_at) if again else judged
         effects = [*self.begin_message(judged)]
-        for claim in claims(judged.id, event.header, event.dialects):
+        for claim in claims(judged.id, event):
             effects += self.claim(source, claim, position, received_at)
         return tuple(effects)
 
@@ -278,7 +278,7 @@ class Assembly:
         """Apply a header that came again: announced attachments that are no longer known begin anew."""
         effects: tuple[Effect, ...] = ()
         message = message_id(source, event.header.header_correl_id)
-        for claim in claims(message, event.header, event.dialects):
+        for claim in claims(message, event):
             if not self.is_announced((source, claim.definition.correl_id)):
                 effects += self.claim(source, claim, position, received_at)
         return effects
@@ -311,7 +311,13 @@ class Assembly:
         """Announce an attachment, as an accepted header at this position does."""
         definition = claim.definition
         attachment = self._touch(source, definition.correl_id, position, received_at)
-        attachment.define(definition, message_id=claim.message, ordinal=claim.ordinal, dialects=claim.dialects)
+        attachment.define(
+            definition,
+            message_id=claim.message,
+            ordinal=claim.ordinal,
+            dialects=claim.dialects,
+            trace_parent=claim.trace_parent,
+        )
         if (pending := attachment.record.pending_position) is not None:
             return self._count(attachment, attachment.record.pending_counts, pending)
         return self._check_complete(attachment)

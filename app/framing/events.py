@@ -1,9 +1,12 @@
 """Reading of messages of any framing."""
 
+from collections.abc import Mapping
+
 from app.framing.registry import FRAMINGS
 from app.model.errors import InvalidInputError
-from app.model.event import Event, Pieces
+from app.model.event import Announced, Event, GroupPart, Pieces
 from app.model.message import UNREADABLE, PhysicalMessage
+from app.model.trace_context import trace_parent_in
 
 
 def read_event(message: PhysicalMessage, known: int) -> Event | Pieces:
@@ -11,7 +14,8 @@ def read_event(message: PhysicalMessage, known: int) -> Event | Pieces:
     message that no transport could read."""
     framing = FRAMINGS.get(message.framing)
     if framing is not None:
-        return framing.read(message, known)
+        event = framing.read(message, known)
+        return _traced(event, message.properties) if message.properties else event
     if message.framing == UNREADABLE:
         properties = message.properties
         raise InvalidInputError(properties.get("refused-code", "unreadable"), "", -1, properties.get("refused-why", ""))
@@ -24,3 +28,21 @@ def is_header(message: PhysicalMessage) -> bool:
     """Tell whether a message is a header. Headers are read in the order of their source."""
     framing = FRAMINGS.get(message.framing)
     return framing is not None and framing.is_header(message)
+
+
+def _traced(event: Event | Pieces, properties: Mapping[str, str]) -> Event | Pieces:
+    """Return the event with the message's `traceparent` if it begins an attachment. Other parts do not need it."""
+    if isinstance(event, Pieces):
+        parts = tuple(_first_traced(part, properties) for part in event.parts)
+        return event._replace(parts=parts)
+    if isinstance(event, GroupPart):
+        return _first_traced(event, properties)
+    if isinstance(event, Announced) and (trace_parent := trace_parent_in(properties)) is not None:
+        return event._replace(trace_parent=trace_parent)
+    return event
+
+
+def _first_traced(part: GroupPart, properties: Mapping[str, str]) -> GroupPart:
+    if not part.begins_group or (trace_parent := trace_parent_in(properties)) is None:
+        return part
+    return part._replace(trace_parent=trace_parent)

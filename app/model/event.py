@@ -10,10 +10,12 @@ class Announced(NamedTuple):
     """An attachment header: a message and its list of attachments.
 
     `dialects` is the set of dialects under which the header reads as this (a bit mask, see `app.codecs.sas.dialect`).
+    `trace_parent` is the `traceparent` of the physical message (`app.model.trace_context`).
     """
 
     header: MessageHeader
     dialects: int
+    trace_parent: str | None = None
 
 
 class PartArrived(NamedTuple):
@@ -55,7 +57,7 @@ class GroupPart(NamedTuple):
     the last segment, or the only one; `ends_group` is said by any part of the group's last logical message.
 
     Parts of packets of the order interface come together alike. Their places may count other things than bytes: then
-    `units` says how many of these the part has.
+    `units` says how many of these the part has. Only the first part of a group has its `trace_parent`.
     """
 
     definition: AttachmentDefinition
@@ -65,6 +67,7 @@ class GroupPart(NamedTuple):
     ends_message: bool
     ends_group: bool
     units: int | None = None
+    trace_parent: str | None = None
 
     @property
     def correl_id(self) -> bytes:

@@ -91,7 +91,8 @@ class AttachmentRecord:
     sentences about what contradicts it.
     `storage` says where finished content is: "journal" (by extents) or "store" (the object `object_name`, whose blocks
     have `checksums`, if it was written since there are any).
-    `pending_*` hold an unsequenced message that no header has explained yet.
+    `pending_*` hold an unsequenced message that no header has explained yet. `trace_parent` is the `traceparent` of the
+    message that announced it, or the first of its group (`app.model.trace_context`).
     """
 
     id: str
@@ -133,6 +134,7 @@ class AttachmentRecord:
     warnings: tuple[str, ...] = ()
     reason_code: str | None = None
     reason: str | None = None
+    trace_parent: str | None = None
 
     def __reduce__(self) -> tuple[type["AttachmentRecord"], tuple[Any, ...]]:
         """Return the values alone: a pipeline's tasks send very many records, and dataclasses ask for their names."""
@@ -252,7 +254,7 @@ class DeliveryRecord:
 
     `messages_sent` of `messages_total` physical messages are confirmed by the broker (the total is None until all are).
     `cut` is set by the first attempt and kept by all others: parts of two different cuts would
-    make a whole that was never sent."""
+    make a whole that was never sent. `trace_parent` is the `traceparent` of the request that queued it."""
 
     id: str
     destination: str
@@ -276,17 +278,19 @@ class DeliveryRecord:
     idempotency_key: str | None = None
     fingerprint: str | None = None
     subscribers: Subscribers | None = None
+    trace_parent: str | None = None
 
 
 class EventRecord(NamedTuple):
     """One entry of the event log: `number` grows by one, `type` is a word such as `attachment.finished`,
-    `subject` the identifier of what it is about, `data` a JSON object."""
+    `subject` the identifier of what it is about, `data` a JSON object. `trace_parent` is the subject's."""
 
     number: int
     type: str
     subject: str
     time: int
     data: dict[str, object]
+    trace_parent: str | None = None
 
 
 class NewEvent(NamedTuple):
@@ -296,6 +300,7 @@ class NewEvent(NamedTuple):
     subject: str
     time: int
     data: dict[str, object]
+    trace_parent: str | None = None
 
 
 class QuarantineCopy(NamedTuple):

@@ -105,7 +105,7 @@ class HeaderPass:
             self._memory.keep_address(address, record.id, position)
         (_, key), _ = taken_for(address)
         yield Reference(source, key, position, What.ADDRESS, 0, (len(message.body),), received_at, record)
-        for claim in claims(record.id, event.header, event.dialects):
+        for claim in claims(record.id, event):
             entry = claim.definition
             said = Announcement(record.id, entry.kind, entry.qualifier_1, entry.qualifier_2)
             self._memory.keep_announcement((source, entry.correl_id), said)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from app.model.records import EventRecord
+from app.model.trace_context import trace_fields
 from app.observe import logger
 from app.ports import Catalog
 
@@ -58,4 +59,4 @@ def _log(kind: str, events: list[EventRecord]) -> None:
         log.log(level, name, count=len(events), ids=[each.subject for each in events[:IDS_LOGGED]])
         return
     for each in events:
-        log.log(level, name, id=each.subject, **each.data)
+        log.log(level, name, id=each.subject, **each.data, **trace_fields(each.trace_parent))

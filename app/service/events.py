@@ -18,6 +18,7 @@ from app.model.records import (
     RefusedContent,
 )
 from app.model.times import to_time
+from app.model.trace_context import TRACE_PARENT
 from app.ports import Catalog
 
 SOURCE: Final = "/v1/events"
@@ -25,7 +26,9 @@ SOURCE: Final = "/v1/events"
 
 
 def cloud_event(event: EventRecord) -> dict[str, object]:
-    """Return an event as a CloudEvent 1.0 in JSON."""
+    """Return an event as a CloudEvent 1.0 in JSON. If its subject is traced, it has the extension for distributed
+    tracing."""
+    traced = {} if event.trace_parent is None else {TRACE_PARENT: event.trace_parent}
     return {
         "specversion": "1.0",
         "id": str(event.number),
@@ -34,6 +37,7 @@ def cloud_event(event: EventRecord) -> dict[str, object]:
         "subject": event.subject,
         "time": to_time(event.time).isoformat(),
         "datacontenttype": "application/json",
+        **traced,
         "data": event.data,
     }
 
@@ -46,13 +50,13 @@ def finished_event(record: AttachmentRecord, finished: Finished) -> NewEvent:
         "size": finished.size,
         "sha256": finished.sha256,
     }
-    return NewEvent("attachment.finished", record.id, finished.finished_at, data)
+    return NewEvent("attachment.finished", record.id, finished.finished_at, data, record.trace_parent)
 
 
 def refusal_event(record: AttachmentRecord, refused: RefusedContent, now: int) -> NewEvent:
     """Return the event of an attachment that becomes quarantined, with the reason."""
     data: dict[str, object] = {"source": record.source, "code": refused.code, "reason": refused.reason}
-    return NewEvent("attachment.quarantined", refused.id, now, data)
+    return NewEvent("attachment.quarantined", refused.id, now, data, record.trace_parent)
 
 
 def expiry_event(record: AttachmentRecord, now: int) -> NewEvent:
@@ -62,7 +66,7 @@ def expiry_event(record: AttachmentRecord, now: int) -> NewEvent:
         "parts_received": record.parts_received,
         "parts_expected": record.parts_expected,
     }
-    return NewEvent("attachment.expired", record.id, now, data)
+    return NewEvent("attachment.expired", record.id, now, data, record.trace_parent)
 
 
 def lost_parts_event(attachment_id: str, source: str | None, code: str, reason: str, now: int) -> NewEvent:
@@ -72,7 +76,8 @@ def lost_parts_event(attachment_id: str, source: str | None, code: str, reason: 
 
 def deletion_event(record: AttachmentRecord, now: int, **more: object) -> NewEvent:
     """Return the event of an attachment that a client or retention deletes."""
-    return NewEvent("attachment.deleted", record.id, now, {"source": record.source, "name": record.qualifier_2, **more})
+    data: dict[str, object] = {"source": record.source, "name": record.qualifier_2, **more}
+    return NewEvent("attachment.deleted", record.id, now, data, record.trace_parent)
 
 
 def message_deletion_event(message: MessageRecord, now: int) -> NewEvent:
@@ -83,7 +88,7 @@ def message_deletion_event(message: MessageRecord, now: int) -> NewEvent:
 def damage_event(record: AttachmentRecord, reason: str, now: int) -> NewEvent:
     """Return the event of finished content that is not as it was received."""
     data: dict[str, object] = {"source": record.source, "code": DAMAGED_CONTENT, "reason": reason}
-    return NewEvent("attachment.damaged", record.id, now, data)
+    return NewEvent("attachment.damaged", record.id, now, data, record.trace_parent)
 
 
 def message_event(message: MessageRecord, now: int) -> NewEvent:
@@ -100,12 +105,12 @@ def quarantine_event(record: QuarantineRecord) -> NewEvent:
 def delivery_event(delivery: DeliveryRecord, **more: object) -> NewEvent:
     """Return the event of a delivery that has just got its state."""
     data: dict[str, object] = {"destination": delivery.destination, **more}
-    return NewEvent(f"delivery.{delivery.state}", delivery.id, delivery.updated_at, data)
+    return NewEvent(f"delivery.{delivery.state}", delivery.id, delivery.updated_at, data, delivery.trace_parent)
 
 
 def delivery_deletion_event(delivery: DeliveryRecord, now: int) -> NewEvent:
     """Return the event of a delivery that a client deletes."""
-    return NewEvent("delivery.deleted", delivery.id, now, {"destination": delivery.destination})
+    return NewEvent("delivery.deleted", delivery.id, now, {"destination": delivery.destination}, delivery.trace_parent)
 
 
 def complete_messages(catalog: Catalog, attachment_ids: Sequence[str], now: int, already: Sequence[str] = ()) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from app.model.attachment import AttachmentState
 from app.model.errors import CatalogError, DamagedError
 from app.model.records import DAMAGED_CONTENT, AttachmentRecord
+from app.model.trace_context import trace_fields
 from app.observe import logger
 from app.service.content.access import Content
 from app.service.context import ServiceContext
@@ -39,7 +40,13 @@ class Damages:
             is_new = record.id not in self._found
             self._found[record.id] = str(error)
         if is_new:
-            log.error("content_damaged", attachment=record.id, where=where, reason=str(error))
+            log.error(
+                "content_damaged",
+                attachment=record.id,
+                where=where,
+                reason=str(error),
+                **trace_fields(record.trace_parent),
+            )
             event = damage_event(record, str(error), self._context.clock.now())
             with suppress(CatalogError):  # a damaged disk may be the catalog's, too
                 self._context.catalog.mark_damaged(record.id, str(error), [event])
@@ -65,7 +72,7 @@ class Damages:
         if was_found is not None or record.reason_code == DAMAGED_CONTENT:
             with suppress(CatalogError):
                 self._context.catalog.mark_damaged(record.id, None)
-            log.info("content_sound_again", attachment=record.id)
+            log.info("content_sound_again", attachment=record.id, **trace_fields(record.trace_parent))
 
     def check(self) -> dict[str, Any]:
         """Return the damaged attachments for the health report."""

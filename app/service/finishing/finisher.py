@@ -34,6 +34,7 @@ from app.model.records import (
     Finished,
     PartRun,
 )
+from app.model.trace_context import trace_fields
 from app.observe import Recurring, logger
 from app.service.context import Between, ServiceContext, Stores, at_once
 from app.service.events import complete_messages, finished_event, refusal_event
@@ -355,7 +356,12 @@ class Finisher:
 
     def _restart(self, record: AttachmentRecord) -> None:
         """Restart an attachment whose parts are gone, so that it begins anew when they are sent again."""
-        log.warning("attachment_restarted", attachment=record.id, reason="its parts are no longer in the journal")
+        log.warning(
+            "attachment_restarted",
+            attachment=record.id,
+            reason="its parts are no longer in the journal",
+            **trace_fields(record.trace_parent),
+        )
         self._between(lambda: self._restarted(record))
 
     def _restarted(self, record: AttachmentRecord) -> list[Key]:
@@ -389,7 +395,13 @@ class Finisher:
         refused = spoilt.refused(record)
         if refused.code == DAMAGED_PART:
             self._context.metrics.damage.labels("finishing").inc()
-            log.error("part_damaged", attachment=record.id, position=spoilt.first, reason=spoilt.error.why)
+            log.error(
+                "part_damaged",
+                attachment=record.id,
+                position=spoilt.first,
+                reason=spoilt.error.why,
+                **trace_fields(record.trace_parent),
+            )
         if entries := spoilt_entries(record, spoilt, self._context.journal):
             copies = [copy for _, copy in entries if copy is not None]
             self._context.catalog.checkpoint(

@@ -8,6 +8,7 @@ from app.assembly.parts import Parts
 from app.model.errors import DamagedError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, PartRun, changed
+from app.model.trace_context import trace_fields
 from app.observe import logger
 from app.ports import JournalReader, JournalReferences
 
@@ -51,7 +52,7 @@ def without_gone(record: AttachmentRecord, parts: Parts, segments: Collection[in
     """
     is_group = record.group is not None
     parts.keep(lambda position: not is_group and Position.unpack(position).segment in segments)
-    log.warning("attachment_parts_missing", attachment=record.id, left=parts.count)
+    log.warning("attachment_parts_missing", attachment=record.id, left=parts.count, **trace_fields(record.trace_parent))
     if is_group:
         return changed(record, group=None, parts_received=0, bytes_received=0)
     return changed(record, parts_received=parts.count)

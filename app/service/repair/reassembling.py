@@ -109,6 +109,7 @@ _DEFINED = (
     "last_position",
     "first_received_at",
     "last_received_at",
+    "trace_parent",
 )
 
 

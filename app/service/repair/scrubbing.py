@@ -15,6 +15,7 @@ from typing import Any
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError, GatewayError
 from app.model.records import AttachmentRecord
+from app.model.trace_context import trace_fields
 from app.observe import Recurring, logger
 from app.ports import AttachmentFilter, BadCursor, Segment
 from app.service.content.damage import Damages
@@ -161,15 +162,24 @@ class Scrubber:
         try:
             outcomes = restore_content([record.id], self._context, give_up=False)
         except GatewayError as failure:
-            log.warning("content_not_restored", attachment=record.id, reason=str(failure))
+            log.warning(
+                "content_not_restored", attachment=record.id, reason=str(failure), **trace_fields(record.trace_parent)
+            )
             return
         for outcome in outcomes:
             if outcome.done:
                 self._damages.sound(record)
                 self._context.metrics.scrub_restored.inc()
-                log.warning("content_restored", attachment=record.id, damage=str(error))
+                log.warning(
+                    "content_restored", attachment=record.id, damage=str(error), **trace_fields(record.trace_parent)
+                )
             else:
-                log.error("content_not_restored", attachment=record.id, reason=outcome.why)
+                log.error(
+                    "content_not_restored",
+                    attachment=record.id,
+                    reason=outcome.why,
+                    **trace_fields(record.trace_parent),
+                )
 
     def _save(self) -> None:
         partial = self._file.with_name(self._file.name + ".partial")

@@ -19,6 +19,7 @@ from app.framing.registry import framing
 from app.model.attachment import DeliveryState
 from app.model.message import PhysicalMessage, footprint
 from app.model.records import DeliveryRecord, FramingOptions, Subscribers
+from app.model.trace_context import trace_fields
 from app.observe import Recurring, logger
 from app.ports import Progress, Sender, SendFailed
 from app.service.context import ServiceContext
@@ -227,7 +228,7 @@ class Outbox:
         first, longest = self._settings.retry_first, self._settings.retry_longest
         pause = min(microseconds(longest), microseconds(first) << min(max(fruitless - 1, 0), 30))
         again = self._context.clock.now() + int(pause * uniform(0.5, 1.0))  # noqa: S311 - jitter keeps no secret
-        self._delayed.failed(str(error), delivery=delivery.id)
+        self._delayed.failed(str(error), delivery=delivery.id, **trace_fields(delivery.trace_parent))
         self._enter(replace(delivery, next_attempt_at=again), DeliveryState.QUEUED, str(error))
 
     def _end(self, delivery: DeliveryRecord, state: DeliveryState, reason: str | None) -> None:

@@ -84,6 +84,10 @@ class AttachmentView(BaseModel):
     completed_at: datetime | None
     finished_at: datetime | None
     reason: Reason | None
+    trace_parent: str | None = Field(
+        description="W3C `traceparent` of the message that announced it; null if it had no valid one",
+        examples=["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"],
+    )
     links: Links
 
     @classmethod
@@ -118,6 +122,7 @@ class AttachmentView(BaseModel):
             completed_at=optional_time(record.completed_at),
             finished_at=optional_time(record.finished_at),
             reason=reason_of(record),
+            trace_parent=record.trace_parent,
             links=attachment_links(record, base),
         )
 

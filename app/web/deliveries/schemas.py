@@ -60,6 +60,10 @@ class DeliveryView(BaseModel):
         description="`none`: the broker accepted messages and discarded them, as nobody was subscribed; `unknown`: the "
         "protocol does not tell whether anybody was; null: the broker reported no lack, or keeps messages in a queue"
     )
+    trace_parent: str | None = Field(
+        description="W3C `traceparent` of the request that queued it; null if it had no valid one",
+        examples=["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"],
+    )
     created_at: datetime
     updated_at: datetime
     links: Links
@@ -83,6 +87,7 @@ class DeliveryView(BaseModel):
             reason=record.reason,
             repeats=repeats,
             subscribers=record.subscribers,
+            trace_parent=record.trace_parent,
             created_at=to_time(record.created_at),
             updated_at=to_time(record.updated_at),
             links={"self": f"{base}/deliveries/{record.id}"},
