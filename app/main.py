@@ -7,6 +7,7 @@ import signal
 import socket
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext, suppress
+from importlib.metadata import version
 from threading import Event
 from time import monotonic, time_ns
 from types import FrameType
@@ -24,7 +25,9 @@ from app.service.context import ServiceContext
 from app.service.gateway import Gateway
 from app.service.standby.election import Election
 from app.service.threads import collect_seldom
+from app.service.tracing import Traces
 from app.settings import Http, Settings, Standby
+from app.spans import SERVICE
 from app.web.api import create_app
 from app.web.certificate import Certificate
 from app.web.protocol import configuration
@@ -72,7 +75,13 @@ def build(settings: Settings) -> Gateway:
     }
     store = _opened("content store", plugins.content_store(), settings.content_url)
     context = ServiceContext(
-        settings=settings, journal=journal, catalog=catalog, store=store, clock=clock, metrics=Metrics()
+        settings=settings,
+        journal=journal,
+        catalog=catalog,
+        store=store,
+        clock=clock,
+        metrics=Metrics(),
+        traces=_traces(settings),
     )
     return Gateway(context, receivers, senders, _archive(settings))
 
@@ -103,6 +112,13 @@ def _storage(settings: Settings, clock: Clock) -> tuple[Journal, Catalog]:
     shared = catalog()
     last = _opened("journal", plugins.journal().last_epoch, settings.journal_folder)
     return journal(shared.take_over(last + 1)), shared
+
+
+def _traces(settings: Settings) -> Traces:
+    if not settings.traces.enabled:
+        return Traces(settings)
+    exporter = plugins.span_exporter()
+    return Traces(settings, _opened("exporter of spans", exporter, SERVICE, version("attachment-gateway")))
 
 
 def _archive(settings: Settings) -> ContentStore | None:

@@ -15,11 +15,14 @@ from app.ports import (
     ContentStorePlugin,
     IcebergPlugin,
     JournalPlugin,
+    SpanExporterPlugin,
     TableStorePlugin,
     TransportPlugin,
 )
 
-Kind = Literal["transport", "journal", "archive", "catalog", "content store", "table store", "Iceberg catalog"]
+Kind = Literal[
+    "transport", "journal", "archive", "catalog", "content store", "table store", "Iceberg catalog", "span exporter"
+]
 
 _GROUPS: dict[Kind, str] = {
     "transport": "attachment_gateway.transports",
@@ -29,6 +32,7 @@ _GROUPS: dict[Kind, str] = {
     "content store": "attachment_gateway.content_stores",
     "table store": "attachment_gateway.table_stores",
     "Iceberg catalog": "attachment_gateway.iceberg_catalogs",
+    "span exporter": "attachment_gateway.span_exporters",
 }
 KINDS = tuple(_GROUPS)
 _PACKAGE = "attachment-gateway"
@@ -42,6 +46,7 @@ _EXTRAS = {
     "deltalake": "tables",
     "duckdb": "tables",
     "pyiceberg": "iceberg",
+    "opentelemetry": "traces",
 }
 
 
@@ -82,6 +87,11 @@ def table_store(name: str = "delta") -> TableStorePlugin:
 def iceberg(name: str = "delta") -> IcebergPlugin:
     """Return the Iceberg catalog of this name. Raises PluginError."""
     return cast("IcebergPlugin", load("Iceberg catalog", name))
+
+
+def span_exporter(name: str = "opentelemetry") -> SpanExporterPlugin:
+    """Return the exporter of spans of this name. Raises PluginError."""
+    return cast("SpanExporterPlugin", load("span exporter", name))
 
 
 def names(kind: Kind) -> list[str]:

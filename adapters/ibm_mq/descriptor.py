@@ -27,6 +27,7 @@ from app.codecs.ibm_mq.put_time import put_date_and_time
 from app.codecs.ibm_mq.rfh import with_properties
 from app.codecs.ibm_mq.writing import ASCII, identifier
 from app.model.message import PhysicalMessage
+from app.model.trace_context import TRACE_PARENT
 from app.wire import Context
 
 NATIVE: Final = Context("<" if sys.byteorder == "little" else ">", ASCII)
@@ -57,7 +58,9 @@ def to_put(message: PhysicalMessage, settings: DestinationSettings, ccsid: int) 
     Raises WireError for a value that its field cannot hold.
     """
     message = message._replace(encoding=message.encoding or NATIVE_ENCODING, ccsid=message.ccsid or ccsid)
-    if message.properties and settings.properties == "mqrfh2" and not message.msg_flags & _SEGMENT:
+    # A traceparent alone makes no MQRFH2: readers of a framing without properties expect none.
+    is_told = settings.properties == "mqrfh2" and not message.msg_flags & _SEGMENT
+    if is_told and message.properties.keys() - {TRACE_PARENT}:
         message = with_properties(message, NATIVE_ENCODING, LATIN_1_CCSID)
     fields: dict[str, Any] = {
         "msg_type": message.msg_type or MQMT_DATAGRAM,

@@ -38,6 +38,8 @@ from app.pipeline.tables import DataSet, TableTask, Written
 from app.ports import Catalog, Clock
 from app.service.events import complete_messages, finished_event, quarantine_event, refusal_event
 from app.service.tables import APPLICATION
+from app.service.tracing import begun, ratio_of
+from app.spans import Added
 from app.tables.quality import Increment, hour_of, increments
 
 AT_ONCE = 5000
@@ -53,6 +55,7 @@ class Committed(NamedTuple):
     `reached` is the packed position that it ended at. It `was_known` when an earlier run had committed it. `damaged`
     are the numbers of segments with damaged messages, and `missing` the gaps in the archive's numbers. `quality` has
     its facts about receiving, by source and hour. `received` are those among them that no earlier run has counted.
+    `traced` are the attachments with a trace whose rows it has added, between two times (µs).
     """
 
     reached: int
@@ -67,6 +70,9 @@ class Committed(NamedTuple):
     missing: Gaps = ()
     quality: tuple[Increment, ...] = ()
     received: tuple[Increment, ...] = ()
+    traced: tuple[Added, ...] = ()
+    began_at: int = 0
+    ended_at: int = 0
 
 
 class Committer:
@@ -102,16 +108,24 @@ class Committer:
         others = list(self._left_behind(results, reached, left_behind))
         results = [*results, *others]
         now = self._clock.now()
-        results = [dated(result, now) for result in results]
+        results = [self._begun(dated(result, now)) for result in results]
         store = self._opened.stores.store
         begin(store, self._intent(reached, [other.record.id for other in others if other.record is not None]))
         quality = quality_of(results)
-        added = self._commit_tables(results, quality, reached)
+        news = list(self._news(results))
+        added = self._commit_tables(news, quality, reached)
         self._commit_catalog(results, reached, now)
         self.progress = reached
         self._complete_messages(results)
         end(store)
-        return summary(results, quality, reached, added)
+        found = summary(results, quality, reached, added)
+        return found._replace(traced=traced(news, added), began_at=now, ended_at=self._clock.now())
+
+    def _begun(self, result: Result) -> Result:
+        ratio = ratio_of(self._opened.stores.settings.traces)
+        if not ratio or result.record is None:
+            return result
+        return result._replace(record=begun(result.record, ratio))
 
     def _intent(self, reached: int, left_behind: Sequence[str]) -> Intent:
         if self._journal is None:
@@ -120,13 +134,10 @@ class Committer:
 
     # --- tables -------------------------------------------------------------------------------------------------------
 
-    def _commit_tables(
-        self, results: Sequence[Result], quality: pa.Table, transaction: int
-    ) -> tuple[TableCommitted, ...]:
+    def _commit_tables(self, news: Sequence[Result], quality: pa.Table, transaction: int) -> tuple[TableCommitted, ...]:
         store = self._opened.tables
         if store is None:
             return ()
-        news = list(self._news(results))
         plans = tables.plan(store, data_sets(news), APPLICATION, transaction)
         written = list(self._write_tables([task for each in plans for task in each.tasks]))
         committed = tables.commit(plans, written, store, APPLICATION, transaction)
@@ -278,6 +289,19 @@ def files(results: Iterable[Result]) -> Iterator[tuple[AttachmentRecord, Finishe
         record, finished = result.record, result.finished
         if record is not None and finished is not None and record.kind is not AttachmentKind.DATA_SET:
             yield record, finished
+
+
+def traced(results: Iterable[Result], added: Collection[TableCommitted]) -> tuple[Added, ...]:
+    """Return the attachments of results that have a trace, with those of the `added` tables that have their rows."""
+    changed_tables = {each.table for each in added}
+    found: list[Added] = []
+    for record in (result.record for result in results):
+        if record is not None and record.trace_parent is not None:
+            is_data_set = record.kind is AttachmentKind.DATA_SET
+            table = tables.table_name(record.qualifier_1, record.qualifier_2) if is_data_set else tables.FILES
+            if table in changed_tables:
+                found.append(Added(record.id, record.trace_parent, table))
+    return tuple(found)
 
 
 def quality_of(results: Iterable[Result]) -> pa.Table:

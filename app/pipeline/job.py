@@ -115,7 +115,9 @@ def _conventions(settings: Settings) -> Settings:
         )
         for name, source in settings.sources.items()
     }
-    return Settings.model_construct(text=settings.text, limits=settings.limits, sources=dict(sources))
+    return Settings.model_construct(
+        text=settings.text, limits=settings.limits, traces=settings.traces, sources=dict(sources)
+    )
 
 
 def is_folder(place: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a run tells others of itself: metrics, violated expectations, and lineage."""
+"""What a run tells others of itself: metrics, violated expectations, lineage, and spans."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +11,7 @@ from app.pipeline.expectations import Violation, violations
 from app.pipeline.job import Job, open_job
 from app.pipeline.lineage import Lineage, lineage
 from app.pipeline.metrics import PipelineMetrics
+from app.pipeline.tracing import BatchSpans, batch_spans
 from app.ports import Catalog, Clock
 from app.settings import PipelineSettings
 
@@ -24,9 +25,16 @@ class Monitor:
     """Tells of the batches of one run. `failures` are the violations that end it with an error."""
 
     def __init__(
-        self, job: Job, settings: PipelineSettings, catalog: Catalog, metrics: PipelineMetrics, told: Lineage
+        self,
+        job: Job,
+        settings: PipelineSettings,
+        catalog: Catalog,
+        metrics: PipelineMetrics,
+        told: Lineage,
+        spans: BatchSpans,
     ) -> None:
         self._settings, self._opened, self._metrics, self._lineage = settings, open_job(job), metrics, told
+        self._spans = spans
         self._last = _segment(catalog.progress())
         self.metrics = metrics
         self.violations: list[Violation] = []
@@ -45,6 +53,7 @@ class Monitor:
             self._metrics.violated(each.quantity, action)
             log.warning("expectation_violated", **each._asdict())
         self._lineage.wrote(committed.tables, self._opened.tables)
+        self._spans.committed(committed, self._opened.tables)
         self._metrics.write()
 
     def _read_bytes(self, committed: Committed) -> int:
@@ -62,8 +71,8 @@ def monitored(job: Job, name: str, settings: PipelineSettings, catalog: Catalog,
     metrics = PipelineMetrics(settings, open_job(job).archive, catalog, clock)
     metrics.start()
     try:
-        with lineage(job, name, settings) as told:
-            yield Monitor(job, settings, catalog, metrics, told)
+        with lineage(job, name, settings) as told, batch_spans(job.settings.traces, name) as spans:
+            yield Monitor(job, settings, catalog, metrics, told, spans)
     finally:
         metrics.stop()
 

@@ -184,4 +184,7 @@ def _together(done: Sequence[Committed | None]) -> Committed | None:
         damaged=tuple(sorted(set(chain.from_iterable(each.damaged for each in runs)))),
         quality=tuple(chain.from_iterable(each.quality for each in runs)),
         received=tuple(chain.from_iterable(each.received for each in runs)),
+        traced=tuple(chain.from_iterable(each.traced for each in runs)),
+        began_at=min((each.began_at for each in runs if each.began_at), default=0),
+        ended_at=max(each.ended_at for each in runs),
     )

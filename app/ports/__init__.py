@@ -40,6 +40,7 @@ from app.ports.journal import (
     Segment,
 )
 from app.ports.journal_batch import JOURNAL_SCHEMA, messages_of
+from app.ports.spans import Span, SpanExporter, SpanExporterPlugin
 from app.ports.tables import IcebergPlugin, IcebergTables, TableFile, TableStore, TableStorePlugin, TableVersion
 from app.ports.transport import Intake, Progress, Receiver, Sender, SendFailed, TransportPlugin
 
@@ -85,6 +86,9 @@ __all__ = [
     "SendFailed",
     "Sender",
     "Sort",
+    "Span",
+    "SpanExporter",
+    "SpanExporterPlugin",
     "TableFile",
     "TableStore",
     "TableStorePlugin",

@@ -10,6 +10,7 @@ from app.model.message import PhysicalMessage
 from app.ports import Catalog, Clock, ContentStore, Journal, JournalReader
 from app.service.repeated import RepeatedParts
 from app.service.threads import Notifier
+from app.service.tracing import Traces
 from app.settings import Settings
 
 
@@ -39,8 +40,8 @@ class Stores:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceContext(Stores):
-    """The settings, the adapters of the storing ports, the notifier for everybody who waits for events, and the parts
-    that came again."""
+    """The settings, the adapters of the storing ports, the notifier for everybody who waits for events, the parts that
+    came again, and traces."""
 
     journal: Journal
     catalog: Catalog
@@ -48,6 +49,7 @@ class ServiceContext(Stores):
     metrics: Metrics
     notifier: Notifier = field(default_factory=Notifier)
     repeated: RepeatedParts = field(default_factory=RepeatedParts)
+    traces: Traces = field(default_factory=lambda: Traces(Settings()))
 
 
 Change = Callable[[], Iterable[Key]]

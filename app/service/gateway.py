@@ -1,7 +1,7 @@
 """The whole service behind REST and the command line: its workers, started and stopped in order."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -9,8 +9,6 @@ from math import inf
 from threading import Event, Lock
 from time import monotonic
 from typing import Any
-
-from pydantic import BaseModel
 
 from app import plugins
 from app.assembly.states import Input, follow
@@ -98,7 +96,7 @@ class Gateway:
         archive: ContentStore | None = None,
     ) -> None:
         self.settings, self.clock = context.settings, context.clock
-        self.metrics, self.notifier = context.metrics, context.notifier
+        self.metrics, self.notifier, self.traces = context.metrics, context.notifier, context.traces
         self.journal, self.catalog, self.store = context.journal, context.catalog, context.store
         self.receivers = receivers
         self.draining = False
@@ -115,7 +113,7 @@ class Gateway:
         self._archiver = None if archive is None else Archiver(context, archive)
         self.history = History(context.metrics, context.clock, self._connections)
         self.counting = Counting(context.catalog, context.clock)
-        self._event_log = EventLog(context.catalog, self.history.take)
+        self._event_log = EventLog(context.catalog, self._take_events)
         self._recorder = Recorder(context.catalog, context.store)
         self._damages = Damages(context)
         self._context = context
@@ -198,6 +196,7 @@ class Gateway:
         self._save_times()
         with suppress(Exception):  # everything is closed, whatever the catalog says
             self._event_log.write()
+        self.traces.close()
         self.journal.close()
         self.catalog.close()
 
@@ -397,6 +396,10 @@ class Gateway:
         except Exception:
             log.exception("receiving_time_unsaved")
 
+    def _take_events(self, events: Sequence[EventRecord]) -> None:
+        self.history.take(events)
+        self.traces.take(events, self.catalog)
+
     def _observe(self) -> None:
         metrics = self.metrics
         metrics.journal_bytes.set_function(lambda: sum(segment.size for segment in self.journal.segments()))
@@ -406,13 +409,13 @@ class Gateway:
         for name, receiver in self.receivers.items():
             source = self.settings.sources.get(name)
             if source is not None:
-                metrics.name_source(name, source.transport, _address(source.options))
+                metrics.name_source(name, source.transport, source.address)
             metrics.source_connected.labels(name).set_function(_connected(receiver))
             _observe_losses(metrics, name, receiver)
         for name, outbox in self.deliveries.outboxes.items():
             destination = self.settings.destinations.get(name)
             if destination is not None:
-                metrics.name_destination(name, destination.transport, _address(destination.options))
+                metrics.name_destination(name, destination.transport, destination.address)
             metrics.destination_connected.labels(name).set_function(_connected(outbox.sender))
 
     def _oldest_unfinished(self) -> float:
@@ -430,11 +433,6 @@ def _assembling(context: ServiceContext) -> tuple[Assembling, Journaler]:
 
 def _connected(peer: Receiver | Sender) -> Callable[[], float]:
     return lambda: float(bool(peer.status()["connected"]))
-
-
-def _address(options: BaseModel) -> str:
-    """Return the topic, queue or subject of a source or a destination."""
-    return str(next((getattr(options, key) for key in ("topic", "queue", "subject") if hasattr(options, key)), ""))
 
 
 def _observe_losses(metrics: Metrics, name: str, receiver: Receiver) -> None:

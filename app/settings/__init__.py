@@ -23,6 +23,7 @@ from app.settings.storage import (
     PipelineSettings,
     TableSettings,
 )
+from app.settings.traces import TraceSettings
 from app.settings.values import DialectName, Digest, Duration, FramingName, LineEnd, Name, microseconds
 from app.settings.webhooks import Webhook
 
@@ -58,6 +59,7 @@ __all__ = [
     "Standby",
     "TableSettings",
     "Text",
+    "TraceSettings",
     "Webhook",
     "load",
     "microseconds",

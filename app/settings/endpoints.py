@@ -14,6 +14,8 @@ from app.model.records import DEFAULT_FRAMING, GroupedAs
 from app.settings.section import Section, with_files
 from app.settings.values import DialectName, Duration, FramingName, LineEnd
 
+_ADDRESSES = ("topic", "queue", "subject")
+"""The options that name what a transport receives from or sends to."""
 _VALIDATE_TRANSPORTS = ContextVar("validate_transports", default=True)
 """Whether transports are loaded, and their own keys validated."""
 
@@ -37,6 +39,11 @@ class Endpoint(Section):
     transport: str
     framing: FramingName = DEFAULT_FRAMING
     options: SerializeAsAny[BaseModel]
+
+    @property
+    def address(self) -> str:
+        """The topic, queue or subject; empty where the transport has none of these."""
+        return str(next((value for key in _ADDRESSES if (value := getattr(self.options, key, None)) is not None), ""))
 
     @model_validator(mode="before")
     @classmethod

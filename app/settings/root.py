@@ -22,6 +22,7 @@ from app.settings.storage import (
     PipelineSettings,
     TableSettings,
 )
+from app.settings.traces import TraceSettings
 from app.settings.values import LineEnd, Name
 from app.settings.webhooks import Webhook
 
@@ -67,6 +68,7 @@ class Settings(BaseSettings):
     scrub: Scrub = Scrub()
     text: Text = Text()
     log: Log = Log()
+    traces: TraceSettings = TraceSettings()
     sources: dict[Name, Source] = {}
     destinations: dict[Name, Destination] = {}
     webhooks: dict[Name, Webhook] = {}

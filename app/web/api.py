@@ -109,6 +109,7 @@ _CORS: dict[str, Any] = {
         *("Tus-Resumable", "Upload-Length", "Upload-Defer-Length", "Upload-Offset", "Upload-Metadata"),
         *("Upload-Checksum", "Upload-Complete", "Upload-Draft-Interop-Version"),
         *("If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "If-Range"),
+        "traceparent",
     ],
     "expose_headers": [
         *("ETag", "Link", "Location", "Content-Disposition", "Content-Range", "Accept-Ranges", "Repr-Digest"),
@@ -164,7 +165,7 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.state.receivers = Receivers()
     app.state.captures = 0
     app.add_middleware(EntityTagMiddleware)
-    app.add_middleware(MeasuringMiddleware, metrics=gateway.metrics)
+    app.add_middleware(MeasuringMiddleware, metrics=gateway.metrics, traces=gateway.traces, clock=gateway.clock)
     http = gateway.settings.http
     if http.requests_a_second is not None or http.bytes_a_second is not None:
         rates = Rates(http.requests_a_second, http.bytes_a_second, gateway.clock.monotonic)

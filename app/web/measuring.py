@@ -1,10 +1,13 @@
-"""Metrics of HTTP requests, by method, route and status."""
+"""Metrics of HTTP requests, by method, route and status, and the spans of those that are traced."""
 
 from time import perf_counter
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.metrics import METHODS, NO_ROUTE, OTHER_METHOD, Metrics
+from app.ports import Clock
+from app.service.tracing import Traces
+from app.web.tracing import span_of
 
 
 class MeasuringMiddleware:
@@ -14,8 +17,8 @@ class MeasuringMiddleware:
     GET answers it (`app.web.methods`).
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self._app, self._metrics = app, metrics
+    def __init__(self, app: ASGIApp, metrics: Metrics, traces: Traces, clock: Clock) -> None:
+        self._app, self._metrics, self._traces, self._clock = app, metrics, traces, clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -39,6 +42,9 @@ class MeasuringMiddleware:
             active.dec()
             seconds = perf_counter() - started
             self._metrics.request_seconds.labels(method, _route(scope), status).observe(seconds)
+            if self._traces.is_enabled and (span := span_of(scope.get("state", {}))) is not None:
+                now = self._clock.now()
+                self._traces.export([span.span(method, _route(scope), status, now - int(seconds * 1e6), now)])
 
 
 def _route(scope: Scope) -> str:

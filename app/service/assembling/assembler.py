@@ -446,6 +446,7 @@ class Assembler:
         answered = [self._assembly.messages[address] for address in unsaved.applications]
         checkpoint = self._assembly.take_changes()
         checkpoint.progress = unsaved.progress
+        checkpoint.attachments = self._context.traces.begun(checkpoint.attachments)
         checkpoint.quarantine = unsaved.quarantine
         checkpoint.quarantine_copies = unsaved.quarantine_copies
         checkpoint.source_dialects = unsaved.dialects

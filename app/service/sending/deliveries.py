@@ -1,12 +1,13 @@
 """Deliveries: a message whose parts are stored becomes a delivery, and an outbox sends it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from app.dataset.value_labels import Catalog
 from app.model.attachment import DeliveryState
-from app.model.records import DeliveryRecord
+from app.model.message import PhysicalMessage
+from app.model.records import DeliveryRecord, FramingOptions
 from app.ports import IdempotencyConflict, Sender
 from app.service.context import ServiceContext
 from app.service.conversion import finished
@@ -14,7 +15,7 @@ from app.service.events import delivery_event
 from app.service.sending.drafts import MessageDraft, find_destination, new_delivery
 from app.service.sending.dry_run import DryRun, count_messages
 from app.service.sending.errors import DeliveryOver, KeyReused, MessageFault
-from app.service.sending.framer import Framer
+from app.service.sending.framer import Framer, traced
 from app.service.sending.outbox import CANCELLED, OPEN, Outbox, framing_options
 from app.service.sending.parts import Companions, StoredPart
 from app.service.sending.preparation import Preparation, prepare
@@ -37,7 +38,8 @@ class Submission(NamedTuple):
     """A client's message to send. `parts` are stored, by the names that the message uses.
 
     With an idempotency `key`, repeating the submission is safe. `fingerprint` tells whether another one with the key is
-    the same. `uploads` are the identifiers of the resumable uploads of which parts are copies.
+    the same. `uploads` are the identifiers of the resumable uploads of which parts are copies. The delivery continues
+    the trace of `trace_parent`.
     """
 
     delivery_id: str
@@ -46,6 +48,7 @@ class Submission(NamedTuple):
     key: str | None = None
     fingerprint: str = ""
     uploads: tuple[str, ...] = ()
+    trace_parent: str | None = None
 
 
 class Accepted(NamedTuple):
@@ -66,9 +69,11 @@ class Deliveries:
         self._context, self._check_room = context, check_room
         self._catalog, self._store, self._clock = context.catalog, context.store, context.clock
         self.outboxes: Mapping[str, Outbox] = {
-            name: Outbox(name, sender, lambda how, delivery: Framer(how, context.store).frame(delivery), context)
-            for name, sender in senders.items()
+            name: Outbox(name, sender, self._frame, context) for name, sender in senders.items()
         }
+
+    def _frame(self, how: FramingOptions, delivery: DeliveryRecord) -> Iterator[PhysicalMessage]:
+        return traced(Framer(how, self._store).frame(delivery), self._context.traces.onward(delivery))
 
     @property
     def destinations(self) -> Mapping[str, Destination]:
@@ -208,6 +213,7 @@ class Deliveries:
             now=self._clock.now(),
             key=submission.key,
             fingerprint=submission.fingerprint,
+            trace_parent=submission.trace_parent,
         )
 
 

@@ -126,6 +126,7 @@ def new_delivery(
     now: int,
     key: str | None = None,
     fingerprint: str = "",
+    trace_parent: str | None = None,
 ) -> DeliveryRecord:
     """Return the delivery that a message becomes, with new correlids.
 
@@ -147,6 +148,7 @@ def new_delivery(
         application_ccsid=to.ccsid if application else 0,
         idempotency_key=key,
         fingerprint=fingerprint,
+        trace_parent=trace_parent,
     )
 
 

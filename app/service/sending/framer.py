@@ -11,6 +11,7 @@ from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord, FramingOptions, OutgoingAttachment
+from app.model.trace_context import TRACE_PARENT
 from app.ports import ContentStore
 from app.service.content.access import opened
 from app.service.sending.errors import CannotSend
@@ -37,6 +38,20 @@ class Framer:
             raise CannotSend(str(error)) from error
         except KeyError as gone:
             raise CannotSend(f"its content {gone} is gone") from gone
+
+
+def traced(messages: Iterator[PhysicalMessage], trace_parent: str | None) -> Iterator[PhysicalMessage]:
+    """Yield messages, of which the first one, and the first of each group, carries a `traceparent`."""
+    if trace_parent is None:
+        yield from messages
+        return
+    group: bytes | None = None
+    for message in messages:
+        if message.group_id == group:
+            yield message
+        else:
+            group = message.group_id
+            yield message._replace(properties={**message.properties, TRACE_PARENT: trace_parent})
 
 
 _PLURALS = {

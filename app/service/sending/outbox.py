@@ -19,7 +19,7 @@ from app.framing.registry import framing
 from app.model.attachment import DeliveryState
 from app.model.message import PhysicalMessage, footprint
 from app.model.records import DeliveryRecord, FramingOptions, Subscribers
-from app.model.trace_context import trace_fields
+from app.model.trace_context import TRACE_PARENT, trace_fields
 from app.observe import Recurring, logger
 from app.ports import Progress, Sender, SendFailed
 from app.service.context import ServiceContext
@@ -200,6 +200,8 @@ class Outbox:
         settings = self._settings
         how = framing(settings.framing)
         told = max((_told(how.properties(attachment)) for attachment in delivery.attachments), default=0)
+        if delivery.trace_parent is not None:
+            told += _told({TRACE_PARENT: delivery.trace_parent})
         room = self.sender.max_body(told + (delivery.cut.body_limit if delivery.cut else settings.body_limit)) - told
         if delivery.cut is None:
             limit = min(settings.body_limit, room)

@@ -21,7 +21,8 @@ class UploadRecord:
     """What is known of an upload beside its bytes. Times are in microseconds since 1970-01-01 UTC.
 
     `length` is None until the client tells the size of the whole content. `metadata` is the client's own text
-    (`Upload-Metadata` of tus), `repr_digest` its digests of the whole content (`Repr-Digest`).
+    (`Upload-Metadata` of tus), `repr_digest` its digests of the whole content (`Repr-Digest`), and `trace_parent` the
+    `traceparent` of the request that began it.
     """
 
     id: str
@@ -33,6 +34,7 @@ class UploadRecord:
     content_type: str = ""
     metadata: str | None = None
     repr_digest: str | None = None
+    trace_parent: str | None = None
 
     @property
     def folder(self) -> str:

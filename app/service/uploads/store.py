@@ -59,6 +59,7 @@ class Uploads:
         content_type: str = "",
         metadata: str | None = None,
         repr_digest: str | None = None,
+        trace_parent: str | None = None,
     ) -> Upload:
         """Begin an upload. Raises TooManyUploads, and what storing raises."""
         uploads = self.open()
@@ -66,7 +67,16 @@ class Uploads:
             raise TooManyUploads(f"{self._most} uploads are there, the most that limits.resumable_uploads allows")
         now = self._clock.now()
         record = UploadRecord(
-            token_hex(16), owner, now, now + self.lifetime, length, file_name, content_type, metadata, repr_digest
+            token_hex(16),
+            owner,
+            now,
+            now + self.lifetime,
+            length,
+            file_name,
+            content_type,
+            metadata,
+            repr_digest,
+            trace_parent,
         )
         self._write(record)
         upload = uploads[record.id] = Upload(record)
@@ -129,6 +139,11 @@ class Uploads:
         # The description goes first: pieces without one are removed at the next start.
         self._store.delete(upload.record.object_name)
         self._store.delete_all([piece.object_name(upload.record) for piece in upload.pieces])
+
+    def trace_parent(self, identifiers: Iterable[str]) -> str | None:
+        """Return the `traceparent` of the first of these uploads that has one."""
+        found = (self.open().get(upload_id) for upload_id in identifiers)
+        return next((each.record.trace_parent for each in found if each and each.record.trace_parent), None)
 
     def expire(self) -> None:
         """Delete the uploads whose time is over."""

@@ -17,6 +17,7 @@ from app.web.messages.sending import known_destinations
 from app.web.messages.upload import RawUpload
 from app.web.problems import Problem
 from app.web.schemas import KindWord
+from app.web.tracing import TraceParent
 
 router = APIRouter(prefix="/files", tags=["messages"])
 
@@ -47,12 +48,14 @@ async def send_file(
     kind: Annotated[KindWord | None, Query(description="default: recognised from the content")] = None,
     description: Annotated[str | None, Query(max_length=4096)] = None,
     idempotency_key: IdempotencyKey = None,
+    traceparent: TraceParent = None,
 ) -> Response:
     """Send one file, whose bytes are the body: `curl -T report.pdf http://gateway/v1/files/partner/`.
 
     It becomes a delivery as by `POST /messages`. Each request sends the file; with an Idempotency-Key it is safe to
     repeat one.
     """
+    del traceparent  # `continued` reads it: a field that comes twice is invalid
     if gateway.draining:
         raise Problem("unavailable", "the gateway is stopping", {"Retry-After": "5"})
     if request.headers.get("content-encoding", "identity").strip().lower() != "identity":

@@ -24,6 +24,7 @@ from app.web.messages.sending import respond
 from app.web.problems import Problem, responses
 from app.web.schemas import PageView, page_view
 from app.web.times import Timestamp, to_microseconds
+from app.web.tracing import TraceParent
 
 MOST_SHOWN = 100
 """Maximum number of attachments in the problem `not-ended`."""
@@ -171,6 +172,7 @@ async def send_message(
     caller: CallerDep,
     base: BaseDep,
     idempotency_key: IdempotencyKey = None,
+    traceparent: TraceParent = None,
     dry_run: Annotated[
         bool,
         Query(description="describe what would be sent, with every variable of every data set; send and store nothing"),
@@ -184,6 +186,7 @@ async def send_message(
     against every limit of SAS and of the destination before anything is sent. Value labels are sent as one more data
     set, `FORMATS`, in the form that PROC FORMAT reads with CNTLIN=.
     """
+    del traceparent  # `continued` reads it: a field that comes twice is invalid
     if gateway.draining:
         raise Problem("unavailable", "the gateway is stopping", {"Retry-After": "5"})
     if dry_run:

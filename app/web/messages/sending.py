@@ -25,6 +25,7 @@ from app.web.messages.form import MESSAGE, DescriptionReader
 from app.web.messages.upload import Body, DescriptionUpload, Upload, receive
 from app.web.pools import pools_of, run_in
 from app.web.problems import Problem
+from app.web.tracing import continued
 from app.web.uploads.access import CallersUploads
 
 Open = Callable[[DescriptionReader, str], Body]
@@ -102,7 +103,8 @@ async def _received(request: Request, gateway: Gateway, caller: Caller, key: str
         raise
     caller.trail.details["destination"] = described.message.destination
     submission = Submission(delivery_id, described.message, described.parts, key, described.fingerprint)
-    return submission._replace(uploads=reader.upload_ids)
+    trace_parent = continued(request, gateway.traces) or gateway.uploads.trace_parent(reader.upload_ids)
+    return submission._replace(uploads=reader.upload_ids, trace_parent=trace_parent)
 
 
 async def _converted(request: Request, gateway: Gateway, submission: Submission, answer: Answer) -> Response:

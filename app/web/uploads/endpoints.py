@@ -19,6 +19,7 @@ from app.web.digests import Digests
 from app.web.identifiers import unknown
 from app.web.pools import pools_of, run_in
 from app.web.problems import Problem, responses
+from app.web.tracing import TraceParent, continued
 from app.web.uploads import protocols
 from app.web.uploads.access import known_upload, owner_of
 from app.web.uploads.checksums import check_of
@@ -113,13 +114,14 @@ async def create_upload(
     upload_checksum: UploadChecksum = None,
     content_digest: Digest = None,
     repr_digest: ReprDigest = None,
+    traceparent: TraceParent = None,
 ) -> Response:
     """Begin an upload, with the first bytes or without any.
 
     The upload is continued by PATCH at its `Location`. When it is complete, `POST /messages` sends it: its identifier
     is in `uploads` of the message. It is deleted when its time is over, or an hour after it was sent.
     """
-    del tus_resumable, upload_checksum, content_digest
+    del tus_resumable, upload_checksum, content_digest, traceparent
     with protocols.spoken(request.headers) as protocol:
         _require_running(gateway)
         how = protocols.creation(protocol, request.headers, upload_length, upload_complete)
@@ -128,8 +130,9 @@ async def create_upload(
         _require_size(gateway, how.length)
         gateway.room.check(how.length or 0)
         about = (owner_of(caller), how.length, how.file_name, how.content_type, how.metadata, how.repr_digest)
+        trace_parent = continued(request, gateway.traces)
         try:
-            upload = await run_in_threadpool(gateway.uploads.create, *about)
+            upload = await run_in_threadpool(gateway.uploads.create, *about, trace_parent)
         except TooManyUploads as error:
             raise Problem("too-many-uploads", str(error), {"Retry-After": "60"}) from None
         caller.trail.details = {"upload": upload.record.id}
