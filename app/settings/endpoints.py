@@ -42,8 +42,9 @@ class Endpoint(Section):
 
     @property
     def address(self) -> str:
-        """The topic, queue or subject; empty where the transport has none of these."""
-        return str(next((value for key in _ADDRESSES if (value := getattr(self.options, key, None)) is not None), ""))
+        """The topic, queue or subject, or several with commas between; empty where the transport has none of these."""
+        found = next((value for key in _ADDRESSES if (value := getattr(self.options, key, None)) is not None), "")
+        return found if isinstance(found, str) else ",".join(found)
 
     @model_validator(mode="before")
     @classmethod

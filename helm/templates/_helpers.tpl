@@ -36,6 +36,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if not (or (hasKey (.Values.settings.http | default dict) "public") .Values.serviceMonitor.tokenSecret.name) -}}true{{- end -}}
 {{- end -}}
 
+{{/* The environment variables of the gateway and of the pipeline, a list in JSON under the key `all`. */}}
+{{- define "gateway.env" -}}
+{{- $own := list -}}
+{{- if and .Values.traces.enabled .Values.traces.endpoint -}}
+{{- $own = append $own (dict "name" "OTEL_EXPORTER_OTLP_ENDPOINT" "value" .Values.traces.endpoint) -}}
+{{- end -}}
+{{- dict "all" (concat $own .Values.env) | toJson -}}
+{{- end -}}
+
 {{/* Not empty if a second gateway stands by. */}}
 {{- define "gateway.standsBy" -}}
 {{- if eq (toString .Values.replicas) "2" -}}true{{- end -}}
@@ -72,6 +81,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $chart := dict "data" "/var/lib/gateway" "assembler" .Values.assembler "http" $http -}}
 {{- if include "gateway.standsBy" . -}}
 {{- $_ := set $chart "standby" (dict "lease" (include "gateway.fullname" .)) -}}
+{{- end -}}
+{{- if .Values.traces.enabled -}}
+{{- $_ := set $chart "traces" (dict "enabled" true "ratio" .Values.traces.ratio) -}}
 {{- end -}}
 {{- if and (eq .Values.assembler "spark") .Values.pipeline.metricsPort -}}
 {{- $_ := set $chart "pipeline" (dict "metrics_host" "0.0.0.0" "metrics_port" .Values.pipeline.metricsPort) -}}
@@ -188,7 +200,7 @@ spec:
     - name: executor
       securityContext:
         {{- toYaml .Values.securityContext | nindent 8 }}
-      {{- with concat .Values.env .Values.pipeline.env }}
+      {{- with concat (include "gateway.env" . | fromJson).all .Values.pipeline.env }}
       env:
         {{- toYaml . | nindent 8 }}
       {{- end }}
