@@ -153,7 +153,7 @@ EXAMPLE
 ```
 
 `subject` is the identifier of what the event is about, by which REST has it. `source` and `destination` in `data` are
-names of the settings.
+names of the settings. An attachment or a delivery that is [traced](traces.md) has `traceparent`, too.
 
 The parameters `type`, `source`, `destination` and `subject` select events. Each can be given several times:
 `?type=attachment.*&type=delivery.failed`. A stream with parameters also sends, with its heartbeats, the number that it

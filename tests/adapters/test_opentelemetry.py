@@ -2,6 +2,7 @@
 
 import socket
 from contextlib import closing
+from functools import partial
 
 import pytest
 from structlog.testing import capture_logs
@@ -10,7 +11,7 @@ from adapters.opentelemetry import OpenTelemetryExporter
 from app.model.errors import GatewayError
 from app.model.trace_context import TraceContext
 from app.ports import Span
-from tests.support.otlp_receiver import receiving
+from tests.support.otlp_receiver import Receiver, receiving
 from tests.support.waiting import until
 
 SENDER = TraceContext("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", is_sampled=True)
@@ -28,6 +29,10 @@ def span(number: int, *, parent: str | None = SENDER.span_id, is_sampled: bool =
         links=[SENDER],
         error="it is torn" if number == 2 else None,
     )
+
+
+def has_asked(collector: Receiver, least: int) -> bool:
+    return collector.requests >= least
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +66,7 @@ def test_a_collector_that_refuses_or_is_away_is_told_once(monkeypatch: pytest.Mo
         with closing(OpenTelemetryExporter("attachment-gateway", "1.2")) as exporter:
             for number in (1, 2):
                 exporter.export(span(number))
-                until(lambda least=number: collector.requests >= least)
+                until(partial(has_asked, collector, number))
             collector.status = 200
             exporter.export(span(4))
             until(lambda: collector.spans)

@@ -48,6 +48,7 @@ class AcceptedDelivery(TypedDict):
     reason: str | None
     repeats: str | None
     subscribers: Literal["none", "unknown"] | None
+    trace_parent: str | None
     created_at: str
     updated_at: str
     links: dict[str, str]
@@ -174,6 +175,7 @@ class Attachment(TypedDict):
     completed_at: str | None
     finished_at: str | None
     reason: Reason | None
+    trace_parent: str | None
     links: dict[str, str]
 
 
@@ -195,6 +197,7 @@ class Delivery(TypedDict):
     reason: str | None
     repeats: str | None
     subscribers: Literal["none", "unknown"] | None
+    trace_parent: str | None
     created_at: str
     updated_at: str
     links: dict[str, str]
