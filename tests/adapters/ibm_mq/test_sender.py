@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.model.message import PhysicalMessage
+from app.model.trace_context import TRACE_PARENT
 from app.ports import Progress, SendFailed
 from tests.adapters.ibm_mq.conftest import Place
 from tests.contracts.transport import LIMIT, as_sent, message
@@ -43,6 +44,17 @@ def test_properties_travel_in_an_mqrfh2_where_that_is_wanted(place: Place, versi
     ]
     assert own == [dict(sent.properties), {}]
     assert [as_sent(received) for received in collector.messages] == [sent._replace(properties={})] * 2
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_traceparent_alone_changes_no_byte(place: Place, version: int) -> None:
+    sent = message(1)
+    taken = []
+    for properties in ({}, {TRACE_PARENT: f"00-{'1' * 32}-{'2' * 16}-01"}):
+        place.sender(mqmd_version=version, properties="mqrfh2").send([sent._replace(properties=properties)])
+        ((descriptor, body),) = place.taken()
+        taken.append((bytes(body), descriptor.Format, descriptor.Encoding, descriptor.CodedCharSetId))
+    assert taken[0] == taken[1]
 
 
 def test_messages_are_persistent_and_last_unless_told_otherwise(place: Place) -> None:

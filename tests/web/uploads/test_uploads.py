@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from adapters.arrow_journal import ArrowJournal
-from app.service.uploads import pieces
+from app.service.uploads import Uploads, pieces
 from app.web.api import create_app
 from tests.support.tables import parquet, pupils
 from tests.support.waiting import until
@@ -440,6 +440,24 @@ def test_messages_name_uploads_in_place_of_parts(stock: Stock, http: httpx.Clien
     record = stock.catalog.delivery(answer.json()["id"])
     assert record is not None
     assert set(stock.store.names("outgoing/")) == {each.object_name for each in record.attachments}
+
+
+def test_a_message_continues_the_trace_of_its_request_or_of_its_upload(stock: Stock, http: httpx.Client) -> None:
+    ours, uploads = (f"00-{number * 32}-{number * 16}-01" for number in "12")
+    path = begun(http, traceparent=uploads)
+    append(http, path, 0, b"abc", "?1")
+    message = {"destination": "partner", "uploads": {"f": path.rpartition("/")[2]}, "attachments": [{"part": "f"}]}
+    stock.gateway.uploads = Uploads(stock.store, stock.clock, 10**12, 10)  # as after a restart
+    given: list[tuple[list[tuple[str, str]], str]] = [
+        ([("traceparent", ours)], ours),
+        ([], uploads),
+        ([("traceparent", ours), ("traceparent", ours)], uploads),
+        ([("traceparent", ours.upper().replace("1", "A"))], uploads),
+    ]
+    for headers, expected in given:
+        answer = http.post("/v1/messages", json=message, headers=headers).raise_for_status().json()
+        assert answer["trace_parent"] == expected
+        assert http.get(f"/v1/deliveries/{answer['id']}").json()["trace_parent"] == expected
 
 
 def _unknown(http: httpx.Client) -> str:
