@@ -196,9 +196,9 @@ class Gateway:
         self._save_times()
         with suppress(Exception):  # everything is closed, whatever the catalog says
             self._event_log.write()
-        self.traces.close()
         self.journal.close()
         self.catalog.close()
+        self.traces.close()
 
     def health(self) -> Health:
         failed = [worker.name for worker in (*self._workers.values(), *self._receiving) if worker.failed]
