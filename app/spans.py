@@ -88,7 +88,7 @@ def of_attachment(record: AttachmentRecord, place: Place) -> list[Span]:
     if record.kind is not None:
         own[_KIND] = record.kind.word
     receive = _continued(context, record.id, RECEIVE)
-    has_failed = record.state is not AttachmentState.FINISHED
+    has_failed = record.state in (AttachmentState.QUARANTINED, AttachmentState.EXPIRED)
     failed = {_ERROR: record.reason_code or record.state.value} if has_failed else {_BODY_SIZE: record.size or 0}
     reason = (record.reason or record.state.value) if has_failed else None
     return [
