@@ -42,7 +42,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and .Values.traces.enabled .Values.traces.endpoint -}}
 {{- $own = append $own (dict "name" "OTEL_EXPORTER_OTLP_ENDPOINT" "value" .Values.traces.endpoint) -}}
 {{- end -}}
-{{- dict "all" (concat $own .Values.env) | toJson -}}
+{{- dict "all" (concat $own .Values.env | default list) | toJson -}}
 {{- end -}}
 
 {{/* Not empty if a second gateway stands by. */}}
