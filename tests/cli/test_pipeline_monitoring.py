@@ -17,32 +17,26 @@ from adapters.arrow_journal import ArrowJournal
 from adapters.delta_tables import DeltaTables
 from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
-from app.model.attachment import AttachmentState
 from app.model.errors import GatewayError
 from app.model.message import PhysicalMessage, Position
-from app.model.trace_context import TRACE_PARENT, TraceContext, span_id_of
 from app.pipeline import tables
 from app.pipeline.commit import Committed
 from app.pipeline.expectations import violations
 from app.pipeline.lineage import dataset_name
 from app.pipeline.metrics import PipelineMetrics, lag
-from app.ports import AttachmentFilter
 from app.settings import Expectation, PipelineSettings
 from app.tables.quality import HOUR, QUALITY, Increment, quality_rows
 from tests.cli.conftest import Run
-from tests.support import mixed_journal, otlp_receiver
+from tests.support import mixed_journal
 from tests.support.lineage_receiver import event_of, receiving
 
-SENDER = TraceContext("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", is_sampled=True)
 PREFIX = "attachment_gateway_pipeline_"
 
 
 @pytest.fixture(scope="module")
 def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("monitored") / "journal"
-    traffic = mixed_journal.traffic(Random(11), 12, 30_000)
-    told = {TRACE_PARENT: str(SENDER)}
-    mixed_journal.write(folder, [each._replace(properties={**each.properties, **told}) for each in traffic])
+    mixed_journal.write(folder, mixed_journal.traffic(Random(11), 12, 30_000))
     return folder
 
 
@@ -62,19 +56,14 @@ def samples(text: str) -> dict[str, float]:
     return found
 
 
-def test_a_batch_has_metrics_lineage_spans_and_warnings(
-    run: Run, spark: SparkSession, journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with receiving() as receiver, otlp_receiver.receiving() as collector:
-        for name, value in collector.environment.items():
-            monkeypatch.setenv(name, value)
+def test_a_batch_has_metrics_lineage_and_warnings(run: Run, spark: SparkSession, journal: Path, tmp_path: Path) -> None:
+    with receiving() as receiver:
         (tmp_path / "token").write_text("open-sesame\n")
         configuration = configured(
             tmp_path,
             f'metrics_file = "{tmp_path / "pipeline.prom"}"\n'
             f'lineage_url = "{receiver.url}"\nlineage_token_file = "{tmp_path / "token"}"\n'
-            'expectations = [{ quantity = "conflicts", at_most = 0 }, { quantity = "messages", at_least = 1 }]\n'
-            "[traces]\nenabled = true\n",
+            'expectations = [{ quantity = "conflicts", at_most = 0 }, { quantity = "messages", at_least = 1 }]\n',
         )
         done = run("pipeline", "batch", journal, "--config", configuration, "--json")
     assert done.code == 0, done.err
@@ -105,38 +94,10 @@ def test_a_batch_has_metrics_lineage_spans_and_warnings(
         names = [field.name for field in output.facets["schema"].fields]
         assert names == store.schema(each["table"]).names
 
-    assert_traced_to_tables(collector, store, told["attachments"]["finished"], None)
-
     descriptions = _descriptions(spark)
     assert any(str(journal) in each and each.startswith("assemble segments up to") for each in descriptions)
     assert any(each.startswith("write ") and "tables: " in each for each in descriptions)
     assert spark.sparkContext.getLocalProperty("spark.job.description") is None
-
-
-def assert_traced_to_tables(
-    collector: otlp_receiver.Receiver, store: DeltaTables, finished: int, after: str | None
-) -> None:
-    """Each finished attachment's trace ends at the version of its table; one more span links to all of them."""
-    spans = [each for each in collector.spans if each.trace_id == SENDER.trace_id]
-    assert len(spans) == finished
-    assert {each.service for each in spans} == {"attachment-gateway-pipeline"}
-    tables = {each.attributes["db.collection.name"] for each in spans}
-    assert "files" in tables
-    assert len(tables) > 1
-    for each in spans:
-        table = each.attributes["db.collection.name"]
-        assert each.name == f"commit {table}"
-        assert each.attributes["attachment_gateway.table.version"] <= store.describe(table).version
-        attachment = each.attributes["attachment_gateway.attachment.id"]
-        assert each.parent == (SENDER.span_id if after is None else span_id_of(attachment, after))
-    newest = {each.attributes["db.collection.name"]: each for each in sorted(spans, key=lambda each: each.end)}
-    assert all(
-        each.attributes["attachment_gateway.table.version"] == store.describe(table).version
-        for table, each in newest.items()
-    )
-    batches = [each for each in collector.spans if each.trace_id != SENDER.trace_id]
-    linked = sorted(link for batch in batches for link in batch.links)
-    assert linked == sorted((each.trace_id, each.span_id) for each in spans)
 
 
 def _descriptions(spark: SparkSession) -> list[str]:
@@ -147,13 +108,12 @@ def _descriptions(spark: SparkSession) -> list[str]:
 
 
 def test_a_stream_has_metrics_of_its_state_and_an_event_for_each_batch(
-    run: Run, spark: SparkSession, journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, spark: SparkSession, journal: Path, tmp_path: Path
 ) -> None:
-    with receiving() as receiver, otlp_receiver.receiving() as collector:
-        for name, value in collector.environment.items():
-            monkeypatch.setenv(name, value)
-        told = f'metrics_file = "{tmp_path / "pipeline.prom"}"\nlineage_url = "{receiver.url}"\n'
-        configuration = configured(tmp_path, f"{told}[traces]\nenabled = true\n")
+    with receiving() as receiver:
+        configuration = configured(
+            tmp_path, f'metrics_file = "{tmp_path / "pipeline.prom"}"\nlineage_url = "{receiver.url}"\n'
+        )
         done = run("pipeline", "stream", "--journal", journal, "--config", configuration, "--once")
     assert done.code == 0, done.err
     written = samples((tmp_path / "pipeline.prom").read_text())
@@ -162,10 +122,6 @@ def test_a_stream_has_metrics_of_its_state_and_an_event_for_each_batch(
     assert written["state_bytes"] > 0
     assert written["phase_seconds"] > 0
     assert written["lag_segments"] == 0
-    store = DeltaTables(tmp_path / "data" / "tables")
-    with closing(SqlCatalog(f"sqlite:///{tmp_path / 'data' / 'catalog.sqlite'}")) as catalog:
-        finished = catalog.attachments(AttachmentFilter(state=AttachmentState.FINISHED), None, 500).items
-    assert_traced_to_tables(collector, store, len(finished), "process")
     # Several threads send them, so that they may arrive in another order.
     events = sorted(map(event_of, receiver.events), key=lambda event: event.eventTime)
     states = [event.eventType.name for event in events]  # type: ignore[union-attr]
