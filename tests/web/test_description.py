@@ -80,10 +80,65 @@ def test_a_python_client_can_be_made_and_used(document: Path, stock: Stock) -> N
     assert used == "5 queued 206 b'234'\n"
 
 
-@pytest.mark.skipif(shutil.which("npx") is None, reason="npm is missing: openapi-typescript is not tried")
-def test_types_for_typescript_can_be_made(document: Path) -> None:
-    ran("npx", "--yes", "openapi-typescript@7.13.0", document, "-o", "types.d.ts", folder=document.parent)
-    assert "get_attachment_content" in (document.parent / "types.d.ts").read_text()
+USING_TYPES = """
+import createClient from "openapi-fetch"
+import type { paths } from "./types"
+
+declare const process: { argv: string[] }
+const client = createClient<paths>({ baseUrl: process.argv[2] })
+
+const stream = await client.GET("/v1/events", { params: { query: { type: ["delivery.*"] } }, parseAs: "stream" })
+const events = stream.data!.pipeThrough(new TextDecoderStream()).getReader()
+
+const page = await client.GET("/v1/attachments", { params: { query: { name: "digits.bin" } } })
+const [attachment] = page.data!.items
+const range = await client.GET("/v1/attachments/{attachment_id}/content", {
+  params: { path: { attachment_id: attachment.id } },
+  headers: { Range: "bytes=2-4" },
+  parseAs: "text",
+})
+const sent = await client.PUT("/v1/files/{destination}/{name}", {
+  params: { path: { destination: "partner", name: "a.txt" } },
+  headers: { "Content-Type": "application/octet-stream" },
+  body: "sent",
+  bodySerializer: (body) => body,
+})
+const refused = await client.GET("/v1/attachments", { params: { query: { limit: 0 } } })
+
+let text = ""
+while (!text.includes("data: ")) text += (await events.read()).value
+await events.cancel()
+const event = JSON.parse(text.split("data: ")[1])
+
+// @ts-expect-error: an attachment has no such member
+attachment.filename
+// @ts-expect-error: the state of a delivery is one of the words that are described
+if (sent.data!.state === "gone") throw sent
+// @ts-expect-error: the content of an attachment is asked for with its identifier
+const incomplete = () => client.GET("/v1/attachments/{attachment_id}/content")
+
+console.log(range.response.status, range.data, sent.data!.state, event.type, event.subject === sent.data!.id)
+console.log(refused.response.status, refused.error!.type)
+"""
+PACKAGES = ("openapi-typescript@7.13.0", "openapi-fetch@0.17.0", "typescript@5.9.3")
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="npm is missing: openapi-typescript is not tried")
+def test_a_typescript_client_can_be_made_and_used(document: Path, stock: Stock) -> None:
+    """The compiler checks a program against the types. It follows events, fetches a range and sends a file."""
+    folder = document.parent / "node"
+    folder.mkdir()
+    ran("npm", "install", "--no-audit", "--no-fund", "--prefix", folder, *PACKAGES, folder=folder)
+    programs = folder / "node_modules" / ".bin"
+    ran(programs / "openapi-typescript", document, "-o", "types.d.ts", folder=folder)
+    (folder / "package.json").write_text('{"type": "module"}')
+    (folder / "using.ts").write_text(USING_TYPES)
+    target = ("--skipDefaultLibCheck", "--target", "es2022", "--module", "preserve", "--lib", "es2022,dom")
+    ran(programs / "tsc", "--strict", *target, "using.ts", folder=folder)
+    stock.stored(b"0123456789", qualifier_2="digits.bin")
+    with serving(create_app(stock.gateway)) as address:
+        used = ran("node", "using.js", address, folder=folder)
+    assert used == "206 234 queued delivery.queued true\n422 /problems/invalid\n"
 
 
 def test_texts_that_do_not_match_a_pattern_are_refused_in_words(document: Path) -> None:
