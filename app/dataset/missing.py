@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from app.dataset.errors import refuse_any
+from app.dataset.text import constants
 
 Tags = NDArray[np.uint8]
 
@@ -26,7 +27,7 @@ LETTERS = "_ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 ORDINARY = ord(".")
 
-_WORDS = pa.array([f".{letter}" for letter in LETTERS])
+_WORDS = constants([f".{letter}" for letter in LETTERS])
 _TAGS = np.frombuffer(LETTERS.encode(), np.uint8)
 _EBCDIC = "cp037"
 

@@ -5,6 +5,7 @@ the empty string. Trailing blanks are therefore lost; leading ones are kept.
 """
 
 import codecs
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from typing import NamedTuple
@@ -21,6 +22,16 @@ Bytes = NDArray[np.uint8]
 _LINE_FEED = 0x0A
 _ASCII = bytes(range(128))
 _EVERY_PAIR = bytes(b for first in range(256) for second in range(256) for b in (first, second))
+
+
+def constants(texts: Sequence[str]) -> pa.StringArray:
+    """Return a column of these texts.
+
+    It is for constants of modules: pa.array() imports pandas where it is installed, for which every command would wait.
+    """
+    encoded = [text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))
 
 
 @cache

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -123,6 +124,19 @@ _CORS: dict[str, Any] = {
 }
 
 
+@cache
+def _api() -> APIRouter:
+    """Return the routes of all resources. They are the same for every gateway, and take long to put together."""
+    api = APIRouter(
+        prefix=API,
+        dependencies=[Depends(authorize), Depends(only_known_parameters)],
+        responses=problems.responses("unauthorized", "forbidden", "rate-limited"),
+    )
+    for resource in _RESOURCES:
+        api.include_router(resource.router)
+    return api
+
+
 def create_app(gateway: Gateway) -> FastAPI:
     """Return the REST application of a gateway; the caller starts and stops the gateway."""
 
@@ -174,14 +188,7 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.add_middleware(AuditMiddleware, add=audit.add, add_failed=repeats.add)
     if origins := http.cors_origins:
         app.add_middleware(CORSMiddleware, allow_origins=origins, **_CORS)
-    api = APIRouter(
-        prefix=API,
-        dependencies=[Depends(authorize), Depends(only_known_parameters)],
-        responses=problems.responses("unauthorized", "forbidden", "rate-limited"),
-    )
-    for resource in _RESOURCES:
-        api.include_router(resource.router)
-    app.include_router(api)
+    app.include_router(_api())
     app.include_router(root.router)
     app.include_router(console.router)
     if gateway.settings.tables.iceberg:

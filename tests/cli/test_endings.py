@@ -19,6 +19,7 @@ from app.cli.console import BROKEN_PIPE, FAILED, UNREACHABLE
 from app.cli.repairing import UNCHECKED
 from tests.cli.conftest import Run
 from tests.support.disk import SMALL_DISK, small_disk
+from tests.support.forked_command import program
 from tests.support.mosquitto import free_port
 from tests.support.waiting import until
 
@@ -31,7 +32,7 @@ IMPORTED = re.compile(r"^import time:\s.*?([\w.]+)$", re.MULTILINE)
 
 def ended(*arguments: object, **how: Any) -> subprocess.CompletedProcess[str]:
     given = {"capture_output": True, "text": True, "timeout": 120} | how
-    return subprocess.run([PROGRAM, *map(str, arguments)], check=False, **given)
+    return subprocess.run([program(), *map(str, arguments)], check=False, **given)
 
 
 def one_sentence(said: str) -> str:
@@ -96,6 +97,13 @@ def test_ctrl_c_while_the_gateway_starts(tmp_path: Path) -> None:
                 process.send_signal(signal.SIGINT)
         assert process.wait(60) in (0, 130)
     assert "Traceback" not in said
+
+
+def test_no_command_waits_for_pandas() -> None:
+    """PyArrow imports it, where it is installed, for the first array of Python's values."""
+    program = "import sys, app.cli.application; print('pyarrow' in sys.modules, 'pandas' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "True False\n"
 
 
 def test_the_version_and_short_help(run: Run) -> None:

@@ -19,7 +19,7 @@ from app.tables.read.request import Options, Reading, Remark, check_columns, unr
 
 Rows = list[list[Any]]
 
-_NO_TEXT = pa.scalar(None, pa.string())
+_NO_TEXT = pa.nulls(1, pa.string())[0]
 _WRONG_VALUES = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
 
 

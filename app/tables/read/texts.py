@@ -15,12 +15,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from app.dataset.columns import MAX_EXACT
+from app.dataset.text import constants
 
 MISSING_WORDS = ("", ".", "NA", "N/A", "NaN", "nan", "null", "NULL")
 """The texts of missing values among numbers, dates and times."""
 
-_MISSING = pa.array(MISSING_WORDS)
-_WORDS = pa.array([word for word in MISSING_WORDS if word.isalpha() or "/" in word])
+_MISSING = constants(MISSING_WORDS)
+_WORDS = constants([word for word in MISSING_WORDS if word.isalpha() or "/" in word])
 _TAG = r"^\.[A-Za-z_]$"
 _NUMBER = r"^-?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?$"
 _GROUPED = r"^-?(?:(?:0|[1-9][0-9]*|[1-9][0-9]{0,2}(?:,[0-9]{3})+)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?$"

@@ -22,7 +22,7 @@ from app.tables.read.overrides import Defined, Origin, Target, VariableOverrides
 DOUBLE = 8
 SHORTEST_NUMERIC: Mapping[FloatFormat, int] = {"ieee": 3, "ibm": 2}
 
-_ORDINARY = pa.array(["", "."])
+_ORDINARY = text.constants(["", "."])
 _MOMENT_FORMATS: Mapping[pa.DataType, Format] = {
     pa.date32(): Format("DATE", 9),
     pa.timestamp("us"): Format("DATETIME", 20),
