@@ -13,7 +13,7 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 from app.pipeline.session import SparkSettings, session
-from tests.support import object_server
+from tests.support import brief_java, object_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession  # which takes half a second to load, and most tests go without
@@ -122,7 +122,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, object_store_port: int) -> "
         master="local[2]",
         memory="1g",
         partitions=2,
-        java_options="-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        java_options=brief_java.OPTIONS,
         conf={
             "spark.executorEnv.PYTHONPATH": f"{ROOT}{pathsep}{ROOT / 'tests/support/spark_workers'}",
             "spark.local.dir": str(folder / "local"),

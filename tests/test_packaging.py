@@ -233,6 +233,7 @@ def test_a_wheel_works_by_itself(wheel: Path, tmp_path: Path) -> None:
         "pip",
         "install",
         "--quiet",
+        "--no-compile",
         "--disable-pip-version-check",
         "--root-user-action=ignore",
     ]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from app.cli import main
+from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess
 from tests.support.mosquitto import Mosquitto
 
@@ -50,7 +51,7 @@ def gateway(broker: Mosquitto, tmp_path_factory: pytest.TempPathFactory) -> Iter
     """A gateway whose destinations `loop` and, in EBCDIC, `host` come back as its source `loop`."""
     endpoint = f'transport = "mqtt"\nurl = "mqtt://127.0.0.1:{broker.port}"\ntopic = "loop"\n'
     settings = f"[sources.loop]\n{endpoint}[destinations.loop]\n{endpoint}[destinations.host]\n{endpoint}ccsid = 37\n"
-    with GatewayProcess(tmp_path_factory.mktemp("gateway"), settings) as process:
+    with ForkedGateway(tmp_path_factory.mktemp("gateway"), settings) as process:
         process.await_source("loop")
         yield process
 

@@ -19,6 +19,7 @@ import pytest
 from paho.mqtt import publish
 
 from tests.cli.conftest import Run
+from tests.support.forked_command import program
 from tests.support.mosquitto import Mosquitto, free_port
 from tests.support.tables import visits
 from tests.support.waiting import until
@@ -323,7 +324,9 @@ def test_a_signal_stops_the_gateway_in_order(gateway_file: Any, ending: signal.S
 )
 def test_what_cannot_be_opened_is_told_in_a_sentence(gateway_file: Any, more: str, folder: str, said: str) -> None:
     path, _ = gateway_file(more, folder=folder)
-    done = subprocess.run([PROGRAM, "serve", "--config", path], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [program(), "serve", "--config", path], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 1
     assert said in done.stderr
     assert "Traceback" not in done.stderr
@@ -334,7 +337,7 @@ def test_a_port_in_use_is_told_before_anything_is_touched(gateway_file: Any, in_
     with socket.create_server(("127.0.0.1", 0)) as other:
         path, port = gateway_file(port=other.getsockname()[1])
         done = subprocess.run(
-            [PROGRAM, "serve", "--config", path], capture_output=True, text=True, timeout=60, check=False
+            [program(), "serve", "--config", path], capture_output=True, text=True, timeout=60, check=False
         )
     assert done.returncode == 1
     assert f"cannot listen on 127.0.0.1 port {port}: Address already in use" in done.stderr

@@ -3,10 +3,10 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 from tests.cli.conftest import Run
+from tests.support.forked_command import program
 from tests.support.gateway import GatewayProcess
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "gateway.toml"
@@ -61,8 +61,9 @@ def test_secrets_are_masked(run: Run, tmp_path: Path) -> None:
 
 def test_a_folder_in_use_is_told_in_a_sentence(gateway: GatewayProcess) -> None:
     environment = os.environ | {"ATTACHMENT_GATEWAY_DATA": str(gateway.folder / "var")}
-    program = Path(sys.executable).parent / "attachment-gateway"
-    done = subprocess.run([program, "serve"], env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [program(), "serve"], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 1
     assert "in use" in done.stderr
     assert "Traceback" not in done.stderr

@@ -1,6 +1,7 @@
 """Every command that README.md and the pages of docs print is run as it is printed, or listed here with the reason.
 
-They run against a gateway as `make run` starts it, in a folder with the files that the pages mention.
+They run against a gateway as `make run` starts it, in a folder with the files that the pages mention. Their program is
+that of tests.support.forked_command.
 """
 
 import json
@@ -23,6 +24,7 @@ from app.codecs.ibm_mq.image import write_image
 from tests.support.built import shop
 from tests.support.captures import in_hexadecimal, packet, unloaded
 from tests.support.define_xml import define_xml
+from tests.support.forked_command import program
 from tests.support.pages import ROOT, Command, commands
 from tests.support.readstat import Written, write_sas7bcat, write_sas7bdat
 from tests.support.sas_client import Program, message, text_file
@@ -212,7 +214,7 @@ def order_packets() -> str:
 def environment(page: str, demo: Demo) -> dict[str, str]:
     known = {name: value for name, value in os.environ.items() if not name.startswith("ATTACHMENT_GATEWAY_")}
     return known | {
-        "PATH": f"{PROGRAM.parent}:{os.environ['PATH']}",
+        "PATH": f"{program().parent}:{PROGRAM.parent}:{os.environ['PATH']}",
         "ATTACHMENT_GATEWAY_URL": demo.url,
         "ATTACHMENT_GATEWAY_DATA": str(demo.data),
         "ID": demo.identifier("welcome.txt" if page == "docs/files.md" else "STATIONS"),

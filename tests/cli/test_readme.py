@@ -4,12 +4,14 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.forked_command import program
 from tests.support.mosquitto import free_port
 from tests.support.waiting import until
 
@@ -50,6 +52,11 @@ def test_curl_as_printed(tmp_path: Path) -> None:
         demo.wait(60)
 
 
+def answers(port: str) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", int(port))) == 0
+
+
 def test_rendezvous_as_printed(tmp_path: Path) -> None:
     section = (ROOT / "README.md").read_text().split("## TIB/Rendezvous")[1].split("\n## ")[0]
     (settings,) = re.findall(r"```toml\n(.*?)```", section, re.DOTALL)
@@ -63,18 +70,19 @@ def test_rendezvous_as_printed(tmp_path: Path) -> None:
         "ATTACHMENT_GATEWAY_HTTP__PORT": ports[1],
         "ATTACHMENT_GATEWAY_URL": f"http://127.0.0.1:{ports[1]}",
     }
+    quick = environment | {"PATH": f"{program().parent}:{environment['PATH']}"}
     started = []
     try:
         for line in (daemon, serve):
             command = line.removesuffix(" &").replace("7500", ports[0]).split()
             with (tmp_path / "said.txt").open("a") as said:
                 started.append(subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=said, stderr=said))
-        until(lambda: '"session"' in (tmp_path / "said.txt").read_text(), 60)
+        until(lambda: '"session"' in (tmp_path / "said.txt").read_text() and answers(ports[1]), 60)
         send, ls = (line.replace("README.md", str(ROOT / "README.md")) for line in commands)
-        assert subprocess.run(["sh", "-c", send], cwd=tmp_path, env=environment, check=False).returncode == 0
+        assert subprocess.run(["sh", "-c", send], cwd=tmp_path, env=quick, check=False).returncode == 0
 
         def listed() -> str:
-            done = subprocess.run(["sh", "-c", ls], cwd=tmp_path, env=environment, capture_output=True, check=True)
+            done = subprocess.run(["sh", "-c", ls], cwd=tmp_path, env=quick, capture_output=True, check=True)
             return done.stdout.decode()
 
         shown = until(lambda: said if "finished" in (said := listed()) else "", 60)

@@ -13,7 +13,8 @@ import pytest
 from rich.cells import cell_len
 
 from tests.cli.conftest import Run
-from tests.support.gateway import GatewayProcess
+from tests.support.forked_command import program
+from tests.support.forked_gateway import ForkedGateway
 from tests.support.mosquitto import Mosquitto
 from tests.support.terminal import InTerminal
 from tests.support.waiting import until
@@ -46,13 +47,13 @@ def test_ls_shows_a_row_a_line(attachment: Any, columns: int) -> None:
     assert max(map(cell_len, lines)) <= columns
     (short,) = (row.split()[0] for row in rows if attachment["id"].startswith(row.split()[0]))
     assert len(short) < 32
-    done = subprocess.run([PROGRAM, "get", short, "-o", "-"], capture_output=True, check=True)
+    done = subprocess.run([program(), "get", short, "-o", "-"], capture_output=True, check=True)
     assert done.stdout == Path(LONG).read_bytes()
 
 
 def test_a_pipe_gets_everything(attachment: Any) -> None:
     environment = os.environ | {"COLUMNS": "60"}
-    done = subprocess.run([PROGRAM, "ls"], capture_output=True, env=environment, check=True, text=True)
+    done = subprocess.run([program(), "ls"], capture_output=True, env=environment, check=True, text=True)
     (row,) = (line for line in done.stdout.splitlines() if line.startswith(attachment["id"]))
     assert LONG in row
 
@@ -80,12 +81,12 @@ def test_watch_waits_until_the_gateway_is_back(broker: Mosquitto, tmp_path: Path
     (tmp_path / "first.txt").write_text("first")
     (tmp_path / "second.txt").write_text("second")
     settings = f"[sources.back]\n{endpoint}[destinations.back]\n{endpoint}"
-    with GatewayProcess(tmp_path, settings) as gateway:
+    with ForkedGateway(tmp_path, settings) as gateway:
         gateway.await_source("back")
         environment = os.environ | {"ATTACHMENT_GATEWAY_URL": f"http://127.0.0.1:{gateway.port}"}
 
         def send(name: str) -> None:
-            command = [str(PROGRAM), "send", str(tmp_path / name), "--to", "back", "--wait"]
+            command = [str(program()), "send", str(tmp_path / name), "--to", "back", "--wait"]
             subprocess.run(command, env=environment, check=True, capture_output=True)
 
         def arrived(name: str) -> bool:

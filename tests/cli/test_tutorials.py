@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.gateway import GatewayProcess
+from tests.support.forked_command import program
+from tests.support.forked_gateway import ForkedGateway
 from tests.support.mosquitto import Mosquitto
 from tests.support.waiting import until
 
@@ -36,11 +37,11 @@ def demo(tmp_path: Path) -> Iterator[str]:
 
 
 def test_the_client_in_python_does_what_its_page_says(demo: str, tmp_path: Path) -> None:
-    program, asynchronous = blocks("python-client.md", "python")
+    example, asynchronous = blocks("python-client.md", "python")
     (console,) = blocks("python-client.md", "console")
     command, *printed = console.splitlines()
     assert command == "$ python client.py"
-    (tmp_path / "client.py").write_text(program)
+    (tmp_path / "client.py").write_text(example)
     environment = os.environ | {"ATTACHMENT_GATEWAY_URL": demo}
     for _ in range(2):  # the second time, its key makes nothing of its upload
         done = subprocess.run(
@@ -68,10 +69,10 @@ def test_the_tutorial_as_printed(tmp_path: Path) -> None:
     (tmp_path / "gateway").mkdir()
     with Mosquitto(tmp_path) as broker:
         own = settings.partition("\n\n")[2].replace("1883", str(broker.port))
-        with GatewayProcess(tmp_path / "gateway", own) as gateway:
+        with ForkedGateway(tmp_path / "gateway", own) as gateway:
             gateway.await_source("files")
             environment = os.environ | {
-                "PATH": f"{PROGRAM.parent}:{os.environ['PATH']}",
+                "PATH": f"{program().parent}:{os.environ['PATH']}",
                 "ATTACHMENT_GATEWAY_URL": f"http://127.0.0.1:{gateway.port}",
             }
 

@@ -2,11 +2,12 @@
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from random import Random
 from threading import Thread
 
+from tests.support.forked_command import program
+from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess, mqtt_source
 from tests.support.loads import assert_received, messages, mixed
 from tests.support.mosquitto import Mosquitto
@@ -19,8 +20,7 @@ SMALL_SEGMENTS = '[journal]\nsegment_bytes = "1 MiB"\nsegment_age = "1s"\n'
 
 
 def command(*arguments: object) -> subprocess.CompletedProcess[str]:
-    program = Path(sys.executable).parent / "attachment-gateway"
-    return subprocess.run([program, *map(str, arguments)], check=False, capture_output=True, text=True)
+    return subprocess.run([program(), *map(str, arguments)], check=False, capture_output=True, text=True)
 
 
 def configuration(process: GatewayProcess) -> Path:
@@ -39,7 +39,7 @@ def test_backed_up_under_load_killed_and_restored_elsewhere(tmp_path: Path) -> N
     new.mkdir()
     with Mosquitto(tmp_path) as broker:
         settings = SETTINGS + SMALL_SEGMENTS + mqtt_source("sas", broker.port, TOPIC)
-        process = GatewayProcess(old, settings)
+        process = ForkedGateway(old, settings)
         process.start(120)
         process.await_source("sas")
         publish(disordered(messages(program, first), program.random), broker.port, TOPIC, "5")
@@ -53,7 +53,7 @@ def test_backed_up_under_load_killed_and_restored_elsewhere(tmp_path: Path) -> N
         process.client.close()
         assert [each.returncode for each in made] == [0, 0, 0], made
         shutil.rmtree(old)
-        restored = GatewayProcess(new, settings)
+        restored = ForkedGateway(new, settings)
         done = command("restore", "--from", backups, "--config", configuration(restored))
         assert done.returncode == 0, done
         with restored:
@@ -69,7 +69,7 @@ def test_checked_while_it_runs_and_repaired_when_it_is_stopped(tmp_path: Path) -
     attachments = mixed(program, 30)
     with (
         Mosquitto(tmp_path) as broker,
-        GatewayProcess(tmp_path, SETTINGS + mqtt_source("sas", broker.port, TOPIC)) as process,
+        ForkedGateway(tmp_path, SETTINGS + mqtt_source("sas", broker.port, TOPIC)) as process,
     ):
         process.await_source("sas")
         publish(disordered(messages(program, attachments), program.random), broker.port, TOPIC, "5")

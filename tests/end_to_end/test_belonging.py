@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess, mqtt_source
 from tests.support.mosquitto import Mosquitto
 from tests.support.publish import publish
@@ -24,7 +25,7 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
         yield running
 
 
-class PatientGateway(GatewayProcess):
+class PatientGateway(ForkedGateway):
     """Has the time that a busy machine takes."""
 
     def start(self, timeout: float = 120) -> None:

@@ -15,12 +15,12 @@ from adapters.arrow_journal import ArrowJournal
 from app.codecs.sas.dialect import Dialect
 from app.model.message import PhysicalMessage
 from tests.support import mq
-from tests.support.forked_gateway import ForkedGateway
+from tests.support.forked_gateway import ForkedGateway, shared
 from tests.support.gateway import GatewayProcess
 from tests.support.group_loads import assert_groups, files, upload
 from tests.support.loads import assert_received, messages, mixed
 from tests.support.mq import mq_destination, mq_source
-from tests.support.mqi import environment, load
+from tests.support.mqi import load
 from tests.support.queue_manager import QueueManager
 from tests.support.sas_client import Program, binary_file, disordered
 from tests.support.waiting import until
@@ -72,7 +72,7 @@ def test_attachments_of_several_machines_come_out_once_and_whole(
         for program, attached in zip(PROGRAMS, sent, strict=True)
     ]
     settings = mq_source("sas", manager, QUEUE, f"mqmd_version = {version}\nconnections = 2\n")
-    with GatewayProcess(tmp_path, settings, environment(library)) as process:
+    with ForkedGateway(tmp_path, settings, shared(library)) as process:
         process.await_source("sas")
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda stream: mq.put(pymqi, manager, QUEUE, stream, version=version), streams))
@@ -90,7 +90,7 @@ def test_what_waits_for_transmission_and_dead_letters_are_read_as_what_they_were
     manager.define("ELSEWHERE", rname="THERE", rqmname="OTHER", xmitq="TO.OTHER")
     manager.alter("SYSTEM.DEAD.LETTER.QUEUE", maxdepth=100_000)
     settings = mq_source("waiting", manager, "TO.OTHER") + mq_source("dead", manager, "SYSTEM.DEAD.LETTER.QUEUE")
-    with GatewayProcess(tmp_path, settings, environment("pymqi")) as process:
+    with ForkedGateway(tmp_path, settings) as process:
         sent = [dressed(each, programs[0].random) for each in messages(programs[0], waiting)]
         mq.put(pymqi, manager, "ELSEWHERE", disordered(sent, programs[0].random))
         letters = [mq.as_dead_letter(each, 2053, "FULL") for each in messages(programs[1], dead)]
@@ -110,7 +110,7 @@ def test_groups_and_segments_of_any_program_come_out_as_files(
     sent = files(random)
     stream = disordered([message for each in sent for message in each.messages], random, 0.2)
     options = f'framing = "mq_group"\nmqmd_version = {get_version}\n'
-    with GatewayProcess(tmp_path, mq_source("groups", manager, QUEUE, options), environment("pymqi")) as process:
+    with ForkedGateway(tmp_path, mq_source("groups", manager, QUEUE, options)) as process:
         mq.put(pymqi, manager, QUEUE, stream, version=put_version)
         process.until(lambda: len(process.listing("/v1/attachments", state="finished")) == len(sent))
         assert process.listing("/v1/quarantine") == []
@@ -128,7 +128,7 @@ def test_files_go_out_as_groups_and_come_back_those_of_messages_with_their_names
         + mq_destination("segments", manager, QUEUE, options + 'group = "segments"\n')
     )
     contents = {"a & b.txt": b"line\n", "empty.bin": b"", "é.bin": Random(12).randbytes(1 << 20)}
-    with GatewayProcess(tmp_path, settings, environment("ibmmq")) as process:
+    with ForkedGateway(tmp_path, settings, shared("ibmmq")) as process:
         for destination in ("messages", "segments"):
             upload(process, destination, [(name, each, "application/octet-stream") for name, each in contents.items()])
         process.until(lambda: len(process.listing("/v1/attachments", state="finished")) == 2 * len(contents))
@@ -195,7 +195,7 @@ def test_a_commit_in_doubt_is_settled_without_a_second_copy(
     for lose in IN_DOUBT:
         manager.fault("MQCMIT", lose=lose, skip=1)
     settings = mq_source("sas", manager, QUEUE, "batch_messages = 10\n")
-    with GatewayProcess(tmp_path, settings, environment("ibmmq")) as process:
+    with ForkedGateway(tmp_path, settings, shared("ibmmq")) as process:
         assert_received(process, attachments)
         until(lambda: manager.depth(QUEUE) == 0)
         assert process.samples().total("duplicates_total") == 0
@@ -214,7 +214,7 @@ def test_a_poison_message_is_set_aside_and_the_stream_goes_on(
     mq.put(pymqi, manager, QUEUE, [poison])
     mq.back_out(pymqi, manager, QUEUE, 2)
     mq.put(pymqi, manager, QUEUE, messages(program, attachments))
-    with GatewayProcess(tmp_path, mq_source("sas", manager, QUEUE), environment("pymqi")) as process:
+    with ForkedGateway(tmp_path, mq_source("sas", manager, QUEUE)) as process:
         assert_received(process, attachments)
     ((descriptor, body),) = mq.taken(pymqi, manager, "SAS.BACKOUT")
     assert (descriptor.MsgId, body) == (b"M" * 24, b"poison")
@@ -227,7 +227,7 @@ def test_a_delivery_outlives_the_queue_manager_and_arrives_once(
     """It goes out in units of work, one of which stays in doubt, and comes back by the source."""
     content = Random(10).randbytes(12 << 20)
     settings = mq_source("sas", manager, QUEUE) + mq_destination("out", manager, QUEUE, f"mqmd_version = {version}\n")
-    with GatewayProcess(tmp_path, settings, environment("pymqi")) as process:
+    with ForkedGateway(tmp_path, settings) as process:
         process.await_source("sas")
         manager.fault("MQCMIT", lose="after", skip=4)
         files = {"file": ("whole.bin", content, "application/octet-stream")}

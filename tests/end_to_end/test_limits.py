@@ -10,6 +10,7 @@ import pytest
 
 from tests.support import processes
 from tests.support.attackers import csv_rows
+from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess, mqtt_destination, mqtt_source
 from tests.support.mosquitto import Mosquitto
 
@@ -29,7 +30,7 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
 @pytest.fixture
 def process(tmp_path: Path, broker: Mosquitto) -> Iterator[GatewayProcess]:
     settings = mqtt_source("sas", broker.port, TOPIC) + mqtt_destination("away", broker.port, "elsewhere")
-    with GatewayProcess(tmp_path, settings, http=HTTP) as process:
+    with ForkedGateway(tmp_path, settings, http=HTTP) as process:
         process.await_source("sas")
         yield process
 

@@ -22,7 +22,7 @@ from tests.support.found import Found, assert_same, by_the_gateway, in_folder, s
 from tests.support.mixed_journal import MIB
 from tests.support.stream_driver import MOMENTS
 
-LARGEST = 100 * MIB
+LARGEST = 66 * MIB
 """More than a partition and than several micro-batches have."""
 ROOT = Path(__file__).parents[2]
 
@@ -85,7 +85,7 @@ def test_a_stream_finds_the_same(
             catalog,
             SystemClock(),
             checkpoint=str(tmp_path / "checkpoint"),
-            bytes_per_trigger=30 * MIB,
+            bytes_per_trigger=20 * MIB,
             every=None,
             watch=lambda number, _results, _committed: batches.append(number),
         )

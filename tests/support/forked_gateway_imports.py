@@ -1,8 +1,10 @@
 """The imports of the process that `tests.support.forked_gateway` forks."""
 
+import os
+
 from tests.support.mqi import load
 
-load("pymqi")
+load("ibmmq" if os.environ.get("FORKED_WITH") == "ibmmq" else "pymqi")
 
 import adapters.arrow_journal  # noqa: E402
 import adapters.ibm_mq.plugin  # noqa: E402

@@ -19,6 +19,7 @@ from app.pipeline import steps, streaming
 from app.pipeline.job import Job
 from app.pipeline.session import SparkSettings, session
 from app.settings import Settings
+from tests.support.brief_java import OPTIONS
 
 MOMENTS = ("at work", "read", "one table", "all tables", "catalog")
 """The tasks of a micro-batch are running; its results have come, with every object written; the first of its
@@ -35,9 +36,7 @@ def settings(folder: Path) -> Settings:
 def run(
     folder: Path, journal: Path, moment: str | None = None, batch: int = 0, bytes_per_trigger: int = 8 << 20
 ) -> None:
-    spark = session(
-        "stream", SparkSettings("local[2]", "1g", 2, java_options="-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
-    )
+    spark = session("stream", SparkSettings("local[2]", "1g", 2, java_options=OPTIONS))
     job = Job.of(settings(folder), str(journal), in_place=True)
     with closing(SqlCatalog(settings(folder).catalog_url)) as catalog:
         if moment is not None:

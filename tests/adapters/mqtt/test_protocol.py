@@ -75,7 +75,7 @@ def subscribed(broker: ScriptedBroker, answer: str = ACCEPTED_5, granted: str = 
 def test_a_session_that_was_taken_over_is_not_fought_for(
     broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adapters.mqtt.receiver._TAKEN_OVER_PAUSE", 2.0)
+    monkeypatch.setattr("adapters.mqtt.receiver._TAKEN_OVER_PAUSE", 0.8)
     source = receiver(broker, client_id="mine")
     with capture_logs() as logs, running(broker, source, Collector()):
         for _ in range(2):
@@ -86,7 +86,7 @@ def test_a_session_that_was_taken_over_is_not_fought_for(
             until(lambda: not source.status()["connected"])
             assert "another client took over the session of client_id 'mine'" in source.status()["error"]
         subscribed(broker)
-        assert monotonic() - ended > 1.5
+        assert monotonic() - ended > 0.6
     (told,) = [entry for entry in logs if "took over" in entry.get("reason", "")]
     assert "give each client its own client_id" in told["reason"]
 

@@ -53,7 +53,7 @@ def test_blocks_of_wide_rows_are_larger(monkeypatch: pytest.MonkeyPatch, name: s
     for module in (json_document, lines):
         monkeypatch.setattr(module, "BLOCK_BYTES", 16 << 10)
     monkeypatch.setattr(lines, "LARGEST_BLOCK", 128 << 10)
-    reading = opened(made(wide(rows=200), name), f"x.{name}")
+    reading = opened(made(wide(rows=200), name, rows_a_group=200), f"x.{name}")
     rows = [batch.num_rows for batch in reading.batches()]
     assert sum(rows) == 200
     assert len(rows) <= 12, "a call on a column has many cells, as blocks do not have 16 KiB"
