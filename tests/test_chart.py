@@ -232,6 +232,16 @@ def test_pods_are_as_safe_as_kubernetes_asks(everything: list[Manifest]) -> None
             }
 
 
+def test_executors_have_the_labels_of_the_driver() -> None:
+    """Azure gives a pod its identity by a label, and executors write content and tables, too."""
+    label = {"azure.workload.identity/use": "true"}
+    manifests = rendered(EVERYTHING | {"pipeline": {**EVERYTHING["pipeline"], "podLabels": label}})
+    driver = only(manifests, "StatefulSet", f"{NAME}-pipeline")["spec"]["template"]
+    executor = yaml.safe_load(only(manifests, "ConfigMap", f"{NAME}-pipeline")["data"]["executor.yaml"])
+    for pod in (driver, executor):
+        assert label.items() <= pod["metadata"]["labels"].items()
+
+
 def test_probes_ask_what_the_gateway_answers(everything: list[Manifest]) -> None:
     probes = {name: each for name, each in container(everything).items() if name.endswith("Probe")}
     assert {name: each["httpGet"]["path"] for name, each in probes.items()} == {

@@ -175,6 +175,9 @@ metadata:
   labels:
     app.kubernetes.io/name: {{ include "gateway.pipeline.fullname" . }}-executor
     app.kubernetes.io/instance: {{ .Release.Name }}
+    {{- with .Values.pipeline.podLabels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
 spec:
   automountServiceAccountToken: false
   enableServiceLinks: false

@@ -26,7 +26,7 @@ ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 """The account and the key that are the same in every Azurite, as its documentation says."""
 VERSION = "2021-08-06"
-RUN = ("npx", "--yes", "--package", PACKAGE, "azurite-blob")
+RUN = ("npx", "--yes", "--prefer-offline", "--package", PACKAGE, "azurite-blob")
 
 
 @contextmanager
