@@ -13,7 +13,7 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 from app.pipeline.session import SparkSettings, session
-from tests.support import object_server
+from tests.support import azurite, object_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession  # which takes half a second to load, and most tests go without
@@ -36,6 +36,7 @@ LONGEST = (
 """Tests that take minutes. They begin first, so that no worker is left alone with one of them at the end."""
 
 SPARK = (
+    "tests/adapters/test_azure.py",
     "tests/pipeline/test_conformance.py",
     "tests/pipeline/test_batch.py",
     "tests/pipeline/test_failures.py",
@@ -51,7 +52,8 @@ SPARK = (
     "tests/framing/test_order_packet.py",
     "tests/web/tables/test_iceberg.py",
 )
-"""Tests of the fixture `spark`. They begin first too, all in one process: starting Java and warming it up is dear."""
+"""Tests of the fixture `spark`. They begin first too, all in one process: starting Java and warming it up is dear.
+So is Azurite, which the tests of Azure share."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -115,7 +117,31 @@ def bucket(object_store: int) -> object_server.Bucket:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory, object_store_port: int) -> "Iterator[SparkSession]":
+def azurite_port() -> int:
+    """The port at which obstore looks for Azure Blob Storage, for Spark's workers, too."""
+    port = object_server.free_port()
+    os.environ.update(azurite.environment(port))
+    return port
+
+
+@pytest.fixture(scope="session")
+def azure(azurite_port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with azurite.running_azurite(tmp_path_factory.mktemp("azurite"), azurite_port):
+        yield azurite_port
+
+
+@pytest.fixture
+def container(azure: int) -> str:
+    """The URL of an empty container of Azure Blob Storage."""
+    name = f"container-{token_hex(4)}"
+    azurite.create_container(azure, name)
+    return f"az://{name}"
+
+
+@pytest.fixture(scope="session")
+def spark(
+    tmp_path_factory: pytest.TempPathFactory, object_store_port: int, azurite_port: int
+) -> "Iterator[SparkSession]":
     """A session of two cores and two partitions. A test that needs a data source registers it."""
     folder = tmp_path_factory.mktemp("spark")
     settings = SparkSettings(

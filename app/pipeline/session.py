@@ -45,6 +45,7 @@ _STATE_STORE = "spark.sql.streaming.stateStore"
 
 _CHOSEN = {
     "spark.sql.session.timeZone": "UTC",
+    "spark.python.authenticate.socketTimeout": "60s",  # Spark's 15 s are too short for a worker on a busy machine
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     f"{_STATE_STORE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     f"{_STATE_STORE}.rocksdb.changelogCheckpointing.enabled": "true",

@@ -1,9 +1,7 @@
 """Content store and archive of the journal on Azure Blob Storage, by Azurite."""
 
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from secrets import token_hex
 
 import pytest
 
@@ -13,23 +11,12 @@ from app.model.message import PhysicalMessage
 from app.model.records import JournalIdentity
 from app.service.archiver import Archiver
 from tests.contracts.store import StoreContract, put
-from tests.support import azurite
 from tests.support.service_context import service_context
 
 
-@pytest.fixture(scope="module")
-def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    with azurite.running_azurite(tmp_path_factory.mktemp("azurite")) as port:
-        yield port
-
-
 @pytest.fixture
-def url(port: int, monkeypatch: pytest.MonkeyPatch) -> str:
-    for name, value in azurite.environment(port).items():
-        monkeypatch.setenv(name, value)
-    container = f"container-{token_hex(4)}"
-    azurite.create_container(port, container)
-    return f"az://{container}/content"
+def url(container: str) -> str:
+    return f"{container}/content"
 
 
 class TestContent(StoreContract):

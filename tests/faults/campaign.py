@@ -35,7 +35,8 @@ def main() -> int:
         begun = time.monotonic()
         with TemporaryDirectory(prefix="faults-") as folder:
             begin, most = ROUNDS[name]
-            verdict = begin(seed, Path(folder), most if arguments.long else None)
+            count = min(most, arguments.faults - total.faults)
+            verdict = begin(seed, Path(folder), count if arguments.long else None)
         total = summed((total, verdict))
         told = verdict.notes if arguments.tell or not verdict.is_kept else ()
         first = f"{name} {seed}: {verdict.line}  ({time.monotonic() - begun:.0f} s)"

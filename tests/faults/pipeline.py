@@ -4,12 +4,15 @@ A killed run is started again, until one ends by itself. Then everything is comp
 run in this process that nobody disturbed.
 """
 
+import atexit
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from time import monotonic
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -30,8 +33,12 @@ from tests.support.damaged_archive import Archive
 from tests.support.found import Found, assert_same, in_folder, settings, tables
 from tests.support.passes import run_batch
 
-MOST = 12
+MOST = 17
 """The number of kills that one round draws."""
+PARTS = 4
+"""The number of parts in which an archive arrives at most."""
+EACH = 12
+"""The number of attachments of each sender in the archive of a long round, beside some data sets and a larger file."""
 _JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _LOCAL = ("--master", "local[2,8]", "--partitions", "2")
 """Several workers of a run are killed: a task may fail seven times."""
@@ -44,7 +51,7 @@ class Host(NamedTuple):
     """
 
     command: tuple[str, ...]
-    targets: Mapping[str, int] = MappingProxyType({"driver": 1, "java": 1, "everything": 1, "worker": 10})
+    targets: Mapping[str, int] = MappingProxyType({"driver": 1, "java": 1, "everything": 1, "worker": 20})
 
 
 HOSTS = {
@@ -52,7 +59,7 @@ HOSTS = {
     "stream": Host(("stream", "--journal", "{journal}", "--config", "{config}", "--once", *_LOCAL)),
     "cluster": Host(
         ("batch", "{journal}", "--out", "{out}", "--master", "local-cluster[2,1,1024]", "--partitions", "2"),
-        {"driver": 1, "java": 1, "everything": 1, "worker": 7, "executor": 3},
+        {"driver": 1, "java": 1, "everything": 1, "worker": 14, "executor": 6},
     ),
 }
 SHORT = ("everything", "between tables")
@@ -72,10 +79,10 @@ def kills(host: str, seed: str, count: int | None) -> list[Kill]:
 def run(host: str, seed: str, folder: Path, count: int | None = None) -> Verdict:
     """Assemble an archive in spite of the kills of a seed, and judge the result."""
     random = Random(f"archive {host} {seed}")
-    round_ = _Round(host, Archive(folder, random, each=27 if count else 6), folder)
-    held = random.random() < 0.5
+    round_ = _Round(host, Archive(folder, random, each=EACH if count else 6), folder)
+    classes = shared_classes() if count else None
     try:
-        round_.run(kills(host, seed, count), hold_back=held and bool(count))
+        round_.run(kills(host, seed, count), random, parts=random.randint(1, PARTS) if count else 1, classes=classes)
     except Hung as standstill:
         round_.hung.append(str(standstill))
     if not round_.hung:
@@ -83,10 +90,38 @@ def run(host: str, seed: str, folder: Path, count: int | None = None) -> Verdict
     return round_.verdict()
 
 
+@cache
+def shared_classes() -> Path | None:
+    """Return the file of Java's classes that one run has loaded; None if that run failed. Others start faster with it.
+
+    It is deleted when this process ends.
+    """
+    kept = TemporaryDirectory(prefix="faults-classes-")
+    atexit.register(kept.cleanup)
+    folder = Path(kept.name)
+    archive = Archive(folder, Random("classes"))
+    classes = folder / "classes.jsa"
+    command = [word.format(journal=archive.journal, out=archive.out) for word in HOSTS["batch"].command]
+    run = Run([*command, *_options(f"{_JAVA} -XX:ArchiveClassesAtExit={classes}")], archive.out, folder / "run.log")
+    try:
+        run.await_end()
+        run.await_gone()
+    finally:
+        run.close()
+    return classes if classes.exists() else None
+
+
+def _options(java: str) -> list[str]:
+    """Return the options of every run, with options of Java."""
+    options = [f"spark.{which}.extraJavaOptions={java}" for which in ("driver", "executor")]
+    return ["--memory", "1g", *(word for option in options for word in ("--conf", option))]
+
+
 class _Round:
     """An archive, its runs and their findings, with a note each."""
 
     def __init__(self, host: str, archive: Archive, folder: Path) -> None:
+        self._java = _JAVA
         self._host, self._archive, self._folder = HOSTS[host], archive, folder
         self._runs: list[Run] = []
         self._began = monotonic()
@@ -100,7 +135,7 @@ class _Round:
         self._configuration = folder / "gateway.toml"
         # Old traffic must not expire, and the archive must make several micro-batches.
         self._configuration.write_text(
-            f'data = "{archive.out}"\n[expiry]\nunfinished = "36500d"\n[pipeline]\nbytes_per_trigger = "1 MiB"\n'
+            f'data = "{archive.out}"\n[expiry]\nunfinished = "36500d"\n[pipeline]\nbytes_per_trigger = "256 KiB"\n'
         )
 
     def note(self, text: str) -> None:
@@ -114,40 +149,47 @@ class _Round:
 
     # --- runs ---------------------------------------------------------------------------------------------------------
 
-    def run(self, plan: Sequence[Kill], *, hold_back: bool) -> None:
-        """Start runs until one ends by itself. With `hold_back`, a third of the archive comes after the first that is
-        killed. Raises Hung."""
-        self.note(f"{[f'{each.target} {each.moment}' for each in plan]}, the archive grows: {hold_back}")
-        held = self._hold_back() if hold_back else []
+    def run(self, plan: Sequence[Kill], random: Random, *, parts: int, classes: Path | None) -> None:
+        """Start runs until one ends by itself, and the whole archive has arrived. Raises Hung.
+
+        The archive arrives in this number of parts: the next one after a run that has ended by itself, and after every
+        second that is killed. Java takes its classes from a file, if there is one.
+        """
+        if classes is not None:
+            self._java = f"{_JAVA} -XX:SharedArchiveFile={classes}"
+        self.note(f"{[f'{each.target} {each.moment}' for each in plan]}, the archive arrives in {parts} parts")
+        held = self._hold_back(parts)
         coming = list(plan)
         try:
-            while self._ran(coming) or held:
-                for segment in held:
-                    segment.rename(self._archive.journal / segment.name)
-                held = []
+            while (again := self._ran(coming)) or held:
+                if held and (not again or random.random() < 0.5):
+                    for segment in held.pop(0):
+                        segment.rename(self._archive.journal / segment.name)
             for each in self._runs:
                 each.await_gone()
         finally:
             for each in self._runs:
                 each.close()
 
-    def _hold_back(self) -> list[Path]:
+    def _hold_back(self, parts: int) -> list[list[Path]]:
+        """Put all parts of the archive but the first one aside, and return them."""
         numbers = self._archive.numbers
         aside = self._folder / "aside"
         aside.mkdir()
-        segments = [self._archive.segment(number) for number in numbers[len(numbers) * 2 // 3 :]]
-        return [segment.rename(aside / segment.name) for segment in segments]
+        each = -(-len(numbers) // parts)
+        return [
+            [
+                self._archive.segment(number).rename(aside / self._archive.segment(number).name)
+                for number in numbers[at : at + each]
+            ]
+            for at in range(each, len(numbers), each)
+        ]
 
     def _ran(self, coming: list[Kill]) -> bool:
         """Run once, with the next kills up to one that ends it. Return whether it must be started again."""
         places = {"journal": self._archive.journal, "out": self._archive.out, "config": self._configuration}
         command = [word.format(**places) for word in self._host.command]
-        options = [f"spark.{which}.extraJavaOptions={_JAVA}" for which in ("driver", "executor")]
-        run = Run(
-            [*command, "--memory", "1g", *(word for option in options for word in ("--conf", option))],
-            self._archive.out,
-            self._folder / "runs.log",
-        )
+        run = Run([*command, *_options(self._java)], self._archive.out, self._folder / "runs.log")
         self._runs.append(run)
         hit = False
         while coming and run.status is None:

@@ -26,8 +26,10 @@ from app.pipeline import batch, steps
 from app.pipeline.finishing import Result
 from app.pipeline.job import Job, open_job
 from app.pipeline.references import What, references
+from app.pipeline.tables import FILES, QUALITY
 from app.settings import Settings
 from tests.support import mixed_journal
+from tests.support.found import PATIENT, assert_same, settings, tables_at, where_configured
 from tests.support.object_server import Bucket
 from tests.support.references import batches
 from tests.support.sas_client import Program, binary_file, message
@@ -36,17 +38,24 @@ SEGMENT_BYTES = 256 << 10
 PARTITIONS = 4
 
 
-def archived(bucket: Bucket, folder: Path, messages: list[PhysicalMessage]) -> str:
-    """Write messages to a journal, and copy its segments to the bucket. Return their URL."""
+def archived(url: str, folder: Path, messages: list[PhysicalMessage]) -> str:
+    """Write messages to a journal, and copy its segments to an object store. Return their URL."""
+    written(folder, messages)
+    return copied(folder, url)
+
+
+def written(folder: Path, messages: list[PhysicalMessage]) -> None:
     with closing(ArrowJournal(folder, segment_bytes=SEGMENT_BYTES)) as journal:
         for at in range(0, len(messages), 16):
             journal.append(messages[at : at + 16])
         journal.seal()
-    url = f"{bucket.url}/journal"
-    store = from_url(url)
+
+
+def copied(folder: Path, url: str) -> str:
+    store = from_url(f"{url}/journal")
     for path in folder.glob("*.arrows"):
         obstore.put(store, path.name, path.read_bytes())
-    return url
+    return f"{url}/journal"
 
 
 def sent_by_two(attachments: int) -> list[PhysicalMessage]:
@@ -66,7 +75,7 @@ def sent_by_two(attachments: int) -> list[PhysicalMessage]:
 def test_a_batch_fetches_each_segment_less_than_twice(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = archived(bucket, tmp_path / "journal", sent_by_two(150))
+    url = archived(bucket.url, tmp_path / "journal", sent_by_two(150))
     segments = ArrowArchive(url, tmp_path / "none").segments()
     assert len(segments) >= 35
     archive = ArrowArchive(url, tmp_path / "cache", sum(segment.size for segment in segments) // 10)
@@ -108,14 +117,38 @@ def _table(rows: pa.RecordBatch) -> pa.Table:
     return pa.Table.from_batches([rows])
 
 
-def test_a_batch_from_and_to_a_bucket_finds_the_same(bucket: Bucket, tmp_path: Path, spark: SparkSession) -> None:
-    url = archived(bucket, tmp_path / "journal", mixed_journal.traffic(Random(5), 6, 300_000))
-    near = Settings.model_validate({"data": tmp_path / "near"})
-    far = Settings.model_validate({"data": tmp_path / "far", "content": {"url": f"{bucket.url}/content"}})
-    for settings, journal in ((near, str(tmp_path / "journal")), (far, url)):
-        with closing(SqlCatalog(settings.catalog_url)) as catalog:
-            assert batch.run(spark, Job.of(settings, journal, in_place=False), catalog, SystemClock()) is not None
-    found, expected = (_objects(ObjectStore(settings.content_url)) for settings in (far, near))
+@pytest.fixture(scope="module")
+def near(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a journal, and what a batch has left there."""
+    folder = tmp_path_factory.mktemp("near")
+    written(folder / "journal", mixed_journal.traffic(Random(5), 6, 300_000))
+    run(spark, settings(folder), str(folder / "journal"))
+    return folder
+
+
+@pytest.fixture(params=["bucket", "container"], ids=["Amazon S3", "Azure Blob Storage"])
+def url(request: pytest.FixtureRequest) -> str:
+    """The URL of an empty bucket or container."""
+    found: Bucket | str = request.getfixturevalue(request.param)
+    return found if isinstance(found, str) else found.url
+
+
+def run(spark: SparkSession, chosen: Settings, journal: str) -> None:
+    with closing(SqlCatalog(chosen.catalog_url)) as catalog:
+        assert batch.run(spark, Job.of(chosen, journal, in_place=False), catalog, SystemClock()) is not None
+
+
+def test_a_batch_from_and_to_an_object_store_finds_the_same(
+    url: str, near: Path, tmp_path: Path, spark: SparkSession
+) -> None:
+    places = {"data": tmp_path, "content": {"url": f"{url}/content"}, "tables": {"url": f"{url}/tables"}}
+    chosen = Settings.model_validate({**PATIENT, **places})
+    run(spark, chosen, copied(near / "journal", url))
+    assert_same(*(where_configured(each, near / "journal") for each in (chosen, settings(near))), settled=True)
+    found, expected = (tables_at(each.tables_url) for each in (chosen, settings(near)))
+    assert expected.keys() > {FILES, QUALITY}
+    assert found == expected
+    found, expected = (_objects(ObjectStore(each.content_url)) for each in (chosen, settings(near)))
     assert len(expected) >= 6
     assert found == expected
 

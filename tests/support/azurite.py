@@ -17,7 +17,6 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tests.support.environment import with_proxies
-from tests.support.mosquitto import free_port
 from tests.support.waiting import until
 
 PACKAGE = "azurite@3.37.0"
@@ -27,14 +26,14 @@ KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr
 """The account and the key that are the same in every Azurite, as its documentation says."""
 VERSION = "2021-08-06"
 RUN = ("npx", "--yes", "--prefer-offline", "--package", PACKAGE, "azurite-blob")
+"""Without `--prefer-offline` npm asks the registry for all 200 packages each time, which takes a minute."""
 
 
 @contextmanager
-def running_azurite(folder: Path) -> Iterator[int]:
-    """Yield the port of a server that keeps nothing; skip the test if Azurite cannot be fetched."""
+def running_azurite(folder: Path, port: int) -> Iterator[None]:
+    """Run a server that keeps nothing; skip the test if Azurite cannot be fetched."""
     if shutil.which("npx") is None:
         pytest.skip("npm is missing: Azure Blob Storage is not tried")
-    port = free_port()
     options = ("--blobHost", "127.0.0.1", "--blobPort", str(port), "--inMemoryPersistence", "--disableTelemetry")
     with (folder / "azurite.log").open("wb") as log:
         command = [*RUN, *options, "--skipApiVersionCheck", "--silent"]
@@ -46,7 +45,7 @@ def running_azurite(folder: Path) -> Iterator[int]:
         if server.poll() is not None:
             why = (folder / "azurite.log").read_text()[-500:]
             pytest.skip(f"npx cannot fetch or run {PACKAGE}, so Azure Blob Storage is not tried: {why}")
-        yield port
+        yield
     finally:
         with suppress(ProcessLookupError):
             os.killpg(server.pid, signal.SIGKILL)  # npx and what it has started; no data are kept

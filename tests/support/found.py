@@ -79,14 +79,23 @@ def _settled(context: ServiceContext) -> bool:
 
 def in_folder(folder: Path, journal: Path) -> Found:
     """Return the results that a pipeline has left in its folder."""
-    chosen = settings(folder)
+    return where_configured(settings(folder), journal)
+
+
+def where_configured(chosen: Settings, journal: Path) -> Found:
+    """Return the results that a pipeline has left in the places of its settings."""
     with closing(ArrowJournal(journal)) as opened, closing(SqlCatalog(chosen.catalog_url)) as catalog:
         return _found(catalog, ObjectStore(chosen.content_url), opened)
 
 
 def tables(folder: Path) -> dict[str, tuple[int, str]]:
+    """Return rows and checksum of every table of a folder."""
+    return tables_at(settings(folder).tables_url)
+
+
+def tables_at(url: str) -> dict[str, tuple[int, str]]:
     """Return rows and checksum of every table; the checksum ignores the order of rows and the times of finishing."""
-    store = DeltaTables(settings(folder).tables_url)
+    store = DeltaTables(url)
     return {name: _checksum(_rows(store, name)) for name in store.names()}
 
 
