@@ -1,6 +1,7 @@
 """The session's settings, and what it says while it works."""
 
 import io
+import os
 import socket
 import sys
 import tempfile
@@ -31,6 +32,7 @@ def test_settings_are_those_chosen_unless_somebody_set_them(spark: SparkSession)
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert "RocksDB" in str(spark.conf.get("spark.sql.streaming.stateStore.providerClass"))
     assert conf.get("spark.python.unix.domain.socket.enabled") == str(hasattr(socket, "AF_UNIX")).lower()
+    assert os.environ["SPARK_AUTH_SOCKET_TIMEOUT"] == "60"  # which workers inherit
     assert spark.sparkContext.uiWebUrl is None
 
 
