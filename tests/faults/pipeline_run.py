@@ -13,9 +13,9 @@ from typing import NamedTuple
 from tests.faults.world import Hung
 
 ROOT = Path(__file__).parents[2]
-RUN_LIMIT = 300.0
+RUN_LIMIT = 600.0
 """Seconds after which a run that has not ended counts as hung."""
-ENDED_WITHIN = 60.0
+ENDED_WITHIN = 120.0
 """Seconds within which the processes that a killed driver leaves behind must end."""
 LOOK_SECONDS = 0.1
 _SHOWN = 3000
