@@ -4,15 +4,12 @@ A killed run is started again, until one ends by itself. Then everything is comp
 run in this process that nobody disturbed.
 """
 
-import atexit
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cache
 from io import BytesIO
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 from time import monotonic
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -40,6 +37,11 @@ PARTS = 4
 EACH = 12
 """The number of attachments of each sender in the archive of a long round, beside some data sets and a larger file."""
 _JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+_OPTIONS = (
+    *("--memory", "1g"),
+    *("--conf", f"spark.driver.extraJavaOptions={_JAVA}"),
+    *("--conf", f"spark.executor.extraJavaOptions={_JAVA}"),
+)
 _LOCAL = ("--master", "local[2,8]", "--partitions", "2")
 """Several workers of a run are killed: a task may fail seven times."""
 
@@ -80,9 +82,8 @@ def run(host: str, seed: str, folder: Path, count: int | None = None) -> Verdict
     """Assemble an archive in spite of the kills of a seed, and judge the result."""
     random = Random(f"archive {host} {seed}")
     round_ = _Round(host, Archive(folder, random, each=EACH if count else 6), folder)
-    classes = shared_classes() if count else None
     try:
-        round_.run(kills(host, seed, count), random, parts=random.randint(1, PARTS) if count else 1, classes=classes)
+        round_.run(kills(host, seed, count), random, parts=random.randint(1, PARTS) if count else 1)
     except Hung as standstill:
         round_.hung.append(str(standstill))
     if not round_.hung:
@@ -90,38 +91,10 @@ def run(host: str, seed: str, folder: Path, count: int | None = None) -> Verdict
     return round_.verdict()
 
 
-@cache
-def shared_classes() -> Path | None:
-    """Return the file of Java's classes that one run has loaded; None if that run failed. Others start faster with it.
-
-    It is deleted when this process ends.
-    """
-    kept = TemporaryDirectory(prefix="faults-classes-")
-    atexit.register(kept.cleanup)
-    folder = Path(kept.name)
-    archive = Archive(folder, Random("classes"))
-    classes = folder / "classes.jsa"
-    command = [word.format(journal=archive.journal, out=archive.out) for word in HOSTS["batch"].command]
-    run = Run([*command, *_options(f"{_JAVA} -XX:ArchiveClassesAtExit={classes}")], archive.out, folder / "run.log")
-    try:
-        run.await_end()
-        run.await_gone()
-    finally:
-        run.close()
-    return classes if classes.exists() else None
-
-
-def _options(java: str) -> list[str]:
-    """Return the options of every run, with options of Java."""
-    options = [f"spark.{which}.extraJavaOptions={java}" for which in ("driver", "executor")]
-    return ["--memory", "1g", *(word for option in options for word in ("--conf", option))]
-
-
 class _Round:
     """An archive, its runs and their findings, with a note each."""
 
     def __init__(self, host: str, archive: Archive, folder: Path) -> None:
-        self._java = _JAVA
         self._host, self._archive, self._folder = HOSTS[host], archive, folder
         self._runs: list[Run] = []
         self._began = monotonic()
@@ -149,14 +122,12 @@ class _Round:
 
     # --- runs ---------------------------------------------------------------------------------------------------------
 
-    def run(self, plan: Sequence[Kill], random: Random, *, parts: int, classes: Path | None) -> None:
+    def run(self, plan: Sequence[Kill], random: Random, *, parts: int) -> None:
         """Start runs until one ends by itself, and the whole archive has arrived. Raises Hung.
 
         The archive arrives in this number of parts: the next one after a run that has ended by itself, and after every
-        second that is killed. Java takes its classes from a file, if there is one.
+        second that is killed.
         """
-        if classes is not None:
-            self._java = f"{_JAVA} -XX:SharedArchiveFile={classes}"
         self.note(f"{[f'{each.target} {each.moment}' for each in plan]}, the archive arrives in {parts} parts")
         held = self._hold_back(parts)
         coming = list(plan)
@@ -189,7 +160,7 @@ class _Round:
         """Run once, with the next kills up to one that ends it. Return whether it must be started again."""
         places = {"journal": self._archive.journal, "out": self._archive.out, "config": self._configuration}
         command = [word.format(**places) for word in self._host.command]
-        run = Run([*command, *_options(self._java)], self._archive.out, self._folder / "runs.log")
+        run = Run([*command, *_OPTIONS], self._archive.out, self._folder / "runs.log")
         self._runs.append(run)
         hit = False
         while coming and run.status is None:
