@@ -34,7 +34,7 @@ MOST = 17
 """The number of kills that one round draws."""
 PARTS = 4
 """The number of parts in which an archive arrives at most."""
-EACH = 12
+EACH = 18
 """The number of attachments of each sender in the archive of a long round, beside some data sets and a larger file."""
 _JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _OPTIONS = (
@@ -108,7 +108,7 @@ class _Round:
         self._configuration = folder / "gateway.toml"
         # Old traffic must not expire, and the archive must make several micro-batches.
         self._configuration.write_text(
-            f'data = "{archive.out}"\n[expiry]\nunfinished = "36500d"\n[pipeline]\nbytes_per_trigger = "256 KiB"\n'
+            f'data = "{archive.out}"\n[expiry]\nunfinished = "36500d"\n[pipeline]\nbytes_per_trigger = "1 MiB"\n'
         )
 
     def note(self, text: str) -> None:
