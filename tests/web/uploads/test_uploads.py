@@ -528,7 +528,7 @@ def test_a_message_continues_the_trace_of_its_request_or_of_its_upload(stock: St
     path = begun(http, traceparent=uploads)
     append(http, path, 0, b"abc", "?1")
     message = {"destination": "partner", "uploads": {"f": path.rpartition("/")[2]}, "attachments": [{"part": "f"}]}
-    stock.gateway.uploads = Uploads(stock.store, stock.clock, 10**12, 10)  # as after a restart
+    stock.gateway.uploads = _as_after_a_restart(stock)
     given: list[tuple[list[tuple[str, str]], str]] = [
         ([("traceparent", ours)], ours),
         ([], uploads),
@@ -539,6 +539,10 @@ def test_a_message_continues_the_trace_of_its_request_or_of_its_upload(stock: St
         answer = http.post("/v1/messages", json=message, headers=headers).raise_for_status().json()
         assert answer["trace_parent"] == expected
         assert http.get(f"/v1/deliveries/{answer['id']}").json()["trace_parent"] == expected
+
+
+def _as_after_a_restart(stock: Stock) -> Uploads:
+    return Uploads(stock.store, stock.clock, 10**12, stock.gateway.settings.limits, stock.gateway.metrics)
 
 
 def _unknown(http: httpx.Client) -> str:
