@@ -132,8 +132,8 @@ def _packed(what: int, detail: Any) -> bytes:
     if detail is None:
         return b""
     if what == What.CLAIM:
-        message, ordinal, definition, dialects = detail
-        detail = (message, ordinal, dialects, int(definition.kind), *_DEFINITION(definition))
+        message, ordinal, definition, dialects, trace_parent = detail
+        detail = (message, ordinal, dialects, trace_parent, int(definition.kind), *_DEFINITION(definition))
     return pickle.dumps(detail)
 
 
@@ -143,8 +143,8 @@ def _unpacked(what: int, packed: bytes) -> Any:
     detail = pickle.loads(packed)  # noqa: S301 - written by the same job
     if what != What.CLAIM:
         return detail
-    message, ordinal, dialects, kind, *more = detail
-    return Claim(message, ordinal, AttachmentDefinition(_KINDS[kind], *more), dialects)
+    message, ordinal, dialects, trace_parent, kind, *more = detail
+    return Claim(message, ordinal, AttachmentDefinition(_KINDS[kind], *more), dialects, trace_parent)
 
 
 # --- journal batches --------------------------------------------------------------------------------------------------

@@ -9,9 +9,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.assembly.headers import Claim
 from app.codecs.sas import correlid, dialect
 from app.codecs.sas.constants import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
 from app.framing.events import is_header, read_event
+from app.model.attachment import AttachmentDefinition, AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.event import PartArrived
 from app.model.message import PhysicalMessage, Position
@@ -118,8 +120,10 @@ def test_a_header_is_carried_with_its_body(tmp_path: Path) -> None:
 
 
 def test_rows_keep_what_references_say() -> None:
+    entry = AttachmentDefinition(AttachmentKind.DATA_SET, b"k" * 16, "WORK", "é", "described", 1, 2)
     said = [
-        Reference("a", b"k", 1, What.CLAIM, 0, (), (5,), ("any", b"thing")),
+        Reference("a", b"k", 1, What.CLAIM, 0, (), (5,), Claim("message", 3, entry, 7, "00-trace")),
+        Reference("a", b"k", 1, What.HEADER, 0, (), (5,), ("any", b"thing")),
         Reference("é", b"", 1 << 62, What.DIALECTS, 3, (1, 2), (3, -4), None),
     ]
     found = [
