@@ -1,6 +1,7 @@
 """Queueing of what a request sends, once for each idempotency key."""
 
 from functools import partial
+from hashlib import sha256
 from typing import Annotated, Any, Final
 
 from fastapi import Header, Request, Response
@@ -15,12 +16,13 @@ from app.web.deliveries.schemas import DeliveryView
 from app.web.messages.errors import located
 from app.web.messages.sending import Open, respond
 from app.web.problems import Problem, responses
+from app.web.uploads.access import owner_of
 
 IdempotencyKey = Annotated[
     str | None,
     Header(
         pattern=IDEMPOTENCY_KEY,
-        description="makes it safe to repeat this request: each key sends only once",
+        description="makes it safe to repeat this request: each of a caller's keys sends only once",
         examples=["5b1f7a52-4f0d-4b7a-9b5e-0a8f6f3f2f7e"],
     ),
 ]
@@ -51,6 +53,8 @@ REFUSED: Final = responses(
     "storage-full",
 )
 """The descriptions of the problems with which a request that sends is refused."""
+_WITHOUT_OWNER: Final = ("anonymous", "token")
+"""The kinds of callers that may see every delivery."""
 
 
 async def queued(
@@ -60,6 +64,7 @@ async def queued(
     queue = partial(_queue, gateway, caller, base)
     if key is None:
         return await respond(request, gateway, caller, None, queue, in_slot=False, opening=opening)
+    key = _of_caller(caller, key)
     in_flight: set[str] = request.app.state.in_flight
     if key in in_flight:
         raise Problem("in-flight", "a request with this key is being answered", {"Retry-After": "1"})
@@ -68,6 +73,16 @@ async def queued(
         return await respond(request, gateway, caller, key, queue, in_slot=False, opening=opening)
     finally:
         in_flight.discard(key)
+
+
+def _of_caller(caller: Caller, key: str) -> str:
+    """Return an idempotency key as it is stored: that of an API key or of a person has a digest of its owner before it.
+
+    So nobody learns of another one's deliveries. A client's own key has no space, and cannot be like a stored one.
+    """
+    if caller.principal.kind in _WITHOUT_OWNER:
+        return key
+    return f"{sha256(owner_of(caller).encode()).hexdigest()[:32]} {key}"
 
 
 def _queue(gateway: Gateway, caller: Caller, base: str, submission: Submission, run: Run) -> JSONResponse:

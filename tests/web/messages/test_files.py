@@ -9,7 +9,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from app.model.access import Scope
 from app.model.attachment import AttachmentKind
+from app.service.access.keys import Limits, make_key
 from tests.web.messages.test_sending import delivery
 from tests.web.stock import Stock
 
@@ -43,6 +45,25 @@ def test_a_key_sends_once(stock: Stock, http: httpx.Client) -> None:
     other = http.put("/v1/files/partner/a.txt", content=b"b", headers={"Idempotency-Key": "k"})
     assert (other.status_code, other.json()["type"]) == (422, "/problems/key-reused")
     assert len(list(stock.store.names("outgoing/"))) == 1
+
+
+def test_idempotency_keys_belong_to_their_callers(stock: Stock, http: httpx.Client) -> None:
+    texts = []
+    for name in ("one", "two"):
+        key, text = make_key(name, frozenset({Scope.SEND}), stock.clock.now(), Limits())
+        stock.catalog.add_key(key)
+        texts.append(text)
+
+    def put(text: str, data: bytes) -> httpx.Response:
+        headers = {"Idempotency-Key": "payroll", "Authorization": f"Bearer {text}"}
+        return http.put("/v1/files/partner/a.txt", content=data, headers=headers)
+
+    sent = [put(text, b"1") for text in texts]
+    assert [answer.status_code for answer in sent] == [202, 202]
+    assert sent[0].json()["id"] != sent[1].json()["id"]
+    again, other = put(texts[0], b"1"), put(texts[0], b"2")
+    assert (again.json()["id"], again.headers["idempotency-replayed"]) == (sent[0].json()["id"], "true")
+    assert (other.status_code, sent[0].json()["id"] in other.text) == (422, True)
 
 
 def test_what_cannot_be_sent_leaves_nothing(stock: Stock, http: httpx.Client) -> None:
