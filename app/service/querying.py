@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from app.plugins import how_to_install
 from app.ports import TableStore
+from app.service.query_columns import for_arrow, for_text, quoted
 from app.service.tables import OpenTable, open_table
 
 if TYPE_CHECKING:
@@ -26,13 +27,15 @@ if TYPE_CHECKING:
 
 ROWS_A_BATCH = 16_384
 
+_NOWHERE = "/nonexistent"
 _CONFINED = {
-    "enable_external_access": "false",
     "autoload_known_extensions": "false",
     "autoinstall_known_extensions": "false",
     "allow_community_extensions": "false",
     "python_enable_replacements": "false",
+    **dict.fromkeys(("home_directory", "extension_directory", "secret_directory"), _NOWHERE),
 }
+"""Settings for every query. Queries can read them, so they have no folder of this machine."""
 _READING = frozenset({"SELECT", "EXPLAIN"})
 """DuckDB's kinds of statements that read: WITH, FROM, VALUES, DESCRIBE, SHOW and SUMMARIZE are SELECTs to it."""
 
@@ -64,10 +67,14 @@ class QueryFailed(Exception):
 
 
 class Answer(NamedTuple):
-    """The result of a query; its batches can be iterated once, and are computed during the iteration."""
+    """The result of a query; its batches can be iterated once, and are computed during the iteration.
+
+    `schema` has the types of the result, and `written` those of the batches, which may be text instead.
+    """
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
+    written: pa.Schema
 
 
 @contextmanager
@@ -81,18 +88,25 @@ def answered(store: TableStore, sql: str, memory: str) -> Iterator[Answer]:
 
 
 @contextmanager
-def confined(store: TableStore, names: Sequence[str], sql: str, settings: Mapping[str, str]) -> Iterator[Answer]:
+def confined(
+    store: TableStore, names: Sequence[str], sql: str, settings: Mapping[str, str], *, as_text: bool = False
+) -> Iterator[Answer]:
     """Run a query that knows the tables of these names, with more settings of DuckDB. Raises QueryFailed, also during
-    the iteration."""
+    the iteration. With `as_text`, the batches have text where Arrow or Python could not show a value."""
     duckdb = _duckdb()
     try:
         with duckdb.connect(":memory:", config=_CONFINED | dict(settings)) as database:
+            # Among the settings of `connect`, this one would allow, and show, a path in the working folder.
+            database.execute("SET enable_external_access = false")
             _require_reading(database, sql)
             database.execute("SET TimeZone = 'UTC'")
             _make_views(database, [open_table(store, name) for name in _meant(names, sql)])
             database.execute("SET lock_configuration = true")
-            reader = database.sql(sql).to_arrow_reader(ROWS_A_BATCH)
-            yield Answer(reader.schema, _read(reader))
+            result = database.sql(sql)
+            shown = for_arrow(result)
+            schema = shown.limit(0).to_arrow_reader(1).schema
+            reader = (for_text(result) if as_text else shown).to_arrow_reader(ROWS_A_BATCH)
+            yield Answer(schema, _read(reader), reader.schema)
     except duckdb.Error as error:
         raise QueryFailed(*_explained(error)) from error
 
@@ -139,8 +153,8 @@ def _make_views(database: "DuckDBPyConnection", tables: Sequence[OpenTable]) -> 
         library, dot, member = name.partition(".")
         if dot:
             with suppress(_duckdb().CatalogException, _duckdb().BinderException):  # DuckDB has something of that name
-                database.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(library)}")
-                database.execute(f"CREATE VIEW {_quoted(library)}.{_quoted(member)} AS FROM {_quoted(name)}")
+                database.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(library)}")
+                database.execute(f"CREATE VIEW {quoted(library)}.{quoted(member)} AS FROM {quoted(name)}")
 
 
 def _sparing(table: "Dataset") -> "Dataset":
@@ -159,13 +173,9 @@ def _sparing(table: "Dataset") -> "Dataset":
 
 
 def _expression(field: pa.Field) -> str:
-    column = _quoted(field.name)
+    column = quoted(field.name)
     made = _FROM_LONG.get(str(field.type))
     return f"{made.format(column)} AS {column}" if made else column
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _read(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:

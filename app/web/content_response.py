@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from email.utils import format_datetime
 from itertools import chain
 from math import inf
@@ -29,7 +29,7 @@ from starlette.types import Message, Receive, Scope, Send
 from app.model.errors import DamagedError, InvalidInputError
 from app.observe import logger
 from app.service.content.access import Content
-from app.service.conversion import Conversions, Slot
+from app.service.conversion import Conversions, Slot, SlotUse
 from app.tables.out import OptionError
 from app.web.codings import chosen_coding, compressed, is_text
 from app.web.disconnection import ClientLeft, disconnected, while_connected
@@ -54,8 +54,9 @@ log = logger(__name__)
 class Representation:
     """The data for the header fields of content.
 
-    `tag` is its entity tag; `modified` has whole seconds. Stored content (not converted on the way) has a digest:
-    `sha256`, hexadecimal. `coding` is the content coding in which it is sent.
+    `tag` is its entity tag. `modified` has whole seconds; the current time is sent instead if it is in the future.
+    Stored content (not converted on the way) has a digest: `sha256`, hexadecimal. `coding` is the content coding in
+    which it is sent.
     """
 
     tag: str
@@ -84,7 +85,7 @@ class Representation:
             by_bytes["Content-Encoding"] = self.coding
         return {
             "ETag": self.etag,
-            "Last-Modified": format_datetime(self.modified, usegmt=True),
+            "Last-Modified": format_datetime(min(self.modified, datetime.now(UTC)), usegmt=True),
             **by_bytes,
             "Cache-Control": "private, no-cache",
             "Content-Disposition": content_disposition(self.file_name),
@@ -287,7 +288,7 @@ class ConvertedResponse(Response):
         pool: Conversions = scope["app"].state.conversions
         patience = scope["app"].state.gateway.settings.http.stall_timeout.total_seconds()
         try:
-            async with while_connected(receive), pool.slot(download=True) as slot:
+            async with while_connected(receive), pool.slot(SlotUse.DOWNLOAD) as slot:
                 made = await self._begun(slot, patience, with_body=scope["method"] != "HEAD")
                 made.raw_headers = self.raw_headers
                 await made(scope, _never, send)

@@ -12,6 +12,7 @@ from fastapi.dependencies.utils import get_flat_params
 
 from app.ports import Page
 from app.service.gateway import Gateway
+from app.web.digits import Digits
 from app.web.problems import Problem
 
 API = "/v1"
@@ -36,7 +37,7 @@ class Paging:
 
 async def _paging(
     cursor: Annotated[str | None, Query(description="`next` of the previous page", max_length=1000)] = None,
-    limit: Annotated[int, Query(description="maximum number of items per page", ge=1, le=500)] = 50,
+    limit: Annotated[Digits, Query(description="maximum number of items per page", ge=1, le=500)] = 50,
 ) -> Paging:
     return Paging(cursor, limit)
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pydantic import ByteSize
 
-from app.service.conversion import Busy, Conversions, LimitExceeded, Slot, finished
+from app.service.conversion import Busy, Conversions, LimitExceeded, Slot, SlotUse, finished
 from app.settings import Limits
 from app.tables.out import OptionError
 
@@ -128,6 +128,43 @@ def test_more_than_may_wait_are_refused_and_cancelling_frees_the_slot() -> None:
         return int(await result(pool, process_id))
 
     assert converted(crowded)
+
+
+def test_queries_leave_a_slot_for_downloads_and_these_one_for_uploads() -> None:
+    async def refused(pool: Conversions, use: SlotUse) -> None:
+        with pytest.raises(Busy):
+            async with pool.slot(use):
+                pass
+
+    async def crowded(pool: Conversions) -> None:
+        async with pool.slot(SlotUse.QUERY):
+            await refused(pool, SlotUse.QUERY)
+            async with pool.slot(SlotUse.DOWNLOAD):
+                await refused(pool, SlotUse.DOWNLOAD)
+                if pool._limits.conversions > 2:
+                    async with pool.slot():
+                        await refused(pool, SlotUse.UPLOAD)
+
+    for conversions in (2, 3):
+        converted(crowded, QUICK.model_copy(update={"conversions": conversions}))
+
+
+def test_waiting_queries_take_no_place_of_waiting_downloads() -> None:
+    async def crowded(pool: Conversions) -> None:
+        async def enter(use: SlotUse) -> None:
+            async with pool.slot(use):
+                pass
+
+        async with pool.slot():
+            waiting = [asyncio.create_task(enter(SlotUse.QUERY))]
+            await asyncio.sleep(0)
+            with pytest.raises(Busy):
+                await enter(SlotUse.QUERY)
+            waiting.append(asyncio.create_task(enter(SlotUse.DOWNLOAD)))
+            await asyncio.sleep(0)
+        await asyncio.gather(*waiting)
+
+    converted(crowded, QUICK.model_copy(update={"conversions_waiting": 1}))
 
 
 def _is_busy(pool: Conversions) -> bool:

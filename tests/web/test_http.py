@@ -1,8 +1,10 @@
 """What HTTP clients may rely on at every resource."""
 
 import re
+from email.utils import parsedate_to_datetime
 from hashlib import sha256
 from pathlib import Path
+from time import time, time_ns
 
 import httpx
 import pyarrow as pa
@@ -57,6 +59,9 @@ def test_head_of_a_stream_ends(http: httpx.Client) -> None:
     [
         ("received_before=20261122", "received_before"),
         ("received_after=-1.5e9", "received_after"),
+        ("limit=1_0", "limit"),
+        ("limit=%2B5", "limit"),
+        ("min_size=-0", "min_size"),
         ("stat=finished", "stat"),
         ("state=finished&limits=3", "limits"),
     ],
@@ -163,3 +168,14 @@ def test_formulas_are_escaped_on_request(stock: Stock, http: httpx.Client) -> No
     assert '"\'=""q""",-1' in escaped
     assert "a=b,-1" in escaped
     assert http.get(f"/v1/attachments/{record.id}/content?format=json&formulas=escape").status_code == 422
+
+
+def test_last_modified_is_not_after_date(stock: Stock, http: httpx.Client) -> None:
+    for ahead in (0, 3_600_000_000):  # as the clock of another machine
+        stock.clock.fixed = time_ns() // 1000 + ahead
+        before = int(time())
+        headers = http.get(f"/v1/attachments/{stock.stored(b'x').id}/content").headers
+        modified, date = (parsedate_to_datetime(headers[name]).timestamp() for name in ("last-modified", "date"))
+        assert modified <= date
+        assert before <= date <= time()
+        assert len(headers.get_list("date")) == 1

@@ -5,6 +5,6 @@ runs in a worker process with limits. The worker is killed at the memory limit, 
 disconnects. Workers are forked from a server that has imported everything, and are used again.
 """
 
-from app.service.conversion.pool import Busy, Conversions, LimitExceeded, Slot, finished
+from app.service.conversion.pool import Busy, Conversions, LimitExceeded, Slot, SlotUse, finished
 
-__all__ = ["Busy", "Conversions", "LimitExceeded", "Slot", "finished"]
+__all__ = ["Busy", "Conversions", "LimitExceeded", "Slot", "SlotUse", "finished"]

@@ -84,7 +84,7 @@ def query_tables(
     DuckDB gets so many bytes of memory, one thread and no folder. Raises QueryFailed.
     """
     settings = {"memory_limit": f"{memory}B", "threads": "1", "temp_directory": ""}
-    with confined(store, names, sql, settings) as answer:
+    with confined(store, names, sql, settings, as_text=word != "arrow") as answer:
         batches: list[pa.RecordBatch] = []
         rows = 0
         for batch in answer.batches:
@@ -92,8 +92,8 @@ def query_tables(
             rows += batches[-1].num_rows
             if rows > limit:
                 break
-        found = pa.Table.from_batches(batches, answer.schema).slice(0, limit)
-    yield from QUERY_WRITERS[word](found, rows > limit)
+        found = pa.Table.from_batches(batches, answer.written).slice(0, limit)
+    yield from QUERY_WRITERS[word](found, answer.schema, rows > limit)
     return rows > limit
 
 

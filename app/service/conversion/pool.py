@@ -12,6 +12,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from enum import Enum, auto
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from threading import Lock
@@ -53,14 +54,30 @@ class LimitExceeded(Exception):
         self.limit = limit
 
 
+class SlotUse(Enum):
+    """What a slot is for. Each use has fewer slots than the one before it, if there are enough."""
+
+    UPLOAD = auto()
+    DOWNLOAD = auto()
+    QUERY = auto()
+
+
 class Conversions:
-    """The slots. Downloads leave one slot free for uploads, since their clients may be slow."""
+    """The slots. Downloads leave one slot free for uploads, since their clients may be slow. Queries, which may be
+    endless, leave one more free for downloads. With two slots, a query takes that of uploads; with one, all share it.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._slots = asyncio.Semaphore(limits.conversions)
-        self._downloads = asyncio.Semaphore(max(1, limits.conversions - 1))
-        self._waiting = 0
+        downloads = asyncio.Semaphore(max(1, limits.conversions - 1))
+        queries = asyncio.Semaphore(max(1, limits.conversions - 2))
+        self._gates = {
+            SlotUse.UPLOAD: [self._slots],
+            SlotUse.DOWNLOAD: [downloads, self._slots],
+            SlotUse.QUERY: [queries, downloads, self._slots] if limits.conversions > 2 else [queries, self._slots],
+        }
+        self._waiting = dict.fromkeys(SlotUse, 0)
         self._threads = ThreadPoolExecutor(limits.conversions, "convert")
         self._idle: list[_Worker] = []
         self._lock = Lock()
@@ -78,12 +95,11 @@ class Conversions:
         self._threads.shutdown(wait=False)
 
     @asynccontextmanager
-    async def slot(self, *, download: bool = False) -> "AsyncIterator[Slot]":
+    async def slot(self, use: SlotUse = SlotUse.UPLOAD) -> "AsyncIterator[Slot]":
         """Yield a slot for the length of the block. Raises Busy."""
-        gates = [self._downloads, self._slots] if download else [self._slots]
         taken: list[asyncio.Semaphore] = []
         try:
-            await self._enter(gates, taken)
+            await self._enter(use, taken)
             slot = Slot(self, self._threads)
             try:
                 yield slot
@@ -93,10 +109,11 @@ class Conversions:
             for gate in taken:
                 gate.release()
 
-    async def _enter(self, gates: list[asyncio.Semaphore], taken: list[asyncio.Semaphore]) -> None:
-        if any(gate.locked() for gate in gates) and self._waiting >= self._limits.conversions_waiting:
-            raise Busy(f"{self._limits.conversions} conversions run and {self._waiting} wait; try again later")
-        self._waiting += 1
+    async def _enter(self, use: SlotUse, taken: list[asyncio.Semaphore]) -> None:
+        gates, waiting = self._gates[use], self._waiting[use]
+        if any(gate.locked() for gate in gates) and waiting >= self._limits.conversions_waiting:
+            raise Busy(f"{self._limits.conversions} conversions run and {waiting} wait; try again later")
+        self._waiting[use] += 1
         try:
             async with asyncio.timeout(WAIT_SECONDS):
                 for gate in gates:
@@ -105,7 +122,7 @@ class Conversions:
         except TimeoutError:
             raise Busy(f"no conversion ended for {WAIT_SECONDS:.0f} seconds") from None
         finally:
-            self._waiting -= 1
+            self._waiting[use] -= 1
 
     def take(self) -> "_Worker":
         """Return an idle process, or a new one. Blocks for some milliseconds."""

@@ -22,10 +22,10 @@ _OPTIONS: Final = Options(missing="column")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _write_json(found: pa.Table, is_cut: bool) -> Iterator[Piece]:
+def _write_json(found: pa.Table, types: pa.Schema, is_cut: bool) -> Iterator[Piece]:
     """Yield the columns with their types, and the rows as arrays."""
     made = _outgoing(found)
-    columns = [{"name": field.name, "type": str(field.type)} for field in found.schema]
+    columns = [{"name": field.name, "type": str(field.type)} for field in types]
     shown = cells(made.schema, _OPTIONS)
     literals = ["[", *[","] * (len(shown) - 1), "]"] if shown else ["[]"]
     yield b'{"columns":' + orjson.dumps(columns) + b',"rows":['
@@ -33,11 +33,11 @@ def _write_json(found: pa.Table, is_cut: bool) -> Iterator[Piece]:
     yield b'],"truncated":' + orjson.dumps(is_cut) + b"}"
 
 
-def _write_csv(found: pa.Table, _is_cut: bool) -> Iterator[Piece]:
+def _write_csv(found: pa.Table, _types: pa.Schema, _is_cut: bool) -> Iterator[Piece]:
     return write_csv(_outgoing(found), _OPTIONS)
 
 
-def _write_arrow(found: pa.Table, _is_cut: bool) -> Iterator[Piece]:
+def _write_arrow(found: pa.Table, _types: pa.Schema, _is_cut: bool) -> Iterator[Piece]:
     stream = BytesIO()
     with pa.ipc.new_stream(stream, found.schema) as writer:
         writer.write_table(found)
@@ -49,8 +49,9 @@ def _outgoing(found: pa.Table) -> Outgoing:
     return Outgoing(rows.schema, rows.batches, found.num_rows, _EPOCH)
 
 
-QUERY_WRITERS: Mapping[QueryFormat, Callable[[pa.Table, bool], Iterator[Piece]]] = {
+QUERY_WRITERS: Mapping[QueryFormat, Callable[[pa.Table, pa.Schema, bool], Iterator[Piece]]] = {
     "json": _write_json,
     "csv": _write_csv,
     "arrow": _write_arrow,
 }
+"""The writers of a result, from its rows, the types that its columns have in DuckDB, and whether rows are left out."""

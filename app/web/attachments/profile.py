@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from app.model.errors import DamagedError
 from app.model.records import AttachmentRecord
 from app.service.content.access import open_content
-from app.service.conversion import Slot, finished
+from app.service.conversion import Slot, SlotUse, finished
 from app.service.conversion.jobs import profile_data_set
 from app.service.gateway import Gateway
 from app.tables.profiling import Profile, VariableProfile
@@ -122,7 +122,7 @@ async def profiled(request: Request, gateway: Gateway, record: AttachmentRecord,
         return ProfileView.of(found).model_dump_json().encode()
 
     try:
-        async with while_connected(request.receive), conversions(request).slot(download=True) as slot:
+        async with while_connected(request.receive), conversions(request).slot(SlotUse.DOWNLOAD) as slot:
             return Response(await slot.within_time(lambda: make(slot)), media_type="application/json")
     except ClientLeft:
         return Response(status_code=204)  # nobody receives it

@@ -11,7 +11,7 @@ from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import DamagedError
 from app.model.records import AttachmentRecord
 from app.service.content.access import Content, open_content
-from app.service.conversion import Slot
+from app.service.conversion import Slot, SlotUse
 from app.service.conversion.jobs import page_of_rows
 from app.service.finishing.leading import NothingYet
 from app.service.gateway import Gateway
@@ -20,6 +20,7 @@ from app.tables.out.page import Asked
 from app.web.access.caller import Caller, CallerDep
 from app.web.attachments.endpoints import finished_data_set, readable_in_part
 from app.web.deps import GatewayDep
+from app.web.digits import Digits
 from app.web.disconnection import ClientLeft, conversions, while_connected
 from app.web.identifiers import Identifier
 from app.web.negotiation import invalid
@@ -84,8 +85,8 @@ async def data_set_rows(
     request: Request,
     gateway: GatewayDep,
     caller: CallerDep,
-    offset: Annotated[int, Query(ge=0, lt=1 << 62, description="number of rows to skip at the beginning")] = 0,
-    limit: Annotated[int, Query(ge=1, le=MOST_ROWS, description="maximum number of rows")] = 100,
+    offset: Annotated[Digits, Query(ge=0, lt=1 << 62, description="number of rows to skip at the beginning")] = 0,
+    limit: Annotated[Digits, Query(ge=1, le=MOST_ROWS, description="maximum number of rows")] = 100,
     sort: Annotated[
         str | None,
         Query(
@@ -111,7 +112,7 @@ async def data_set_rows(
         return b"".join(slot.run(page_of_rows, *_content(gateway, record, asked)))
 
     try:
-        async with while_connected(request.receive), conversions(request).slot(download=True) as slot:
+        async with while_connected(request.receive), conversions(request).slot(SlotUse.DOWNLOAD) as slot:
             return Response(await slot.within_time(lambda: make(slot)), media_type="application/json")
     except ClientLeft:
         return Response(status_code=204)  # nobody receives it

@@ -1,12 +1,14 @@
 """SQL over the tables, read only and bounded."""
 
+import re
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Header, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from app.service.conversion import Slot
+from app.observe import logger
+from app.service.conversion import Slot, SlotUse
 from app.service.conversion.jobs import query_tables
 from app.service.querying import LIST_TABLES, MORE_MEMORY, QueryFailed
 from app.tables.out.query_result import QueryFormat
@@ -27,7 +29,10 @@ _MEDIA_TYPES: Final[dict[QueryFormat, str]] = {
     "arrow": "application/vnd.apache.arrow.stream",
 }
 _HINTS: Final = {LIST_TABLES: "GET /v1/tables lists the tables", MORE_MEMORY: "select fewer rows or columns"}
+_PATH: Final = re.compile(r"""(["'])((?:[a-z]+:/)?/[^"']+)\1""")
+"""A path of this machine or of a store within a message. Clients get only those that they have written."""
 
+log = logger(__name__)
 router = APIRouter(prefix="/tables", tags=["tables"])
 
 
@@ -104,10 +109,10 @@ async def query(
                 return b"".join(held), bool(end.value)
 
     try:
-        async with while_connected(request.receive), conversions(request).slot(download=True) as slot:
+        async with while_connected(request.receive), conversions(request).slot(SlotUse.QUERY) as slot:
             found, is_cut = await slot.within_time(lambda: run(slot))
     except QueryFailed as error:
-        raise _problem(error) from None
+        raise _problem(error, asked.sql) from None
     except ClientLeft:
         return Response(status_code=204)  # nobody receives it
     headers = {"Vary": "Accept", TRUNCATED: "true" if is_cut else "false", "Cache-Control": "no-store"}
@@ -124,7 +129,10 @@ def _chosen(accept: str | None) -> QueryFormat:
     return words[qualities.index(max(qualities))]
 
 
-def _problem(error: QueryFailed) -> Problem:
-    hint = _HINTS.get(error.hint, error.hint)
-    detail = f"{error}: {hint}" if hint else str(error)
+def _problem(error: QueryFailed, sql: str) -> Problem:
+    why, hint = str(error), _HINTS.get(error.hint, error.hint)
+    shown = _PATH.sub(lambda path: path[0] if path[2] in sql else f"{path[1]}…{path[1]}", why)
+    if shown != why:
+        log.warning("query_failed", reason=why)
+    detail = f"{shown}: {hint}" if hint else shown
     return Problem("tables-unavailable" if error.is_missing else "query-failed", detail)

@@ -67,6 +67,46 @@ def test_types_of_any_kind_are_shown(query: Queries) -> None:
 
 
 @pytest.mark.parametrize(
+    ("sql", "shown"),
+    [
+        ("[DATE '10000-01-01']", '["10000-01-01"]'),
+        ("['infinity'::TIMESTAMP]", '["infinity"]'),
+        ("{'a': DATE '290000-01-01'}", '{"a":"290000-01-01"}'),
+        ("'infinity'::TIMESTAMP", "infinity"),
+        ("DATE '-infinity'", "-infinity"),
+        ("TIMESTAMPTZ '2026-11-21 08:30:00.5+01'", "2026-11-21T07:30:00.5Z"),
+        ("TIMESTAMP_NS '2026-11-21 08:30:00.000000001'", "2026-11-21T08:30:00.000000001"),
+        ("TIME '24:00:00'", "24:00:00"),
+        ("INTERVAL 2147483647 DAY", "2147483647 days"),
+        ("'101'::BIT", "101"),
+        ("TIMETZ '10:00:00+02'", "10:00:00+02"),
+        (f"{2**128 - 1}::UHUGEINT", str(2**128 - 1)),
+    ],
+)
+def test_values_that_arrow_or_python_cannot_show_are_text(query: Queries, sql: str, shown: str) -> None:
+    assert query(f"SELECT {sql} AS v").json()["rows"] == [[shown]]
+    if "+02" in sql or "UHUGEINT" in sql:
+        arrow = query(f"SELECT {sql} AS v, [{sql}] AS l", accept=ARROW)
+        (row,) = pa.ipc.open_stream(arrow.content).read_all().to_pylist()
+        assert (row["v"], shown in row["l"]) == (shown, True)
+
+
+@pytest.mark.parametrize("accept", ["application/json", "text/csv", ARROW])
+def test_every_type_of_duckdb_has_a_form(query: Queries, accept: str) -> None:
+    answer = query("FROM test_all_types()", accept=accept)
+    assert (answer.status_code, "out of range" in answer.text) == (200, False), answer.text
+
+
+def test_settings_and_errors_show_no_folder(query: Queries) -> None:
+    rows = query("SELECT name, value FROM duckdb_settings()").json()["rows"]
+    folders = [row for row in rows if "/" in str(row[1]) and row[0] != "duckdb_api"]
+    assert {value for name, value in folders if name != "TimeZone"} <= {"/nonexistent"}
+    for sql in ("FROM duckdb_extensions()", "FROM which_secret('a', 'b')"):
+        answer = query(sql)
+        assert (answer.status_code, "nonexistent" in answer.text, ".duckdb" in answer.text) == (422, False, False)
+
+
+@pytest.mark.parametrize(
     "sql",
     [
         "SELECT * FROM read_csv('/etc/passwd')",
