@@ -57,6 +57,7 @@ from app.web.tables import querying
 from app.web.trace import endpoints as trace
 from app.web.uploads import endpoints as uploads
 from app.web.uploads.receiving import Receivers
+from app.web.uploads.versions import TusMiddleware
 from app.web.webhooks import endpoints as webhooks
 
 OIDC_SCHEME = "OpenIdConnect"
@@ -200,6 +201,7 @@ def _add_middleware(app: FastAPI, gateway: Gateway, audit: AuditLog, repeats: Re
         app.add_middleware(RatingMiddleware, rates=rates)
     app.add_middleware(HeadMiddleware)
     problems.install(app)
+    app.add_middleware(TusMiddleware)
     app.add_middleware(AuditMiddleware, add=audit.add, add_failed=repeats.add)
     if origins := http.cors_origins:
         app.add_middleware(CORSMiddleware, allow_origins=origins, **_CORS)

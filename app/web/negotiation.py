@@ -9,6 +9,7 @@ from app.model.errors import InvalidInputError
 from app.tables.out import FORMATS, OptionError, Options, TableFormat
 from app.tables.out.options import Blank, Dates, Formulas, Missing, Names, Times
 from app.tables.xpt.limits import MisfitError
+from app.web.digits import Digits
 from app.web.problems import Problem
 
 BY_MEDIA_TYPE: Mapping[str, TableFormat] = {known.media_type: known for known in reversed(list(FORMATS.values()))}
@@ -98,8 +99,8 @@ async def _options(
             examples=[["Name,Age"]],
         ),
     ] = None,
-    offset: Annotated[int | None, Query(description="number of rows to skip at the beginning", ge=0)] = None,
-    limit: Annotated[int | None, Query(description="maximum number of rows", ge=0)] = None,
+    offset: Annotated[Digits | None, Query(description="number of rows to skip at the beginning", ge=0)] = None,
+    limit: Annotated[Digits | None, Query(description="maximum number of rows", ge=0)] = None,
     missing: Annotated[
         Missing | None,
         Query(

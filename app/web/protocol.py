@@ -2,7 +2,9 @@
 
 - If there are too many connections, in all or from one address, the one of them that has been idle longest is closed;
   if all are busy, a new one gets 503.
-- A request's head and other data that is not content have a maximum size (431) and a time limit (408).
+- A request's head and other data that is not content have a maximum size (431, or 414 for the request line) and a time
+  limit (408).
+- A request of HTTP/1.1 must name its host, once (400).
 - A client is disconnected if it sends content that is due, or reads what waits for it, slower than `stall_bytes` in
   every `stall_timeout`, even if the response has ended and the connection is being closed.
 
@@ -13,12 +15,16 @@ import asyncio
 import resource
 import sys
 from contextlib import suppress
+from email.utils import formatdate
 from fcntl import ioctl
+from http import HTTPStatus
 from termios import TIOCOUTQ
 from typing import Any
 
+import orjson
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.observe import logger
@@ -34,11 +40,20 @@ CERTIFICATE_SECONDS = 10
 OTHER_DESCRIPTORS = 200
 """Descriptors reserved for files, brokers and databases."""
 
+LONGEST_TARGET = 0xFFFF - 1
+"""The longest request target, in bytes, that the parser of targets can read."""
+
 _REFUSALS = {
-    408: b"Request Timeout",
-    431: b"Request Header Fields Too Large",
-    503: b"Service Unavailable",
+    400: "the request is not valid HTTP, or does not have exactly one header field Host",
+    408: "the head of the request did not come in time",
+    414: "the request line is too long",
+    431: "the header fields are too large",
+    503: "there are too many connections",
 }
+
+
+class _Refused(Exception):
+    """A request that is refused while its head is parsed. The parser reports it as an invalid request."""
 
 
 def configuration(app: FastAPI, http: Http, **more: Any) -> uvicorn.Config:
@@ -53,16 +68,34 @@ def configuration(app: FastAPI, http: Http, **more: Any) -> uvicorn.Config:
             self.limits, self.opened = limits, opened
 
     return uvicorn.Config(
-        app,
+        dated(app),
         http.host,
         http.port,
         http=Limited,
         ws="none",
         log_config=None,
         access_log=False,
+        date_header=False,
         **_tls(http),
         **more,
     )
+
+
+def dated(app: ASGIApp) -> ASGIApp:
+    """Return an application whose responses have the time of their beginning as `Date`.
+
+    That of uvicorn is up to a second old. It could be before a `Last-Modified`, which RFC 9110 forbids (8.8.2.1).
+    """
+
+    async def with_date(scope: Scope, receive: Receive, send: Send) -> None:
+        async def add_date(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [(b"date", formatdate(usegmt=True).encode()), *message.get("headers", ())]
+            await send(message)
+
+        await app(scope, receive, add_date)
+
+    return with_date
 
 
 def _tls(http: Http) -> dict[str, Any]:
@@ -110,6 +143,8 @@ class LimitedProtocol(HttpToolsProtocol):
         """Bytes received since the last content that are not content."""
         self._content = 0
         """Bytes of content since the last check."""
+        self._refusal = 400
+        """The status with which a request is refused that cannot be parsed."""
         self._timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
 
@@ -163,17 +198,18 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         view = memoryview(data)
-        for at in range(0, len(view), SLICE):
+        while view:
             if self.transport.is_closing() or self.parser is None:
                 return
-            piece = view[at : at + SLICE]
-            self._overhead += len(piece)
+            size = min(SLICE, self.limits.header_bytes - self._overhead)
+            if size <= 0:
+                self._refuse(414 if self._in_head and not self.headers else 431)
+                return
+            piece, view = view[:size], view[size:]
+            self._overhead += size
             super().data_received(piece)  # type: ignore[arg-type]
             if self._is_whole:
                 self._overhead = 0
-            elif self._overhead > self.limits.header_bytes:
-                self._refuse(431)
-                return
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -181,11 +217,20 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._timer is None:
             self._await_head()
 
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        if len(self.url) > LONGEST_TARGET:
+            self._refusal = 414
+            raise _Refused
+
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._in_head:  # otherwise it belongs to a trailer, which is not used
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        if hosts > 1 or (hosts == 0 and self.parser.get_http_version() == "1.1"):
+            raise _Refused  # RFC 9112, section 3.2
         self.opened.busy(self)
         self._in_head = False
         self._overhead = 0
@@ -264,8 +309,8 @@ class LimitedProtocol(HttpToolsProtocol):
         return size
 
     def send_400_response(self, msg: str) -> None:
-        super().send_400_response(msg)
-        self._await_reader()
+        del msg
+        self._refuse(self._refusal)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -277,15 +322,33 @@ class LimitedProtocol(HttpToolsProtocol):
             self._write_timer.cancel()
             self._write_timer = None
 
+    def _is_answering(self) -> bool:
+        """Tell whether an earlier request, or this one, has no whole response yet, so that no other can be sent."""
+        if self.cycle is None or self.cycle.response_complete:
+            return False
+        return self._is_whole or self._in_head or self.cycle.response_started or bool(self.pipeline)
+
     def _refuse(self, status: int) -> None:
-        if (
-            self.cycle is not None and not self.cycle.response_complete
-        ):  # the response to an earlier request is being sent
+        if self._is_answering():
             self.abort()
             return
         self._stop_timer()
         self._forget()
-        head = b"HTTP/1.1 %d %s\r\ncontent-length: 0\r\nconnection: close\r\n" % (status, _REFUSALS[status])
-        self.transport.write(head + (b"retry-after: 5\r\n\r\n" if status == 503 else b"\r\n"))
+        self.transport.write(_refusal(status))
         self.transport.close()
         self._await_reader()
+
+
+def _refusal(status: int) -> bytes:
+    """Return a whole response with a problem that only has a status (RFC 9457, section 4.2.1)."""
+    title = HTTPStatus(status).phrase
+    body = orjson.dumps({"type": "about:blank", "title": title, "status": status, "detail": _REFUSALS[status]})
+    fields = [
+        f"HTTP/1.1 {status} {title}",
+        f"date: {formatdate(usegmt=True)}",
+        "content-type: application/problem+json",
+        f"content-length: {len(body)}",
+        "connection: close",
+        *(["retry-after: 5"] if status == 503 else []),
+    ]
+    return "\r\n".join([*fields, "", ""]).encode() + body

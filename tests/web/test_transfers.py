@@ -1,5 +1,6 @@
 """Uploads, downloads and clients that do not read keep nothing else waiting; their numbers are limited."""
 
+import json
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -255,3 +256,34 @@ def test_a_whole_request_has_a_time_limit_and_event_streams_have_none(tmp_path: 
         while b"later" not in received:
             received += (piece := listening.recv(MIB))
             assert piece, "the stream has ended"
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"GET /v1/attachments?" + bytes(66_000).replace(b"\0", b"a") + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414),
+        (b"GET /v1/attachments HTTP/1.1\r\nHost: x\r\nX: " + bytes(70_000).replace(b"\0", b"a") + b"\r\n\r\n", 431),
+        (b"GET /v1/attachments HTTP/1.1\r\n\r\n", 400),
+        (b"GET /v1/attachments HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", 400),
+        (b"GET /v1/attachments HTTP/1.0\r\nHost: x\r\nHost: x\r\n\r\n", 400),
+        (b"nonsense\r\n\r\n", 400),
+        (b"GET /v1/attachments HTTP/1.0\r\n\r\n", 200),
+        (b"GET /v1/attachments HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 200),
+    ],
+)
+def test_heads_of_requests_are_checked(shared_http: httpx.Client, head: bytes, status: int) -> None:
+    with opened(f"{shared_http.base_url}") as client:
+        client.sendall(head)
+        came = b"".join(iter(lambda: client.recv(MIB), b""))
+    first, _, rest = came.partition(b"\r\n\r\n")
+    assert first.startswith(b"HTTP/1.1 %d " % status), came
+    assert first.lower().count(b"\r\ndate: ") == 1
+    if status != 200:
+        assert b"content-type: application/problem+json" in first
+        assert json.loads(rest)["status"] == status
+
+
+def test_longer_targets_than_the_parser_takes_are_refused(tmp_path: Path) -> None:
+    with limited(tmp_path, {}, header_bytes="1 MiB") as (_, address), opened(address) as client:
+        client.sendall(asking("/" + "a" * 70_000))
+        assert status(client) == 414

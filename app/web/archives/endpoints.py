@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError
@@ -17,13 +17,14 @@ from app.web.content_response import ContentResponse
 from app.web.deps import GatewayDep
 from app.web.file_names import content_disposition, file_name
 from app.web.identifiers import Identifier, known_message
+from app.web.negotiation import quality
 from app.web.pools import pools_of, run_in
 from app.web.problems import Problem, damaged, responses
 
 router = APIRouter(prefix="/messages", tags=["messages"])
 
 Format = Literal["zip", "tar"]
-_MEDIA_TYPES = {"zip": "application/zip", "tar": "application/x-tar"}
+_MEDIA_TYPES: dict[Format, str] = {"zip": "application/zip", "tar": "application/x-tar"}
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
@@ -45,13 +46,22 @@ async def message_content(
     request: Request,
     gateway: GatewayDep,
     caller: CallerDep,
-    format_: Annotated[Format, Query(alias="format", description="the kind of archive")] = "zip",
+    format_: Annotated[
+        Format | None, Query(alias="format", description="the kind of archive; default: by Accept, or else zip")
+    ] = None,
+    accept: Annotated[str | None, Header()] = None,
 ) -> Response:
     """Return all attachments of a message in one archive: files as they were sent, data sets as Parquet.
 
     All of them must be finished. Names are made safe as for single downloads; equal ones get a number.
     """
-    return await run_in(pools_of(request).downloads, lambda: _archive(gateway, message_id, caller, format_))
+    chosen = format_ or _preferred(accept)
+    return await run_in(pools_of(request).downloads, lambda: _archive(gateway, message_id, caller, chosen))
+
+
+def _preferred(accept: str | None) -> Format:
+    """Return the kind of archive that Accept prefers; zip if it prefers none."""
+    return "tar" if quality(accept, _MEDIA_TYPES["tar"]) > quality(accept, _MEDIA_TYPES["zip"]) else "zip"
 
 
 def _archive(gateway: Gateway, message_id: str, caller: Caller, format_: Format) -> Response:
@@ -66,6 +76,7 @@ def _archive(gateway: Gateway, message_id: str, caller: Caller, format_: Format)
             pieces, size = zip_pieces(members), None
         headers = {
             "Content-Type": _MEDIA_TYPES[format_],
+            "Vary": "Accept",
             "Content-Disposition": content_disposition(f"{message.id}.{format_}"),
             "Cache-Control": "private, no-cache",
             "Content-Security-Policy": "default-src 'none'; sandbox",

@@ -22,6 +22,7 @@ from app.web.attachments.arrival_schemas import (
     WholePhysicalMessageView,
 )
 from app.web.deps import GatewayDep, PagingDep, link_next
+from app.web.digits import Digits
 from app.web.identifiers import POSITION, Identifier, known_attachment
 from app.web.problems import Problem, responses
 from app.web.trace.answering import traced
@@ -43,9 +44,9 @@ def attachment_parts(
     attachment_id: Identifier,
     gateway: GatewayDep,
     caller: CallerDep,
-    first: Annotated[int, Query(ge=1, le=LARGEST_NUMBER, description="the first sequence number")] = 1,
+    first: Annotated[Digits, Query(ge=1, le=LARGEST_NUMBER, description="the first sequence number")] = 1,
     last: Annotated[
-        int | None, Query(ge=1, le=LARGEST_NUMBER, description="the last sequence number; without it, all behind")
+        Digits | None, Query(ge=1, le=LARGEST_NUMBER, description="the last sequence number; without it, all behind")
     ] = None,
 ) -> PartsView:
     """Return which parts have come, and which are missing, as runs of sequence numbers with their times."""

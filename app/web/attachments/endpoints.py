@@ -21,6 +21,7 @@ from app.web.attachments.schemas import AttachmentView, Progress, reason_of
 from app.web.codings import CODED
 from app.web.data_sets import SchemaView, describe, found_contents
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
+from app.web.digits import Digits
 from app.web.entity_tags import require_match
 from app.web.identifiers import Identifier, known_attachment, unknown, whole
 from app.web.negotiation import DESCRIBED, FormatDep, OptionsDep, quality
@@ -73,8 +74,12 @@ def list_attachments(
     ] = None,
     received_after: Annotated[Timestamp | None, Query(examples=["2026-11-21T08:00:00Z"])] = None,
     received_before: Annotated[Timestamp | None, Query(examples=["2026-11-22T08:00:00Z"])] = None,
-    min_size: Annotated[int | None, Query(ge=0, lt=1 << 63, description="bytes of finished content, at least")] = None,
-    max_size: Annotated[int | None, Query(ge=0, lt=1 << 63, description="bytes of finished content, at most")] = None,
+    min_size: Annotated[
+        Digits | None, Query(ge=0, lt=1 << 63, description="bytes of finished content, at least")
+    ] = None,
+    max_size: Annotated[
+        Digits | None, Query(ge=0, lt=1 << 63, description="bytes of finished content, at most")
+    ] = None,
     sort: Annotated[Sort, Query(description="`-` is descending; a cursor belongs to one order")] = NEWEST_FIRST,
     count: Annotated[bool, Query(description="add the header `Total-Count`, the number on all pages")] = False,
 ) -> PageView[AttachmentView]:
@@ -249,7 +254,7 @@ async def data_set_profile(
     request: Request,
     gateway: GatewayDep,
     caller: CallerDep,
-    top: Annotated[int, Query(ge=0, le=MOST_FREQUENT, description="number of most frequent values")] = TOP,
+    top: Annotated[Digits, Query(ge=0, le=MOST_FREQUENT, description="number of most frequent values")] = TOP,
 ) -> Response:
     """Return a data set's values, variable by variable: missing and different values, range, mean and frequent values.
 

@@ -73,7 +73,7 @@ def _bytes(request: Request, gateway: Gateway, record: AttachmentRecord) -> Resp
     found = gateway.leading_bytes(record, asked.first, min(asked.size, MOST_BYTES))
     if not found.data and asked.first:
         why = f"the parts that have come have no byte {asked.first}"
-        raise Problem("range-not-satisfiable", why, {"Content-Range": "bytes */*"})
+        raise Problem("range-not-satisfiable", why)  # Content-Range would need the length of the whole content
     if not found.data:
         raise NothingYet("the parts that have come have no content")
     what = _representation(record, found.content_type, file_name(record))

@@ -11,6 +11,7 @@ from app.model.event_filter import EventFilter
 from app.service.access.authentication import Authenticator
 from app.web.access.caller import CallerDep, LinkDep
 from app.web.deps import GatewayDep
+from app.web.digits import Digits
 from app.web.events.feed import Feed
 from app.web.events.visibility import known_events
 from app.web.problems import Problem, responses
@@ -39,7 +40,7 @@ async def stream_events(
     gateway: GatewayDep,
     caller: CallerDep,
     link: LinkDep = None,
-    after: Annotated[int | None, Query(ge=0, lt=1 << 63, description="begin after this event")] = None,
+    after: Annotated[Digits | None, Query(ge=0, lt=1 << 63, description="begin after this event")] = None,
     last_event_id: Annotated[
         int | None,
         Header(ge=0, lt=1 << 63, description="number of the last event received; browsers send it when they reconnect"),

@@ -19,6 +19,7 @@ from app.service.uploads import QuotaExceeded, TooManyUploads, UnknownUpload, Up
 from app.web.access.caller import CallerDep
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
 from app.web.digests import Digests
+from app.web.digits import Digits
 from app.web.identifiers import unknown
 from app.web.pools import pools_of, run_in
 from app.web.problems import Problem, responses
@@ -35,11 +36,11 @@ router = APIRouter(prefix="/uploads", tags=["messages"])
 
 UploadId = Annotated[str, Path(description="the upload's identifier")]
 TusResumable = Annotated[str | None, Header(description="`1.0.0` for tus; without it, HTTP's own protocol")]
-UploadLength = Annotated[int | None, Header(ge=0, le=LONGEST, description="bytes of the whole content")]
+UploadLength = Annotated[Digits | None, Header(ge=0, le=LONGEST, description="bytes of the whole content")]
 UploadComplete = Annotated[
     str | None, Header(pattern=SF_BOOLEAN, description="`?1` if the content ends with this body; `?0` if not")
 ]
-UploadOffset = Annotated[int, Header(ge=0, le=LONGEST, description="the byte at which this body goes on")]
+UploadOffset = Annotated[Digits, Header(ge=0, le=LONGEST, description="the byte at which this body goes on")]
 UploadChecksum = Annotated[
     str | None, Header(description="the body's checksum (tus): an algorithm, a space, base64", max_length=200)
 ]
@@ -127,24 +128,24 @@ async def create_upload(
     is in `uploads` of the message. It is deleted when its time is over, or an hour after it was sent.
     """
     del tus_resumable, upload_checksum, content_digest, traceparent
-    with protocols.spoken(request.headers) as protocol:
-        _require_running(gateway)
-        how = protocols.creation(protocol, request.headers, upload_length, upload_complete)
-        Digests({} if repr_digest is None else {"repr-digest": repr_digest})
-        check_of(request.headers)
-        _require_size(gateway, how.length)
-        gateway.room.check(how.length or 0)
-        about = (owner_of(caller), how.length, how.file_name, how.content_type, how.metadata, how.repr_digest)
-        trace_parent = continued(request, gateway.traces)
-        with _within_quota():
-            upload = await run_in_threadpool(gateway.uploads.create, *about, trace_parent)
-        caller.trail.details = {"upload": upload.record.id}
-        if how.has_body or how.is_last or upload.is_complete:
-            await _append(_Append(request, gateway, upload, how.is_last), None)
-        view = UploadView.of(upload, base)
-        limits = protocols.limit(gateway.settings.limits.upload_bytes, gateway.uploads.lifetime)
-        headers = {**protocols.described(protocol, upload), "Location": view.links["self"], "Upload-Limit": limits}
-        return JSONResponse(view.model_dump(mode="json"), 201, headers)
+    protocol = protocols.spoken(request.headers)
+    _require_running(gateway)
+    how = protocols.creation(protocol, request.headers, upload_length, upload_complete)
+    Digests({} if repr_digest is None else {"repr-digest": repr_digest})
+    check_of(request.headers)
+    _require_size(gateway, how.length)
+    gateway.room.check(how.length or 0)
+    about = (owner_of(caller), how.length, how.file_name, how.content_type, how.metadata, how.repr_digest)
+    trace_parent = continued(request, gateway.traces)
+    with _within_quota():
+        upload = await run_in_threadpool(gateway.uploads.create, *about, trace_parent)
+    caller.trail.details = {"upload": upload.record.id}
+    if how.has_body or how.is_last or upload.is_complete:
+        await _append(_Append(request, gateway, upload, how.is_last), None)
+    view = UploadView.of(upload, base)
+    limits = protocols.limit(gateway.settings.limits.upload_bytes, gateway.uploads.lifetime)
+    headers = {**protocols.described(protocol, upload), "Location": view.links["self"], "Upload-Limit": limits}
+    return JSONResponse(view.model_dump(mode="json"), 201, headers)
 
 
 @router.get("", operation_id="list_uploads", responses=responses("invalid"))
@@ -178,12 +179,12 @@ async def head_upload(
 ) -> Response:
     """Tell at which byte an upload goes on. A request that still appends to it is ended before."""
     del tus_resumable
-    with protocols.spoken(request.headers) as protocol:
-        upload = await _taken(request, gateway, upload_id, caller)
-        headers = protocols.described(protocol, upload)
-        if protocol is Protocol.HTTP:
-            headers["Upload-Limit"] = protocols.limit(gateway.settings.limits.upload_bytes, gateway.uploads.lifetime)
-        return Response(status_code=200 if protocol is Protocol.TUS else 204, headers=headers)
+    protocol = protocols.spoken(request.headers)
+    upload = await _taken(request, gateway, upload_id, caller)
+    headers = protocols.described(protocol, upload)
+    if protocol is Protocol.HTTP:
+        headers["Upload-Limit"] = protocols.limit(gateway.settings.limits.upload_bytes, gateway.uploads.lifetime)
+    return Response(status_code=200 if protocol is Protocol.TUS else 204, headers=headers)
 
 
 @router.get("/{upload_id}", operation_id="get_upload", responses=responses("not-found"))
@@ -220,19 +221,19 @@ async def append_upload(
     A body with a checksum or a digest is kept as a whole or not at all.
     """
     del tus_resumable, upload_checksum, content_digest, repr_digest
-    with protocols.spoken(request.headers) as protocol:
-        _require_running(gateway)
-        upload = await _taken(request, gateway, upload_id, caller)
-        protocols.require_type(protocol, request.headers)
-        is_last = protocol is Protocol.HTTP and upload_complete == "?1"
-        if upload_offset != upload.offset:
-            raise protocols.mismatch(upload, upload_offset)
-        if upload.is_complete and request.headers.get("content-length") != "0":
-            raise Problem("completed-upload", "all bytes of this upload are here", {"Upload-Complete": "?1"})
-        if upload_length is not None and protocols.consistent(upload.record.length, upload_length) is not None:
-            _require_size(gateway, upload_length)
-        await _append(_Append(request, gateway, upload, is_last), upload_length)
-        return Response(status_code=204, headers=protocols.described(protocol, upload))
+    protocol = protocols.spoken(request.headers)
+    _require_running(gateway)
+    upload = await _taken(request, gateway, upload_id, caller)
+    protocols.require_type(protocol, request.headers)
+    is_last = protocol is Protocol.HTTP and upload_complete == "?1"
+    if upload_offset != upload.offset:
+        raise protocols.mismatch(upload, upload_offset)
+    if upload.is_complete and request.headers.get("content-length") != "0":
+        raise Problem("completed-upload", "all bytes of this upload are here", {"Upload-Complete": "?1"})
+    if upload_length is not None and protocols.consistent(upload.record.length, upload_length) is not None:
+        _require_size(gateway, upload_length)
+    await _append(_Append(request, gateway, upload, is_last), upload_length)
+    return Response(status_code=204, headers=protocols.described(protocol, upload))
 
 
 @router.delete(
@@ -243,11 +244,10 @@ async def delete_upload(
 ) -> Response:
     """Delete an upload and what was received of it."""
     del tus_resumable
-    with protocols.spoken(request.headers) as protocol:
-        upload = await _taken(request, gateway, upload_id, caller)
-        await run_in_threadpool(gateway.uploads.delete, upload)
-        headers = {"Tus-Resumable": protocols.TUS_VERSION} if protocol is Protocol.TUS else None
-        return Response(status_code=204, headers=headers)
+    protocols.spoken(request.headers)
+    upload = await _taken(request, gateway, upload_id, caller)
+    await run_in_threadpool(gateway.uploads.delete, upload)
+    return Response(status_code=204)
 
 
 async def _taken(request: Request, gateway: Gateway, upload_id: str, caller: CallerDep) -> Upload:

@@ -6,8 +6,7 @@ A request with `Tus-Resumable` speaks tus 1.0; any other speaks HTTP's own resum
 
 from base64 import b64decode
 from binascii import Error as NotBase64
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import formatdate
 from enum import StrEnum
@@ -48,28 +47,18 @@ class Creation:
     repr_digest: str | None = None
 
 
-@contextmanager
-def spoken(headers: Headers) -> Iterator[Protocol]:
-    """Give the protocol of a request; problems raised in the block get its header fields. Raises Problem."""
+def spoken(headers: Headers) -> Protocol:
+    """Return the protocol of a request. Raises Problem for a version of it that is not supported."""
     version, interop = headers.get("tus-resumable"), headers.get("upload-draft-interop-version")
     if version is None:
         if interop not in (None, INTEROP_VERSION):
             why = f"this gateway speaks interop version {INTEROP_VERSION} of resumable uploads, not {interop[:40]!r}"
             raise Problem("malformed", why, {"Upload-Draft-Interop-Version": INTEROP_VERSION})
-        yield Protocol.HTTP
-        return
-    try:
-        _require_version(version)
-        yield Protocol.TUS
-    except Problem as problem:
-        problem.headers = {**(problem.headers or {}), "Tus-Resumable": TUS_VERSION}
-        raise
-
-
-def _require_version(version: str) -> None:
+        return Protocol.HTTP
     if version != TUS_VERSION:
         why = f"this gateway speaks version {TUS_VERSION} of tus, not {version[:40]!r}"
         raise Problem("unsupported-tus-version", why, {"Tus-Version": TUS_VERSION})
+    return Protocol.TUS
 
 
 def creation(protocol: Protocol, headers: Headers, length: int | None, complete: str | None) -> Creation:
@@ -172,7 +161,7 @@ def described(protocol: Protocol, upload: Upload) -> dict[str, str]:
     if record.metadata:
         fields["Upload-Metadata"] = record.metadata
     expires = formatdate(record.expires_at / 1e6, usegmt=True)
-    return fields | {"Upload-Expires": expires, "Tus-Resumable": TUS_VERSION}
+    return fields | {"Upload-Expires": expires}
 
 
 def capabilities(most_bytes: int, lifetime: int) -> dict[str, str]:

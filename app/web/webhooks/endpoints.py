@@ -10,6 +10,7 @@ from app.service.gateway import Gateway
 from app.service.webhooks.endpoint import Endpoint
 from app.web.access.caller import CallerDep
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
+from app.web.digits import Digits
 from app.web.json_body import read_json, request_body
 from app.web.problems import Problem, responses
 from app.web.schemas import PageView, page_view
@@ -17,7 +18,7 @@ from app.web.webhooks.schemas import Count, DeadLetterView, Replay, WebhookView
 
 Name = Annotated[str, Path(description="its name in the settings", max_length=100)]
 Events = Annotated[
-    list[Annotated[int, Query(ge=1, lt=1 << 63)]] | None,
+    list[Annotated[Digits, Query(ge=1, lt=1 << 63)]] | None,
     Query(alias="event", description="the numbers of their events; without it, all"),
 ]
 

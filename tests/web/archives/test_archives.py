@@ -52,6 +52,9 @@ def test_all_attachments_of_a_message(shared_stock: Stock, shared_http: httpx.Cl
     }
     assert f'filename="{message.id}.{kind}"' in response.headers["content-disposition"]
     assert ("content-length" in response.headers) == (kind == "tar")
+    types = {"zip": "application/zip", "tar": "application/x-tar"}
+    chosen = shared_http.head(path, headers={"Accept": f"{types[kind]}, */*;q=0.1"})
+    assert (chosen.headers["content-type"], chosen.headers["vary"]) == (types[kind], "Accept")
     head = shared_http.head(path, params={"format": kind})
     assert (head.status_code, head.content, head.headers["content-type"]) == (
         200,

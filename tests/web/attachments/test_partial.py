@@ -78,7 +78,7 @@ def test_the_bytes_before_the_first_gap(arriving_http: Arriving, seed: int, kind
     rest = arriving_http.get(headers={"Range": "bytes=100-"})
     assert rest.content == answer.content[100:]
     beyond = arriving_http.get(headers={"Range": f"bytes={len(answer.content)}-"})
-    assert (beyond.status_code, beyond.headers["content-range"]) == (416, "bytes */*")
+    assert (beyond.status_code, "content-range" in beyond.headers) == (416, False)
     head = arriving_http.http.head(arriving_http.path + "/content", params={"partial": "true"})
     assert (head.status_code, head.headers["content-range"]) == (206, answer.headers["content-range"])
     assert arriving_http.http.get(arriving_http.path + "/content").status_code == 409

@@ -361,6 +361,9 @@ def test_one_request_can_bring_everything(stock: Stock, http: httpx.Client) -> N
         (TUS, 400, "Upload-Length"),
         ({**TUS, "Upload-Length": "3", "Upload-Defer-Length": "1"}, 400, "Upload-Length"),
         ({**TUS, "Upload-Length": "-3"}, 422, "greater than or equal to 0"),
+        ({**TUS, "Upload-Length": "5_0"}, 422, "Upload-Length"),
+        ({**TUS, "Upload-Length": "+5"}, 422, "Upload-Length"),
+        ({**TUS, "Upload-Length": "-0"}, 422, "Upload-Length"),
         ({**TUS, "Upload-Length": "3", "Upload-Concat": "partial"}, 400, "concatenation"),
         ({**TUS, "Upload-Length": "3", "Upload-Metadata": "name !"}, 400, "base64"),
         ({**TUS, "Upload-Length": "3", "Upload-Metadata": "name /////w=="}, 400, "UTF-8"),
@@ -374,6 +377,7 @@ def test_requests_that_begin_nothing(
     shared_stock: Stock, shared_http: httpx.Client, headers: dict[str, str], status: int, says: str
 ) -> None:
     answer = shared_http.post("/v1/uploads", headers=headers)
+    assert answer.headers.get("tus-resumable") == ("1.0.0" if "Tus-Resumable" in headers else None)
     assert answer.status_code == status, answer.text
     assert says in answer.json()["detail"]
     assert list(shared_stock.store.names("uploads/")) == []
