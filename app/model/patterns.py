@@ -15,6 +15,7 @@ SHA_256: Final = r"^[0-9A-Fa-f]{64}$"
 ORIGIN: Final = r"^(\*|https?://[A-Za-z0-9.\[\]:-]+)$"
 IDENTIFIER: Final = r"^[0-9a-f]{32}$"
 SF_BOOLEAN: Final = r"^\?[01]$"
+CODE_VERIFIER: Final = r"^[A-Za-z0-9._~-]{43,128}$"
 
 SENTENCES: Final[Mapping[str, str]] = {
     NO_CONTROL_CHARACTERS: "control characters, such as line ends and tabs, are not allowed",
@@ -29,6 +30,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     ORIGIN: "give an origin, such as https://console.example, or *",
     IDENTIFIER: "give an identifier, 32 hexadecimal digits in lower case",
     SF_BOOLEAN: "give ?1 or ?0",
+    CODE_VERIFIER: "give 43 to 128 letters, digits, dots, underscores, tildes and hyphens (RFC 7636)",
 }
 
 _WORDED: Final = {f"String should match pattern '{pattern}'": why for pattern, why in SENTENCES.items()}

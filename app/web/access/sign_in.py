@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field, model_validator
 from starlette.concurrency import run_in_threadpool
 
 from app.model.errors import GatewayError
+from app.model.patterns import CODE_VERIFIER
 from app.service.access.authentication import Authenticator
 from app.service.access.sign_in import SignIn, SignInBusy, SignInRefused, Tokens
 from app.web.access.caller import operation_of
@@ -55,7 +56,7 @@ class SignInDraft(BaseModel, extra="forbid"):
     """What to exchange: a code with all that belongs to it, or a refresh token alone."""
 
     code: Given | None = Field(default=None, description="that the provider has sent")
-    code_verifier: Annotated[str, Field(pattern=r"^[A-Za-z0-9._~-]{43,128}$")] | None = Field(
+    code_verifier: Annotated[str, Field(pattern=CODE_VERIFIER)] | None = Field(
         default=None, description="whose SHA-256 was the `code_challenge`"
     )
     redirect_uri: Given | None = Field(default=None, description="the page to which the code was sent")
