@@ -101,7 +101,8 @@ class Frames(asyncio.BufferedProtocol):
             return
         completion, reason, parts = reply
         length = _REPLY.size - _LENGTH.size + sum(map(len, parts))
-        self._transport.writelines((_REPLY.pack(length, completion, reason), *parts))
+        # From Python 3.12 to 3.13, a transport tries for ever to write an empty part that comes last.
+        self._transport.writelines([_REPLY.pack(length, completion, reason), *filter(len, parts)])
 
     def close(self) -> None:
         """Ends the connection after what was sent has gone out."""
