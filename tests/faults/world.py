@@ -4,6 +4,7 @@ import atexit
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -12,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -72,7 +73,9 @@ def _shared() -> tuple[Shim, Forks]:
     """Return the shim and the process to be forked with it, which all worlds use, one after the other."""
     ending = ExitStack()
     atexit.register(ending.close)
-    shim = Shim(Path(ending.enter_context(TemporaryDirectory(prefix="faults-"))))
+    folder = Path(mkdtemp(prefix="faults-"))  # no TemporaryDirectory: see tests.support.forked_command.program
+    ending.callback(shutil.rmtree, folder, ignore_errors=True)
+    shim = Shim(folder)
     ending.callback(shim.close)
     forks = Forks(shim.environment)
     ending.callback(forks.close)

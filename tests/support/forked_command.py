@@ -10,13 +10,14 @@ import atexit
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 
 _ROOT = Path(__file__).parents[2]
 _MOST = 1 << 20
@@ -38,15 +39,17 @@ def program() -> Path:
 
     It passes no signals on: a command that is to be stopped is started as users start it.
     """
-    folder = TemporaryDirectory(prefix="commands-")
-    atexit.register(folder.cleanup)
-    path = f"{folder.name}/socket"
+    # Not a TemporaryDirectory: from Python 3.13, a child of multiprocessing forgets what was registered for the end of
+    # its parent, and the folder would be deleted with the object.
+    folder = Path(mkdtemp(prefix="commands-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = f"{folder}/socket"
     command = [sys.executable, "-m", "tests.support.forked_command", path]
     process = subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     atexit.register(process.communicate)
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
-    client = Path(folder.name) / "attachment-gateway"
+    client = folder / "attachment-gateway"
     client.write_text(_CLIENT.format(python=sys.executable, path=path))
     client.chmod(0o755)
     return client
