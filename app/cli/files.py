@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from attachment_gateway_client.downloads import is_special
+
 from app.cli.console import Failure, err, size
 
 
@@ -22,17 +24,27 @@ def require_folder(place: str) -> None:
 def whole_file(target: Path) -> Iterator[BinaryIO]:
     """Open a file that appears, and is reported, when the block ends without an error.
 
-    Raises Failure when it cannot be written.
+    A device or a named pipe is written to at once, and stays what it is. Of a symbolic link, the file that it leads to
+    is written. Raises Failure when it cannot be written.
     """
-    part = target.with_name(target.name + ".part")
+    place = target.resolve()
+    try:
+        with place.open("wb") if is_special(place) else _replacing(place) as file:
+            yield file
+    except OSError as error:
+        raise Failure(f"cannot write {target}: {error.strerror or error}") from error
+    if place.is_file():
+        err.print(f"{target}  {size(place.stat().st_size)}", markup=False, highlight=False)
+
+
+@contextmanager
+def _replacing(place: Path) -> Iterator[BinaryIO]:
+    part = place.with_name(place.name + ".part")
     try:
         with part.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        part.replace(target)
-    except OSError as error:
-        raise Failure(f"cannot write {target}: {error.strerror or error}") from error
+        part.replace(place)
     finally:
         part.unlink(missing_ok=True)
-    err.print(f"{target}  {size(target.stat().st_size)}", markup=False, highlight=False)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import random
 import re
 import signal
@@ -105,6 +106,19 @@ def test_an_interrupted_fetch_goes_on_where_it_ended(run: Run, arrived: Any, in_
     assert "SHA-256" in spoilt.err
     assert not Path("spoilt").exists()
     assert run("get", attachment["id"], "-o", "spoilt").code == 0
+
+
+def test_a_named_pipe_is_written_to_and_stays(run: Run, arrived: Any, in_folder: Path) -> None:
+    Path("piped.txt").write_text("into a pipe\n")
+    run("send", "piped.txt", "--as", "text-file", "--to", "loop")
+    identifier = arrived("piped.txt")["id"]
+    os.mkfifo("pipe")
+    for options in ((), ("--utf-8",)):
+        reading = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
+        assert run("get", identifier, *options, "-o", "pipe").code == 0
+        assert os.read(reading, 100) == b"into a pipe\n"
+        os.close(reading)
+        assert Path("pipe").is_fifo()
 
 
 def test_content_to_standard_output(run: Run, arrived: Any, in_folder: Path) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import io
+import os
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from itertools import islice
@@ -201,6 +202,24 @@ def test_an_earlier_download_goes_on(stock: Stock, address: str, tmp_path: Path,
         client.fetch(changed, target)
     with pytest.raises(ValueError, match="is receiving and has no content"):
         client.fetch(stock.attachment().id, target)
+
+
+@BOTH
+def test_no_file_takes_the_place_of_a_pipe_or_a_link(
+    stock: Stock, address: str, tmp_path: Path, is_async: bool
+) -> None:
+    record = stock.stored(b"a few bytes")
+    client, pipe, link = Both(is_async, address), tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    client.fetch(record.id, pipe)
+    assert os.read(reading, 100) == b"a few bytes"
+    os.close(reading)
+    assert pipe.is_fifo()
+    link.symlink_to(tmp_path / "linked")
+    client.fetch(record.id, link)
+    assert link.is_symlink()
+    assert (tmp_path / "linked").read_bytes() == b"a few bytes"
 
 
 @BOTH

@@ -14,9 +14,14 @@ from attachment_gateway_client.schemas import Attachment
 PIECE = 1 << 20
 
 
+def is_special(path: Path) -> bool:
+    """Tell whether a path is that of a device or a named pipe: it is written to, and no file may take its place."""
+    return path.exists() and not (path.is_file() or path.is_dir())
+
+
 class Download:
     """One download. A path gets its content when it is complete and right; until then it is in `NAME.part`, where a
-    later download goes on. An open file gets the bytes as they come.
+    later download goes on. An open file gets the bytes as they come, and so does a device or a named pipe.
 
     `progress` is told the number of received bytes. Raises OSError.
     """
@@ -31,19 +36,23 @@ class Download:
         self._digest = hashlib.sha256()
         self.received = self._failures = self._before = 0
         self._target, self._part = None, None
-        if isinstance(target, Path):
-            self._target, self._part = target, target.with_name(target.name + ".part")
-            self._file = self._open(self._part)
-        else:
+        self._closing: BinaryIO | None = None
+        if not isinstance(target, Path):
             self._file = target
+        elif is_special(target):
+            self._file = self._closing = target.open("wb")
+        else:
+            self._target = target.resolve()  # a symbolic link stays, too
+            self._part = self._target.with_name(self._target.name + ".part")
+            self._file = self._closing = self._open(self._part)
         self._progress(self.received)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, _kind: type[BaseException] | None, _error: object, _trace: TracebackType | None) -> None:
-        if self._part is not None:
-            self._file.close()
+        if self._closing is not None:
+            self._closing.close()
 
     @property
     def is_complete(self) -> bool:
