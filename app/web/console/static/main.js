@@ -2,7 +2,7 @@
 
 import * as rest from "./rest.js";
 import * as signing from "./signing.js";
-import { ErrorBox, Foreign, Loading, html, href, may, render, session, useEffect, useErrorBoundary, useRef, useRoute, useState } from "./ui.js";
+import { ErrorBox, Foreign, Loading, Pending, html, href, may, render, session, useEffect, useErrorBoundary, useRef, useRoute, useState } from "./ui.js";
 import { VIEWS } from "./views.js";
 
 function Console() {
@@ -113,7 +113,7 @@ function View({ view, steps, query }) {
     );
   }, []);
   if (failure) return html`<h1>${view.title ?? view.name}</h1><${ErrorBox} error=${failure} retry=${reset} />`;
-  if (!shown) return error ? html`<${ErrorBox} error=${error} />` : html`<${Loading} />`;
+  if (!shown) return html`<${Pending} error=${error} />`;
   return html`<${shown} steps=${steps} query=${query} />`;
 }
 

@@ -6,7 +6,7 @@ import htm from "./vendor/htm.mjs";
 import * as rest from "./rest.js";
 
 export const html = htm.bind(h);
-export { h, render, Fragment, useCallback, useEffect, useErrorBoundary, useLayoutEffect, useMemo, useRef, useState };
+export { render, useCallback, useEffect, useErrorBoundary, useLayoutEffect, useMemo, useRef, useState };
 export { href, navigate, replaceQuery, useRoute } from "./router.js";
 
 /** Who is signed in, as GET /v1/caller tells; main.js sets it. */
@@ -180,6 +180,9 @@ export function ErrorBox({ error, retry }) {
   </div>`;
 }
 
+/** What is shown until a value is there: that it is loading, or why it does not come. */
+export const Pending = ({ error, retry }) => (error ? html`<${ErrorBox} error=${error} retry=${retry} />` : html`<${Loading} />`);
+
 /** A button that copies a text, e.g. a curl line; what was copied is announced. */
 export function Copy({ text, label = "copy as curl", what = "curl line" }) {
   const [copied, set] = useState("");
@@ -268,5 +271,27 @@ export function More({ pages, what }) {
     ${hasMore && html`<button type="button" disabled=${loading} onClick=${more}>Show more</button>`}</p>`;
 }
 
-/** Return the value of a colour of console.css, e.g. "--accent", for canvases. */
-export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+/** Call `act` when the size of an element changes. Return the function that ends that. */
+export function onResize(element, act) {
+  const watcher = new ResizeObserver(act);
+  watcher.observe(element);
+  return () => watcher.disconnect();
+}
+
+/** Call `act` when the page becomes dark or light. Return the function that ends that. */
+export function onScheme(act) {
+  const scheme = matchMedia("(prefers-color-scheme: dark)");
+  scheme.addEventListener("change", act);
+  return () => scheme.removeEventListener("change", act);
+}
+
+/** Return the index of the last item whose `place` is at most `wanted`; 0 if there is none. Places ascend. */
+export function indexAt(items, place, wanted) {
+  let [low, high] = [0, items.length - 1];
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (items[middle][place] <= wanted) low = middle;
+    else high = middle - 1;
+  }
+  return low;
+}

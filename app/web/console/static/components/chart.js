@@ -1,6 +1,6 @@
 // Lines over time, drawn by uPlot.
 
-import { html, useLayoutEffect, useRef } from "../ui.js";
+import { html, onResize, onScheme, useLayoutEffect, useRef } from "../ui.js";
 
 /**
  * times: seconds since 1970; series: [{label, values, colour}], where `colour` is the name of a CSS property;
@@ -43,13 +43,11 @@ export function Chart({ times, series, seconds, text, height = 180 }) {
       chart.current = new globalThis.uPlot(options, [times, ...series.map((each) => each.values)], place.current);
     };
     make();
-    const watcher = new ResizeObserver(() => chart.current.setSize({ width: place.current.clientWidth || 300, height }));
-    watcher.observe(place.current);
-    const scheme = matchMedia("(prefers-color-scheme: dark)");
-    scheme.addEventListener("change", make);
+    const ends = [
+      onResize(place.current, () => chart.current.setSize({ width: place.current.clientWidth || 300, height })), onScheme(make),
+    ];
     return () => {
-      watcher.disconnect();
-      scheme.removeEventListener("change", make);
+      for (const end of ends) end();
       chart.current.destroy();
       chart.current = null;
     };

@@ -1,6 +1,6 @@
 // A table of any size: only the visible cells exist, and rows are read in pages when they come into view.
 
-import { ErrorBox, html, useEffect, useLayoutEffect, useMemo, useRef, useState, visible } from "../ui.js";
+import { ErrorBox, html, onResize, useEffect, useLayoutEffect, useMemo, useRef, useState, visible } from "../ui.js";
 import { number } from "./format.js";
 import { useVirtualRows } from "./virtual.js";
 
@@ -75,11 +75,7 @@ export function DataGrid({ columns, total, load, label, canSort = true, version 
       aborting.abort();
     };
   }, [Math.floor(rows.first / PAGE), Math.floor(rows.last / PAGE), sort, version, total === 0]);
-  useLayoutEffect(() => {
-    const watcher = new ResizeObserver(() => rows.box.current && setWidth(rows.box.current.clientWidth));
-    watcher.observe(rows.box.current);
-    return () => watcher.disconnect();
-  }, []);
+  useLayoutEffect(() => onResize(rows.box.current, () => rows.box.current && setWidth(rows.box.current.clientWidth)), []);
 
   const sortBy = (name) => {
     pages.clear();

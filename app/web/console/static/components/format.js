@@ -2,7 +2,7 @@
 
 import { number, size, time } from "../ui.js";
 
-export { number, size, time };
+export { number, size };
 
 export const plural = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
 

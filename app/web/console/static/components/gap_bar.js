@@ -1,6 +1,6 @@
 // A strip of sequence numbers: which parts are here, missing, duplicated or in conflict. Drawn from runs.
 
-import { html, useEffect, useLayoutEffect, useRef, useState } from "../ui.js";
+import { html, indexAt, onResize, onScheme, useEffect, useLayoutEffect, useRef, useState } from "../ui.js";
 import { clock, number as count, range } from "./format.js";
 
 const STATES = ["received", "duplicate", "conflict", "missing"];
@@ -31,22 +31,11 @@ export function columns(runs, first, last, width) {
   return found;
 }
 
-/** Return the index of the run that has part `number`, or of the one before it. */
-function runAt(runs, number) {
-  let [low, high] = [0, runs.length - 1];
-  while (low < high) {
-    const middle = (low + high + 1) >> 1;
-    if (runs[middle].first <= number) low = middle;
-    else high = middle - 1;
-  }
-  return low;
-}
-
 /** Say what became of parts first to last. */
 export function described(runs, first, last) {
   const found = {};
   let [earliest, latest] = [null, null];
-  for (let at = runAt(runs, first); at < runs.length && runs[at].first <= last; at++) {
+  for (let at = indexAt(runs, "first", first); at < runs.length && runs[at].first <= last; at++) {
     const run = runs[at];
     const parts = Math.min(run.first + run.count - 1, last) - Math.max(run.first, first) + 1;
     if (parts <= 0) continue;
@@ -117,14 +106,8 @@ export function GapBar({ parts, onZoom, compact = false, label = "Parts" }) {
   useLayoutEffect(() => {
     const again = () => canvas.current && draw(canvas.current, runs, first, last);
     again();
-    const watcher = new ResizeObserver(again);
-    watcher.observe(canvas.current);
-    const scheme = matchMedia("(prefers-color-scheme: dark)");
-    scheme.addEventListener("change", again);
-    return () => {
-      watcher.disconnect();
-      scheme.removeEventListener("change", again);
-    };
+    const ends = [onResize(canvas.current, again), onScheme(again)];
+    return () => { for (const end of ends) end(); };
   }, [parts]);
   useEffect(() => setAt(null), [first, last]);
 
@@ -151,7 +134,7 @@ export function GapBar({ parts, onZoom, compact = false, label = "Parts" }) {
     onZoom(start, Math.min(last, start + wanted - 1));
   };
   const onKeyDown = (event) => {
-    const now = at ? runAt(runs, at[0]) : -1;
+    const now = at ? indexAt(runs, "first", at[0]) : -1;
     const index = { ArrowRight: now + 1, ArrowLeft: Math.max(0, now - 1), Home: 0, End: runs.length - 1 }[event.key];
     if (index !== undefined) setAt(ofRun(index));
     else if (event.key === "Enter" && at) zoom(at);

@@ -1,6 +1,6 @@
 // Bytes in hexadecimal beside the fields that trace finds in them. Pointing at one lights up the other.
 
-import { html, useEffect, useMemo, useRef, useState, visible } from "../ui.js";
+import { html, indexAt, useEffect, useMemo, useRef, useState, visible } from "../ui.js";
 import { number } from "./format.js";
 import { VirtualList } from "./virtual.js";
 
@@ -18,13 +18,7 @@ function fieldsOf(frames) {
 
 /** Return the index of the last field that begins at or before a byte and contains it, or -1. */
 function fieldAt(starts, at) {
-  let [low, high] = [0, starts.length - 1];
-  while (low < high) {
-    const middle = (low + high + 1) >> 1;
-    if (starts[middle].offset <= at) low = middle;
-    else high = middle - 1;
-  }
-  const found = starts[low];
+  const found = starts[indexAt(starts, "offset", at)];
   return found && found.offset <= at && at < found.offset + found.size ? found.index : -1;
 }
 
@@ -100,10 +94,10 @@ export function HexTrace({ bytes, frames, label = "Bytes", mark = null }) {
   };
   const field = (index) => {
     const { frame, cell } = fields[index];
-    if (frame) return html`<strong class="hex-frame">${frame.format}</strong> <span class="hex-at-note">${visible(frame.note)}</span>`;
-    const table = /^[A-Z]\w*\.|/.exec(cell.name)[0]; // e.g. "Count.", which the heading tells already
+    if (frame) return html`<strong>${frame.format}</strong> ${visible(frame.note)}`;
+    const name = cell.name.replace(/^[A-Z]\w*\./, ""); // The heading tells the structure, e.g. "Count.", already.
     return html`<span class="hex-at">${number(cell.offset)}</span><span class="hex-size">${number(cell.size)}</span>
-      <span class="hex-name" title=${cell.name}><span class="hex-table">${table}</span>${cell.name.slice(table.length)}</span><span class="hex-value"><bdi>${shownValue(cell.value)}</bdi></span>`;
+      <span class="hex-name" title=${cell.name}>${name}</span><bdi>${shownValue(cell.value)}</bdi>`;
   };
   const fieldProps = (index) => ({
     class: `virtual-row${fields[index].cell && lit?.index === index ? " lit" : ""}`,

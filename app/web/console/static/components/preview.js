@@ -1,6 +1,6 @@
 // What an attachment contains, as far as it has arrived: a picture, text, rows, or bytes.
 
-import { Empty, ErrorBox, Loading, html, useCallback, useEffect, useLoad, useState } from "../ui.js";
+import { Empty, ErrorBox, Loading, Pending, html, useCallback, useEffect, useLoad, useState } from "../ui.js";
 import * as rest from "../rest.js";
 import { DataGrid } from "./data_grid.js";
 import { number, range, size as shownSize } from "./format.js";
@@ -115,7 +115,7 @@ function FilePreview({ attachment, version }) {
 function Bytes({ size, load, version }) {
   const shown = Math.min(size ?? BYTES_SHOWN, BYTES_SHOWN);
   const { value, error } = useLoad((signal) => load(0, shown - 1, signal), [load, version]);
-  if (!value) return html`<${Loading} when=${!error} /><${ErrorBox} error=${error} />`;
+  if (!value) return html`<${Pending} error=${error} />`;
   return html`<${HexTrace} bytes=${value} frames=${null} label="Bytes" />
     <p class="hint">${size === null ? `${number(value.length)} bytes.` : shown < size ? `The first ${shownSize(shown)} of ${shownSize(size)}.` : `All ${number(size)} bytes.`}</p>`;
 }

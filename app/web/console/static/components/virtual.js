@@ -1,6 +1,6 @@
 // Lists of any length of which only the visible rows exist. All rows have the same height.
 
-import { html, useLayoutEffect, useRef, useState } from "../ui.js";
+import { html, onResize, useLayoutEffect, useRef, useState } from "../ui.js";
 
 const TALLEST = 6_000_000; // pixels; browsers do not lay out elements that are much taller
 const BAR = 18; // pixels for a scroll bar below the rows
@@ -56,11 +56,7 @@ export function useVirtualRows(count, rowHeight, head = 0) {
     redraw((number) => number + 1);
   }
 
-  useLayoutEffect(() => {
-    const watcher = new ResizeObserver(() => update());
-    watcher.observe(box.current);
-    return () => watcher.disconnect();
-  }, [count, rowHeight]);
+  useLayoutEffect(() => onResize(box.current, () => update()), [count, rowHeight]);
   useLayoutEffect(() => update(), [count, rowHeight]);
 
   function scrollTo(index, onlyIfHidden = false) {

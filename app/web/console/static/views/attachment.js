@@ -7,7 +7,7 @@ import { HexTrace } from "../components/hex_trace.js";
 import { Preview } from "../components/preview.js";
 import { Timeline } from "../components/timeline.js";
 import { VirtualList } from "../components/virtual.js";
-import { Action, Copy, Empty, ErrorBox, Facts, Foreign, Loading, State, Time, html, href, navigate, useEffect, useEvents, useEvery, useLoad, useRef, useState } from "../ui.js";
+import { Action, Copy, Empty, ErrorBox, Facts, Foreign, Pending, State, Time, html, href, navigate, useEffect, useEvents, useEvery, useLoad, useRef, useState } from "../ui.js";
 
 const AGAIN = 1000; // milliseconds
 const UNFINISHED = new Set(["receiving", "complete"]);
@@ -76,7 +76,7 @@ const facts = (one) => [
 function Parts({ id, version, isUnfinished }) {
   const [piece, setPiece] = useState(null);
   const { value, error } = useLoad((signal) => rest.get(`v1/attachments/${id}/parts`, piece ?? {}, signal), [id, version, piece]);
-  if (!value) return html`<${Loading} when=${!error} /><${ErrorBox} error=${error} />`;
+  if (!value) return html`<${Pending} error=${error} />`;
   if (!value.runs.length) return html`<${Empty}>${isUnfinished ? "No part has arrived." : "Its parts are no longer known one by one."}</${Empty}>`;
   return html`<${GapBar} parts=${value} onZoom=${(first, last) => setPiece({ first, last })} label="Parts by sequence number" />
     <p class="hint">${piece
@@ -88,7 +88,7 @@ function Came({ attachment }) {
   const { message } = attachment;
   const { value, error } = useLoad((signal) => (message ? rest.get(`v1/messages/${message}`, {}, signal) : Promise.resolve(null)), [message, attachment.state]);
   if (!message) return html`<${Empty}>Its header has not arrived, so its message is not known.</${Empty}>`;
-  if (!value) return html`<${Loading} when=${!error} /><${ErrorBox} error=${error} />`;
+  if (!value) return html`<${Pending} error=${error} />`;
   const text = value.application_message;
   return html`<${Facts} rows=${[
     ["Message", html`<a href=${href(["attachments"], { message: value.id })}><code>${value.id}</code></a>`],
@@ -113,7 +113,7 @@ function Explained({ path }) {
     ]);
     return { message, frames, bytes: Uint8Array.from(atob(message.body), (letter) => letter.charCodeAt(0)) };
   }, [path]);
-  if (!value) return html`<${Loading} when=${!error} /><${ErrorBox} error=${error} />`;
+  if (!value) return html`<${Pending} error=${error} />`;
   const { message, frames, bytes } = value;
   const shown = (found) => (typeof found === "object" ? JSON.stringify(found) : String(found));
   return html`<details><summary>Descriptor</summary>
@@ -182,7 +182,7 @@ function One({ id }) {
   const progress = value?.progress;
   const version = value ? [value.state, progress.parts_received, progress.parts_expected, progress.duplicates, value.message].join(" ") : "";
   const timeline = useLoad((signal) => (version ? rest.get(`${path}/timeline`, {}, signal) : Promise.resolve(null)), [id, version]);
-  if (!value) return html`<h1>Attachment</h1><${Loading} when=${!error} /><${ErrorBox} error=${error} retry=${reload} />`;
+  if (!value) return html`<h1>Attachment</h1><${Pending} error=${error} retry=${reload} />`;
   return html`<p><a href=${href(["attachments"])}>All attachments</a></p>
     <h1><${Foreign} text=${value.name} empty="Attachment without a name" /></h1>
     <${ErrorBox} error=${error} retry=${reload} />

@@ -1,6 +1,6 @@
 // One delivery: its progress as it happens, and what can be done with it.
 
-import { Action, Copy, ErrorBox, Facts, Foreign, Loading, Progress, State, Table, Time, href, html, navigate, size, useEvents, useEvery, useLoad } from "../ui.js";
+import { Action, Copy, ErrorBox, Facts, Foreign, Pending, Progress, State, Table, Time, href, html, navigate, size, useEvents, useEvery, useLoad } from "../ui.js";
 import * as rest from "../rest.js";
 
 const OPEN = ["queued", "sending"];
@@ -12,7 +12,7 @@ export default function Delivery({ steps: [id] }) {
   useEvents(["delivery.*"], (events) => events.some((event) => event.subject === id) && reload(), 100);
   const isOpen = OPEN.includes(value?.state);
   useEvery(INTERVAL, reload, isOpen);
-  if (!value) return html`<h1>Delivery</h1><${ErrorBox} error=${error} retry=${reload} />${!error && html`<${Loading} />`}`;
+  if (!value) return html`<h1>Delivery</h1><${Pending} error=${error} retry=${reload} />`;
   return html`<h1>Delivery to <${Foreign} text=${value.destination} /></h1>
     <p role="status"><${State} of=${value.state} /> <${Progress} done=${value.messages_sent} whole=${value.messages_total} label="Messages that the broker has confirmed" /> messages confirmed</p>
     <${ErrorBox} error=${error} />

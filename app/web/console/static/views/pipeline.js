@@ -1,6 +1,6 @@
 // Pipeline: the runs on Spark, how far they are behind, what they have committed to the tables, and what they counted.
 
-import { Copy, Empty, ErrorBox, Foreign, Loading, State, Table, Time, href, html, number, numbers, session, size, time, useEvery, useLoad } from "../ui.js";
+import { Copy, Empty, ErrorBox, Foreign, Loading, State, Table, Time, href, html, numbers, session, size, time, useEvery, useLoad } from "../ui.js";
 import { duration, plural } from "../components/format.js";
 import * as rest from "../rest.js";
 

@@ -1,7 +1,7 @@
 // Quarantine: the messages that cannot be read, why, and what can be done with them, one by one or many at once.
 
 import { HexTrace } from "../components/hex_trace.js";
-import { Action, Copy, Download, Empty, ErrorBox, Facts, Foreign, Loading, More, Progress, State, Table, Time, href, html, may, number, replaceQuery, size, useEvents, useLoad, usePages, useState } from "../ui.js";
+import { Action, Copy, Download, Empty, ErrorBox, Facts, Foreign, Loading, More, Pending, Progress, State, Table, Time, href, html, may, number, replaceQuery, size, useEvents, useLoad, usePages, useState } from "../ui.js";
 import * as rest from "../rest.js";
 
 const STATES = ["kept", "replayed", "dismissed"];
@@ -103,7 +103,7 @@ function Entry({ id }) {
   const path = `v1/quarantine/${encodeURIComponent(id)}`;
   const { value, error, reload } = useLoad((signal) => rest.get(path, {}, signal), [path]);
   const [outcome, setOutcome] = useState(null);
-  if (!value) return html`<h1>Quarantined message</h1><${ErrorBox} error=${error} retry=${reload} />${!error && html`<${Loading} />`}`;
+  if (!value) return html`<h1>Quarantined message</h1><${Pending} error=${error} retry=${reload} />`;
   const isKept = value.state === "kept";
   return html`<h1>Quarantined message</h1>
     <p><${State} of=${value.state} /> <code>${value.code}</code> <${Foreign} text=${value.why} /></p>
@@ -144,7 +144,7 @@ function Bytes({ path, entry }) {
     const frames = await rest.get(`${path}/trace`, {}, signal).catch((failed) => ({ failed }));
     return frames.failed ? { bytes, frames: null, failed: frames.failed } : { bytes, frames };
   }, [path]);
-  if (!value) return html`<${ErrorBox} error=${error} />${!error && html`<${Loading} />`}`;
+  if (!value) return html`<${Pending} error=${error} />`;
   return html`${entry.at != null && html`<p>Reading stopped at byte ${number(entry.at)}${entry.at < value.bytes.length ? ", which is marked" : ": the message ends there"}.</p>`}
     <${ErrorBox} error=${value.failed} />
     <${HexTrace} bytes=${value.bytes} frames=${value.frames} mark=${entry.at} />

@@ -1,7 +1,7 @@
 // Tables of the pipeline, their columns and rows, and SQL over them.
 
 import { DataGrid } from "../components/data_grid.js";
-import { Copy, Download, Empty, ErrorBox, Facts, Foreign, Loading, More, Table, Time, href, html, number, numbers, size, useLoad, usePages, useRef, useState } from "../ui.js";
+import { Copy, Download, Empty, ErrorBox, Facts, Foreign, Loading, More, Pending, Table, Time, href, html, number, numbers, size, useLoad, usePages, useRef, useState } from "../ui.js";
 import * as rest from "../rest.js";
 
 const FORMATS = { csv: "CSV", parquet: "Parquet", arrow: "Arrow", ndjson: "NDJSON", "dataset-json": "Dataset-JSON", xpt: "SAS transport file" };
@@ -85,17 +85,17 @@ function Answer({ answer }) {
   const load = (offset, limit) => Promise.resolve({ rows: rows.slice(offset, offset + limit) });
   return html`<p role="status">${number(rows.length)} rows in ${number(milliseconds)} ms.
       ${truncated && html` <strong>There are more: only the first ${number(rows.length)} are shown.</strong>`}</p>
-    ${columns.length > 0 && html`<${DataGrid} columns=${columns.map(gridColumn)} total=${rows.length} load=${load} label="Result" canSort=${false} />`}`;
+    ${columns.length > 0 && html`<${DataGrid} columns=${columns.map(({ name, type }) => gridColumn({ name, label: type }, type))} total=${rows.length} load=${load} label="Result" canSort=${false} />`}`;
 }
 
-/** A column of SQL as the grid has it: DuckDB's type in place of a format. */
-const gridColumn = ({ name, type }) => ({ name, label: type, type: /int|float|double|decimal/i.test(type) ? "numeric" : "character" });
+/** A column as the grid has it, with the word that …/rows has for its Arrow type. */
+const gridColumn = (column, type) => ({ ...column, type: /^(u?int|halffloat|float|double|decimal)/.test(type) ? "number" : /string/.test(type) ? "text" : "" });
 
 function One({ name }) {
   const path = `v1/tables/${encodeURIComponent(name)}`;
   const { value, error, reload } = useLoad((signal) => rest.get(path, {}, signal), [path]);
   const [format, setFormat] = useState("csv");
-  if (!value) return html`<h1><${Foreign} text=${name} /></h1><${ErrorBox} error=${error} retry=${reload} />${!error && html`<${Loading} />`}`;
+  if (!value) return html`<h1><${Foreign} text=${name} /></h1><${Pending} error=${error} retry=${reload} />`;
   const load = async (offset, limit, sort, signal) => {
     const rows = await rest.get(`${path}/rows`, { format: "json", offset, limit }, signal);
     return { rows: rows.map((row) => value.columns.map((column) => row[column.name] ?? row[column.column])) };
@@ -112,7 +112,7 @@ function One({ name }) {
         ${Object.entries(FORMATS).map(([word, title]) => html`<option key=${word} value=${word}>${title}</option>`)}</select></label>
       <${Download} label="Download all rows" path=${`${path}/rows`} query=${{ format }} name=${`${value.member || value.name}.${format}`} /></div>
     <h2>Rows</h2>
-    <${DataGrid} columns=${value.columns} total=${value.rows} load=${load} label=${`Rows of ${value.name}`} canSort=${false} version=${value.version} />
+    <${DataGrid} columns=${value.columns.map((one) => gridColumn(one, one.arrow_type))} total=${value.rows} load=${load} label=${`Rows of ${value.name}`} canSort=${false} version=${value.version} />
     <h2>Columns</h2>
     <${Table} label="Columns" head=${[["#"], "Name", "Type", ["Length"], "Format", "Informat", "Label", "Arrow type", "Notes"]}>
       ${value.columns.map((one) => html`<tr key=${one.position}><td class="n">${one.position}</td><td><${Foreign} text=${one.name} /></td><td>${one.type}</td>
