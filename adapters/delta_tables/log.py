@@ -159,13 +159,12 @@ def _explained(name: str) -> Iterator[None]:
 
 
 def _active(said: Mapping[str, Any]) -> Active:
-    modified = said["modification_time"]
     received = said.get("min.received_at")
     return Active(
         unquote(said["path"]),
         said["size_bytes"],
         said["num_records"],
-        modified if isinstance(modified, int) else int(modified.timestamp() * 1e6),
+        _micros(said["modification_time"]),
         None if received is None else _micros(received),
     )
 

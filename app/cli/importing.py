@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
 from re import fullmatch
 from time import time_ns
@@ -25,6 +24,7 @@ from app.framing.arrivals import ArrivalsBySource
 from app.framing.registry import FRAMINGS, default_framing
 from app.model.errors import GatewayError
 from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage
+from app.model.times import to_time
 from app.ports import Journal, JournalArchive
 
 FormatWord = Literal["auto", "qload", "raw", "mqtt", "rendezvous"]
@@ -185,7 +185,7 @@ def _counted(archive: JournalArchive, segment: int) -> Held:
 
 
 def _moment(microseconds: int) -> str:
-    return f"{datetime.fromtimestamp(microseconds / 1e6, UTC):%Y-%m-%d %H:%M:%S}"
+    return f"{to_time(microseconds):%Y-%m-%d %H:%M:%S}"
 
 
 class Count:

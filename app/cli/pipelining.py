@@ -4,7 +4,7 @@ import json
 import signal
 import tempfile
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,6 +21,7 @@ from app.cli.demo.command import demo as gateway_demo
 from app.cli.listing import Json, Limit, lines, shown
 from app.cli.lists import IDENTIFIER, STATE, Column, List, numbers
 from app.cli.spark_session import Conf, Master, Memory, Partitions, spark_session, spark_settings
+from app.model.times import to_microseconds
 from app.observe import configure_logging, logger
 from app.pipeline.gaps import spoken
 from app.settings import CatalogSettings, ContentSettings, Settings, TableSettings
@@ -210,7 +211,7 @@ def _again(from_segment: int | None, since: datetime | None, source: str | None)
 
     if from_segment is None and since is None and source is None:
         return None
-    micros = None if since is None else int(since.replace(tzinfo=UTC).timestamp() * 1e6)
+    micros = None if since is None else to_microseconds(since)
     return Again(from_segment, micros, source)
 
 

@@ -17,6 +17,7 @@ from app.cli.console import Failure, err, out, size, table
 from app.cli.files import require_folder
 from app.cli.lists import Column, List
 from app.model.errors import GatewayError
+from app.model.times import to_microseconds, to_time
 from app.ports import TableStore, TableVersion
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def ls(*, as_json: Json = False, config: Config = None, place: Place = None) -> 
                 _tell(_facts(version) | {"columns": columns})
             else:
                 numbers = (f"{version.rows:,}", f"{columns:,}", f"{version.files:,}", size(version.size))
-                modified = _moment(version.modified_at).strftime("%Y-%m-%d %H:%M:%S")
+                modified = to_time(version.modified_at).strftime("%Y-%m-%d %H:%M:%S")
                 grid.add_row(escape(name), *numbers, str(version.version), modified)
     if grid.rows:
         out.print(grid)
@@ -124,7 +125,7 @@ def head(
     with _opened(config, place) as store:
         opened = _table(store, name)
         try:
-            modified = _moment(opened.version.modified_at)
+            modified = to_time(opened.version.modified_at)
             found = outgoing(opened.dataset, opened.schema, opened.version.rows, options, known, modified)
         except OptionError as error:
             raise Failure(str(error)) from None
@@ -195,7 +196,7 @@ def retain(
     since = received_from.replace(tzinfo=UTC) if received_from else datetime.now(UTC) - _age("--keep", keep)
     with _opened(config, place) as store:
         for each in _chosen(store, name):
-            went = store.retain(each, round(since.timestamp() * 1_000_000))
+            went = store.retain(each, to_microseconds(since))
             err.print(f"{each}: {went:,} rows removed", markup=False, highlight=False)
 
 
@@ -285,11 +286,7 @@ def _no_table(name: str) -> Failure:
 
 
 def _facts(version: TableVersion) -> dict[str, Any]:
-    return version._asdict() | {"modified_at": _moment(version.modified_at).isoformat()}
-
-
-def _moment(microseconds: int) -> datetime:
-    return datetime.fromtimestamp(microseconds / 1e6, UTC)
+    return version._asdict() | {"modified_at": to_time(version.modified_at).isoformat()}
 
 
 def _word(as_json: bool, as_csv: bool) -> str | None:

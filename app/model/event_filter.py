@@ -38,11 +38,6 @@ class EventFilter:
             raise ValueError(f"unknown type {wrong[0]!r}; write a type such as attachment.finished, or attachment.*")
         return cls(types, frozenset(sources), frozenset(destinations), frozenset(subjects))
 
-    @property
-    def selects_all(self) -> bool:
-        """Whether there is no event that this filter leaves out."""
-        return not (self.types or self.sources or self.destinations or self.subjects)
-
     def selects(self, event: EventRecord) -> bool:
         """Return whether an event is selected."""
         return (

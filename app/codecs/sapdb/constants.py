@@ -277,17 +277,6 @@ class FunctionCode(IntEnum):
     MASS_FETCH_RELATIVE = 1247
 
 
-class Feature(IntEnum):
-    """What a client or a kernel can do, as the parts of a connect say."""
-
-    MULTIPLE_DROP_PARSEID = 1
-    SPACE_OPTION = 2
-    VARIABLE_INPUT = 3
-    OPTIMIZED_STREAMS = 4
-    CHECK_SCROLLABLEOPTION = 5
-    ASCII_IN_AND_OUTPUT = 6
-
-
 class DataType(IntEnum):
     FIXED = 0
     FLOAT = 1

@@ -299,11 +299,6 @@ def _usual_places(body: Buffer) -> list[tuple[int, int]] | None:
     return list(zip(at.tolist(), lengths.tolist(), strict=True))
 
 
-def read_records(body: Buffer) -> list[bytes]:
-    """Return the records of a file in one of its messages. Raises WireError."""
-    return [bytes(body[start : start + length]) for start, length in record_places(body)]
-
-
 def _record_place(reader: Reader, row: str) -> tuple[int, int]:
     length = reader.integer(f"{row}.length")
     field = reader.field(row)

@@ -239,6 +239,7 @@ def _contents(gateway: Gateway, attachment_id: str, caller: Caller) -> Contents:
     response_model=ProfileView,
     responses=responses(
         "not-found",
+        "ambiguous",
         "not-ready",
         "unreadable",
         "gone",
@@ -250,7 +251,7 @@ def _contents(gateway: Gateway, attachment_id: str, caller: Caller) -> Contents:
     ),
 )
 async def data_set_profile(
-    attachment_id: str,
+    attachment_id: Identifier,
     request: Request,
     gateway: GatewayDep,
     caller: CallerDep,
