@@ -17,7 +17,7 @@ from app.web.access.caller import Caller, CallerDep
 from app.web.deps import GatewayDep
 from app.web.disconnection import disconnected
 from app.web.events.feed import Feed
-from app.web.identifiers import whole
+from app.web.identifiers import Identifier, whole
 
 LONGEST: Final = 60
 """The longest wait in seconds: proxies close connections that are silent for longer."""
@@ -40,14 +40,14 @@ _CHANGING: Final = (
 
 
 async def _attachment(
-    request: Request, gateway: GatewayDep, caller: CallerDep, attachment_id: str, wait: Wait = None
+    request: Request, gateway: GatewayDep, caller: CallerDep, attachment_id: Identifier, wait: Wait = None
 ) -> None:
     if wait:
         await _changed(request, gateway, caller, "attachments", attachment_id, wait)
 
 
 async def _delivery(
-    request: Request, gateway: GatewayDep, caller: CallerDep, delivery_id: str, wait: Wait = None
+    request: Request, gateway: GatewayDep, caller: CallerDep, delivery_id: Identifier, wait: Wait = None
 ) -> None:
     if wait:
         await _changed(request, gateway, caller, "deliveries", delivery_id, wait)

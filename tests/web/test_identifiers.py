@@ -49,6 +49,21 @@ def test_several_are_a_conflict_that_lists_them(http: httpx.Client, stock: Stock
     assert problem["detail"].endswith(" and more")
 
 
+def test_every_operation_that_takes_first_digits_says_so(http: httpx.Client) -> None:
+    paths = http.get("/openapi.json").json()["paths"]
+    taking = [
+        (operation, parameter)
+        for operations in paths.values()
+        for operation in operations.values()
+        for parameter in operation.get("parameters", ())
+        if parameter["name"] in ("attachment_id", "message_id", "delivery_id")
+    ]
+    assert len(taking) > 10
+    for operation, parameter in taking:
+        assert "first digits" in parameter.get("description", ""), operation["operationId"]
+        assert "ambiguous" in str(operation["responses"]["409"]), operation["operationId"]
+
+
 def test_an_entry_of_the_quarantine_is_found_without_its_leading_zeros(http: httpx.Client, stock: Stock) -> None:
     entry = stock.quarantined(b"spoilt", id="0000000100002000")
     assert http.get("/v1/quarantine/100002000").json()["id"] == entry.id
