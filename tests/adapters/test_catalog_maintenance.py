@@ -11,7 +11,7 @@ from adapters.sql_catalog import SqlCatalog
 from app.model.errors import GatewayError
 from app.model.records import Checkpoint, JournalIdentity, NewEvent, PartRun
 from app.ports import AttachmentFilter
-from tests.contracts.catalog import attachment, delivery, message
+from tests.contracts.catalog.records import attachment, delivery, message
 from tests.support.postgresql import binaries, running_postgresql
 
 JOURNAL = JournalIdentity("0" * 32, 3)

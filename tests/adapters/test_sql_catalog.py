@@ -28,7 +28,8 @@ from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import CatalogError, CatalogTaken, GatewayError
 from app.model.records import Checkpoint, FramingOptions, GroupProgress, JournalIdentity, PartRun
 from app.ports import AttachmentFilter, Catalog
-from tests.contracts.catalog import HAPPENED, CatalogContract, attachment, delivery, finished, keep, message, spoilt
+from tests.contracts.catalog import CatalogContract
+from tests.contracts.catalog.records import HAPPENED, attachment, delivery, finished, keep, message, spoilt
 from tests.support.postgresql import binaries, running_postgresql
 
 ROOT = Path(__file__).parents[2]
