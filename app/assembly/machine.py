@@ -264,7 +264,7 @@ class Assembly:
                 return attachment.repeated(None, position)
             why = f"{_spoken(counts)}, but an earlier count said {record.parts_expected}"
             return (Refused(position, "conflicting-count", "number of messages", why),)
-        plausible = self._plausible(counts, record.dialects)
+        plausible = plausible_counts(counts, record.dialects, self.limits.parts)
         fitting = [count for count in plausible if attachment.parts.count <= count]
         if not fitting:
             limit = (
@@ -375,12 +375,6 @@ class Assembly:
             return NOTHING
         return attachment.completed(record.parts_expected)
 
-    def _plausible(self, counts: tuple[int, ...], dialects: int) -> list[int]:
-        """Return the possible values of a count, the smallest first: those in a byte order that the header can have."""
-        known: frozenset[str] = orders(dialects) or _BOTH_ORDERS
-        in_order = (count for order, count in zip("><", counts, strict=False) if order in known)
-        return sorted(count for count in in_order if 0 <= count <= self.limits.parts)
-
     def _claim_application(self, address: Address) -> tuple[Effect, ...]:
         """Claim a message's application message that waits under its correlid, as a count or a part of no announced
         attachment."""
@@ -396,6 +390,14 @@ class Assembly:
             self._changed.pop(key, None)
             self._removed[waiting.record.id] = None
         return NOTHING if position is None else (ApplicationMessage(address, position),)
+
+
+def plausible_counts(counts: tuple[int, ...], dialects: int, most: int) -> list[int]:
+    """Return the possible values of a count, at most `most`, the smallest first: those in a byte order that the header
+    can have."""
+    known: frozenset[str] = orders(dialects) or _BOTH_ORDERS
+    in_order = (count for order, count in zip("><", counts, strict=False) if order in known)
+    return sorted(count for count in in_order if 0 <= count <= most)
 
 
 def _begun_anew(record: AttachmentRecord) -> Attachment:

@@ -31,7 +31,7 @@ WITHOUT_KEY_AT_ONCE = 4096
 """The largest number of references without a key in one group: a source may send any number of invalid messages."""
 
 
-_NOT_FETCHED = PhysicalMessage("", "")
+NOT_FETCHED = PhysicalMessage("", "")
 """A placeholder for an application message until `app.pipeline.finishing` has fetched it."""
 
 
@@ -150,7 +150,7 @@ def _assembled(key: Key, references: list[Reference], held: Held, limits: Limits
                     refused.append(effect)
                 case ApplicationMessage(address, position):
                     applications[assembly.messages[address].id] = position
-                    assembly.set_application(address, _NOT_FETCHED)
+                    assembly.set_application(address, NOT_FETCHED)
     attachment, messages = assembly.attachments.get(key), _kept(assembly.messages.values())
     changes = assembly.take_changes()
     record = changes.attachments[0] if changes.attachments else None

@@ -140,11 +140,21 @@ def _packed(what: int, detail: Any) -> bytes:
 def _unpacked(what: int, packed: bytes) -> Any:
     if not packed:
         return None
-    detail = pickle.loads(packed)  # noqa: S301 - written by the same job
     if what != What.CLAIM:
-        return detail
-    message, ordinal, dialects, trace_parent, kind, *more = detail
-    return Claim(message, ordinal, AttachmentDefinition(_KINDS[kind], *more), dialects, trace_parent)
+        return unpacked_detail(packed)
+    message, ordinal, dialects, trace_parent, *definition = unpacked_claim(packed)
+    return Claim(message, ordinal, AttachmentDefinition(*definition), dialects, trace_parent)
+
+
+def unpacked_detail(packed: bytes) -> Any:
+    """Return the detail of a row that has one, unless it is a claim or a count."""
+    return pickle.loads(packed)  # noqa: S301 - written by the same job
+
+
+def unpacked_claim(packed: bytes) -> tuple[Any, ...]:
+    """Return the fields of a claim: message, ordinal, dialects, trace parent, then those of its definition."""
+    message, ordinal, dialects, trace_parent, kind, *more = unpacked_detail(packed)
+    return message, ordinal, dialects, trace_parent, _KINDS[kind], *more
 
 
 # --- journal batches --------------------------------------------------------------------------------------------------

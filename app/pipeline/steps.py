@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from app.model.errors import GatewayError
 from app.model.message import PhysicalMessage, Position
+from app.pipeline import plain
 from app.pipeline.beside import BesideStore
-from app.pipeline.core import Held, Outcome, assemble, assemble_news, by_key
+from app.pipeline.core import Held, Outcome, assemble, by_key
 from app.pipeline.finishing import Result, finish
 from app.pipeline.headers import HeaderPass, Memory, Remembered
 from app.pipeline.intent import Window
@@ -140,9 +141,7 @@ def assemble_again(job: Job, window: Window) -> Step:
 
 
 def _outcomes(job: Job, known: int | None, batches: Iterable[pa.RecordBatch]) -> Iterator[Outcome]:
-    rows = (row for batch in batches for row in from_batch(batch))
-    limits = job.limits
-    return (outcome for key, some in by_key(rows) for outcome in assemble_news(key, some, known, limits))
+    return plain.outcomes(batches, known, job.limits)
 
 
 def _again(

@@ -1,0 +1,165 @@
+"""Assembly by columns comes to what the assembly machine comes to, key by key."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.assembly.headers import Claim
+from app.assembly.machine import Limits
+from app.codecs.sas import correlid, dialect
+from app.codecs.sas.attachment import write_count
+from app.codecs.sas.dialect import Dialect
+from app.model.attachment import AttachmentDefinition, AttachmentKind
+from app.model.event import Unsequenced
+from app.model.identity import message_id
+from app.model.records import MessageRecord
+from app.pipeline import core, plain
+from app.pipeline.core import Outcome, assemble_news, by_key
+from app.pipeline.references import SCHEMA, Reference, What, from_batch, to_batch
+from tests.support import mixed_journal
+from tests.support.references import Announcing, all_references, journalled
+
+LIMITS = Limits(parts=70_000, attachments=100)
+SOURCES, KEYS = ("a", "b"), (b"", *(bytes([number]) * correlid.KEY_SIZE for number in range(4)), bytes(24))
+BIG, LITTLE = Dialect(">"), Dialect("<")
+TIMES = st.integers(0, 3).map(lambda hours: hours * 1_800_000_000)
+COUNTS = st.sampled_from([0, 1, 2, 3, 256, 65_536, 70_001])
+
+
+def by_machine(rows: pa.RecordBatch, known: int | None) -> list[Outcome]:
+    return [each for key, some in by_key(from_batch(rows)) for each in assemble_news(key, some, known, LIMITS)]
+
+
+def by_columns(rows: pa.RecordBatch, known: int | None, size: int) -> list[Outcome]:
+    batches = [rows.slice(at, size) for at in range(0, len(rows), size)]
+    return list(plain.outcomes(batches, known, LIMITS))
+
+
+def as_rows(references: Sequence[Reference]) -> pa.RecordBatch:
+    """Return references as Spark sorts them: by source and key, and in any order under a key."""
+    in_order = sorted(references, key=lambda each: (each.source, each.key))
+    return _with_counts(to_batch(in_order), in_order)
+
+
+def _with_counts(rows: pa.RecordBatch, references: Sequence[Reference]) -> pa.RecordBatch:
+    """Return the rows in which small unsequenced messages are `COUNT`, as the reference pass writes them."""
+    columns = rows.to_pydict()
+    for row, each in enumerate(references):
+        if isinstance(each.detail, bytes):
+            columns["what"][row], columns["detail"][row] = int(What.COUNT), each.detail
+    return pa.RecordBatch.from_pydict(columns, schema=SCHEMA)
+
+
+def claim(key: bytes, dialects: int) -> Claim:
+    definition = AttachmentDefinition(AttachmentKind.BINARY_FILE, key, "FILE", "name", "text", 1, 2)
+    return Claim("message", 3, definition, dialects, "trace")
+
+
+def message_of(source: str, key: bytes, sequence: int) -> MessageRecord:
+    header, application = bytes(24), correlid.join(key.ljust(correlid.KEY_SIZE, b"1")[: correlid.KEY_SIZE], sequence)
+    return MessageRecord(message_id(source, header), source, header, application, 1, bytes(24), ("x",), 7, 11)
+
+
+@st.composite
+def references(draw: st.DrawFn) -> list[Reference]:
+    """Draw the references under some keys, most of them plain, in any order, with repetitions and gaps."""
+    made: list[Reference] = []
+    places = iter(draw(st.permutations(range(0, 12 * len(KEYS) * len(SOURCES) * 8, 8))))
+
+    def add(source: str, key: bytes, what: What, first: int = 0, length: int = 1, detail: Any = None) -> None:
+        sizes, times = (draw(st.lists(each, min_size=length, max_size=length)) for each in (st.integers(0, 9), TIMES))
+        sizes = () if what is What.CLAIM else sizes  # its message counts with the header's address
+        made.append(Reference(source, key, next(places), what, first, sizes, times, detail))
+
+    for source in SOURCES:
+        for key in draw(st.sets(st.sampled_from(KEYS))):
+            if not key:
+                add(source, key, What.DIALECTS, detail=5)
+                continue
+            length, count = draw(st.integers(1, 3)), draw(COUNTS | st.none())
+            order = draw(st.sampled_from([BIG, LITTLE]))
+            dialects = draw(st.sampled_from([dialect.ALL, dialect.mask_of(BIG), dialect.mask_of(LITTLE)]))
+            body = write_count(length if count is None else count, order)
+            choices = [
+                (What.CLAIM, 0, 1, claim(key, dialects)),
+                (What.PARTS, 1, length, None),
+                (What.COUNT, 0, 1, body),
+                (What.PARTS, draw(st.sampled_from([1, 2, 1 << 24])), length, None),
+                (What.ADDRESS, 0, 1, message_of(source, key, draw(st.sampled_from([0, 1])))),
+                (What.EVENT, 0, 1, Unsequenced(key, (length, length), 4)),
+            ]
+            usual = st.sampled_from([choices[:3], [choices[4], choices[2]]])
+            for each in draw(usual | st.lists(st.sampled_from(choices), max_size=6)):
+                add(source, key, *each)
+    return made
+
+
+def shown(outcomes: Sequence[Outcome]) -> list[str]:
+    return sorted(map(repr, outcomes))
+
+
+@given(references(), st.none() | st.integers(0, 800), st.integers(1, 9))
+def test_columns_and_machine_agree(found: list[Reference], known: int | None, size: int) -> None:
+    rows = as_rows(found)
+    assert shown(by_columns(rows, known, size)) == shown(by_machine(rows, known))
+
+
+@pytest.fixture
+def machine_calls(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The keys that the machine assembles."""
+    keys: list[bytes] = []
+    machine = core.assemble_news
+
+    def counted(key: Any, *arguments: Any) -> list[Outcome]:
+        keys.append(key[1])
+        return machine(key, *arguments)
+
+    monkeypatch.setattr(plain, "assemble_news", counted)
+    return keys
+
+
+@pytest.mark.parametrize("size", [1, 7, 1024])
+def test_a_journal_gives_the_same_outcomes(tmp_path: Path, size: int) -> None:
+    archive = journalled(tmp_path, mixed_journal.traffic(Random(size), 9, 300_000))
+    rows = to_batch(
+        sorted(Announcing(archive).references(all_references(archive)), key=lambda each: (each.source, each.key))
+    )
+    expected = by_machine(rows, None)
+    assert shown(by_columns(rows, None, size)) == shown(expected)
+    assert len(expected) > 100
+
+
+def test_plain_attachments_and_messages_take_no_machine(machine_calls: list[bytes]) -> None:
+    key, other, third = KEYS[1:4]
+    found = [
+        Reference("a", key, 8, What.CLAIM, 0, (), (5,), claim(key, dialect.ALL)),
+        Reference("a", key, 16, What.PARTS, 1, (3, 4), (6, 9)),
+        Reference("a", key, 18, What.EVENT, 0, (4,), (7,), write_count(2, LITTLE)),
+        Reference("a", other, 9, What.ADDRESS, 0, (5,), (5,), message_of("a", other, 0)),
+        Reference("a", other, 10, What.EVENT, 0, (5,), (5,), b"hello"),
+        Reference("a", third, 20, What.PARTS, 1, (3, 4), (6, 9)),
+    ]
+    plain_one, message, open_one = sorted(by_columns(as_rows(found), None, 2), key=lambda each: each.position)
+    assert machine_calls == [third]
+    assert plain_one.record is not None
+    assert (plain_one.record.bytes_received, plain_one.record.completed_at, plain_one.reached) == (7, 9, 18)
+    assert [each.application_body for each in message.messages] == [b""]
+    assert open_one.complete is None
+
+
+def test_a_key_in_many_batches_is_gathered_and_rows_without_one_are_not() -> None:
+    keyless = [Reference("a", b"", at, What.DIALECTS, detail=1) for at in range(5)]
+    of_key = [Reference("a", KEYS[1], 8 + at, What.PARTS, 1 + at, (1,), (1,)) for at in range(5)]
+    rows = to_batch(keyless + of_key + [Reference("a", KEYS[2], 80, What.PARTS, 1, (1,), (1,))])
+    pieces = plain.whole_keys(rows.slice(at, 2) for at in range(0, len(rows), 2))
+    assert [piece.column("key").to_pylist() for piece in pieces] == [
+        *([b""] * length for length in (2, 2, 1)),
+        [KEYS[1]] * 5,
+        [KEYS[2]],
+    ]
