@@ -1,6 +1,7 @@
 """The object that content is written to, measured while it is written."""
 
 from hashlib import sha256
+from typing import Any
 
 from app.model.records import AttachmentRecord, Finished, StoredObject
 from app.ports import ObjectWriter
@@ -28,7 +29,9 @@ class Measured:
         """Return the object that was written under this name."""
         return StoredObject(name, self._checksums.packed())
 
-    def stored(self, record: AttachmentRecord, content_type: str, dialects: int | None = None) -> Finished:
+    def stored(
+        self, record: AttachmentRecord, content_type: str, dialects: int | None = None, **more: Any
+    ) -> Finished:
         """Return the finished content of an attachment that was written to this object."""
         return Finished(
             record.id,
@@ -40,4 +43,5 @@ class Measured:
             object_name=object_name(record.id),
             checksums=self._checksums.packed(),
             dialects=dialects,
+            **more,
         )
