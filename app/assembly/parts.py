@@ -30,9 +30,22 @@ class Parts:
         self.count = 0
         self.has_less = False
         for first, length, position in runs or ():
+            if first > self.highest():
+                self._append(first, length, position)
+                continue
             for place in range(length):
                 if self._insert(first + place, position + place) is not None:
                     self._move(first + place, position + place)
+
+    def _append(self, first: int, length: int, position: int) -> None:
+        """Add parts with sequence numbers behind all others, as `_insert` would one by one."""
+        if self._firsts and first == self.highest() + 1 and position == self._positions[-1] + self._lengths[-1]:
+            self._lengths[-1] += length
+        else:
+            self._firsts.append(first)
+            self._lengths.append(length)
+            self._positions.append(position)
+        self.count += length
 
     def replace(self, first: int, again: int) -> bool:
         """Replace the part at position `first` by the one at `again`. Return False when no part is at `first`."""

@@ -97,7 +97,8 @@ def _keys_of(rows: pa.RecordBatch, starts: Rows, kinds: npt.NDArray[Any], known:
     is_plain = (what[lines] == kinds).all(axis=1)
     if known is not None:
         is_plain &= (positions[lines] > known).all(axis=1)
-    return lines[is_plain]
+    found: Rows = lines[is_plain]
+    return found
 
 
 # --- attachments ------------------------------------------------------------------------------------------------------

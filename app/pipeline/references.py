@@ -76,7 +76,8 @@ class What(IntEnum):
     DIALECTS = 8
     """The dialects that the headers of a source have in common; their mask."""
     COUNT = 9
-    """A small unsequenced message, which may be a count; its body, not pickled. `from_row` makes it an `EVENT`."""
+    """An unsequenced message; its body, not pickled, if that is small enough for a count. `from_row` makes it an
+    `EVENT`."""
 
 
 class Reference(NamedTuple):
@@ -166,13 +167,10 @@ def references(batch: pa.RecordBatch, first_position: int) -> pa.RecordBatch:
     `first_position` is the packed position of the first message.
     """
     columns = _columns(batch)
-    sizes = np.diff(_bodies(batch)[0])
-    small = sizes[columns.bare] <= LONGEST_COUNT
-    counts = columns.bare[small]
     found = [_parts(batch, first_position, columns)]
-    if len(counts):
-        found.append(_counts(batch, first_position, counts, columns.bare_keys[small]))
-    others = np.flatnonzero(~_marked(batch, columns.parts, counts)).tolist()
+    if len(columns.bare):
+        found.append(_counts(batch, first_position, columns.bare, columns.bare_keys))
+    others = np.flatnonzero(~_marked(batch, columns.parts, columns.bare)).tolist()
     if others:
         found.append(_read_rows(batch, first_position, others))
     return pa.concat_batches(found)
@@ -255,9 +253,12 @@ def _marked(batch: pa.RecordBatch, *rows: Numbers) -> npt.NDArray[np.bool_]:
 
 
 def _counts(batch: pa.RecordBatch, first_position: int, rows: Numbers, keys: npt.NDArray[np.uint8]) -> pa.RecordBatch:
-    """Return references to small unsequenced messages."""
+    """Return references to unsequenced messages."""
     offsets, _ = _bodies(batch)
     sizes = np.diff(offsets)[rows].astype("<i4")
+    small = sizes <= LONGEST_COUNT
+    bodies = batch.column("body").take(pa.array(rows[small])).cast(pa.binary())
+    ends = np.append(0, np.cumsum(np.where(small, sizes, 0)))
     received_at = batch.column("received_at").cast(pa.int64()).to_numpy()[rows].astype("<i8", copy=False)
     taken, count = pa.array(rows), len(rows)
     each = np.arange(count + 1)
@@ -269,7 +270,9 @@ def _counts(batch: pa.RecordBatch, first_position: int, rows: Numbers, keys: npt
         pa.array(np.zeros(count, np.int64)),
         _binary(sizes, each * sizes.itemsize),
         _binary(received_at, each * received_at.itemsize),
-        batch.column("body").take(taken).cast(pa.binary()),
+        pa.Array.from_buffers(
+            pa.binary(), count, [None, pa.py_buffer(ends.astype(np.int32)), bodies.buffers()[2] or pa.py_buffer(b"")]
+        ),
     ]
     return pa.RecordBatch.from_arrays(made, schema=SCHEMA)
 

@@ -74,8 +74,8 @@ def references(draw: st.DrawFn) -> list[Reference]:
 
     def add(source: str, key: bytes, what: What, first: int = 0, length: int = 1, detail: Any = None) -> None:
         sizes, times = (draw(st.lists(each, min_size=length, max_size=length)) for each in (st.integers(0, 9), TIMES))
-        sizes = () if what is What.CLAIM else sizes  # its message counts with the header's address
-        made.append(Reference(source, key, next(places), what, first, sizes, times, detail))
+        counted = () if what is What.CLAIM else sizes  # the message of a claim counts with its address
+        made.append(Reference(source, key, next(places), what, first, counted, times, detail))
 
     for source in SOURCES:
         for key in draw(st.sets(st.sampled_from(KEYS))):

@@ -29,9 +29,7 @@ class Measured:
         """Return the object that was written under this name."""
         return StoredObject(name, self._checksums.packed())
 
-    def stored(
-        self, record: AttachmentRecord, content_type: str, dialects: int | None = None, **more: Any
-    ) -> Finished:
+    def stored(self, record: AttachmentRecord, content_type: str, dialects: int | None = None, **more: Any) -> Finished:
         """Return the finished content of an attachment that was written to this object."""
         return Finished(
             record.id,
