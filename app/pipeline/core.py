@@ -2,7 +2,8 @@
 
 The state of an attachment or a message depends only on the references under its key, in the journal's order. So
 `assemble` can process the keys anywhere and in any order. It returns what has to be read from the journal (`Outcome`)
-and what must be kept for later references (`Held`). This module never reads bodies; `app.pipeline.finishing` does.
+and what must be kept for later references (`Held`). This module never reads bodies; `app.pipeline.finishing` does. A
+batch takes attachments and messages that came once and whole by columns instead (`app.pipeline.plain`).
 """
 
 from collections.abc import Iterable, Iterator
