@@ -6,7 +6,8 @@ attachment with row, byte and reason. A fault here (a full disk) is tried again,
 the journal cannot read back quarantine the attachment too, until they are sent again or can be read again.
 
 Attachments that are complete at the same time are finished together: their objects are flushed to disk at once, and
-their outcomes, messages and events are written in few transactions. One that is complete alone waits for no other.
+their outcomes, messages and events are written in few transactions. Small data sets with the same variables are decoded
+as one table (`app.service.finishing.together`). One that is complete alone waits for no other.
 Those whose content was read while their parts came are finished by the checkpoint itself (`app.service.assembling`).
 
 The queue is bounded. While it is full, assembly waits, so that the journal's queue fills and the brokers wait.
