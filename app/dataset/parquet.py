@@ -62,7 +62,8 @@ def write_small_parquet(table: pa.RecordBatch, sink: Sink) -> int:
     with parquet_writer(table.schema, held, group.slice(0, SAMPLE_ROWS)) as writer:
         writer.write_table(group, row_group_size=group.num_rows)
     sink.write(held.getvalue().to_pybytes())
-    return group.num_rows
+    rows: int = group.num_rows
+    return rows
 
 
 def write_row_groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch], file: io.IOBase) -> Iterator[int]:

@@ -13,7 +13,7 @@ from app.codecs.sas.constants import MessageKind
 from app.codecs.sas.dataset import DataSetDefinition, Variable
 from app.codecs.sas.entries import TYPE_SIZE
 from app.dataset import beside, decode, missing, schema
-from app.dataset.layout import Representation
+from app.dataset.layout import SAMPLE_ROWS, Representation
 from app.dataset.numeric import FloatFormat
 from app.dataset.together import Small, decode_together
 from app.framing.protocol import Body, DataSetFacts, DataSetTable, Received, StoreTable
@@ -71,7 +71,8 @@ def read_data_set(record: AttachmentRecord, received: Received, store: StoreTabl
 def read_small_data_sets(several: Mapping[str, tuple[AttachmentRecord, Received]]) -> dict[str, DataSetTable]:
     """Return the tables of those data sets whose definitions are the same, by identifier.
 
-    Data sets are left out that have faults, indexes or constraints, or whose values do not fit the usual plan.
+    Data sets are left out that have faults, indexes, constraints or more rows than a sample, or whose values do not fit
+    the usual plan.
     """
     alike: dict[int, dict[str, tuple[Small, DataSetFacts]]] = {}
     planned: dict[_Alike, _Planned | None] = {}
@@ -110,7 +111,7 @@ def _small(
     `planned` are the plans of those before it; its own is added to them.
     """
     known, first, bodies = record.dialects or dialect.ALL, received.first, list(received.bodies())
-    heads = tuple(bytes(body[:TYPE_SIZE]) for body in bodies)
+    heads = [bytes(body[:TYPE_SIZE]) for body in bodies]
     kinds = _kinds(heads, known)
     definitions = tuple(bytes(body) for body, kind in zip(bodies, kinds, strict=True) if kind in _DEFINING)
     observations = [body for body, kind in zip(bodies, kinds, strict=True) if kind is MessageKind.OBSERVATIONS]
@@ -125,15 +126,19 @@ def _small(
     said, plan = found
     joined = b"".join([body[TYPE_SIZE:] for body in observations])
     rows = len(joined) // plan.obs_length if plan.obs_length else 0
-    if not rows or rows * plan.obs_length != len(joined) or plan.observations not in {rows, -1}:
+    if rows * plan.obs_length != len(joined) or plan.observations not in {rows, -1}:
+        return None
+    if not 0 < rows <= SAMPLE_ROWS:
         return None
     return Small(plan, joined), DataSetFacts(rows, len(said.variables), said.dialects)
 
 
-@lru_cache(maxsize=256)
-def _kinds(heads: tuple[bytes, ...], dialects: int) -> tuple[MessageKind, ...]:
+def _kinds(heads: Sequence[bytes], dialects: int) -> list[MessageKind]:
     """Return the kinds of messages by their first bytes. Raises WireError."""
-    return tuple(dataset.message_kind(head, dialects) for head in heads)
+    return [_kind(head, dialects) for head in heads]
+
+
+_kind = lru_cache(maxsize=64)(dataset.message_kind)
 
 
 def _plan_of(record: AttachmentRecord, received: Received, known: int) -> _Planned | None:

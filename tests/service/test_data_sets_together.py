@@ -1,6 +1,6 @@
 """Small data sets that are complete at the same time are decoded together; nothing tells it from their content."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -13,9 +13,11 @@ import pytest
 
 from app.codecs.ibm_mq.encodings import MQENC_S390
 from app.codecs.sas.entries import TYPE_SIZE
+from app.dataset.layout import SAMPLE_ROWS
 from app.framing import sas_data_sets
 from app.model.attachment import AttachmentState
-from app.model.message import PhysicalMessage
+from app.model.errors import GatewayError
+from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord
 from app.ports import AttachmentFilter
 from app.service.context import ServiceContext
@@ -97,9 +99,10 @@ def test_their_bytes_are_those_that_each_has_alone(
         assert facts(record) == facts(one_by_one[key][0])
         assert data == one_by_one[key][1]
     for each in attached:
+        assert isinstance(each.content, pa.Table)
         read = pq.read_table(pa.BufferReader(together[each.definition.correl_id][1]))
-        assert read["station"].to_pylist() == each.content["station"].to_pylist()  # type: ignore[index]
-        np.testing.assert_array_equal(read["celsius"].is_null(), each.content["celsius"].is_null())  # type: ignore[index]
+        assert read["station"].to_pylist() == each.content["station"].to_pylist()
+        np.testing.assert_array_equal(read["celsius"].is_null(), each.content["celsius"].is_null())
 
 
 def test_one_with_a_special_missing_value_has_the_others_read_alone(
@@ -143,3 +146,39 @@ def test_a_data_set_with_a_fault_costs_the_others_nothing(program: Program, tmp_
     assert decoded == [3]
     assert attached[1].definition.correl_id not in found
     assert (len(found), counts["quarantined"]) == (3, 1)
+
+
+def test_a_failure_of_one_costs_the_others_nothing(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever goes wrong with several of them together, each is tried by itself."""
+    attached = [data_set(program, "WORK", "STATIONS", table(program, 50)) for _ in range(4)]
+    with service_context(tmp_path) as context:
+        bodies = context.journal.bodies
+
+        def failing(positions: Iterable[Position]) -> Iterator[memoryview]:
+            several = list(positions)
+            if len(several) > len(attached[0].bodies):
+                raise GatewayError("the disk is busy")
+            return bodies(several)
+
+        monkeypatch.setattr(context.journal, "bodies", failing)
+        receive(context, sent(program, attached))
+        assert len(contents(context)) == 4
+
+
+def test_those_of_more_rows_than_a_sample_are_read_alone(program: Program, tmp_path: Path, decoded: list[int]) -> None:
+    """The first rows raise doubts, and all of them together do not."""
+    numbers = np.arange(3 * SAMPLE_ROWS) + 20.5
+    one = data_set(program, "WORK", "LONG", long := pa.table({"celsius": numbers}))
+    *before, observations = one.bodies
+    swapped = numbers[:SAMPLE_ROWS].astype("<f8").tobytes()
+    body = observations[:TYPE_SIZE] + swapped + observations[TYPE_SIZE + len(swapped) :]
+    attached = [replace(one, bodies=(*before, body)), data_set(program, "WORK", "LONG", long)]
+    with service_context(tmp_path) as context:
+        receive(context, sent(program, attached))
+        found = {key: pq.read_schema(pa.BufferReader(data)) for key, (_, data) in contents(context).items()}
+    assert decoded == []
+    assert [key for key, schema in found.items() if b"sas.warnings" in (schema.metadata or {})] == [
+        attached[0].definition.correl_id
+    ]

@@ -5,6 +5,7 @@ cannot be read is left out: reading it again, with its attachment alone, tells w
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
 
@@ -12,7 +13,6 @@ from app.assembly.parts import Parts
 from app.framing.protocol import DataSetTable
 from app.framing.registry import framing
 from app.model.attachment import AttachmentKind
-from app.model.errors import DamagedError
 from app.model.message import UNREADABLE, PhysicalMessage, Position
 from app.model.records import AttachmentRecord, PartRun
 from app.service.context import Stores
@@ -83,23 +83,21 @@ def _tables(read: list[tuple[_Whole, PhysicalMessage]], stores: Stores) -> dict[
     tables: dict[str, DataSetTable] = {}
     for name, several in by_framing.items():
         if len(several) > 1:
-            tables |= framing(name).small_data_sets(_received(several, stores))
+            with suppress(Exception):  # the one at fault fails when it is read alone, and costs the others nothing
+                tables |= framing(name).small_data_sets(_received(several, stores))
     return tables
 
 
 def _received(
     several: list[tuple[_Whole, PhysicalMessage]], stores: Stores
 ) -> dict[str, tuple[AttachmentRecord, ReceivedParts]]:
-    """Return the parts of attachments, all of them read; none if one of them cannot be read."""
+    """Return the parts of attachments, all of them read."""
     positions = [[Position.unpack(place) for place in whole.places] for whole, _ in several]
-    try:
-        bodies = stores.journal.bodies([each for some in positions for each in some])
-        return {
-            whole.record.id: (
-                whole.record,
-                ReceivedParts(whole.record, stores.described(first), some, stores, list(islice(bodies, len(some)))),
-            )
-            for (whole, first), some in zip(several, positions, strict=True)
-        }
-    except (KeyError, DamagedError):
-        return {}
+    bodies = stores.journal.bodies([each for some in positions for each in some])
+    return {
+        whole.record.id: (
+            whole.record,
+            ReceivedParts(whole.record, stores.described(first), some, stores, list(islice(bodies, len(some)))),
+        )
+        for (whole, first), some in zip(several, positions, strict=True)
+    }
