@@ -14,7 +14,7 @@ import pytest
 from app.codecs.ibm_mq.encodings import MQENC_S390
 from app.codecs.sas.entries import TYPE_SIZE
 from app.dataset.layout import SAMPLE_ROWS
-from app.framing import sas_data_sets
+from app.dataset.together import decode_together
 from app.model.attachment import AttachmentState
 from app.model.errors import GatewayError
 from app.model.message import PhysicalMessage, Position
@@ -35,14 +35,13 @@ def program() -> Program:
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of data sets that were decoded together."""
     numbers: list[int] = []
-    real = sas_data_sets.decode_together
 
     def counted(several: Sequence[Any]) -> list[pa.RecordBatch] | None:
-        batches = real(several)
+        batches = decode_together(several)
         numbers.append(len(batches or ()))
         return batches
 
-    monkeypatch.setattr(sas_data_sets, "decode_together", counted)
+    monkeypatch.setattr("app.framing.sas_data_sets.decode_together", counted)
     return numbers
 
 
