@@ -106,16 +106,46 @@ def first_plan(
         schema.check(definition, variables)
     sample = _sample(blocks(), definition.obs_length)
     rows = layout.row_layout(definition, variables, sample, how)
-    known = None if plans is None else plans.get((how, rows))
+    doubt = layout.doubts(sample, variables, rows.offsets, how) if len(sample) else None
+    told = [*warnings, *filter(None, [doubt])]
+    return _planned(definition, variables, how, rows, metadata or {}, told, {} if plans is None else plans)
+
+
+def plan_by_definition(
+    definition: DataSetDefinition,
+    variables: Sequence[Variable],
+    how: Representation,
+    metadata: Mapping[str, str],
+    warnings: Sequence[str],
+    plans: Plans,
+) -> Plan | None:
+    """Return the plan that `first_plan` makes if the observations raise no doubts; None if it needs them for it.
+
+    Raises InvalidInputError for an invalid definition or variables.
+    """
+    if not plans:
+        schema.check(definition, variables)
+    rows = layout.only_layout(definition, variables)
+    return None if rows is None else _planned(definition, variables, how, rows, metadata, warnings, plans)
+
+
+def _planned(
+    definition: DataSetDefinition,
+    variables: Sequence[Variable],
+    how: Representation,
+    rows: RowLayout,
+    metadata: Mapping[str, str],
+    warnings: Sequence[str],
+    plans: Plans,
+) -> Plan:
+    known = plans.get((how, rows))
     own = _plan(definition, variables, how, rows) if known is None else known.own
-    said = {**own.metadata, **(metadata or {})}
+    said = {**own.metadata, **metadata}
     if rows.name != "packed":
         said["sas.layout"] = rows.name
-    doubt = layout.doubts(sample, variables, rows.offsets, how) if len(sample) else None
-    said = _warned(said, *warnings, *filter(None, [doubt]), *_label_warnings(definition, variables))
+    said = _warned(said, *warnings, *_label_warnings(definition, variables))
     plan = (own if known is None else known.last).of(definition, said)
-    if plans is not None:
-        plans[how, rows] = Planned(own, plan)
+    plans[how, rows] = Planned(own, plan)
     return plan
 
 
@@ -159,7 +189,7 @@ def batches(plan: Plan, blocks: Blocks, rows_a_batch: int = BATCH_ROWS) -> Itera
     for cells in _whole_rows(blocks, plan.obs_length, max(1, most)):
         arrays: list[pa.Array] = []
         for index, column in enumerate(columns):
-            made, suited = _read(column, cells, plan.how, rows)
+            made, suited = read_column(column, cells, plan.how, rows)
             arrays += made
             if suited is not column and not plan.surveyed:
                 columns[index], suits = suited, False
@@ -173,8 +203,11 @@ def batches(plan: Plan, blocks: Blocks, rows_a_batch: int = BATCH_ROWS) -> Itera
         raise Unforeseen(replace(plan, columns=tuple(columns), surveyed=True))
 
 
-def _read(column: Column, cells: Bytes, how: Representation, first: int) -> tuple[list[pa.Array], Column]:
-    """Return the column's array, its side column's array if it has one, and the column as these values require it."""
+def read_column(column: Column, cells: Bytes, how: Representation, first: int) -> tuple[list[pa.Array], Column]:
+    """Return the column's array, its side column's array if it has one, and the column as these values require it.
+
+    `cells` are observations as rows by bytes, and `first` is the number of those before them.
+    """
     values = cells[:, column.at : column.at + column.variable.length]
     if not column.variable.is_numeric:
         texts = text.read(values, how.charset)

@@ -10,10 +10,11 @@ from itertools import accumulate
 from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from app.codecs.sas.dataset import DataSetDefinition, Variable
 from app.dataset import missing, numeric
-from app.dataset.numeric import ByteOrder, Bytes, FloatFormat
+from app.dataset.numeric import ByteOrder, Bytes, Doubles, FloatFormat
 from app.dataset.schema import ALIGNMENT
 from app.model.errors import InvalidInputError
 
@@ -65,6 +66,12 @@ def row_layout(
     return max(possible, key=lambda layout: plausibility(sample, variables, layout.offsets, how))
 
 
+def only_layout(definition: DataSetDefinition, variables: Sequence[Variable]) -> RowLayout | None:
+    """Return the layout that follows from the lengths alone; None if there is none, or if the values decide."""
+    possible = list(_candidates(definition.obs_length, variables))
+    return possible[0] if len(possible) == 1 else None
+
+
 def plausibility(cells: Bytes, variables: Sequence[Variable], offsets: Sequence[int], how: Representation) -> float:
     """Return the share of values, from 0 to 1, that look plausible; 1 if there are no values."""
     controls = _controls(how.charset)
@@ -93,6 +100,24 @@ def doubts(cells: Bytes, variables: Sequence[Variable], offsets: Sequence[int], 
     if likely is None:
         return None
     return f"the numbers look as if they were {likely.float_format} floats with the {_FIRST[likely.order]} byte first"
+
+
+def may_doubt(columns: Sequence[Bytes], starts: Sequence[int], how: Representation) -> bool:
+    """Tell whether `doubts` may have a warning about one of several data sets, whose observations follow each other.
+
+    `columns` are the bytes of their numeric columns, and `starts` the first row of each data set.
+    """
+    if not columns:
+        return False
+    rows = len(columns[0])
+    usual = np.zeros(rows, np.int64)
+    for column in columns:
+        found = numeric.read(column, how.order, how.float_format, how.charset)
+        usual += _is_usual(np.abs(found.doubles))
+        if found.absent is not None and not found.odd:
+            usual += found.absent & ~np.isfinite(found.doubles)
+    counts = np.diff([*starts, rows]) * len(columns)
+    return bool((np.add.reduceat(usual, starts) * 2 < counts).any())
 
 
 def _share(numbers: Sequence[Bytes], how: Representation) -> float:
@@ -142,8 +167,12 @@ def _aligned(variables: Sequence[Variable]) -> tuple[tuple[int, ...], int]:
 def _usual(cells: Bytes, how: Representation) -> float:
     found = numeric.read(cells, how.order, how.float_format, how.charset)
     sizes = np.abs(found.doubles if found.absent is None else found.doubles[~found.absent])
-    usual = (sizes == 0) | ((sizes >= _USUAL[0]) & (sizes <= _USUAL[1]))
-    return (int(np.count_nonzero(usual)) + len(cells) - len(sizes) - found.odd) / len(cells)
+    return (int(np.count_nonzero(_is_usual(sizes))) + len(cells) - len(sizes) - found.odd) / len(cells)
+
+
+def _is_usual(sizes: Doubles) -> NDArray[np.bool_]:
+    usual: NDArray[np.bool_] = (sizes == 0) | ((sizes >= _USUAL[0]) & (sizes <= _USUAL[1]))
+    return usual
 
 
 def _controls(charset: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -129,6 +129,13 @@ class DataSetFacts(NamedTuple):
     dialects: int | None = None
 
 
+class DataSetTable(NamedTuple):
+    """A small data set that has been read."""
+
+    facts: DataSetFacts
+    table: pa.RecordBatch
+
+
 StoreTable = Callable[[pa.Schema, Iterable[pa.RecordBatch]], int]
 """A function that writes a table as the content of an attachment, replaces one written before, and returns its rows."""
 
@@ -212,6 +219,14 @@ class Framing(Protocol):
     def data_set(self, record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
         """Store the table of a complete data set. The last call of `store` counts. Raises InvalidInputError and
         WireError."""
+
+    def small_data_sets(
+        self,
+        several: Mapping[str, tuple[AttachmentRecord, Received]],  # noqa: ARG002
+    ) -> dict[str, DataSetTable]:
+        """Return the tables of complete data sets that are read faster together than each by itself, by identifier.
+        Those that are left out are for `data_set`, which tells why one cannot be read."""
+        return {}
 
     def leading_rows(
         self,

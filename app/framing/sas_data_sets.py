@@ -1,8 +1,10 @@
 """The table of a complete data set, from its messages of the SAS Common Messaging Interface."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from app.codecs.ibm_mq.encodings import charset as named_charset
 from app.codecs.ibm_mq.encodings import float_format, integer_order, is_ebcdic
@@ -11,9 +13,10 @@ from app.codecs.sas.constants import MessageKind
 from app.codecs.sas.dataset import DataSetDefinition, Variable
 from app.codecs.sas.entries import TYPE_SIZE
 from app.dataset import beside, decode, missing, schema
-from app.dataset.layout import Representation
+from app.dataset.layout import SAMPLE_ROWS, Representation
 from app.dataset.numeric import FloatFormat
-from app.framing.protocol import Body, DataSetFacts, Received, StoreTable
+from app.dataset.together import Small, decode_together
+from app.framing.protocol import Body, DataSetFacts, DataSetTable, Received, StoreTable
 from app.framing.sas_charsets import charsets, store_table
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
@@ -22,6 +25,9 @@ from app.wire import WireError
 
 _LONGEST_CACHED = 32 << 10
 """The bytes of a definition and its variables that are kept for the next data set with the same bytes."""
+
+
+_DEFINING = frozenset({MessageKind.DEFINITION, MessageKind.VARIABLES})
 
 
 class _Bodies:
@@ -44,7 +50,8 @@ class _Bodies:
 @dataclass(frozen=True, slots=True)
 class _Defined:
     """The contents of a data set's definition messages, with the dialects and the character set in which they were
-    read. Data sets with the same definition messages share them, and the plans that follow from them."""
+    read. Data sets with the same definition messages share them. Those that differ in nothing but the number of
+    observations share the plans that follow from them."""
 
     definition: DataSetDefinition
     variables: tuple[Variable, ...]
@@ -59,6 +66,87 @@ def read_data_set(record: AttachmentRecord, received: Received, store: StoreTabl
     said = _defined(received.first, messages, record.dialects or dialect.ALL)
     blocks = dataset.observation_blocks(messages[MessageKind.OBSERVATIONS], said.definition, said.dialects)
     return _stored(record, received, messages, said, blocks, store)
+
+
+def read_small_data_sets(several: Mapping[str, tuple[AttachmentRecord, Received]]) -> dict[str, DataSetTable]:
+    """Return the tables of those data sets whose definitions are the same, by identifier.
+
+    Data sets are left out that have faults, indexes, constraints or more rows than a sample, or whose values do not fit
+    the usual plan.
+    """
+    alike: dict[int, dict[str, tuple[Small, DataSetFacts]]] = {}
+    planned: dict[_Alike, _Planned | None] = {}
+    for name, (record, received) in several.items():
+        with suppress(InvalidInputError, WireError):
+            if (found := _small(record, received, planned)) is not None:
+                alike.setdefault(id(found[0].plan.columns), {})[name] = found
+    tables: dict[str, DataSetTable] = {}
+    for group in alike.values():
+        batches = decode_together([small for small, _ in group.values()]) if len(group) > 1 else None
+        for (name, (_, facts)), batch in zip(group.items(), batches or (), strict=False):
+            tables[name] = DataSetTable(facts, batch)
+    return tables
+
+
+class _Alike(NamedTuple):
+    """All that the plan of a data set follows from, if its values raise no doubts."""
+
+    definitions: tuple[bytes, ...]
+    names: tuple[str, str]
+    dialects: int
+    encodings: tuple[int, int]
+    ccsid: int
+
+
+class _Planned(NamedTuple):
+    said: _Defined
+    plan: decode.Plan
+
+
+def _small(
+    record: AttachmentRecord, received: Received, planned: dict[_Alike, _Planned | None]
+) -> tuple[Small, DataSetFacts] | None:
+    """Return a data set to be decoded with others; None if it has to be read by itself.
+
+    `planned` are the plans of those before it; its own is added to them.
+    """
+    known, first, bodies = record.dialects or dialect.ALL, received.first, list(received.bodies())
+    heads = [bytes(body[:TYPE_SIZE]) for body in bodies]
+    kinds = _kinds(heads, known)
+    definitions = tuple(bytes(body) for body, kind in zip(bodies, kinds, strict=True) if kind in _DEFINING)
+    observations = [body for body, kind in zip(bodies, kinds, strict=True) if kind is MessageKind.OBSERVATIONS]
+    if len(definitions) + len(observations) < len(bodies):
+        return None
+    names = record.qualifier_1, record.qualifier_2
+    alike = _Alike(definitions, names, known, (first.encoding, received.encoding), first.ccsid)
+    if alike not in planned:
+        planned[alike] = _plan_of(record, received, known)
+    if (found := planned[alike]) is None or _kinds(heads, found.said.dialects) != kinds:
+        return None
+    said, plan = found
+    joined = b"".join([body[TYPE_SIZE:] for body in observations])
+    rows = len(joined) // plan.obs_length if plan.obs_length else 0
+    if rows * plan.obs_length != len(joined) or plan.observations not in {rows, -1}:
+        return None
+    if not 0 < rows <= SAMPLE_ROWS:
+        return None
+    return Small(plan, joined), DataSetFacts(rows, len(said.variables), said.dialects)
+
+
+def _kinds(heads: Sequence[bytes], dialects: int) -> list[MessageKind]:
+    """Return the kinds of messages by their first bytes. Raises WireError."""
+    return [_kind(head, dialects) for head in heads]
+
+
+_kind = lru_cache(maxsize=64)(dataset.message_kind)
+
+
+def _plan_of(record: AttachmentRecord, received: Received, known: int) -> _Planned | None:
+    said = _defined(received.first, _by_kind(received, known), known)
+    how, warnings = _representation(received, said)
+    names = _names(record, received.first, said)
+    plan = decode.plan_by_definition(said.definition, said.variables, how, names, warnings, said.plans)
+    return None if plan is None else _Planned(said, plan)
 
 
 def read_leading_rows(record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
@@ -132,12 +220,31 @@ def _read_definitions(body: Body, variables: _Bodies | Sequence[Body], known: in
     if size > definition.variables * dataset.LONGEST_VARIABLE + TYPE_SIZE * len(variables):
         why = f"{size:,} bytes are too many for the definitions of {definition.variables:,} variables"
         raise InvalidInputError("variable-count", "number of variables", -1, why)
-    read, dialects = dataset.read_variables(list(variables), definition.variables, dialects, charset)
-    return _Defined(definition, read, dialects, charset)
+    if size > _LONGEST_CACHED:
+        return _Defined(definition, *_read_variables(variables, definition.variables, dialects, charset), charset)
+    defining = tuple(map(bytes, variables))
+    read, dialects = _read_known_variables(defining, definition.variables, dialects, charset)
+    said = tuple(getattr(definition, name) for name in _SHARED)
+    return _Defined(definition, read, dialects, charset, _plans(said, defining, dialects, charset))
+
+
+def _read_variables(
+    bodies: _Bodies | Sequence[Body], count: int, dialects: int, charset: str
+) -> tuple[tuple[Variable, ...], int]:
+    return dataset.read_variables(list(bodies), count, dialects, charset)
 
 
 _read_known = lru_cache(maxsize=32)(_read_definitions)
-"""Programs send many data sets with the same variables."""
+_read_known_variables = lru_cache(maxsize=32)(_read_variables)
+"""Programs send many data sets with the same variables, often with different numbers of observations."""
+_SHARED = [field.name for field in fields(DataSetDefinition) if field.name != "observations"]
+"""What data sets that share their plans have in common."""
+
+
+@lru_cache(maxsize=32)
+def _plans(said: tuple[object, ...], variables: tuple[bytes, ...], dialects: int, charset: str) -> decode.Plans:  # noqa: ARG001 - the key
+    """Return the plans of data sets with these definitions: none at first, to which `decode` adds those it makes."""
+    return {}
 
 
 def _representation(received: Received, said: _Defined) -> tuple[Representation, list[str]]:

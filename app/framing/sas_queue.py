@@ -8,7 +8,7 @@ sequenced parts and then its count. So a receiver that has the count can rely on
 application message sends an empty one, since a receiving SAS program waits for it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +27,7 @@ from app.framing.protocol import (
     Columns,
     Contents,
     DataSetFacts,
+    DataSetTable,
     FileContent,
     Framing,
     PartReader,
@@ -191,6 +192,11 @@ class SasQueue(Framing):
         from app.framing.sas_data_sets import read_data_set  # noqa: PLC0415 - it loads pandas, which commands do without
 
         return read_data_set(record, received, store)
+
+    def small_data_sets(self, several: Mapping[str, tuple[AttachmentRecord, Received]]) -> dict[str, DataSetTable]:
+        from app.framing.sas_data_sets import read_small_data_sets  # noqa: PLC0415 - it loads pandas
+
+        return read_small_data_sets(several)
 
     def leading_rows(self, record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts | None:
         from app.framing.sas_data_sets import read_leading_rows  # noqa: PLC0415 - it loads pandas

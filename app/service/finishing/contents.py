@@ -1,7 +1,7 @@
 """The content of complete attachments, for every host of assembly."""
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from app.assembly.arrangement import arrangement_of
 from app.assembly.parts import Parts
@@ -74,7 +74,12 @@ def _damaged(error: DamagedError) -> Position | None:
 
 def first_place(record: AttachmentRecord, parts: Parts) -> int | None:
     """Return the packed position of the first part of a complete attachment; None when there are no parts."""
-    return next((packed for _, packed in arrangement_of(record).in_order(record, parts)), None)
+    return next(ordered_places(record, parts), None)
+
+
+def ordered_places(record: AttachmentRecord, parts: Parts) -> Iterator[int]:
+    """Yield the packed positions of the parts of a complete attachment, in the order of its content."""
+    return (packed for _, packed in arrangement_of(record).in_order(record, parts))
 
 
 def _in_order(record: AttachmentRecord, parts: Parts) -> tuple[Sequence[int], list[Position]]:

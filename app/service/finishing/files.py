@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from app.assembly.arrangement import arrangement_of
 from app.codecs.sas import files
-from app.dataset.parquet import write_parquet
-from app.framing.protocol import Body, FileContent, Framing, PartReader
+from app.dataset.parquet import write_parquet, write_small_parquet
+from app.framing.protocol import Body, DataSetFacts, DataSetTable, FileContent, Framing, PartReader
 from app.framing.registry import framing
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
@@ -52,13 +52,18 @@ class ReceivedParts:
     """The parts of an attachment at these positions of the journal; see `app.framing.protocol.Received`."""
 
     def __init__(
-        self, record: AttachmentRecord, first: PhysicalMessage, positions: Sequence[Position], stores: Stores
+        self,
+        record: AttachmentRecord,
+        first: PhysicalMessage,
+        positions: Sequence[Position],
+        stores: Stores,
+        held: list[memoryview] | None = None,
     ) -> None:
         source = stores.settings.sources.get(record.source)
         self.first, self.encoding = first, (source and source.encoding) or 0
         self.positions, self._journal = positions, stores.journal
         self.is_small = record.bytes_received <= HELD_BYTES
-        self._held: list[memoryview] | None = None
+        self._held = held
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -87,6 +92,18 @@ def _data_set_content(record: AttachmentRecord, received: ReceivedParts, read_by
 
     facts = read_by.data_set(record, received, store)
     assert written is not None
+    return _described(written, record, facts)
+
+
+def table_content(record: AttachmentRecord, read: DataSetTable, stores: Stores) -> Finished:
+    """Return the content of a data set whose table has been read, which is one Parquet object."""
+    with stores.store.create(object_name(record.id)) as target:
+        written = Measured(target)
+        write_small_parquet(read.table, written)
+    return _described(written, record, read.facts)
+
+
+def _described(written: Measured, record: AttachmentRecord, facts: DataSetFacts) -> Finished:
     stored = written.stored(record, PARQUET_TYPE, facts.dialects)
     return changed(stored, observations=facts.observations, variables=facts.variables)
 

@@ -6,7 +6,8 @@ attachment with row, byte and reason. A fault here (a full disk) is tried again,
 the journal cannot read back quarantine the attachment too, until they are sent again or can be read again.
 
 Attachments that are complete at the same time are finished together: their objects are flushed to disk at once, and
-their outcomes, messages and events are written in few transactions. One that is complete alone waits for no other.
+their outcomes, messages and events are written in few transactions. Small data sets with the same variables are decoded
+as one table (`app.service.finishing.together`). One that is complete alone waits for no other.
 Those whose content was read while their parts came are finished by the checkpoint itself (`app.service.assembling`).
 
 The queue is bounded. While it is full, assembly waits, so that the journal's queue fills and the brokers wait.
@@ -14,7 +15,7 @@ Attachments that an earlier process left complete are in the catalog. They are f
 """
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Condition
@@ -22,10 +23,8 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from app.assembly.collecting import Key
-from app.assembly.parts import Parts
 from app.assembly.states import Input, follow
 from app.model.attachment import AttachmentState
-from app.model.message import UNREADABLE, PhysicalMessage
 from app.model.records import (
     DAMAGED_PART,
     PARTS_GONE,
@@ -38,8 +37,10 @@ from app.model.trace_context import trace_fields
 from app.observe import Recurring, logger
 from app.service.context import Between, ServiceContext, Stores, at_once
 from app.service.events import complete_messages, finished_event, refusal_event
-from app.service.finishing.contents import Spoilt, first_place, read_content, spoilt_entries
-from app.service.finishing.parts import held_parts, messages_at, segments_of
+from app.service.finishing.contents import Spoilt, read_content, spoilt_entries
+from app.service.finishing.files import table_content
+from app.service.finishing.parts import held_parts, segments_of
+from app.service.finishing.together import NOTHING_KNOWN, Known, read_together
 
 log = logger(__name__)
 
@@ -292,11 +293,12 @@ class Finisher:
         failed: dict[str, Exception],
     ) -> None:
         """Read the contents of the first attachments, as many as fit into one step."""
-        segments, firsts, size = segments_of(self._context.journal), self._firsts(waiting), 0
+        segments, size = segments_of(self._context.journal), 0
+        together = read_together(waiting, self._context, READ_AT_ONCE)
         while waiting and size < READ_AT_ONCE:
             record, runs = waiting.popleft()
             try:
-                content = self._content(record, runs, segments, stores, firsts.get(record.id))
+                content = self._content(record, runs, segments, stores, together.get(record.id, NOTHING_KNOWN))
             except Exception as error:  # noqa: BLE001 - the caller logs it
                 failed[record.id] = error
                 continue
@@ -304,35 +306,18 @@ class Finisher:
                 contents.append((record, content))
                 size += content.size
 
-    def _firsts(self, waiting: Iterable[Complete]) -> dict[str, PhysicalMessage]:
-        """Return the first messages of the attachments that fit into one step, by identifier, read a batch at a time.
-
-        Those that are damaged or gone are left out: reading them again, alone, tells why.
-        """
-        places: dict[str, int] = {}
-        size = 0
-        for record, runs in waiting:
-            if size >= READ_AT_ONCE:
-                break
-            size += record.bytes_received
-            if runs and (place := first_place(record, Parts(runs))) is not None:
-                places[record.id] = place
-        found = messages_at(self._context.journal, set(places.values()))
-        return {
-            each: message
-            for each, place in places.items()
-            if (message := found.get(place)) is not None and message.framing != UNREADABLE
-        }
-
     def _content(
         self,
         record: AttachmentRecord,
         known: list[PartRun] | None,
         segments: Collection[int],
         stores: Stores,
-        first: PhysicalMessage | None = None,
+        read: Known = NOTHING_KNOWN,
     ) -> Finished | None:
-        """Return the content of a complete attachment; None if it has been restarted or refused."""
+        """Return the content of a complete attachment; None if it has been restarted or refused.
+
+        `read` is what has been read of it with others.
+        """
         # Segments of an attachment that had expired may be gone.
         runs = self._context.catalog.part_runs(record.id) if known is None else known
         _, parts, is_all_there = held_parts(record, runs, segments)
@@ -340,7 +325,9 @@ class Finisher:
             self._restart(record)
             return None
         try:
-            return read_content(record, parts, stores, first)
+            if read.table is not None:
+                return table_content(record, read.table, stores)
+            return read_content(record, parts, stores, read.first)
         except Spoilt as spoilt:
             if spoilt.error.code == DAMAGED_PART and self._context.catalog.part_runs(record.id) != runs:
                 # A part was replaced by one that was sent again.
