@@ -55,6 +55,7 @@ from app.web.summary import endpoints as summary
 from app.web.tables import endpoints as tables
 from app.web.tables import querying
 from app.web.trace import endpoints as trace
+from app.web.turns import TurnsMiddleware
 from app.web.uploads import endpoints as uploads
 from app.web.uploads.receiving import Receivers
 from app.web.uploads.versions import TusMiddleware
@@ -205,6 +206,7 @@ def _add_middleware(app: FastAPI, gateway: Gateway, audit: AuditLog, repeats: Re
     app.add_middleware(AuditMiddleware, add=audit.add, add_failed=repeats.add)
     if origins := http.cors_origins:
         app.add_middleware(CORSMiddleware, allow_origins=origins, **_CORS)
+    app.add_middleware(TurnsMiddleware)
 
 
 def _add_routes(app: FastAPI, settings: Settings) -> None:

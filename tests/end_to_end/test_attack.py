@@ -44,6 +44,8 @@ AGAIN_SECONDS = 5.0
 ASKED_EVERY = 0.1
 HANG_SECONDS = 60.0
 """An answer that takes longer never comes."""
+LOWEST_PRIORITY = 5
+"""The attackers stand for other machines: their own work must not take the gateway's processors."""
 
 REFUSALS = {
     "conversion": {"200", "507 storage-full", "503 busy", "503", LEFT},
@@ -162,6 +164,7 @@ class Attack:
         self.begin = self._process.start
 
     def _run(self, attackers: Attackers, bombs: dict[str, bytes], content: str, told: Connection) -> None:
+        os.nice(LOWEST_PRIORITY)
         asyncio.run(attack(attackers, bombs, content, self._is_over, self.is_full))
         told.send(attackers)
 
