@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -63,7 +64,7 @@ def test_the_loop_does_other_work_between_the_turns() -> None:
         await asyncio.gather(look(), *(requests.of("a") for _ in range(100)))
 
     asyncio.run(ask())
-    assert max(now - before for before, now in zip(seen, seen[1:], strict=False)) <= A_ROUND
+    assert max(now - before for before, now in pairwise(seen)) <= A_ROUND
 
 
 def test_a_request_that_is_cancelled_keeps_none_from_its_turn() -> None:
