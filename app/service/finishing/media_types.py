@@ -35,7 +35,7 @@ _REGISTERED = {
     **{f"ibm{page}": f"ibm0{page}" for page in range(1141, 1150)},
     **{f"cp{page}": f"windows-{page}" for page in range(1250, 1259)},
 }
-"""The names that IANA has registered for character sets, where Python has others. A few have no registered name."""
+"""The names that IANA has registered for character sets, where Python has others. The few others have none."""
 
 _CODECS = {registered: codec for codec, registered in _REGISTERED.items()}
 _CHARSET = "charset="
