@@ -181,6 +181,7 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.state.links = Links(gateway.settings.data)
     app.state.table_sources = TableSources()
     app.state.in_flight = set()
+    app.state.reading_keys = None
     app.state.receivers = Receivers()
     app.state.captures = 0
     _add_middleware(app, gateway, audit, repeats)

@@ -15,12 +15,13 @@ from app.assembly.headers import message_address
 from app.assembly.machine import Assembly, Limits
 from app.assembly.parts import Parts, number_in
 from app.codecs.sas import dialect
-from app.codecs.sas.dialect import Order, with_order
+from app.codecs.sas.dialect import with_order
 from app.model.attachment import AttachmentDefinition, AttachmentKind, AttachmentState, MessageHeader
 from app.model.event import Announced, Event, PartArrived, Unsequenced
 from app.model.identity import attachment_id, message_id
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, Checkpoint, MessageRecord, PartRun
+from app.wire.kinds import Order
 
 SOURCE = "orders"
 OTHER = {">": "<", "<": ">"}
