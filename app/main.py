@@ -24,7 +24,7 @@ from app.ports import Catalog, Clock, ContentStore, Journal
 from app.service.context import ServiceContext
 from app.service.gateway import Gateway
 from app.service.standby.election import Election
-from app.service.threads import collect_seldom
+from app.service.threads import collect_seldom, switch_soon
 from app.service.tracing import Traces
 from app.settings import Http, Settings, Standby
 from app.spans import SERVICE
@@ -171,6 +171,7 @@ def _serve(
             gateway.on_taken = taken
             gc.collect()
             collect_seldom()
+            switch_soon()
             gateway.start()
             started(listener.getsockname()[1], bool(gateway.catalog.api_keys()))
         _Server(gateway).run([listener])

@@ -2,8 +2,9 @@
 
 from typing import Any, NamedTuple
 
-from app.assembly.parts import Parts
+from app.assembly.parts import BIG, LITTLE, Parts, little_endian
 from app.assembly.states import DONE, Input, follow
+from app.codecs.sas.dialect import orders
 from app.model.attachment import AttachmentDefinition, AttachmentState
 from app.model.records import DAMAGED_PART, LOST_CODES, AttachmentRecord, changed
 
@@ -39,10 +40,11 @@ class Refused(NamedTuple):
 
 
 class Completed(NamedTuple):
-    """An attachment that has all of its `parts` parts."""
+    """An attachment that has all of its `parts` parts. It `had_strays` if others were taken for parts of it before."""
 
     attachment: str
     parts: int
+    had_strays: bool = False
 
 
 class ApplicationMessage(NamedTuple):
@@ -108,7 +110,20 @@ class Attachment:
         """Whether the attachment is quarantined because a part could not be read back."""
         return self.record.state is AttachmentState.QUARANTINED and self.record.reason_code == DAMAGED_PART
 
-    def completed(self, parts: int) -> tuple[Effect, ...]:
+    def settled(self, expected: int) -> tuple[Effect, ...]:
+        """Make the attachment complete if all parts 1..expected are there, in one byte order.
+
+        Those in the other byte order are strays, which are refused wherever they came.
+        """
+        if follow(self.record.state, Input.ALL_THERE) is None:
+            return NOTHING
+        likely = LITTLE if orders(self.record.dialects) == {LITTLE} else BIG
+        strays = self.parts.take_strays(expected, likely)
+        if strays is None:
+            return NOTHING
+        return (*self.completed(expected, had_strays=bool(strays)), *(stray(*each) for each in strays))
+
+    def completed(self, parts: int, *, had_strays: bool = False) -> tuple[Effect, ...]:
         """Make the attachment complete, with `parts` parts."""
         if (state := follow(self.record.state, Input.ALL_THERE)) is None:
             return NOTHING
@@ -120,7 +135,7 @@ class Attachment:
             pending_position=None,
             completed_at=self.last_received_at,
         )
-        return (Completed(self.record.id, parts),)
+        return (Completed(self.record.id, parts, had_strays),)
 
     def define(self, definition: AttachmentDefinition, **more: Any) -> None:
         """Take over the definition that a sender gives."""
@@ -134,3 +149,9 @@ class Attachment:
             major_version=definition.major_version,
             **more,
         )
+
+
+def stray(sequence: int, position: int) -> Refused:
+    """Return the refusal of a part that is none of those of a complete attachment."""
+    why = f"part {sequence}, which is {little_endian(sequence)} little-endian, but the attachment has all its parts"
+    return Refused(position, "sequence-beyond-count", "correl_id", why)

@@ -54,11 +54,15 @@ class Runs(NamedTuple):
 
     def in_order(self) -> "Runs":
         """Return the runs with the numbers that their sender meant: one that writes them little-endian is recognised
-        by their size."""
+        by the size of most of them. Numbers in the other byte order are left out."""
         if self.highest < LITTLE_ENDIAN_FROM:
             return self
         numbers, positions = _each(*self)
-        return Runs(swapped(numbers), np.ones(len(numbers), np.int64), positions)
+        meant, big = swapped(numbers), numbers < LITTLE_ENDIAN_FROM
+        little = meant < LITTLE_ENDIAN_FROM
+        if little.sum() <= big.sum():
+            return self.within(1, LITTLE_ENDIAN_FROM - 1)
+        return Runs(meant[little], np.ones(int(little.sum()), np.int64), positions[little])
 
     def within(self, first: int, last: int) -> "Runs":
         """Return the parts with numbers in this closed interval."""

@@ -12,7 +12,8 @@ message may come in any order, any number of times, from any thread of the broke
   of headers tell the two apart. One that comes before its header waits as a part of an attachment that does not exist.
 - A message that contradicts an earlier one (another header, another count, a part beyond the count) is refused. The
   first one holds and the later one goes to quarantine.
-- An attachment is complete when it has its header, its count and exactly the parts 1..count.
+- Parts may be numbered in either byte order. An attachment is complete when it has its header, its count and the parts
+  1..count in one of them. Parts in the other one are then refused, wherever they came.
 - A group of IBM MQ is an attachment without a header. Each part gives the common facts, and those of the first part
   hold. The group is complete when its last logical message is known, and each message has its end and all the bytes up
   to it. `app.assembly.groups` has the contradictions.
@@ -25,7 +26,17 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from app.assembly import groups
-from app.assembly.collecting import NOTHING, Address, ApplicationMessage, Attachment, Effect, Key, Refused, Repeated
+from app.assembly.collecting import (
+    NOTHING,
+    Address,
+    ApplicationMessage,
+    Attachment,
+    Effect,
+    Key,
+    Refused,
+    Repeated,
+    stray,
+)
 from app.assembly.headers import (
     Announcement,
     Claim,
@@ -47,6 +58,7 @@ from app.model.message import PhysicalMessage
 from app.model.records import NOTHING_CAME, AttachmentRecord, Checkpoint, MessageRecord, changed
 
 _BOTH_ORDERS = frozenset("><")
+_WHOLE = {AttachmentState.COMPLETE, AttachmentState.QUARANTINED}
 
 
 class Limits(NamedTuple):
@@ -172,14 +184,15 @@ class Assembly:
         if attachment.has_forgotten_its_parts:
             return attachment.repeated(None, position)
         most = self.limits.parts if record.parts_expected is None else record.parts_expected
-        if event.sequence > most and (why := self._misnumbered(attachment, event.sequence, most)) is not None:
+        if event.sequence > most and little_endian(event.sequence) > most:
+            why = f"part {event.sequence}, but the attachment has at most {most} parts"
             return (Refused(position, "sequence-beyond-count", "correl_id", why),)
+        if record.state in _WHOLE and attachment.parts.find(event.sequence) is None:
+            return (stray(event.sequence, position),)
         if (first := attachment.parts.add(event.sequence, position)) is not None:
             return NOTHING if first == position else attachment.repeated(first, position)
         attachment.bytes_received += event.size
-        if attachment.record.parts_expected == attachment.parts.count:
-            return self._check_complete(attachment)
-        return NOTHING
+        return self._check_complete(attachment)
 
     def parts(self, source: str, event: PartsArrived, positions: Sequence[int]) -> tuple[Effect, ...]:
         """Apply parts that were received together, at these packed places."""
@@ -198,6 +211,7 @@ class Assembly:
             if (
                 attachment.has_forgotten_its_parts
                 or attachment.is_lost
+                or attachment.record.state in _WHOLE
                 or attachment.parts.has_any(event.first, length)
             ):
                 return None
@@ -210,9 +224,7 @@ class Assembly:
         attachment.bytes_received += sum(event.sizes)
         attachment.last_position = max(attachment.last_position, positions[-1])
         attachment.last_received_at = max(attachment.last_received_at, *event.received_at)
-        if attachment.record.parts_expected == attachment.parts.count:
-            return self._check_complete(attachment)
-        return NOTHING
+        return self._check_complete(attachment)
 
     def _one_by_one(self, source: str, event: PartsArrived, positions: Sequence[int]) -> tuple[Effect, ...]:
         effects: tuple[Effect, ...] = ()
@@ -222,18 +234,6 @@ class Assembly:
             part = PartArrived(event.correl_id, event.first + place, size)
             effects += self._part(source, part, position, received_at)
         return effects
-
-    def _misnumbered(self, attachment: Attachment, sequence: int, most: int) -> str | None:
-        """Return why a part has a number beyond `most`. None if it can be one of a sender that writes the four bytes
-        little-endian: as long as no part has a number that only others write. Before a header, application messages
-        with a sequence number may be among the parts."""
-        meant = little_endian(sequence)
-        if meant > most:
-            return f"part {sequence}, but the attachment has at most {most} parts"
-        lowest = attachment.parts.lowest()
-        if attachment.record.kind is not None and lowest and little_endian(lowest) > self.limits.parts:
-            return f"part {sequence}, which is {meant} little-endian, but part {lowest} is numbered big-endian"
-        return None
 
     def _group_part(self, source: str, event: GroupPart, position: int, received_at: int) -> tuple[Effect, ...]:
         if event.message > self.limits.parts:
@@ -265,14 +265,13 @@ class Assembly:
             why = f"{_spoken(counts)}, but an earlier count said {record.parts_expected}"
             return (Refused(position, "conflicting-count", "number of messages", why),)
         plausible = plausible_counts(counts, record.dialects, self.limits.parts)
-        fitting = [count for count in plausible if attachment.parts.count <= count]
+        _, came = attachment.parts.majority()
+        fitting = [count for count in plausible if came <= count]
         if not fitting:
-            limit = (
-                f"at most {self.limits.parts} parts are allowed" if not plausible else f"{attachment.parts.count} came"
-            )
+            limit = f"at most {self.limits.parts} parts are allowed" if not plausible else f"{came} came"
             return (Refused(position, "bad-count", "number of messages", f"{_spoken(counts)}, and {limit}"),)
         count = fitting[0]
-        if record.kind is not None and attachment.parts.is_one_to(count) and (effects := attachment.completed(count)):
+        if record.kind is not None and (effects := attachment.settled(count)):
             return effects
         attachment.record = changed(record, parts_expected=count, pending_counts=(), pending_position=None)
         return NOTHING
@@ -367,13 +366,9 @@ class Assembly:
 
     def _check_complete(self, attachment: Attachment) -> tuple[Effect, ...]:
         record = attachment.record
-        if (
-            record.kind is None
-            or record.parts_expected is None
-            or not attachment.parts.is_one_to(record.parts_expected)
-        ):
+        if record.kind is None or record.parts_expected is None or attachment.parts.count < record.parts_expected:
             return NOTHING
-        return attachment.completed(record.parts_expected)
+        return attachment.settled(record.parts_expected)
 
     def _claim_application(self, address: Address) -> tuple[Effect, ...]:
         """Claim a message's application message that waits under its correlid, as a count or a part of no announced

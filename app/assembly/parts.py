@@ -3,9 +3,11 @@
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import takewhile
 
 from app.model.records import PartRun
 
+BIG, LITTLE = ">", "<"
 LITTLE_ENDIAN_FROM = 1 << 24
 """The lowest sequence number that is taken for a smaller one written little-endian. No attachment has so many parts."""
 
@@ -182,15 +184,55 @@ class Parts:
     def missing(self, expected: int | None, limit: int) -> list[tuple[int, int]]:
         """Return closed ranges of the sequence numbers that have not come, at most `limit` ranges.
 
-        Without a count only the gaps below the highest number are known.
+        Without a count only the gaps below the highest number are known. Numbers in the other byte order than most do
+        not count.
         """
-        little = self.highest() >= LITTLE_ENDIAN_FROM
-        numbers = (
-            sorted((little_endian(first), 1) for first, _ in self)
-            if little
-            else zip(self._firsts, self._lengths, strict=True)
-        )
+        order, _ = self.majority()
+        numbers: Iterable[tuple[int, int]]
+        if order == LITTLE:
+            meant = (little_endian(sequence) for sequence, _ in self)
+            numbers = sorted((each, 1) for each in meant if each < LITTLE_ENDIAN_FROM)
+        else:
+            runs = zip(self._firsts, self._lengths, strict=True)
+            numbers = takewhile(lambda run: run[0] < LITTLE_ENDIAN_FROM, runs)
         return gaps(numbers, expected, limit)
+
+    def majority(self) -> tuple[str, int]:
+        """Return the byte order in which more of the sequence numbers can be written, and how many can be."""
+        if self.highest() < LITTLE_ENDIAN_FROM:
+            return BIG, self.count
+        big = self._so_many_to(LITTLE_ENDIAN_FROM - 1)
+        little = sum(is_little_endian(sequence) for sequence, _ in self)
+        return (LITTLE, little) if little > big else (BIG, big)
+
+    def take_strays(self, expected: int, likely: str) -> list[tuple[int, int]] | None:
+        """Remove the parts in the other byte order, if all of 1..expected are there in one. Return the number and the
+        position of each; None if some of 1..expected have not come.
+
+        If they are there in both byte orders, the `likely` one holds.
+        """
+        if self.count <= expected:
+            return [] if self.is_one_to(expected) else None
+        for order in (likely, LITTLE if likely == BIG else BIG):
+            if self._has_all(expected, order):
+                strays = [part for part in self if number_in(order, part[0]) > expected]
+                self._keep([part for part in self if number_in(order, part[0]) <= expected])
+                return strays
+        return None
+
+    def _has_all(self, expected: int, order: str) -> bool:
+        if order == BIG:
+            return self._so_many_to(expected) == expected
+        high = self.count - self._so_many_to(LITTLE_ENDIAN_FROM - 1)
+        if high < expected - expected // 256:  # the others, multiples of 256, are low numbers
+            return False
+        return all(self.find(little_endian(number)) is not None for number in range(1, expected + 1))
+
+    def _so_many_to(self, last: int) -> int:
+        """Return how many parts have a sequence number up to `last`."""
+        at = bisect_right(self._firsts, last)
+        beyond = self._firsts[at - 1] + self._lengths[at - 1] - 1 - last if at else 0
+        return sum(self._lengths[:at]) - max(0, beyond)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         for first, length, position in zip(self._firsts, self._lengths, self._positions, strict=True):
@@ -238,3 +280,13 @@ def _consecutive(first: int, positions: Sequence[int]) -> Iterator[tuple[int, in
 def little_endian(sequence: int) -> int:
     """Return the sequence number that a sender means that writes its four bytes little-endian."""
     return int.from_bytes(sequence.to_bytes(4, "big"), "little")
+
+
+def is_little_endian(sequence: int) -> bool:
+    """Tell whether a sender that writes the four bytes little-endian can mean this sequence number."""
+    return little_endian(sequence) < LITTLE_ENDIAN_FROM
+
+
+def number_in(order: str, sequence: int) -> int:
+    """Return the sequence number that a sender means that writes its four bytes in this order."""
+    return little_endian(sequence) if order == LITTLE else sequence

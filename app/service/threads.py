@@ -1,6 +1,7 @@
-"""The threads of a process: workers, how they wake each other, and how often Python collects garbage."""
+"""The threads of a process: workers, how they wake each other, how they share Python, and when it collects garbage."""
 
 import gc
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Condition, Event, Thread, current_thread
@@ -13,6 +14,8 @@ R = TypeVar("R")
 
 AT_ONCE = 16
 """The number of threads that wait for disks or for the network at the same time."""
+
+SWITCH_SECONDS = 0.0005
 
 log = logger(__name__)
 
@@ -87,6 +90,14 @@ class Notifier:
 
 
 THRESHOLDS = (50_000, 20, 50)
+
+
+def switch_soon() -> None:
+    """Let a thread that computes give way soon to others that wait for Python's lock.
+
+    When many threads are at work, the event loop would otherwise wait 5 ms for each of them.
+    """
+    sys.setswitchinterval(SWITCH_SECONDS)
 
 
 def collect_seldom() -> None:

@@ -55,6 +55,7 @@ from app.web.summary import endpoints as summary
 from app.web.tables import endpoints as tables
 from app.web.tables import querying
 from app.web.trace import endpoints as trace
+from app.web.turns import TurnsMiddleware
 from app.web.uploads import endpoints as uploads
 from app.web.uploads.receiving import Receivers
 from app.web.uploads.versions import TusMiddleware
@@ -180,6 +181,7 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.state.links = Links(gateway.settings.data)
     app.state.table_sources = TableSources()
     app.state.in_flight = set()
+    app.state.reading_keys = None
     app.state.receivers = Receivers()
     app.state.captures = 0
     _add_middleware(app, gateway, audit, repeats)
@@ -205,6 +207,7 @@ def _add_middleware(app: FastAPI, gateway: Gateway, audit: AuditLog, repeats: Re
     app.add_middleware(AuditMiddleware, add=audit.add, add_failed=repeats.add)
     if origins := http.cors_origins:
         app.add_middleware(CORSMiddleware, allow_origins=origins, **_CORS)
+    app.add_middleware(TurnsMiddleware)
 
 
 def _add_routes(app: FastAPI, settings: Settings) -> None:

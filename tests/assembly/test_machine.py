@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import permutations
 from typing import Any
 
@@ -12,14 +13,18 @@ from hypothesis import strategies as st
 from app.assembly.collecting import ApplicationMessage, Attachment, Completed, Effect, Refused, Repeated
 from app.assembly.headers import message_address
 from app.assembly.machine import Assembly, Limits
-from app.assembly.parts import Parts
+from app.assembly.parts import Parts, number_in
+from app.codecs.sas import dialect
+from app.codecs.sas.dialect import with_order
 from app.model.attachment import AttachmentDefinition, AttachmentKind, AttachmentState, MessageHeader
 from app.model.event import Announced, Event, PartArrived, Unsequenced
 from app.model.identity import attachment_id, message_id
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, Checkpoint, MessageRecord, PartRun
+from app.wire.kinds import Order
 
 SOURCE = "orders"
+OTHER = {">": "<", "<": ">"}
 APPLICATION = b"A" * 16
 NUMBERS = (1, 2, 7, 1 << 30)
 NUMBERED = [b"N" * 16 + number.to_bytes(4, "big") + bytes(4) for number in NUMBERS]
@@ -225,6 +230,43 @@ def test_a_part_numbered_in_the_other_byte_order_than_those_before_is_refused(st
     host = Host().feed([header([3]), *parts[:2], PartArrived(correl_id(0), stray, 9), parts[2], *count])
     assert [(effect.code, effect.position) for effect in host.of(Refused)] == [("sequence-beyond-count", 3)]
     assert len(host.of(Completed)) == 1
+
+
+@given(st.data(), st.integers(2, 6), st.sampled_from("><"), st.booleans())
+def test_a_stray_changes_nothing_wherever_it_comes(
+    data: st.DataObject, count: int, order: Order, forgetful: bool
+) -> None:
+    """A part whose number is in the other byte order than the rest goes to quarantine; the rest is the attachment."""
+    written = partial(number_in, order)
+    number = data.draw(st.integers(1, count))
+    stray = PartArrived(correl_id(0), number_in(OTHER[order], number), 99)
+    announced = header([count])._replace(dialects=with_order(dialect.ALL, order))
+    parts: list[Event] = [PartArrived(correl_id(0), written(sequence), 100) for sequence in range(1, count + 1)]
+    rest: list[Event] = [
+        announced,
+        Unsequenced(APPLICATION, (), 20),
+        Unsequenced(correl_id(0), (count, count << 24), 4),
+    ]
+    if order == "<":
+        rest[-1] = Unsequenced(correl_id(0), (count << 24, count), 4)
+    arrived = data.draw(st.permutations([*rest, *parts, stray]))
+    host = Host(forgetful=forgetful).feed(arrived)
+    assert [(each.code, each.position) for each in host.of(Refused)] == [
+        ("sequence-beyond-count", arrived.index(stray))
+    ]
+    assert len(host.of(Completed)) == 1
+    assert host.positions(0) == [arrived.index(part) for part in parts]
+    record = host.attachments[attachment_id(SOURCE, correl_id(0))]
+    assert (record.state, record.parts_received) == (AttachmentState.COMPLETE, count)
+
+
+@pytest.mark.parametrize("order", "><")
+def test_missing_parts_are_told_in_the_order_of_most(order: Order) -> None:
+    numbers = [number_in(order, number) for number in (1, 2, 256, 300)] + [number_in(OTHER[order], 4)]
+    for arrived in (numbers, numbers[::-1]):
+        parts = Parts([PartRun(number, 1, at) for at, number in enumerate(arrived)])
+        assert parts.missing(None, 10) == [(3, 255), (257, 299)]
+        assert parts.majority() == (order, 4)
 
 
 def test_too_many_attachments_are_refused_whole() -> None:

@@ -1,17 +1,53 @@
 """Every framing keeps the contract, one of the tests' own as well."""
 
+from pathlib import Path
+
 import pytest
 
 from app.framing.mq_group import MQ_GROUP
 from app.framing.registry import FRAMINGS
 from app.framing.sas_queue import SAS_QUEUE
 from app.framing.sas_rendezvous import SAS_RENDEZVOUS
-from tests.contracts.framing import FramingContract
+from app.model.message import PhysicalMessage, Position
+from tests.contracts.framing import FramingContract, around_parts, in_the_pipeline, receive, records
 from tests.framing.numbered import NUMBERED
+from tests.support.service_context import service_context
 
 
 class TestSasQueue(FramingContract):
     framing = SAS_QUEUE
+
+    @pytest.mark.parametrize("slices", [1, 5])
+    @pytest.mark.parametrize("are_little", [False, True])
+    @pytest.mark.parametrize("place", [0.0, 0.5, 1.0])
+    def test_a_part_in_the_other_byte_order_is_quarantined_by_both_hosts(
+        self, tmp_path: Path, place: float, are_little: bool, slices: int
+    ) -> None:
+        with service_context(tmp_path / "embedded") as context:
+            sent = self.written(context, body_limit=1024)
+            long = max(around_parts(self.framing, sent), key=len)
+            stray = swapped(long[1])._replace(body=b"of another byte order")
+            if are_little:
+                stray = long[1]._replace(body=stray.body)
+                sent = [swapped(each) if each in long else each for each in sent]
+            last = max(at for at, each in enumerate(sent) if each.correl_id[:16] == stray.correl_id[:16])
+            sent.insert(int(place * last), stray)
+            step = -(-len(sent) // slices)
+            receive(context, [sent[start : start + step] for start in range(0, len(sent), step)])
+            self.check(context, records(context))
+            (entry,) = context.catalog.quarantined(None, None, None, 10).items
+            assert entry.code == "sequence-beyond-count"
+            assert context.journal.read(Position.unpack(entry.position)).body == stray.body
+            mine = {record.id: record for record in records(context)}
+        results = in_the_pipeline(tmp_path / "pipeline", sent)
+        finished = {result.finished.id: result.finished.sha256 for result in results if result.finished is not None}
+        assert finished == {key: record.sha256 for key, record in mine.items()}
+        assert [entry.code for result in results for entry in result.quarantine] == ["sequence-beyond-count"]
+
+
+def swapped(part: PhysicalMessage) -> PhysicalMessage:
+    """The part with the four bytes of its sequence number in the opposite order."""
+    return part._replace(correl_id=part.correl_id[:16] + part.correl_id[16:20][::-1] + part.correl_id[20:])
 
 
 class TestMqGroup(FramingContract):

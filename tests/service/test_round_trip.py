@@ -97,7 +97,9 @@ def test_a_data_set_keeps_its_table(tmp_path: Path, dialect: str) -> None:
     [
         (1208, "text/plain; charset=utf-8"),
         (819, "text/plain; charset=iso-8859-1"),
-        (37, "text/plain; charset=cp037"),
+        (37, "text/plain; charset=ibm037"),
+        (1141, "text/plain; charset=ibm01141"),
+        (1252, "text/plain; charset=windows-1252"),
         (1047, "text/plain; charset=ibm1047"),
         (1025, "text/plain"),
         (0, "text/plain"),

@@ -113,6 +113,8 @@ _EBCDIC_WITHOUT_CODEC = frozenset({
 })
 # fmt: on
 _UTF_16 = frozenset({1200, 13488, 17584})
+_UTF_16_OF_ONE_ORDER = {1201: "utf-16-be", 1202: "utf-16-le", 1203: "utf-16-le", 1204: "utf-16-be", 1205: "utf-16-be"}
+"""1204 and 1205 begin with a byte order mark, or are big-endian. UTF-32 (1232 to 1237) has no codec here."""
 
 
 def integer_order(encoding: int) -> Order | None:
@@ -132,8 +134,10 @@ def float_format(encoding: int) -> FloatFormat | None:
 
 def charset(ccsid: int, encoding: int = MQENC_BIG_ENDIAN) -> str | None:
     """Return the Python codec of a CodedCharSetId; None if Python has none, in which case the bytes are kept as they
-    are. UTF-16 has the byte order of the Encoding's integers.
+    are. UTF-16 has the byte order of the Encoding's integers, unless the identifier states one.
     """
+    if ccsid in _UTF_16_OF_ONE_ORDER:
+        return _UTF_16_OF_ONE_ORDER[ccsid]
     if ccsid in _UTF_16:
         return "utf-16-le" if integer_order(encoding) == "<" else "utf-16-be"
     return _CHARSETS.get(ccsid)

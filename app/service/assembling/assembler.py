@@ -395,8 +395,9 @@ class Assembler:
 
     def _carry_out(self, effect: Effect, at: int, message: PhysicalMessage) -> None:
         match effect:
-            case Completed(attachment, parts):
-                self._unsaved.completed[attachment] = self._incremental.take(attachment, parts)
+            case Completed(attachment, parts, had_strays):
+                content = self._incremental.take(attachment, parts)
+                self._unsaved.completed[attachment] = None if had_strays else content  # a stray may have been read
             case _:
                 self._carry_out_consequence(interpret(effect, _Messages(self._context, at, message)), message.source)
 

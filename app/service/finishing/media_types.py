@@ -20,8 +20,22 @@ def announced(description: FileDescription, tally: Tally) -> dict[str, Any]:
 BINARY_TYPE = "application/octet-stream"
 PARQUET_TYPE = "application/vnd.apache.parquet"
 
-_REGISTERED = {"latin-1": "iso-8859-1", "utf-16-be": "utf-16be", "utf-16-le": "utf-16le"}
-"""The registered names of character sets for which Python has other names."""
+_IBM_CODE_PAGES = (37, 273, 424, 437, 500, 775, 850, 852, 855, 857, *range(860, 867), 869, 1026)
+_REGISTERED = {
+    "ascii": "us-ascii",
+    "latin-1": "iso-8859-1",
+    "utf-16-be": "utf-16be",
+    "utf-16-le": "utf-16le",
+    "cp858": "ibm00858",
+    "cp874": "windows-874",
+    "cp932": "windows-31j",
+    "cp1140": "ibm01140",
+    **{f"iso8859-{part}": f"iso-8859-{part}" for part in (*range(2, 11), 13, 15)},
+    **{f"cp{page:03}": f"ibm{page:03}" for page in _IBM_CODE_PAGES},
+    **{f"ibm{page}": f"ibm0{page}" for page in range(1141, 1150)},
+    **{f"cp{page}": f"windows-{page}" for page in range(1250, 1259)},
+}
+"""The names that IANA has registered for character sets, where Python has others. The few others have none."""
 
 _CODECS = {registered: codec for codec, registered in _REGISTERED.items()}
 _CHARSET = "charset="
@@ -41,4 +55,4 @@ def text_type(first: PhysicalMessage) -> str:
 def text_codec(content_type: str | None) -> str | None:
     """Return the Python codec of the character set in a media type by `text_type`; None if it has none."""
     _, found, name = (content_type or "").partition(_CHARSET)
-    return _CODECS.get(name, name) if found else None
+    return _CODECS.get(name.lower(), name) if found else None

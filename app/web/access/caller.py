@@ -3,6 +3,7 @@
 They are coroutines that seldom wait: when keys are read or fetched again.
 """
 
+import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated
@@ -19,6 +20,7 @@ from app.web.access.operations import LINKED, OPERATIONS, Operation
 from app.web.access.rating import count_request
 from app.web.access.trail import Trail, trail_of
 from app.web.deps import GatewayDep
+from app.web.pools import pools_of, run_in
 from app.web.problems import Problem
 
 SCHEME = "HTTPBearer"
@@ -137,8 +139,16 @@ def _authenticator(request: Request) -> Authenticator:
 
 
 async def _refresh(request: Request, credentials: HTTPAuthorizationCredentials | None) -> None:
-    """Read the keys again if that was not done lately, and those of an OpenID provider. Raises CatalogError."""
+    """Read the keys again if that was not done lately, and those of an OpenID provider. Raises CatalogError.
+
+    All requests that come meanwhile wait for the same reading, and none of them for a thread.
+    """
     authenticator, text = _authenticator(request), credentials.credentials if credentials else None
+    state = request.app.state
+    if not authenticator.keys.is_fresh:
+        if state.reading_keys is None or state.reading_keys.done():
+            state.reading_keys = asyncio.ensure_future(run_in(pools_of(request).health, authenticator.keys.refresh))
+        await asyncio.shield(state.reading_keys)
     if authenticator.needs_refresh(text):
         await run_in_threadpool(authenticator.refresh, text)
 

@@ -17,7 +17,7 @@ class Progress(BaseModel):
     """The progress of an attachment.
 
     `missing` has closed ranges of sequence numbers, at most 100, and only while the attachment is being received. For
-    an IBM MQ group these are the MsgSeqNumbers of incomplete logical messages.
+    an IBM MQ group these are the MsgSeqNumbers of incomplete logical messages. It is null in lists.
     """
 
     parts_received: int = Field(examples=[3])

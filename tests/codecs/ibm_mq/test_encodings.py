@@ -40,6 +40,11 @@ def test_every_known_character_set_has_a_codec() -> None:
         (1200, 546, "A", b"A\0"),
         (13488, 546, "A", b"A\0"),
         (17584, 0, "A", b"\0A"),
+        (1201, 546, "A", b"\0A"),
+        (1202, 273, "A", b"A\0"),
+        (1203, 273, "A", b"A\0"),
+        (1204, 546, "A", b"\0A"),
+        (1205, 546, "A", b"\0A"),
         (1386, 546, "中", b"\xd6\xd0"),
         (5488, 546, "中", b"\xd6\xd0"),
         (1252, 546, "€", b"\x80"),
@@ -49,7 +54,7 @@ def test_text_in_a_character_set(ccsid: int, encoding: int, text: str, expected:
     assert text.encode(charset(ccsid, encoding) or "") == expected
 
 
-@pytest.mark.parametrize("ccsid", [0, -1, -2, -3, 870, 935, 937, 939, 964, 1025, 1388, 99999])
+@pytest.mark.parametrize("ccsid", [0, -1, -2, -3, 870, 935, 937, 939, 964, 1025, 1233, 1388, 99999])
 def test_character_sets_that_python_cannot_read_have_no_codec(ccsid: int) -> None:
     assert charset(ccsid) is None
 
