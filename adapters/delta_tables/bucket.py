@@ -49,6 +49,9 @@ class Bucket:
             return True
         return False
 
+    def may_have_log(self, folder: str) -> bool:  # noqa: ARG002
+        return True
+
     def put_new(self, path: str, data: bytes) -> bool:
         with explained():
             try:

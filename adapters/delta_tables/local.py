@@ -61,6 +61,10 @@ class LocalFolder:
     def has(self, path: str) -> bool:
         return (self._folder / path).exists()
 
+    def may_have_log(self, folder: str) -> bool:
+        with explained():
+            return (self._folder / folder / LOG).is_dir()
+
     def put_new(self, path: str, data: bytes) -> bool:
         target = self._folder / path
         partial = target.with_name(_PARTIAL + token_hex(16))

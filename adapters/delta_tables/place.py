@@ -27,6 +27,9 @@ class Place(Protocol):
 
     def has(self, path: str) -> bool: ...
 
+    def may_have_log(self, folder: str) -> bool:
+        """Tell whether a folder may have a log. False only if that costs no request."""
+
     def put_new(self, path: str, data: bytes) -> bool:
         """Create a complete and durable file in one step. Return False, and change nothing, if the name exists."""
 

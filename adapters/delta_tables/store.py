@@ -273,7 +273,10 @@ class DeltaTables:
         return None
 
     def _snapshot(self, name: str) -> Snapshot:
-        return Snapshot(self._place.location(folders.folder(name)), name)
+        folder = folders.folder(name)
+        if not self._place.may_have_log(folder):  # opening takes ten times as long, also of a missing table
+            raise KeyError(name)
+        return Snapshot(self._place.location(folder), name)
 
     def _reached(self, name: str, known: Snapshot, application: str) -> int | None:
         """Return the last transaction. Flush its version first: its writer may have been killed before it was on
