@@ -21,7 +21,10 @@ def read(
     Raises InvalidInputError that names the fault.
     """
     file.seek(0)
-    if file.read(len(sas7bcat.MAGIC)) == sas7bcat.MAGIC:
+    head = file.read(len(sas7bcat.MAGIC))
+    if not head:
+        raise unreadable("the file is empty; it must have the value labels of formats")
+    if head == sas7bcat.MAGIC:
         return sas7bcat.read_sas7bcat(file, encoding), ()
     found = formats.format_of(file, file_name, media_type)
     reading = formats.read(file, found, Options(encoding=encoding, types={"start": "character", "end": "character"}))

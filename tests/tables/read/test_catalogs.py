@@ -4,6 +4,7 @@ from io import BytesIO
 
 import pytest
 
+from app.model.errors import InvalidInputError
 from app.tables.read import catalogs
 
 
@@ -14,6 +15,11 @@ def test_ranges_of_a_catalog_give_a_warning_with_the_format(more: bytes, labels:
     assert catalog == labels
     assert "ranges" in warning.why
     assert warning.why.endswith("formats: AGEG")
+
+
+def test_an_empty_catalog_is_told() -> None:
+    with pytest.raises(InvalidInputError, match="the file is empty; it must have the value labels"):
+        catalogs.read(BytesIO(b""), "formats.sas7bcat", "")
 
 
 def test_a_catalog_of_single_values_gives_no_warning() -> None:
