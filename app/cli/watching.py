@@ -1,6 +1,7 @@
 """`watch`: show what is being received and sent, live."""
 
 import json
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -63,17 +64,18 @@ def watch(
 
     When the gateway goes away, this waits until it is back, and shows what happened meanwhile.
     """
-    with connect(url) as client:
-        bars = _bars(client)
-        news: News = SimpleQueue()
-        Thread(target=_listen, args=(client, news), daemon=True).start()
-        try:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # services are ended by it, and watching has no other end
+    try:
+        with connect(url) as client:
+            bars = _bars(client)
+            news: News = SimpleQueue()
+            Thread(target=_listen, args=(client, news), daemon=True).start()
             if as_json:
                 _print_events(client, news)
             else:
                 _show(client, news, bars)
-        except KeyboardInterrupt:
-            return
+    except KeyboardInterrupt:
+        return
 
 
 def _show(client: Client, news: News, bars: dict[str, Bar]) -> None:

@@ -117,15 +117,21 @@ def is_catalog(schema: pa.Schema) -> bool:
     return all(name in names for name in _COLUMNS)
 
 
-def from_batches(batches: Iterable[pa.RecordBatch]) -> Catalog:
+def from_batches(batches: Iterable[pa.RecordBatch], left_out: set[str] | None = None) -> Catalog:
     """Return the catalog in a data set of CNTLOUT=.
 
-    Ranges of more than one value, OTHER and pictures are left out. Raises ValueError for too many labels.
+    Ranges of more than one value, OTHER and pictures are left out; `left_out` gets the names of their formats.
+
+    Raises ValueError for too many labels.
     """
     catalog: dict[str, dict[str, str]] = {}
     count = 0
     for batch in batches:
         for name, value, label in _entries(batch):
+            if value is None:
+                if left_out is not None:
+                    left_out.add(name)
+                continue
             catalog.setdefault(name, {}).setdefault(value, label)
             count += 1
             if count > MOST_LABELS:
@@ -133,18 +139,24 @@ def from_batches(batches: Iterable[pa.RecordBatch]) -> Catalog:
     return catalog
 
 
-def _entries(batch: pa.RecordBatch) -> Iterator[tuple[str, str, str]]:
+def _entries(batch: pa.RecordBatch) -> Iterator[tuple[str, str | None, str]]:
+    """Yield the name of a format, the text of a value (None: no single value) and its label."""
     columns = {name.upper(): batch.column(at) for at, name in enumerate(batch.schema.names)}
     rows = batch.num_rows
     names, starts, labels = (_texts(columns[name]) for name in _COLUMNS)
     ends = _texts(columns["END"]) if "END" in columns else starts
     types = _texts(columns["TYPE"]) if "TYPE" in columns else [""] * rows
     special = _texts(columns["HLO"]) if "HLO" in columns else [""] * rows
-    for name, start, end, label, kind, hlo in zip(names, starts, ends, labels, types, special, strict=True):
-        plain = name.upper().removeprefix("$")
-        is_text = kind.upper() == "C" or name.startswith("$")
-        if plain and start == end and not hlo.strip() and kind.upper() in {"", "N", "C"}:
-            yield ("$" + plain, start, label) if is_text else (plain, _number_text(start), label)
+    for said, start, end, label, kind, hlo in zip(names, starts, ends, labels, types, special, strict=True):
+        plain = said.upper().removeprefix("$")
+        is_text = kind.upper() == "C" or said.startswith("$")
+        if not plain:
+            continue
+        name = "$" + plain if is_text else plain
+        if start == end and not hlo.strip() and kind.upper() in {"", "N", "C"}:
+            yield name, start if is_text else _number_text(start), label
+        else:
+            yield name, None, label
 
 
 def _texts(column: pa.Array) -> list[str]:

@@ -234,18 +234,22 @@ def test_no_gateway_says_how_to_start_one(run: Run) -> None:
     assert run("ls", "--url", "localhost").code == 1
 
 
-def test_watch_shows_what_arrives_until_interrupted(run: Run, url: str, in_folder: Path) -> None:
+@pytest.mark.parametrize("options", [[], ["--json"]])
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+def test_watch_shows_what_arrives_until_a_signal(
+    run: Run, url: str, in_folder: Path, ending: signal.Signals, options: list[str]
+) -> None:
     Path("seen.txt").write_text("seen\n")
     shown = in_folder / "shown"
-    with shown.open("wb") as out, subprocess.Popen([PROGRAM, "watch"], stdout=out) as watching:
+    with shown.open("wb") as out, subprocess.Popen([PROGRAM, "watch", *options], stdout=out) as watching:
 
         def is_seen() -> bool:
             run("send", "seen.txt", "--to", "loop", "--wait")
-            return "attachment finished" in " ".join(shown.read_text().split())
+            return re.search(r"attachment(\.| +)finished", shown.read_text()) is not None
 
         try:
             until(is_seen)
-            watching.send_signal(signal.SIGINT)
+            watching.send_signal(ending)
             assert watching.wait(20) == 0
         finally:
             watching.kill()

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from app.codecs.ibm_mq import encodings
 from app.dataset import value_labels
+from app.dataset.checks import Fault
 from app.dataset.parquet import write_row_groups
 from app.dataset.value_labels import Catalog
 from app.model.errors import InvalidInputError
@@ -93,11 +94,12 @@ def convert(
 
     Returns the file's format and the definition without its rows. Raises InvalidInputError for a file that cannot be
     read."""
-    definitions, catalog = _read_beside(store, beside, request)
+    definitions, catalog, warnings = _read_beside(store, beside, request)
     with opened(store, part.object_name) as file:
         found = request.format or formats.format_of(file, part.file_name or "", part.content_type)
         reading = enriching.read(file, found, request.options, request.overrides, definitions)
         definition = define(reading, request.overrides, target, catalog)
+        definition = definition._replace(warnings=(*warnings, *definition.warnings))
         if not definition.errors:
             yield from _written(definition)
     return found, _without_rows(definition)
@@ -116,10 +118,14 @@ def convert_catalog(
 
 def _read_beside(
     store: ContentStore, beside: Companions, request: ConversionRequest
-) -> tuple[Definitions | None, Catalog]:
-    """Return what a define.xml and a catalog say; the catalog takes precedence for a format that both have."""
+) -> tuple[Definitions | None, Catalog, tuple[Fault, ...]]:
+    """Return what a define.xml and a catalog say, and warnings.
+
+    The catalog takes precedence for a format that both have.
+    """
     definitions = None
     catalog: Catalog = {}
+    warnings: tuple[Fault, ...] = ()
     if beside.define is not None:
         with _companion(store, beside.define, "define.xml") as file:
             definitions = define_xml.read(file)
@@ -127,9 +133,9 @@ def _read_beside(
     if beside.catalog is not None:
         part = beside.catalog
         with _companion(store, part, "catalog") as file:
-            found = catalogs.read(file, part.file_name or "", part.content_type, request.options.encoding)
+            found, warnings = catalogs.read(file, part.file_name or "", part.content_type, request.options.encoding)
         catalog = {**catalog, **found}
-    return definitions, catalog
+    return definitions, catalog, warnings
 
 
 @contextmanager

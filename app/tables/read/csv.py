@@ -258,5 +258,5 @@ def _end_remarks(file: BinaryIO, form: _Form, rows: int) -> Iterator[Remark]:
     ends = tail.decode(form.charset, "replace").endswith(_LINE_ENDS) or tail.replace(b"\0", b"").endswith(
         _RAW_LINE_ENDS
     )
-    if rows and not ends:
-        yield Remark(None, NO_LINE_END, rows)
+    if not ends:
+        yield Remark(None, NO_LINE_END, rows or None)

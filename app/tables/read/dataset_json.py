@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from app.tables.read import lines, texts
 from app.tables.read.json_document import Document
+from app.tables.read.members import check_metadata
 from app.tables.read.request import Options, Reading, Remark, check_columns, unreadable
 
 Rows = list[list[Any]]
@@ -55,6 +56,7 @@ def _of_lines(stream: Callable[[], Iterator[bytes]]) -> Reading:
         metadata = orjson.loads(first)
     except orjson.JSONDecodeError as error:
         raise unreadable(f"its first line is not JSON: {error}") from None
+    check_metadata(first)
     if isinstance(metadata, dict) and "rows" in metadata:
         raise unreadable("its first line has rows; in NDJSON each row is a line of its own")
     return _reading(metadata, rows)
@@ -193,7 +195,9 @@ def _column(number: int, said: Any) -> _Column:
         raise unreadable(f"column {number} has no name, or a dataType other than {', '.join(_TYPES)}")
     is_number = said.get("targetDataType") == "integer"
     found = _NUMBERS_IN_SAS[word] if is_number and word in _NUMBERS_IN_SAS else _TYPES[word]
-    kept = {"sas.label": said.get("label"), "sas.format": said.get("displayFormat")}
+    label = said.get("label")
+    # CDISC requires a label, so a variable without one is written with its name.
+    kept = {"sas.label": None if label == name else label, "sas.format": said.get("displayFormat")}
     if found is _TEXT and said.get("length"):
         kept |= {"sas.type": "character", "sas.length": str(said["length"])}
     if said.get("keySequence"):

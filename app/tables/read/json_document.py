@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 import orjson
 
 from app.tables.read.lines import BLOCK_BYTES, LONGEST_LINE, joined
+from app.tables.read.members import check_members, check_metadata
 from app.tables.read.request import MOST_COLUMNS, unreadable
 
 LONGEST_METADATA = 64 << 20
@@ -46,10 +47,12 @@ class Document:
         self._rows = _Array(file, len(head), _ARRAYS) if has_rows else None
         for _ in self.rows():
             pass
+        metadata = head.removeprefix(BOM_UTF8) + (self._rows.tail if self._rows else b"")
         try:
-            self.metadata = orjson.loads(head.removeprefix(BOM_UTF8) + (self._rows.tail if self._rows else b""))
+            self.metadata = orjson.loads(metadata)
         except orjson.JSONDecodeError as error:
             raise unreadable(f"it is not JSON: {error}") from None
+        check_metadata(metadata)
 
     def rows(self) -> Iterator[Rows]:
         """Yield its rows, many at a time."""
@@ -216,4 +219,6 @@ def _parsed(text: bytes, count: int, kind: _Kind) -> Rows | None:
     if max(map(len, rows), default=0) > MOST_COLUMNS:
         number, width = next((at, len(row)) for at, row in enumerate(rows, count + 1) if len(row) > MOST_COLUMNS)
         raise unreadable(f"it has {width:,} values; at most {MOST_COLUMNS:,} are read", number)
+    if kind is _OBJECTS:
+        check_members(text, rows, count + 1)
     return rows

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, Final, TypeVar
 
 import orjson
 
+from app.tables.read.members import check_members
 from app.tables.read.request import unreadable
 
 BLOCK_BYTES = 2 << 20
@@ -106,8 +107,9 @@ def _lines(stream: Iterator[bytes]) -> Iterator[tuple[int, list[bytes]]]:
 def parsed(lines: list[bytes], kind: type, first: int) -> list[Row]:
     """Return the values of lines, all of one type; `first` is the number of the first, from 1. Raises
     InvalidInputError."""
+    text = b",".join(lines)
     try:
-        rows: list[Row] = orjson.loads(b"[" + b",".join(lines) + b"]")
+        rows: list[Row] = orjson.loads(b"[" + text + b"]")
     except orjson.JSONDecodeError:
         rows = _one_by_one(lines, first)
     if len(rows) != len(lines) or set(map(type, rows)) - {kind}:
@@ -115,6 +117,8 @@ def parsed(lines: list[bytes], kind: type, first: int) -> list[Row]:
         for number, row in enumerate(rows, first):
             if type(row) is not kind:
                 raise unreadable(f"it is not a JSON {'object' if kind is dict else 'array'}", number)
+    if kind is dict:
+        check_members(text, rows, first)
     return rows
 
 

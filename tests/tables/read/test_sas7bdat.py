@@ -202,7 +202,7 @@ def test_a_catalog_may_be_a_data_set_of_proc_format() -> None:
         b"FMTNAME,START,END,LABEL,TYPE,HLO\r\nAGEF,           1,           1,one,N,\r\nAGEF,B,B,refused,N,\r\n"
         b"AGEF,5,9,many,N,\r\nAGEF,**OTHER**,**OTHER**,?,N,O\r\nSEX,M,M,Male,C,\r\n"
     )
-    assert catalogs.read(io.BytesIO(data), "cntlout.csv", "text/csv") == {
+    assert catalogs.read(io.BytesIO(data), "cntlout.csv", "text/csv")[0] == {
         "AGEF": {"1": "one", ".B": "refused"},
         "$SEX": {"M": "Male"},
     }
