@@ -91,3 +91,12 @@ def test_every_error_of_a_data_set_has_a_line(run: Run, url: str, sales: Path) -
     lines = result.err.splitlines()
     assert lines[0] == "error: The file cannot be sent as a data set:"
     assert [line.strip().split()[0].rstrip(":") for line in lines[1:]] == ["DT", "C"]
+
+
+def test_thousands_of_columns_fit_into_the_memory_of_a_conversion(run: Run, url: str, in_folder: Path) -> None:
+    names = [f"V{number}" for number in range(2000)]
+    rows = [names, *([f"{row}.25"] * len(names) for row in range(200))]
+    Path("wide.csv").write_text("".join(f"{','.join(cells)}\n" for cells in rows))
+    shown = run("send", "wide.csv", "--as", "WORK.WIDE", "--to", "loop", "--dry-run")
+    assert shown.code == 0, shown.err
+    assert "200 observations" in shown.out

@@ -35,6 +35,12 @@ BLOCK_BYTES = 1 << 20
 LARGEST_BLOCK = 8 << 20
 ROWS_A_BLOCK = 1024
 
+MOST_RESERVED = 64 << 20
+"""The most bytes that pyarrow may reserve for the texts of a block: it reserves the whole block for each column."""
+
+_TEXTS_OF_MANY_COLUMNS = pa.dictionary(pa.int32(), pa.string())
+"""The type in which pyarrow reserves only what it needs. It takes longer to read."""
+
 _LINE_ENDS, _RAW_LINE_ENDS = ("\n", "\r"), (b"\n", b"\r")
 _DELIMITERS = (",", ";", "\t", "|")
 _SAMPLE = 1 << 20
@@ -170,7 +176,10 @@ def _cells(file: BinaryIO, form: _Form, types: Sequence[pa.DataType] | None = No
     if not form.has_rows:
         return
     numbers = [str(number) for number in range(len(form.names))]
-    wanted = dict(zip(numbers, types, strict=True)) if types else dict.fromkeys(numbers, pa.string())
+    is_wide = len(numbers) * form.block_bytes > MOST_RESERVED
+    texts_as = _TEXTS_OF_MANY_COLUMNS if is_wide else pa.string()
+    types = [texts_as if each == pa.string() else each for each in types or [pa.string()] * len(numbers)]
+    wanted = dict(zip(numbers, types, strict=True))
     file.seek(0)
     try:
         with pa_csv.open_csv(
@@ -190,7 +199,7 @@ def _cells(file: BinaryIO, form: _Form, types: Sequence[pa.DataType] | None = No
                 column_types=wanted, null_values=list(texts.MISSING_WORDS), strings_can_be_null=False
             ),
         ) as reader:
-            yield from reader
+            yield from map(_decoded, reader) if is_wide else reader
     except pa.ArrowInvalid as error:
         why = str(error).removeprefix("CSV parse error: ")
         if "straddling" in why:
@@ -198,6 +207,11 @@ def _cells(file: BinaryIO, form: _Form, types: Sequence[pa.DataType] | None = No
         raise unreadable(why) from None
     except UnicodeError as error:
         raise unreadable(f"it is not in character set {form.charset}: {error}") from None
+
+
+def _decoded(cells: pa.RecordBatch) -> pa.RecordBatch:
+    plain = [each.dictionary_decode() if pa.types.is_dictionary(each.type) else each for each in cells.columns]
+    return pa.RecordBatch.from_arrays(plain, names=cells.schema.names)
 
 
 def _columns(names: Sequence[str], options: Options) -> Iterator[texts.Column]:
