@@ -10,9 +10,10 @@ import typer
 from rich.markup import escape
 
 from app.cli.client import DEFAULT_URL, Url, connect, located
-from app.cli.console import Failure, err, out, table
+from app.cli.console import Failure, err, out
+from app.cli.lists import Column, List, numbers
 from app.model.errors import InvalidInputError
-from app.tables.profiling import TOP, Profile, profile
+from app.tables.profiling import TOP, Profile, profile, shown_number
 from app.tables.read import formats
 from app.tables.read.defining import define
 from app.tables.read.overrides import DataSetOverrides, Target
@@ -20,6 +21,18 @@ from app.tables.read.request import Options
 
 _SHOWN_FREQUENT = 3
 _LONGEST = 40
+_COLUMNS = (
+    *numbers("#"),
+    Column("Variable", least=8),
+    Column("Type", order=3),
+    *numbers("Values"),
+    Column("Missing", least=7),
+    *numbers("Different"),
+    Column("Range", least=12),
+    Column("Mean", is_number=True, order=2),
+    Column("Most frequent", least=13, order=1),
+    Column("Label", least=12, order=4),
+)
 
 
 def show_profile(
@@ -90,9 +103,7 @@ def _viewed(found: Profile) -> dict[str, Any]:
 def _show(found: dict[str, Any]) -> None:
     name = ".".join(filter(None, [found["library"], found["member"]])) or "data set"
     out.print(f"[bold]{escape(name)}[/]: {found['observations']:,} observations")
-    grid = table(
-        ">#", "Variable", "Type", ">Values", "Missing", ">Different", "Range", ">Mean", "Most frequent", "Label"
-    )
+    grid = List(_COLUMNS)
     for each in found["variables"]:
         grid.add_row(
             str(each["position"]),
@@ -123,5 +134,5 @@ def _frequent(listed: Iterable[dict[str, Any]]) -> str:
 
 
 def _short(value: object) -> str:
-    words = str(value)
+    words = str(shown_number(value) if isinstance(value, float) else value)
     return words if len(words) <= _LONGEST else words[: _LONGEST - 1] + "…"

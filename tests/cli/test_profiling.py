@@ -1,17 +1,23 @@
 """`profile`, `send --catalog`, `send --define` and `get --labels`, against a real gateway on a real broker."""
 
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rich.cells import cell_len
 
 from tests.cli.conftest import Run
 from tests.support.define_xml import define_xml
 from tests.support.readstat import Rows, Written, write_sas7bcat, write_sas7bdat
+from tests.support.terminal import InTerminal
 from tests.support.waiting import until
+
+PROGRAM = Path(sys.executable).parent / "attachment-gateway"
 
 
 @pytest.fixture
@@ -76,6 +82,14 @@ def test_the_profile_of_a_file_needs_no_gateway(run: Run, pupils: Path) -> None:
     told = json.loads(run("profile", pupils, "--json", "--top", "1").out)
     assert told["variables"][1]["frequent"] == [{"value": "F", "count": 2}]
     assert (told["member"], told["observations"]) == ("PUPILS", 3)
+
+
+@pytest.mark.parametrize("columns", [80, 60])
+def test_a_profile_has_a_line_for_each_variable(pupils: Path, columns: int) -> None:
+    with InTerminal([PROGRAM, "profile", pupils], columns, os.environ) as terminal:
+        lines = [line for line in terminal.end() if line]
+    assert [line.split()[1] for line in lines[1:]] == ["Variable", "NAME", "SEX", "KIND"]
+    assert max(map(cell_len, lines)) <= columns
 
 
 def test_a_profile_of_another_file_is_refused_with_a_sentence(run: Run, in_folder: Path) -> None:

@@ -40,6 +40,18 @@ def test_every_kind_of_column() -> None:
     assert all(each.is_exact and each.distinct == each.count for each in found.variables)
 
 
+def test_there_is_one_zero() -> None:
+    (found,) = profiled(pa.table({"X": pa.array([0.0, -0.0, 0.0, 1.0])})).variables
+    assert found.distinct == 2
+    assert found.frequent[0] == Frequency(0, 3)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 1000])
+def test_a_mean_whose_sum_is_beyond_a_double(rows: int) -> None:
+    (found,) = profiled(pa.table({"X": pa.array([1.7e308, 1.7e308, -1.0])}), rows).variables
+    assert found.mean == pytest.approx(1.7e308 / 3 * 2)
+
+
 def sample(rows: int) -> pa.Table:
     dice = np.random.default_rng(1)
     ages = dice.integers(0, 90, rows).astype(np.float64)

@@ -4,6 +4,6 @@ A table is read once, batch by batch. Memory is bounded, whatever values there a
 `distinct` estimates the number of different values when there are too many to hold.
 """
 
-from app.tables.profiling.profiles import TOP, Profile, VariableProfile, profile
+from app.tables.profiling.profiles import TOP, Profile, VariableProfile, profile, shown_number
 
-__all__ = ["TOP", "Profile", "VariableProfile", "profile"]
+__all__ = ["TOP", "Profile", "VariableProfile", "profile", "shown_number"]

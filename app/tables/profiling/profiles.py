@@ -29,6 +29,9 @@ _HASHES_OF_ALL = 4 << 20
 LONGEST_SHOWN = 200
 """The maximum number of characters of a text that are shown."""
 
+_SCALE = 2.0**64
+"""What the values of a batch are divided by when their sum is beyond a double."""
+
 Shown = float | str | None
 
 
@@ -105,7 +108,7 @@ class _Counting:
         self._hashes = SmallestHashes(min(MOST_HASHES, max(64, _HASHES_OF_ALL // variables)))
         self._missing: dict[str, int] = {}
         self._valid = 0
-        self._sums: list[float] = []
+        self._sums: list[tuple[float, float]] = []
         self._least: Any = None
         self._greatest: Any = None
         self._histogram = HistogramCounting()
@@ -116,6 +119,8 @@ class _Counting:
             column = column.cast(self._type)
         self._count_missing(column, side)
         values = column.drop_null()
+        if pa.types.is_floating(values.type):
+            values = pc.add(values, 0.0)  # -0.0 is 0.0: for SAS there is one zero
         if not self.about.is_numeric:
             values = values.filter(pc.not_equal(values, ""))
         if not len(values):
@@ -149,7 +154,7 @@ class _Counting:
             ordered = _ordered(values).cast(pa.float64(), safe=False)
             self._histogram.add(ordered.to_numpy(zero_copy_only=False))
         if self._has_mean:
-            self._sums.append(pc.sum(values.cast(pa.float64())).as_py())
+            self._sums.append(_scaled_sum(values.cast(pa.float64())))
 
     @property
     def _has_mean(self) -> bool:
@@ -184,11 +189,19 @@ class _Counting:
         )
 
     def _mean(self) -> float | None:
-        """Return the mean; None if there is none or its sum is beyond a double."""
+        """Return the mean; None if there is none, or if a value is infinite."""
         if not self._sums:
             return None
-        mean = fsum(each / self._valid for each in self._sums)
+        mean = fsum(total * (scale / self._valid) if scale > 1 else total / self._valid for total, scale in self._sums)
         return mean if isfinite(mean) else None
+
+
+def _scaled_sum(values: pa.DoubleArray) -> tuple[float, float]:
+    """Return the sum, and what it must be multiplied by: more than one only for a sum that is beyond a double."""
+    total = pc.sum(values).as_py()
+    if isfinite(total):
+        return total, 1.0
+    return pc.sum(pc.divide(values, _SCALE)).as_py(), _SCALE
 
 
 def _ordered_type(data_type: pa.DataType) -> pa.DataType:
@@ -210,7 +223,7 @@ def _restored(values: pa.Array, data_type: pa.DataType) -> pa.Array:
 def _shown(values: pa.Array) -> Sequence[Shown]:
     """Return values for people and for JSON: numbers, and texts in ISO 8601 for dates and times."""
     if pa.types.is_floating(values.type):
-        return [_number(value) for value in values.to_pylist()]
+        return [shown_number(value) for value in values.to_pylist()]
     texts = values if text.is_text(values.type) else text.written(values)
     return [
         value if value is None or len(value) <= LONGEST_SHOWN else value[:LONGEST_SHOWN] + "…"
@@ -218,6 +231,6 @@ def _shown(values: pa.Array) -> Sequence[Shown]:
     ]
 
 
-def _number(value: float | None) -> float | None:
+def shown_number(value: float | None) -> float | None:
     """Return a whole number as an integer, which has no exponent in JSON."""
     return int(value) if value is not None and value.is_integer() and abs(value) < 1 << 53 else value
