@@ -10,6 +10,8 @@ from app.model.records import PartRun
 BIG, LITTLE = ">", "<"
 LITTLE_ENDIAN_FROM = 1 << 24
 """The lowest sequence number that is taken for a smaller one written little-endian. No attachment has so many parts."""
+LEAST_LITTLE_ENDIAN = 1 << 8
+"""All smaller ones written little-endian are multiples of this: their highest byte, which comes last, is zero."""
 
 
 class Parts:
@@ -22,14 +24,25 @@ class Parts:
     damaged.
     """
 
-    __slots__ = ("_firsts", "_fresh", "_lengths", "_positions", "count", "has_less")
+    __slots__ = (
+        "_big",
+        "_firsts",
+        "_fresh",
+        "_known_up_to",
+        "_lengths",
+        "_little",
+        "_positions",
+        "count",
+        "has_less",
+    )
 
     def __init__(self, runs: list[PartRun] | None = None) -> None:
         self._firsts = array("q")
         self._lengths = array("q")
         self._positions = array("q")
         self._fresh: list[PartRun] = []
-        self.count = 0
+        self.count = self._big = self._little = 0
+        self._known_up_to: dict[str, int] = {}
         self.has_less = False
         for first, length, position in runs or ():
             if first > self.highest():
@@ -47,7 +60,14 @@ class Parts:
             self._firsts.append(first)
             self._lengths.append(length)
             self._positions.append(position)
+        self._counted(first, length)
+
+    def _counted(self, first: int, length: int) -> None:
+        """Count parts with consecutive sequence numbers, also by the byte orders in which they can be written."""
+        last = first + length - 1
         self.count += length
+        self._big += max(0, min(last + 1, LITTLE_ENDIAN_FROM) - first)
+        self._little += last // LEAST_LITTLE_ENDIAN - (first - 1) // LEAST_LITTLE_ENDIAN
 
     def replace(self, first: int, again: int) -> bool:
         """Replace the part at position `first` by the one at `again`. Return False when no part is at `first`."""
@@ -93,7 +113,7 @@ class Parts:
                 starts.insert(at, position)
                 at += 1
             self._freshen(sequence, length, position)
-        self.count += len(positions)
+        self._counted(first, len(positions))
 
     def remove(self, sequence: int) -> int | None:
         """Remove a part and return its position; None when there is no such part."""
@@ -108,7 +128,8 @@ class Parts:
 
     def _keep(self, parts: Iterable[tuple[int, int]]) -> None:
         del self._firsts[:], self._lengths[:], self._positions[:], self._fresh[:]
-        self.count = 0
+        self.count = self._big = self._little = 0
+        self._known_up_to.clear()
         for number, position in parts:
             self.add(number, position)
         self.has_less = True
@@ -130,12 +151,12 @@ class Parts:
                 return positions[at] + behind
             if behind == lengths[at] and position == positions[at] + behind:
                 lengths[at] += 1
-                self.count += 1
+                self._counted(sequence, 1)
                 return None
         firsts.insert(at + 1, sequence)
         lengths.insert(at + 1, 1)
         positions.insert(at + 1, position)
-        self.count += 1
+        self._counted(sequence, 1)
         return None
 
     @property
@@ -164,10 +185,6 @@ class Parts:
     def highest(self) -> int:
         """Return the highest sequence number seen; 0 for none."""
         return self._firsts[-1] + self._lengths[-1] - 1 if self._firsts else 0
-
-    def lowest(self) -> int:
-        """Return the lowest sequence number seen; 0 for none."""
-        return self._firsts[0] if self._firsts else 0
 
     def is_one_to(self, expected: int) -> bool:
         """Tell whether exactly the sequence numbers 1..expected are there, in either byte order of the four bytes."""
@@ -199,11 +216,7 @@ class Parts:
 
     def majority(self) -> tuple[str, int]:
         """Return the byte order in which more of the sequence numbers can be written, and how many can be."""
-        if self.highest() < LITTLE_ENDIAN_FROM:
-            return BIG, self.count
-        big = self._so_many_to(LITTLE_ENDIAN_FROM - 1)
-        little = sum(is_little_endian(sequence) for sequence, _ in self)
-        return (LITTLE, little) if little > big else (BIG, big)
+        return (LITTLE, self._little) if self._little > self._big else (BIG, self._big)
 
     def take_strays(self, expected: int, likely: str) -> list[tuple[int, int]] | None:
         """Remove the parts in the other byte order, if all of 1..expected are there in one. Return the number and the
@@ -221,18 +234,13 @@ class Parts:
         return None
 
     def _has_all(self, expected: int, order: str) -> bool:
-        if order == BIG:
-            return self._so_many_to(expected) == expected
-        high = self.count - self._so_many_to(LITTLE_ENDIAN_FROM - 1)
-        if high < expected - expected // 256:  # the others, multiples of 256, are low numbers
-            return False
-        return all(self.find(little_endian(number)) is not None for number in range(1, expected + 1))
-
-    def _so_many_to(self, last: int) -> int:
-        """Return how many parts have a sequence number up to `last`."""
-        at = bisect_right(self._firsts, last)
-        beyond = self._firsts[at - 1] + self._lengths[at - 1] - 1 - last if at else 0
-        return sum(self._lengths[:at]) - max(0, beyond)
+        """Tell whether all of 1..expected are there in a byte order. The search goes on at the part that the last one
+        did not find, so that many strays cost no more than they bring."""
+        known = self._known_up_to.get(order, 0)
+        while known < expected and self.find(number_in(order, known + 1)) is not None:
+            known += 1
+        self._known_up_to[order] = known
+        return known >= expected
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         for first, length, position in zip(self._firsts, self._lengths, self._positions, strict=True):
@@ -280,11 +288,6 @@ def _consecutive(first: int, positions: Sequence[int]) -> Iterator[tuple[int, in
 def little_endian(sequence: int) -> int:
     """Return the sequence number that a sender means that writes its four bytes little-endian."""
     return int.from_bytes(sequence.to_bytes(4, "big"), "little")
-
-
-def is_little_endian(sequence: int) -> bool:
-    """Tell whether a sender that writes the four bytes little-endian can mean this sequence number."""
-    return little_endian(sequence) < LITTLE_ENDIAN_FROM
 
 
 def number_in(order: str, sequence: int) -> int:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.assembly.parts import Parts
+from app.assembly.parts import BIG, LITTLE, LITTLE_ENDIAN_FROM, Parts, number_in
 from app.model.records import PartRun
 
 arrivals = st.lists(st.tuples(st.integers(1, 40), st.integers(0, 400)), max_size=60)
@@ -92,3 +92,49 @@ def test_consecutive_rows_share_a_run() -> None:
         parts.add(number, number + 7)
     assert len(parts.take_fresh()) == 1
     assert parts.missing(None, 10) == []
+
+
+@given(
+    st.lists(
+        st.tuples(st.one_of(st.integers(1, 600), st.sampled_from([1 << 8, 1 << 16, 1 << 24])), st.integers(1, 600)),
+        max_size=12,
+    ),
+    st.sampled_from([BIG, LITTLE]),
+)
+def test_the_majority_is_counted(runs: list[tuple[int, int]], order: str) -> None:
+    parts = Parts()
+    for number, (first, length) in enumerate(runs):
+        if order == LITTLE:
+            parts.add(number_in(LITTLE, first), number)
+        elif not parts.has_any(first, length):
+            parts.add_new(first, range(number * 1000, number * 1000 + length))
+    for again in (parts, Parts(parts.runs)):
+        written = {
+            each: sum(number_in(each, sequence) < LITTLE_ENDIAN_FROM for sequence in dict(parts))
+            for each in (BIG, LITTLE)
+        }
+        assert again.majority()[1] == max(written.values())
+        assert written[again.majority()[0]] == max(written.values())
+
+
+def test_strays_of_an_attachment_that_is_not_whole_cost_no_more_than_they_bring() -> None:
+    """All parts but one are there in each byte order: every further one asks whether the attachment is whole now."""
+    count, missing, looked_up = 2000, 1792, 0
+
+    class Counting(Parts):
+        def find(self, sequence: int) -> int | None:
+            nonlocal looked_up
+            looked_up += 1
+            return super().find(sequence)
+
+    parts = Counting()
+    came = [number for number in range(1, count + 1) if number != missing]
+    for order in (LITTLE, BIG):
+        for number in came:
+            parts.add(number_in(order, number), number)
+            assert parts.take_strays(count, LITTLE) is None
+    assert looked_up < 6 * count
+    parts.add(number_in(LITTLE, missing), missing)
+    strays = parts.take_strays(count, LITTLE)
+    assert strays is not None
+    assert [number for number, _ in strays] == came
