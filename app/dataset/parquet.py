@@ -56,14 +56,12 @@ def write_parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: Si
         return sum(_written(schema, groups, file))
 
 
-def write_small_parquet(table: pa.RecordBatch, sink: Sink) -> int:
+def write_small_parquet(table: pa.RecordBatch, sink: Sink) -> None:
     """Write a table of at least one row and few bytes, as `write_parquet` does, in fewer calls."""
     group, held = pa.Table.from_batches([table]), pa.BufferOutputStream()
     with parquet_writer(table.schema, held, group.slice(0, SAMPLE_ROWS)) as writer:
         writer.write_table(group, row_group_size=group.num_rows)
     sink.write(held.getvalue().to_pybytes())
-    rows: int = group.num_rows
-    return rows
 
 
 def write_row_groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch], file: io.IOBase) -> Iterator[int]:

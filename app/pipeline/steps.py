@@ -97,7 +97,7 @@ def assemble_all(job: Job, known: int | None = None) -> Step:
     `known`."""
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _results(_outcomes(job, known, batches), open_job(job))
+        return _results(plain.outcomes(batches, known, job.limits), open_job(job))
 
     return step
 
@@ -109,7 +109,7 @@ def outcomes_by_place(job: Job, shares: Sequence[int], known: int | None = None)
     """
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        found = _outcomes(job, known, batches)
+        found = plain.outcomes(batches, known, job.limits)
         while some := list(islice(found, OUTCOMES_A_BATCH)):
             segments = [Position.unpack(outcome.position).segment for outcome in some]
             numbers = [len(shares) - max(bisect_right(shares, segment), 1) for segment in segments]
@@ -138,10 +138,6 @@ def assemble_again(job: Job, window: Window) -> Step:
             yield from _packed(_qualities(rest))
 
     return step
-
-
-def _outcomes(job: Job, known: int | None, batches: Iterable[pa.RecordBatch]) -> Iterator[Outcome]:
-    return plain.outcomes(batches, known, job.limits)
 
 
 def _again(

@@ -14,7 +14,7 @@ from app.framing.registry import framing
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage, Position
-from app.model.records import AttachmentRecord, Extent, Finished, changed
+from app.model.records import AttachmentRecord, Extent, Finished
 from app.ports import JournalReader
 from app.service.content.access import object_name
 from app.service.content.measured import Measured
@@ -104,8 +104,8 @@ def table_content(record: AttachmentRecord, read: DataSetTable, stores: Stores) 
 
 
 def _described(written: Measured, record: AttachmentRecord, facts: DataSetFacts) -> Finished:
-    stored = written.stored(record, PARQUET_TYPE, facts.dialects)
-    return changed(stored, observations=facts.observations, variables=facts.variables)
+    more = {"observations": facts.observations, "variables": facts.variables}
+    return written.stored(record, PARQUET_TYPE, facts.dialects, **more)
 
 
 # --- files --------------------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ def _file_content(record: AttachmentRecord, received: ReceivedParts, file: FileC
             finished_at=0,
             extents=found.extents,
             dialects=file.dialects,
-            **_announced(file, found.tally),
+            **_announced(file.description, found.tally),
         )
     tally = files.Tally()
     with stores.store.create(object_name(record.id)) as target:
@@ -135,7 +135,7 @@ def _file_content(record: AttachmentRecord, received: ReceivedParts, file: FileC
             _write_lines(records, line_end, file.description and file.description.filesize, measured)
         else:
             _write_joined(records, measured)
-    return changed(measured.stored(record, content_type, file.dialects), **_announced(file, tally))
+    return measured.stored(record, content_type, file.dialects, **_announced(file.description, tally))
 
 
 class _Records(NamedTuple):
@@ -166,20 +166,15 @@ def _part_by_part(record: AttachmentRecord, received: ReceivedParts, read_by: Fr
 
 def _stored_at_once(record: AttachmentRecord, received: ReceivedParts, found: _Records, stores: Stores) -> Finished:
     """Return the content of a small file, which is written at once."""
-    description = found.reader.description
     with stores.store.create(object_name(record.id)) as target:
         measured = Measured(target)
         measured.write(b"".join(found.data))
-    return measured.stored(
-        record,
-        stored_type(record.kind, received.first),
-        found.reader.dialects,
-        **({} if description is None else announced(description, found.tally)),
-    )
+    content_type, reader = stored_type(record.kind, received.first), found.reader
+    return measured.stored(record, content_type, reader.dialects, **_announced(reader.description, found.tally))
 
 
-def _announced(file: FileContent, tally: files.Tally) -> dict[str, Any]:
-    return {} if file.description is None else announced(file.description, tally)
+def _announced(description: files.FileDescription | None, tally: files.Tally) -> dict[str, Any]:
+    return {} if description is None else announced(description, tally)
 
 
 class _Extents(NamedTuple):
