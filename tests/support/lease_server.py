@@ -60,7 +60,7 @@ class LeaseServer:
             self._http.shutdown()
             self._http.server_close()
 
-    def settings(self, folder: Path, name: str, times: str = 'duration = "1s"\nrenew_deadline = "800ms"\n') -> str:
+    def settings(self, folder: Path, name: str, times: str) -> str:
         """Return the table [standby] of a gateway, whose token is its name."""
         token = folder / "token"
         token.write_text(f"{name}\n")
