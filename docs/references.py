@@ -43,7 +43,7 @@ QUARANTINED_MESSAGES: dict[str, str] = {
     "no-statement": "an order packet without the statement that it belongs to",
     "properties-too-large": "more names and values of properties than `limits.properties_bytes`",
     "report-message": "MsgType 4: a report contains no data",
-    "sequence-beyond-count": "a part whose number is greater than the number of parts, as it is or in the other byte order",
+    "sequence-beyond-count": "a part whose number exceeds the number of parts, also in the other byte order",
     "sequence-beyond-last": "a MsgSeqNumber after the last one of its group",
     "too-many-attachments": "a header with more attachments than `limits.attachments_a_message`",
     "too-many-parts": "more parts than `limits.parts`",
