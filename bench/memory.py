@@ -40,11 +40,23 @@ PARTS = 4
 
 def peak(process: GatewayProcess) -> float:
     """Return the peak resident memory in MiB."""
+    return _status(process)["VmHWM"] / 1024
+
+
+def peak_without_files(process: GatewayProcess) -> float:
+    """Return the peak resident memory in MiB, without pages of mapped files.
+
+    How many of those are resident depends on the page cache. The system takes them back when it needs memory.
+    """
+    status = _status(process)
+    return (status["VmHWM"] - status["RssFile"]) / 1024
+
+
+def _status(process: GatewayProcess) -> dict[str, int]:
+    """Return the numbers of kB that the system gives for a process."""
     assert process.process is not None
     status = Path(f"/proc/{process.process.pid}/status").read_text()
-    found = re.search(r"VmHWM:\s+(\d+) kB", status)
-    assert found is not None
-    return int(found[1]) / 1024
+    return {name: int(number) for name, number in re.findall(r"(\w+):\s+(\d+) kB", status)}
 
 
 def large(process: GatewayProcess, folder: Path, mebibytes: int) -> None:
