@@ -38,7 +38,7 @@ from app.metrics import Metrics
 from app.observe import configure_logging
 from app.pipeline import batch, streaming
 from app.pipeline.job import Job
-from app.pipeline.session import SparkSettings, session
+from app.pipeline.session import BRIEF_JAVA, SparkSettings, session
 from app.pipeline.sources import register
 from app.ports import AttachmentFilter
 from app.service.context import ServiceContext
@@ -150,8 +150,9 @@ def _batch(spark: Any, journal: Path, folder: Path, *, in_place: bool = True) ->
 def small_on_spark(journal: Path, cores: int, rounds: int) -> dict[str, Any]:
     """Measure the batch of small attachments: its seconds, and the seconds of this process's processor time."""
     with TemporaryDirectory() as folder:
-        spark = session("bench", SparkSettings(f"local[{cores}]", "1g"))
-        collect_seldom()  # as the command does
+        # as the command does
+        spark = session("bench", SparkSettings(f"local[{cores}]", "1g", java_options=BRIEF_JAVA))
+        collect_seldom()
         taken = []
         for number in range(rounds + 1):
             started, worked = perf_counter(), process_time()

@@ -4,20 +4,20 @@ import getpass
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from pydantic import TypeAdapter, ValidationError
 from rich.markup import escape
 
 from app.cli.configuring import Config, read
 from app.cli.console import Failure, err, out, time
+from app.cli.durations import duration
 from app.cli.listing import Json
 from app.cli.lists import Column, List
 from app.model.access import SCOPES, ApiKey, Scope
 from app.model.times import to_microseconds, to_time
-from app.settings import Duration, Settings
+from app.settings import Settings
 
 if TYPE_CHECKING:
     from app.ports import Catalog
@@ -67,7 +67,7 @@ def create(
     _require_known(sources, settings.sources, "source")
     _require_known(destinations, settings.destinations, "destination")
     now = datetime.now(UTC)
-    until = None if expires is None else to_microseconds(now + _duration(expires))
+    until = None if expires is None else to_microseconds(now + duration("--expires", expires))
     limits = Limits(_set(sources), _set(destinations), until)
     try:
         key, text = make_key(name, frozenset(scopes), to_microseconds(now), limits)
@@ -169,13 +169,6 @@ def _require_known(names: Sequence[str] | None, known: Any, what: str) -> None:
 
 def _set(names: Sequence[str] | None) -> frozenset[str] | None:
     return frozenset(names) if names else None
-
-
-def _duration(text: str) -> timedelta:
-    try:
-        return TypeAdapter[timedelta](Duration).validate_python(text)
-    except ValidationError as error:
-        raise Failure(f"--expires: {str(error.errors()[0]['msg']).removeprefix('Value error, ')}") from None
 
 
 def _time(microseconds: int | None) -> str | None:

@@ -100,7 +100,7 @@ def batch(
     """
     settings = _settings(path, to)
     again = _again(again_from, since, source)
-    with spark_session(spark_settings(master, memory, partitions, conf), settings) as spark:
+    with spark_session(spark_settings(master, memory, partitions, conf, brief=True), settings) as spark:
         committed, report, violations = _run_batch(
             spark, settings, journal, in_place=in_place, tables=tables, again=again
         )
@@ -179,7 +179,7 @@ def demo(*, master: Master = None, memory: Memory = None) -> None:
         out.print("\n[bold]the same journal, on Spark[/]\n")
         settings = Settings(data=Path(folder) / "pipeline")
         configure_logging(settings.log.level, settings.log.format)
-        with spark_session(spark_settings(master, memory, None, None), settings) as spark:
+        with spark_session(spark_settings(master, memory, None, None, brief=True), settings) as spark:
             journal = str(Path(folder) / "gateway" / "journal")
             committed, report, _ = _run_batch(spark, settings, journal, in_place=False, tables=True)
         if committed is None:

@@ -32,13 +32,17 @@ _LAST_SECONDS = 2.0
 
 
 def spark_settings(
-    master: str | None, memory: str | None, partitions: int | None, conf: list[str] | None
+    master: str | None, memory: str | None, partitions: int | None, conf: list[str] | None, *, brief: bool = False
 ) -> "SparkSettings":
-    """Return the settings of a command's options. Raises Failure for a setting that is not KEY=VALUE."""
-    from app.pipeline.session import SparkSettings, pairs  # noqa: PLC0415
+    """Return the settings of a command's options, `brief` for one that ends after one batch.
 
+    Raises Failure for a setting that is not KEY=VALUE.
+    """
+    from app.pipeline.session import BRIEF_JAVA, SparkSettings, pairs  # noqa: PLC0415
+
+    options = BRIEF_JAVA if brief else ""
     try:
-        return SparkSettings(master, memory, partitions, conf=pairs(conf or []))
+        return SparkSettings(master, memory, partitions, java_options=options, conf=pairs(conf or []))
     except ValueError as error:
         raise Failure(str(error)) from error
 

@@ -1,10 +1,9 @@
 """`tables`: read the tables of the pipeline directly; no gateway needs to run."""
 
 import json
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,6 +13,7 @@ from rich.markup import escape
 from app import plugins
 from app.cli.configuring import Config, read
 from app.cli.console import Failure, err, out, size, table
+from app.cli.durations import age
 from app.cli.files import require_folder
 from app.cli.lists import Column, List
 from app.model.errors import GatewayError
@@ -50,9 +50,6 @@ _TABLES = (
     Column("Modified (UTC)", order=1),
 )
 _FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"]
-_AGE = re.compile(r"(\d{1,9})([smhdw])")
-_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
-_LONGEST = 50 * 366 * 86_400
 
 
 @tables.command()
@@ -193,7 +190,7 @@ def retain(
     """Remove rows that were received before a time."""
     if (received_from is None) == (keep is None):
         raise Failure("give either --received-from or --keep")
-    since = received_from.replace(tzinfo=UTC) if received_from else datetime.now(UTC) - _age("--keep", keep)
+    since = received_from.replace(tzinfo=UTC) if received_from else datetime.now(UTC) - age("--keep", keep or "")
     with _opened(config, place) as store:
         for each in _chosen(store, name):
             went = store.retain(each, to_microseconds(since))
@@ -211,10 +208,10 @@ def vacuum(
     place: Place = None,
 ) -> None:
     """Delete files left behind by compact and retain."""
-    age = _age("--older-than", older_than)
+    kept = age("--older-than", older_than)
     with _opened(config, place) as store:
         for each in _chosen(store, name):
-            went = store.vacuum(each, age.total_seconds())
+            went = store.vacuum(each, kept.total_seconds())
             err.print(f"{each}: {went:,} files removed", markup=False, highlight=False)
 
 
@@ -293,16 +290,6 @@ def _word(as_json: bool, as_csv: bool) -> str | None:
     if as_json and as_csv:
         raise Failure("give either --json or --csv, not both")
     return "ndjson" if as_json else "csv" if as_csv else None
-
-
-def _age(option: str, said: str | None) -> timedelta:
-    match = _AGE.fullmatch(said or "")
-    if match is None:
-        raise Failure(f"{option} {said!r} is not a duration", "write for example 90d: a number, then s, m, h, d or w")
-    seconds = int(match[1]) * _SECONDS[match[2]]
-    if seconds > _LONGEST:
-        raise Failure(f"{option} {said!r} is too long; at most 50 years")
-    return timedelta(seconds=seconds)
 
 
 def _tell(said: dict[str, Any]) -> None:

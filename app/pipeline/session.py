@@ -29,6 +29,10 @@ ARROW_ROWS = 1024
 """Rows of an Arrow batch between Java and Python. References take half the time of batches of 128 rows, and three
 quarters of the time of Spark's own 10,000."""
 
+BRIEF_JAVA = "-XX:TieredStopAtLevel=1"
+"""Options of a Java that runs one batch: it goes without the second compiler, which would take more time than it
+saves."""
+
 _LOCAL_CORES = re.compile(r"local(?:\[(\d+|\*)\])?")
 """A master on this machine that does not say how often a task may fail. Spark's own number is once."""
 _CONNECT = "sc://"

@@ -388,7 +388,10 @@ def test_retain(run: Run, tmp_path: Path) -> None:
     assert built.tables.describe("WORK.PUPILS").rows == 6
     years = (date.today().year - 2020) * 366
     assert run("tables", "retain", "work.pupils", "--keep", f"{years}d", *where).err == "WORK.PUPILS: 0 rows removed\n"
+    assert run("tables", "retain", "work.pupils", "--keep", f"{years}d12h", *where).err.endswith(": 0 rows removed\n")
     for wrong in (["--keep", "9x"], ["--keep", "99999999d"], [], ["--keep", "1d", "--received-from", "2026-01-01"]):
         assert run("tables", "retain", *wrong, *where).code == 1
+    for seconds in ("90", "90.5", "1e3", ""):
+        assert f"--keep '{seconds}' has no unit" in run("tables", "retain", "--keep", seconds, *where).err
     assert run("tables", "retain", "nope", "--keep", "1d", *where).code == 1
     assert built.tables.describe("WORK.PUPILS").rows == 6

@@ -17,10 +17,11 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from rich.console import Console
 
+from app.cli.spark_session import spark_settings
 from app.model.errors import GatewayError
 from app.pipeline import jvm
 from app.pipeline.progress import progress
-from app.pipeline.session import SparkSettings, _for_java, pairs, session
+from app.pipeline.session import BRIEF_JAVA, SparkSettings, _for_java, pairs, session
 from tests.support.waiting import until
 
 
@@ -157,3 +158,12 @@ def test_java_leaves_nothing_in_the_temporary_folder(spark: SparkSession) -> Non
     assert own["spark.driver.extraJavaOptions"].count("java.io.tmpdir") == 1
     cluster = _for_java(SparkSettings("spark://spark.example:7077"), "cluster")
     assert "java.io.tmpdir" not in cluster["spark.driver.extraJavaOptions"]
+
+
+def test_a_command_of_one_batch_has_a_java_for_it_that_the_user_can_change() -> None:
+    brief = _for_java(spark_settings("local[2]", None, None, None, brief=True), "brief")
+    assert BRIEF_JAVA in brief["spark.driver.extraJavaOptions"].split()
+    own = spark_settings("local[2]", None, None, ["spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=4"], brief=True)
+    assert _for_java(own, "own")["spark.driver.extraJavaOptions"].split()[-1] == "-XX:TieredStopAtLevel=4"
+    stream = _for_java(spark_settings("local[2]", None, None, None), "stream")
+    assert BRIEF_JAVA not in stream["spark.driver.extraJavaOptions"]

@@ -1,5 +1,7 @@
 """A Java that works for some seconds only: without its second compiler, and without threads that collect garbage."""
 
-OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+from app.pipeline.session import BRIEF_JAVA
+
+OPTIONS = f"-XX:+UseSerialGC {BRIEF_JAVA}"
 CONF = ("--conf", f"spark.driver.extraJavaOptions={OPTIONS}")
 """The same for the commands of `pipeline`."""
