@@ -7,7 +7,7 @@ the way. `batches` then reads the temporary file.
 
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import IO, Any, BinaryIO, Final
 
@@ -29,6 +29,16 @@ MAGIC: Final = bytes.fromhex("000000000000000000000000c2ea8160b31411cfbd92080009
 CELLS_A_CHUNK = 1 << 19
 """The maximum number of cells that are parsed at once: about 60 bytes of memory each."""
 
+CELLS_A_BATCH = 1 << 21
+"""The maximum number of cells of a batch, which is one chunk or several: each call on a short column has its cost."""
+
+MOST_BYTES = 16 << 20
+"""The maximum size of the rows of a chunk or a batch, as the file has them: a long text takes more than a cell."""
+
+_SPOOLED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+_UNSPOOLED = pa.ipc.IpcReadOptions(use_threads=False)
+"""Columns are many and short: threads cost more than they save."""
+
 
 def read(file: BinaryIO, options: Options) -> Reading:
     """Read a sas7bdat file. Raises InvalidInputError for a file that is damaged, cut off or encrypted.
@@ -48,7 +58,7 @@ def read(file: BinaryIO, options: Options) -> Reading:
 
     def batches() -> Iterator[pa.RecordBatch]:
         spooled.file.seek(0)
-        for raw in pa.ipc.open_stream(spooled.file):
+        for raw in pa.ipc.open_stream(spooled.file, options=_UNSPOOLED):
             arrays = [array for at, column in enumerate(columns) for array in _arrays(column, raw, at)[0]]
             yield pa.RecordBatch.from_arrays(arrays, schema=whole)
 
@@ -65,7 +75,7 @@ class _Spool:
         self.file.close()
 
 
-def _parsed(file: Any, encoding: str | None, **how: Any) -> tuple[Mapping[str, list[Any]], Any]:
+def _parsed(file: Any, encoding: str | None, **how: Any) -> tuple[dict[str, list[Any]], Any]:
     """Return columns as lists, and pyreadstat's metadata. Raises InvalidInputError."""
     import pyreadstat  # noqa: PLC0415 - slow to import, and few processes read such files
 
@@ -154,25 +164,45 @@ def _spool(file: BinaryIO, encoding: str | None, about: Any, columns: list[Colum
             )
         ]
     )
-    step = max(1, CELLS_A_CHUNK // len(columns))
+    row_bytes = sum(column.variable.length for column in columns)
+    step = max(1, min(CELLS_A_CHUNK // len(columns), MOST_BYTES // row_bytes))
+    together = max(step, min(CELLS_A_BATCH // len(columns), MOST_BYTES // row_bytes))
     rows = 0
-    with pa.ipc.new_stream(spooled, raw_schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
-        while rows < about.number_rows:
-            found, _ = _parsed(file, encoding, row_offset=rows, row_limit=step)
-            arrays = [
-                array
-                for column, values in zip(columns, found.values(), strict=True)
-                for array in _raw(values, is_numeric=column.variable.is_numeric)
-            ]
-            del found
-            batch = pa.RecordBatch.from_arrays(arrays, schema=raw_schema)
-            if not batch.num_rows:
-                break
+    with pa.ipc.new_stream(spooled, raw_schema, options=_SPOOLED) as writer:
+        chunks = _chunks(file, encoding, about.number_rows, columns, step)
+        for batch in _joined((pa.RecordBatch.from_arrays(arrays, schema=raw_schema) for arrays in chunks), together):
             for at, column in enumerate(columns):
                 columns[at] = _arrays(column, batch, at, rows)[1]
             writer.write_batch(batch)
             rows += batch.num_rows
     return rows
+
+
+def _chunks(
+    file: BinaryIO, encoding: str | None, rows: int, columns: Sequence[Column], step: int
+) -> Iterator[list[pa.Array]]:
+    """Yield the rows, `step` at a time, as Arrow columns; it ends where the file has no more."""
+    kinds = [(column.name, column.variable.is_numeric) for column in columns]
+    for first in range(0, rows, step):
+        found, _ = _parsed(file, encoding, row_offset=first, row_limit=step)
+        arrays: list[pa.Array] = []
+        for name, is_numeric in kinds:  # each list is dropped as soon as its arrays are there
+            arrays += _raw(found.pop(name), is_numeric=is_numeric)
+        if not len(arrays[0]):
+            return
+        yield arrays
+
+
+def _joined(chunks: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield batches of at most this number of rows, or of one chunk."""
+    held: list[pa.RecordBatch] = []
+    for chunk in chunks:
+        if held and sum(each.num_rows for each in held) + chunk.num_rows > rows:
+            yield pa.concat_batches(held)
+            held = []
+        held.append(chunk)
+    if held:
+        yield pa.concat_batches(held)
 
 
 def _raw(values: list[Any], *, is_numeric: bool) -> tuple[pa.Array, ...]:
