@@ -7,6 +7,7 @@ the way. `batches` then reads the temporary file.
 
 import tempfile
 import warnings
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import IO, Any, BinaryIO, Final
@@ -21,6 +22,8 @@ from app.dataset import decode, formats, missing, schema
 from app.dataset.errors import BadValueError
 from app.dataset.numeric import Numbers
 from app.dataset.schema import Column
+from app.tables.read import damage, sas_pages
+from app.tables.read.damage import READSTAT, damaged, meaning
 from app.tables.read.request import Options, Reading, check_columns, unreadable
 
 MAGIC: Final = bytes.fromhex("000000000000000000000000c2ea8160b31411cfbd92080009c7318c181f1011")
@@ -35,6 +38,8 @@ CELLS_A_BATCH = 1 << 21
 MOST_BYTES = 16 << 20
 """The maximum size of the rows of a chunk or a batch, as the file has them: a long text takes more than a cell."""
 
+_ERRORS = (Warning, ArithmeticError, ValueError, LookupError, TypeError, OSError)
+
 _SPOOLED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _UNSPOOLED = pa.ipc.IpcReadOptions(use_threads=False)
 """Columns are many and short: threads cost more than they save."""
@@ -45,15 +50,19 @@ def read(file: BinaryIO, options: Options) -> Reading:
 
     Texts are in the character set that the file states, unless `options` state another one.
     """
-    about = _parsed(file, options.encoding, metadataonly=True)[1]
+    file.seek(0)
+    if file.read(len(MAGIC)) != MAGIC:
+        raise unreadable(f"not a sas7bdat file: its first {len(MAGIC)} bytes are not those of one")
+    about = _parsed(file, options.encoding)[1]
     if about.number_rows is None:
-        raise unreadable("the number of observations in its header is negative")
+        raise damaged(damage.SAS7BDAT, "the number of observations in its header is negative")
     variables = _variables(about)
     columns = list(schema.columns(variables, [0] * len(variables)))
     spooled = _Spool()
     rows = _spool(file, options.encoding, about, columns, spooled.file)
     if rows != about.number_rows:
-        raise unreadable(f"it states {about.number_rows:,} observations, but has {rows:,}")
+        what = f"it states {about.number_rows:,} observations, but has {rows:,}"
+        raise sas_pages.explained(file, damage.SAS7BDAT, what)
     whole = schema.arrow_schema(columns, _metadata(about, variables))
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -75,11 +84,28 @@ class _Spool:
         self.file.close()
 
 
-def _parsed(file: Any, encoding: str | None, **how: Any) -> tuple[dict[str, list[Any]], Any]:
-    """Return columns as lists, and pyreadstat's metadata. Raises InvalidInputError."""
+def _parsed(file: Any, encoding: str | None, rows: range | None = None) -> tuple[dict[str, list[Any]], Any]:
+    """Return these rows of the columns as lists (None: no rows), and pyreadstat's metadata.
+
+    Raises InvalidInputError that names the damaged row, if the damage is in a row.
+    """
+    try:
+        return _parse(file, encoding, rows)
+    except _UnparsedError as error:
+        damaged_row = None if rows is None else _first_damaged(file, encoding, rows)
+        where = "in the description of its variables" if rows is None else ""
+        raise sas_pages.explained(file, damage.SAS7BDAT, meaning(error, READSTAT), where, damaged_row) from None
+
+
+class _UnparsedError(Exception):
+    """An error of pyreadstat."""
+
+
+def _parse(file: Any, encoding: str | None, rows: range | None) -> tuple[dict[str, list[Any]], Any]:
     import pyreadstat  # noqa: PLC0415 - slow to import, and few processes read such files
 
     file.seek(0)
+    part = {"metadataonly": True} if rows is None else {"row_offset": rows.start, "row_limit": len(rows)}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # it warns of two variables with one name, and drops one of them
@@ -89,14 +115,25 @@ def _parsed(file: Any, encoding: str | None, **how: Any) -> tuple[dict[str, list
                 user_missing=True,
                 disable_datetime_conversion=True,
                 output_format="dict",
-                **how,
+                **part,
             )
     except MemoryError:
         raise
-    except (pyreadstat.ReadstatError, pyreadstat.PyreadstatError, Warning, ArithmeticError, ValueError) as error:
-        raise unreadable(f"not a sas7bdat file that can be read: {error}") from None
-    except (LookupError, TypeError, OSError) as error:
-        raise unreadable(f"a damaged sas7bdat file: {error}") from None
+    except (*_ERRORS, pyreadstat.ReadstatError, pyreadstat.PyreadstatError) as error:
+        raise _UnparsedError(str(error)) from None
+
+
+def _first_damaged(file: Any, encoding: str | None, rows: range) -> int:
+    """Return the first of these rows, from 1, that cannot be parsed. All of them together cannot."""
+
+    def is_damaged(count: int) -> bool:
+        try:
+            _parse(file, encoding, rows[:count])
+        except _UnparsedError:
+            return True
+        return False
+
+    return rows.start + bisect_left(range(1, len(rows)), x=True, key=is_damaged) + 1
 
 
 def _variables(about: Any) -> list[Variable]:
@@ -104,9 +141,9 @@ def _variables(about: Any) -> list[Variable]:
     names: Sequence[str] = about.column_names
     check_columns(len(names))
     if not names:
-        raise unreadable("it has no variables")
+        raise damaged(damage.SAS7BDAT, "it describes no variables")
     if len(set(names)) < len(names) or not all(names):
-        raise unreadable("it has variables without a name or with the same name")
+        raise damaged(damage.SAS7BDAT, "it has variables without a name or with the same name")
     found = []
     for name in names:
         is_text = about.readstat_variable_types[name] == "string"
@@ -184,7 +221,7 @@ def _chunks(
     """Yield the rows, `step` at a time, as Arrow columns; it ends where the file has no more."""
     kinds = [(column.name, column.variable.is_numeric) for column in columns]
     for first in range(0, rows, step):
-        found, _ = _parsed(file, encoding, row_offset=first, row_limit=step)
+        found, _ = _parsed(file, encoding, range(first, min(first + step, rows)))
         arrays: list[pa.Array] = []
         for name, is_numeric in kinds:  # each list is dropped as soon as its arrays are there
             arrays += _raw(found.pop(name), is_numeric=is_numeric)
@@ -225,7 +262,7 @@ def _arrays(column: Column, raw: pa.RecordBatch, at: int, first: int = 0) -> tup
     try:
         tags = missing.from_arrow(said) if said.null_count < len(said) else None
     except BadValueError as error:
-        raise unreadable(f"variable {column.name}: {error.why}", first + error.row + 1) from None
+        raise damaged(damage.SAS7BDAT, f"variable {column.name}: {error.why}", row=first + error.row + 1) from None
     doubles = np.array(values.to_numpy(zero_copy_only=False))
     absent = ~np.isfinite(doubles)
     if odd := int(np.count_nonzero(absent)) - values.null_count:

@@ -148,7 +148,7 @@ def test_an_arrow_file_whose_footer_lists_fewer_batches_is_refused() -> None:
     found = [
         opening(data[:at] + one + data[at + 4 :]) for at in range(footer, len(data) - 14) if data[at : at + 4] == two
     ]
-    assert "it is damaged: its footer lists 1 batches, but it has 2" in found
+    assert any("its footer lists 1 batches, but it has 2" in why for why in found)
 
 
 def opening(data: bytes) -> str:
