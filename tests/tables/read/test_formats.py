@@ -136,7 +136,7 @@ def test_bytes_of_no_known_format_are_refused(data: bytes) -> None:
     ("data", "name", "why"),
     [
         (b"", "x.csv", "the file is empty"),
-        (b"a,b\n1\n", "x.csv", "Expected 2 columns, got 1"),
+        (b"a,b\n1\n", "x.csv", "row 1: it has 1 cell, but the row of names has 2"),
         (b"a\n\xff\n", "x.csv", "not in character set"),
         (b'a,b\n1,"' + b"x\n" * (2 << 20), "x.csv", "row 1: the quote that opens at byte 6 is never closed"),
         (b"no", "x.parquet", "not a Parquet file"),
