@@ -1,20 +1,31 @@
-"""The command line. This module imports almost nothing, so that Ctrl-C is handled from the first moment."""
-
-import os
-import signal
+"""The command line. This module imports nothing at first, so that Ctrl-C is handled from the first moment."""
 
 INTERRUPTED = 130
 """The exit status after Ctrl-C, as of a program that SIGINT ends."""
 
 
-def main() -> None:
-    """Run a command line; see `app.cli.application.run`.
+def end_at_interrupts() -> None:
+    """Have Ctrl-C end the process at once.
 
-    Until all imports are done, Ctrl-C ends the process at once: there is nothing to put in order yet, and libraries
-    that are interrupted while they are loaded print a traceback or go on.
+    Until all imports are done, there is nothing to put in order, and libraries that are interrupted while they are
+    loaded print a traceback or go on.
     """
-    signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
-    from app.cli.application import run  # noqa: PLC0415 - the handler comes first
+    import os  # noqa: PLC0415 - as few imports as possible come before the handler
+    import signal  # noqa: PLC0415
 
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    run()
+    signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+
+
+def main() -> None:
+    """Run a command line; see `app.cli.application.run`."""
+    end_at_interrupts()
+    import signal  # noqa: PLC0415 - the handler comes first
+    import sys  # noqa: PLC0415
+
+    from app.cli.application import run  # noqa: PLC0415
+
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        run()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

@@ -8,7 +8,6 @@ import typer
 from attachment_gateway_client import AttachmentGatewayError
 
 from app.cli import (
-    INTERRUPTED,
     auditing,
     backing_up,
     configuring,
@@ -68,7 +67,7 @@ application.add_typer(pipelining.pipeline, name="pipeline")
 def run() -> None:
     """Run a command line, and end the process with an exit status of docs/cli.md.
 
-    Errors that the user can correct end with a sentence, all others with a traceback.
+    Errors that the user can correct end with a sentence, all others with a traceback. Ctrl-C is for the caller.
     """
     standard_output.install()
     try:
@@ -76,8 +75,6 @@ def run() -> None:
             application()
         finally:
             sys.stdout.flush()
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
     except Failure as failure:
         _end(failure)
     except AttachmentGatewayError as error:

@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import sys
-from importlib.metadata import version
+from importlib.metadata import entry_points, version
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -64,12 +64,17 @@ def test_a_pipe_that_nobody_reads(command: str) -> None:
 
 @pytest.mark.parametrize(
     ("command", "module"),
-    [("ls", "rich.console"), ("ls", "httpx"), ("fsck", "pyarrow.lib"), ("serve", "sqlalchemy"), ("serve", "uvicorn")],
+    [
+        *(("ls", "app.cli"), ("ls", "typer"), ("ls", "rich.console"), ("ls", "httpx"), ("fsck", "pyarrow.lib")),
+        *(("serve", "sqlalchemy"), ("serve", "uvicorn")),
+    ],
 )
 def test_ctrl_c_while_modules_are_loaded(command: str, module: str, tmp_path: Path) -> None:
+    """Python says which module it has just loaded; `app.cli` is loaded before any handler is set."""
     environment = os.environ | {"PYTHONPROFILEIMPORTTIME": "1", "ATTACHMENT_GATEWAY_DATA": str(tmp_path / "data")}
     environment["ATTACHMENT_GATEWAY_HTTP__PORT"] = str(free_port())
-    with subprocess.Popen([PROGRAM, command], stderr=subprocess.PIPE, env=environment, text=True) as process:
+    program = [sys.executable, "-m", "app", command]
+    with subprocess.Popen(program, stderr=subprocess.PIPE, env=environment, text=True) as process:
         assert process.stderr is not None
         said = ""
         for line in process.stderr:
@@ -81,6 +86,31 @@ def test_ctrl_c_while_modules_are_loaded(command: str, module: str, tmp_path: Pa
         assert process.wait(60) == 130
     assert "Traceback" not in said
     assert "ignored" not in said
+
+
+def test_the_program_that_is_installed_handles_ctrl_c_first() -> None:
+    """The handler is set by the import, before the script of an installer does anything else."""
+    program = (
+        "import os, signal; from app.__main__ import main; "
+        "print(main.__module__, flush=True); os.kill(os.getpid(), signal.SIGINT); print('goes on')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "app.cli\n", "")
+    (entry,) = entry_points(group="console_scripts", name="attachment-gateway")
+    assert entry.value == "app.__main__:main"
+
+
+def test_ctrl_c_while_the_entry_itself_is_loaded() -> None:
+    program = (
+        "import sys\n"
+        "class Interrupted:\n"
+        "    def find_spec(name, *_):\n"
+        "        if name == 'app.cli': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupted)\n"
+        "import app.__main__"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "")
 
 
 def test_ctrl_c_while_the_gateway_starts(tmp_path: Path) -> None:

@@ -20,15 +20,15 @@ def charset_of(file: BinaryIO, given: str | None) -> Charset:
     """Return the character set of a text file.
 
     It is the given one, or that of the byte order mark, or UTF-8 if the whole file is UTF-8, or else Windows Latin 1.
-    Raises InvalidInputError if the given one is unknown.
+    Raises InvalidInputError if the given one is unknown, and for bytes that are not in it.
     """
     if given is not None:
-        return Charset(_known(given))
+        return _checked(file, _known(given))
     file.seek(0)
     head = file.read(3)
     for mark, name in _MARKS.items():
         if head.startswith(mark):
-            return Charset(name)
+            return _checked(file, name)
     if _decodes(file, "utf-8"):
         return Charset("utf-8")
     return Charset("cp1252" if _decodes(file, "cp1252") else "latin-1", guessed=True)
@@ -43,13 +43,32 @@ def _known(name: str) -> str:
     return found.name
 
 
+def _checked(file: BinaryIO, charset: str) -> Charset:
+    try:
+        found = _first_odd(file, charset)
+    except UnicodeError as error:  # of a whole file, such as UTF-16 without a byte order mark
+        raise unreadable(f"it is not in character set {charset}: {error}") from None
+    if found is not None:
+        raise unreadable(f"byte {found:,} is not in character set {charset}; state the encoding of the file")
+    return Charset(charset)
+
+
 def _decodes(file: BinaryIO, charset: str) -> bool:
+    return _first_odd(file, charset) is None
+
+
+def _first_odd(file: BinaryIO, charset: str) -> int | None:
+    """Return the first byte of a file, from 0, that is not in a character set; None if all are."""
     decoder = codecs.getincrementaldecoder(charset)()
     file.seek(0)
-    try:
-        while piece := file.read(_PIECE):
-            decoder.decode(piece)
-        decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
-        return False
-    return True
+    begin = 0
+    piece = b" "
+    while piece:
+        piece = file.read(_PIECE)
+        pending = len(decoder.getstate()[0])
+        try:
+            decoder.decode(piece, final=not piece)
+        except UnicodeDecodeError as error:
+            return begin - pending + error.start
+        begin += len(piece)
+    return None

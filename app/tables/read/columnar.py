@@ -9,7 +9,9 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from app.dataset import side_columns
+from app.model.errors import InvalidInputError
 from app.tables.read import sharing
+from app.tables.read.damage import ARROW, COLUMNAR, PARQUET, damaged, meaning
 from app.tables.read.inflation import ARROW_MAGIC, check_messages
 from app.tables.read.request import Options, Reading, Remark, check_columns, rows_a_batch, unreadable
 
@@ -27,13 +29,20 @@ class _Opened(NamedTuple):
 
 Open = Callable[[BinaryIO], _Opened]
 
+_PARQUET_MAGIC, _ENCRYPTED_MAGIC = b"PAR1", b"PARE"
 _ERRORS = (pa.ArrowException, OSError)
 
 
 def read_parquet(file: BinaryIO, options: Options) -> Reading:
     """Read a Parquet file."""
     del options
-    return _reading(file, "a Parquet file", _open_parquet)
+    file.seek(0)
+    head = file.read(len(_PARQUET_MAGIC))
+    if head == _ENCRYPTED_MAGIC:
+        raise unreadable("the Parquet file is encrypted; write it without encryption")
+    if head != _PARQUET_MAGIC:
+        raise unreadable("not a Parquet file: its first four bytes are not PAR1")
+    return _reading(file, PARQUET, _open_parquet)
 
 
 def read_arrow(file: BinaryIO, options: Options) -> Reading:
@@ -41,33 +50,63 @@ def read_arrow(file: BinaryIO, options: Options) -> Reading:
     del options
     file.seek(0)
     is_file = file.read(len(ARROW_MAGIC)) == ARROW_MAGIC
-    return _reading(file, "an Arrow IPC file or stream", partial(_open_arrow, is_file=is_file))
+    return _reading(file, ARROW, partial(_open_arrow, is_file=is_file))
 
 
-def _reading(file: BinaryIO, what: str, open_: Open) -> Reading:
+def _reading(file: BinaryIO, kind: str, open_: Open) -> Reading:
     try:
         opened = open_(file)
         schema = opened.schema
         check_columns(len(schema))
         _check_texts(schema)
     except UnicodeDecodeError:
-        raise unreadable("the metadata of its columns is not UTF-8") from None
+        raise damaged(kind, "the names or the metadata of its columns are not UTF-8") from None
     except _ERRORS as error:
-        raise unreadable(f"not {what}: {error}") from None
+        raise _explained(file, kind, error) from None
 
     def batches() -> Iterator[pa.RecordBatch]:
-        rows = 0
+        rows = number = 0
         try:
-            for batch in opened.batches():
-                _validate(batch)
+            for number, batch in enumerate(opened.batches(), 1):
+                _validate(batch, kind, _named(number, rows))
                 rows += batch.num_rows
                 yield from sharing.slices(batch, rows_a_batch(len(schema)))
         except _ERRORS as error:
-            raise unreadable(f"it is damaged: {error}", rows + 1) from None
+            raise _explained(file, kind, error, f"in {_named(number + 1, rows)}") from None
         if opened.rows is not None and rows != opened.rows and len(schema):
-            raise unreadable(f"it is damaged: it announces {opened.rows:,} rows, but {rows:,} came")
+            raise damaged(kind, f"it announces {opened.rows:,} rows, but has {rows:,}")
 
     return Reading(schema, batches, (Remark(None, opened.remark),) if opened.remark else ())
+
+
+def _named(batch: int, rows_before: int) -> str:
+    return f"batch {batch:,} (from row {rows_before + 1:,} on)"
+
+
+def _explained(file: BinaryIO, kind: str, error: BaseException, where: str = "") -> InvalidInputError:
+    """Return the error of a file that Arrow refuses. Of Parquet, the damaged column is looked for."""
+    place = _damaged_column(file) if kind == PARQUET else ""
+    return damaged(kind, meaning(error, COLUMNAR), place or where)
+
+
+def _damaged_column(file: BinaryIO) -> str:
+    """Return the place of the first column of a row group that cannot be read; "" if all of them can, or none."""
+    try:
+        opened = _parquet(file)
+    except _ERRORS:
+        return ""
+    names = [opened.schema.column(number).path for number in range(len(opened.schema))]
+    for group in range(opened.num_row_groups):
+        for number, name in enumerate(names):
+            try:
+                for _ in opened.iter_batches(row_groups=[group], columns=[name], use_threads=False):
+                    pass
+            except _ERRORS:
+                chunk = opened.metadata.row_group(group).column(number)
+                begin = chunk.dictionary_page_offset or chunk.data_page_offset
+                groups = f"{group + 1:,} of {opened.num_row_groups:,}"
+                return f"in column {name} of row group {groups} (from byte {begin:,} on)"
+    return ""
 
 
 def _check_texts(schema: pa.Schema) -> None:
@@ -76,7 +115,7 @@ def _check_texts(schema: pa.Schema) -> None:
         side_columns.missing_of(field), side_columns.bytes_of(field), field.name, getattr(field.type, "tz", None)
 
 
-def _validate(batch: pa.RecordBatch) -> None:
+def _validate(batch: pa.RecordBatch, kind: str, where: str) -> None:
     """Raise InvalidInputError for a damaged batch.
 
     Arrow trusts a file's offsets, texts and dictionary indexes; wrong ones point outside of its memory.
@@ -85,7 +124,7 @@ def _validate(batch: pa.RecordBatch) -> None:
         try:
             column.validate(full=True)
         except pa.ArrowInvalid as error:
-            raise unreadable(f"column {field.name} is damaged: {error}") from None
+            raise damaged(kind, meaning(error, COLUMNAR), f"in column {field.name} of {where}") from None
 
 
 def _open_parquet(file: BinaryIO) -> _Opened:
@@ -96,9 +135,7 @@ def _open_parquet(file: BinaryIO) -> _Opened:
     step = sharing.rows_of(longest, rows)
     groups = sum(opened.metadata.row_group(number).num_rows for number in range(opened.num_row_groups))
     if groups != opened.metadata.num_rows:
-        raise unreadable(
-            f"it is damaged: it announces {opened.metadata.num_rows:,} rows, but its row groups {groups:,}"
-        )
+        raise damaged(PARQUET, f"it announces {opened.metadata.num_rows:,} rows, but its row groups {groups:,}")
     return _Opened(schema, lambda: _parquet(file).iter_batches(step, use_threads=False), groups)
 
 

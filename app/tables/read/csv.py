@@ -6,12 +6,14 @@ it parses. Blocks grow with the width of rows, so that each call on a column has
 
 import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from app.dataset import side_columns
@@ -44,18 +46,24 @@ _TEXTS_OF_MANY_COLUMNS = pa.dictionary(pa.int32(), pa.string())
 _LINE_ENDS, _RAW_LINE_ENDS = ("\n", "\r"), (b"\n", b"\r")
 _DELIMITERS = (",", ";", "\t", "|")
 _SAMPLE = 1 << 20
+_NUL = "has a NUL (a byte 0), which no text has; if the file is in UTF-16, state its encoding"
+_ROW = re.compile(r"Row #(\d+): ")
+_WIDTHS = re.compile(r"Expected (\d+) columns, got (\d+)")
 _SAMPLE_ROWS = 200
 
 
 def read(file: BinaryIO, options: Options) -> Reading:
     """Read a CSV file: its first row names the columns, and all its cells determine a column's type.
 
-    Raises InvalidInputError if rows differ in length, or if the file is not in its character set.
+    Raises InvalidInputError if rows differ in length, for a NUL, or if the file is not in its character set.
     """
     form = _form(file, options)
+    _check_names(form)
     columns = list(_columns(form.names, options))
     rows = 0
     for cells in _cells(file, form):
+        if form.has_nul:
+            _check_nul(cells, form, rows)
         for column, cell in zip(columns, cells.columns, strict=True):
             column.see(cell)
         rows += cells.num_rows
@@ -78,7 +86,22 @@ class _Form(NamedTuple):
     blank_lines: int
     has_header: bool
     has_rows: bool
+    has_nul: bool
     block_bytes: int
+
+
+def _check_names(form: _Form) -> None:
+    for number, name in enumerate(form.names, 1):
+        if "\0" in name:
+            raise unreadable(f"the row of names: column {number} {_NUL}")
+
+
+def _check_nul(cells: pa.RecordBatch, form: _Form, rows: int) -> None:
+    """Raise InvalidInputError for the first cell with a NUL: programs that read texts up to it would cut it off."""
+    places = ((texts.first(pc.match_substring(column, "\0")), at) for at, column in enumerate(cells.columns))
+    row, at = min(((row, at) for row, at in places if row is not None), default=(None, 0))
+    if row is not None:
+        raise unreadable(f"column {form.names[at]} {_NUL}", rows + row + 1)
 
 
 def _form(file: BinaryIO, options: Options) -> _Form:
@@ -100,18 +123,12 @@ def _form(file: BinaryIO, options: Options) -> _Form:
     has_rows = has_more or not options.header
     row_bytes = len(sample) // max(1, sample.count("\n"), sample.count("\r"))
     block_bytes = max(BLOCK_BYTES, min(LARGEST_BLOCK, ROWS_A_BLOCK * row_bytes))
-    form = _Form(charset.name, charset.guessed, delimiter, names, blank_lines, options.header, has_rows, block_bytes)
-    _check_quotes(file, form)
-    return form
-
-
-def _check_quotes(file: BinaryIO, form: _Form) -> None:
-    try:
-        check_quotes(file, form.charset, form.delimiter, has_header=form.has_header)
-    except UnicodeDecodeError as error:
-        raise unreadable(f"byte {error.start} is not in character set {form.charset}") from None
-    except UnicodeError as error:
-        raise unreadable(f"it is not in character set {form.charset}: {error}") from None
+    # Blank lines are rows of one column, but none of several.
+    before = blank_lines * (len(names) == 1) + options.header
+    has_nul = check_quotes(file, charset.name, delimiter, before, blank_rows=len(names) == 1)
+    return _Form(
+        charset.name, charset.guessed, delimiter, names, blank_lines, options.header, has_rows, has_nul, block_bytes
+    )
 
 
 def _has_another(rows: Iterator[list[str]]) -> bool:
@@ -122,13 +139,8 @@ def _has_another(rows: Iterator[list[str]]) -> bool:
 
 
 def _sample(file: BinaryIO, charset: str) -> str:
-    try:
-        unmarked = "utf-8-sig" if charset == "utf-8" else charset
-        return io.TextIOWrapper(io.BufferedReader(_Unclosed(file)), unmarked, newline="").read(_SAMPLE)
-    except UnicodeDecodeError as error:
-        raise unreadable(f"byte {error.start} is not in character set {charset}") from None
-    except UnicodeError as error:
-        raise unreadable(f"it is not in character set {charset}: {error}") from None
+    unmarked = "utf-8-sig" if charset == "utf-8" else charset
+    return io.TextIOWrapper(io.BufferedReader(_Unclosed(file)), unmarked, newline="").read(_SAMPLE)
 
 
 class _Unclosed(io.RawIOBase):
@@ -150,8 +162,8 @@ def _rows(sample: str, delimiter: str) -> Iterator[list[str]]:
     """Yield the rows of a sample; the last one may be cut off."""
     try:
         yield from csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter)
-    except csv.Error as error:
-        raise unreadable(str(error)) from None
+    except csv.Error:  # of the quotes and line ends, none is an error here
+        raise unreadable(f"a cell has more than {csv.field_size_limit():,} characters") from None
 
 
 def _sniff(sample: str) -> str:
@@ -181,6 +193,7 @@ def _cells(file: BinaryIO, form: _Form, types: Sequence[pa.DataType] | None = No
     types = [texts_as if each == pa.string() else each for each in types or [pa.string()] * len(numbers)]
     wanted = dict(zip(numbers, types, strict=True))
     file.seek(0)
+    rows = 0
     try:
         with pa_csv.open_csv(
             _Unclosed(file),
@@ -199,14 +212,28 @@ def _cells(file: BinaryIO, form: _Form, types: Sequence[pa.DataType] | None = No
                 column_types=wanted, null_values=list(texts.MISSING_WORDS), strings_can_be_null=False
             ),
         ) as reader:
-            yield from map(_decoded, reader) if is_wide else reader
+            for cells in map(_decoded, reader) if is_wide else reader:
+                yield cells
+                rows += cells.num_rows
     except pa.ArrowInvalid as error:
-        why = str(error).removeprefix("CSV parse error: ")
-        if "straddling" in why:
-            why = f"a row is longer than {form.block_bytes} bytes"
-        raise unreadable(why) from None
-    except UnicodeError as error:
-        raise unreadable(f"it is not in character set {form.charset}: {error}") from None
+        raise _explained(str(error), form, rows) from None
+
+
+def _explained(said: str, form: _Form, rows: int) -> InvalidInputError:
+    """Return the error of a file that pyarrow refuses after this many rows.
+
+    pyarrow counts the row of names and skipped lines, too; here, as everywhere, the first row of data is row 1.
+    """
+    if "straddling" in said:
+        return unreadable(f"a row after row {rows:,} is longer than {form.block_bytes:,} bytes")
+    found, widths = _ROW.search(said), _WIDTHS.search(said)
+    row = int(found[1]) - form.blank_lines - form.has_header if found else None
+    if widths is None:
+        return unreadable("it cannot be cut into cells", row)
+    nul = f"; it {_NUL}" if "\0" in said else ""
+    of = "row of names" if form.has_header else "first row"
+    cells = f"{widths[2]} cell{'s' * (widths[2] != '1')}"
+    return unreadable(f"it has {cells}, but the {of} has {widths[1]}{nul}", row)
 
 
 def _decoded(cells: pa.RecordBatch) -> pa.RecordBatch:

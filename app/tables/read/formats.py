@@ -183,14 +183,16 @@ def format_of(file: BinaryIO, file_name: str, media_type: str) -> str:
     found = next((name for name, known in FORMATS.items() if known.is_begun_by(head)), "csv")
     if found != "csv":
         return found
-    if b"\0" in head and not head.startswith(_WIDE_MARKS):
-        raise unreadable(f"unknown file format; supported are {', '.join(FORMATS)}")
     extension = file_name.rpartition(".")[2].casefold()
     plain_type = media_type.partition(";")[0].strip()
-    return next(
+    named = next(
         (name for name, known in FORMATS.items() if extension in known.extensions or plain_type in known.media_types),
-        found,
+        None,
     )
+    # The reader of CSV tells where a NUL is, or reads UTF-16 without a mark.
+    if named != "csv" and b"\0" in head and not head.startswith(_WIDE_MARKS):
+        raise unreadable(f"unknown file format; supported are {', '.join(FORMATS)}")
+    return named or found
 
 
 def table_format(head: bytes) -> str | None:

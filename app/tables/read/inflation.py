@@ -8,8 +8,10 @@ metadata are Flatbuffers.
 
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import BinaryIO, NamedTuple
 
+from app.tables.read.damage import ARROW, damaged
 from app.tables.read.request import unreadable
 
 MOST_INFLATED = 256 << 20
@@ -27,6 +29,8 @@ _COMPRESSED_IN_V4 = b"ARROW:experimental_compression"
 class _Message(NamedTuple):
     metadata: bytes
     body: int
+    at: int
+    """The byte of the file at which it begins."""
 
     @property
     def end(self) -> int:
@@ -68,7 +72,7 @@ class _Table(NamedTuple):
 
     def _number(self, layout: str, at: int) -> int:
         if at < 0:
-            raise struct.error("an offset points outside of the metadata")
+            raise struct.error
         (number,) = struct.unpack_from("<" + layout, self.data, at)
         return int(number)
 
@@ -94,10 +98,16 @@ def check_messages(file: BinaryIO, *, is_file: bool) -> str:
     Raises InvalidInputError for a message that is cut off or needs too much memory, for bytes behind the end of a
     stream, and for a file whose footer lists fewer batches than the file has.
     """
+    return _checked_file(file) if is_file else _checked_stream(file)
+
+
+@contextmanager
+def _within(what: str) -> Iterator[None]:
+    """Raise InvalidInputError for offsets that lead out of what they are in."""
     try:
-        return _checked_file(file) if is_file else _checked_stream(file)
-    except struct.error as error:
-        raise unreadable(f"not an Arrow IPC file or stream, or a damaged one: {error}") from None
+        yield
+    except struct.error:
+        raise damaged(ARROW, f"{what} points outside of itself") from None
 
 
 def _checked_file(file: BinaryIO) -> str:
@@ -107,7 +117,7 @@ def _checked_file(file: BinaryIO) -> str:
         listed += message.is_batch
     found = sum(message.is_batch for message in _of_stream(file, _FILE_BEGINS))
     if found > listed:
-        raise unreadable(f"it is damaged: its footer lists {listed:,} batches, but it has {found:,}")
+        raise damaged(ARROW, f"its footer lists {listed:,} batches, but it has {found:,}")
     return ""
 
 
@@ -123,15 +133,17 @@ def _checked_stream(file: BinaryIO) -> str:
         return "the stream has no end-of-stream marker; if it was cut off there, rows are missing"
     end = at + (len(_END) if marker == _END else len(_OLD_END))
     if end != size or not _END.endswith(marker):
-        raise unreadable(f"it is damaged: {size - at:,} bytes from byte {at:,} on are not a message")
+        raise damaged(ARROW, f"{size - at:,} bytes from byte {at:,} on are not a message")
     return ""
 
 
 def _check_size(file: BinaryIO, message: _Message) -> None:
-    size = _inflated(file, message)
+    with _within(_named(message.at)):
+        size = _inflated(file, message)
     if size > MOST_INFLATED:
         raise unreadable(
-            f"a batch has {size:,} bytes after decompression; at most {MOST_INFLATED:,} are read: write smaller batches"
+            f"the batch at byte {message.at:,} has {size:,} bytes after decompression; at most {MOST_INFLATED:,} are "
+            "read: write smaller batches, or copy the file again if it is damaged"
         )
 
 
@@ -149,18 +161,18 @@ def _of_file(file: BinaryIO) -> Iterator[_Message]:
     tail = 4 + len(ARROW_MAGIC)
     end = file.seek(0, 2) - tail
     file.seek(max(end, 0))
-    (length,) = struct.unpack_from("<i", file.read(4))
-    if not 0 < length <= end:
-        raise struct.error("its footer is cut off")
+    length = int.from_bytes(file.read(4), "little", signed=True)
+    if not 0 < length <= end or file.read() != ARROW_MAGIC:
+        raise damaged(ARROW, "its footer, which lists the batches, is cut off")
     file.seek(end - length)
-    footer = _root(file.read(length))
-    for field in (2, 3):
-        for offset, metadata_length, body_length in footer.structs("qi4xq", field):
-            del body_length
-            message = _message(file, offset) if offset >= 0 else None
-            if message is None:
-                raise struct.error("an offset leads out of the file")
-            yield _Message(message.metadata, offset + metadata_length)
+    with _within("its footer"):
+        footer = _root(file.read(length))
+        listed = [block for field in (2, 3) for block in footer.structs("qi4xq", field)]
+    for offset, metadata_length, _ in listed:
+        message = _message(file, offset) if offset >= 0 else None
+        if message is None:
+            raise damaged(ARROW, f"its footer lists a batch at byte {offset:,}, where none is")
+        yield message._replace(body=offset + metadata_length)
 
 
 def _message(file: BinaryIO, at: int) -> _Message | None:
@@ -178,11 +190,17 @@ def _message(file: BinaryIO, at: int) -> _Message | None:
     if len(head) < 4 or length <= 0:
         return None
     if body > size:
-        raise struct.error(f"the message at byte {at:,} is cut off")
-    message = _Message(file.read(length), body)
-    if message.end > size:
-        raise struct.error(f"the message at byte {at:,} is cut off")
+        raise damaged(ARROW, f"{_named(at)} is cut off")
+    message = _Message(file.read(length), body, at)
+    with _within(_named(at)):
+        if message.end > size:
+            raise damaged(ARROW, f"{_named(at)} is cut off")
+        _ = message.is_batch  # raises, too
     return message
+
+
+def _named(at: int) -> str:
+    return f"the message at byte {at:,}"
 
 
 def _inflated(file: BinaryIO, message: _Message) -> int:
@@ -200,6 +218,6 @@ def _inflated(file: BinaryIO, message: _Message) -> int:
 def _claim(file: BinaryIO, at: int) -> int:
     """Return the length that a compressed buffer states; a buffer that is not compressed has -1, which counts as 0."""
     if at < 0:
-        raise struct.error("an offset leads out of the file")
+        raise struct.error
     file.seek(at)
     return max(int.from_bytes(file.read(8), "little", signed=True), 0)

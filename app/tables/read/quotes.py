@@ -34,27 +34,29 @@ class Place(NamedTuple):
     rows: int
 
 
-def check_quotes(file: BinaryIO, charset: str, delimiter: str, *, has_header: bool) -> None:
-    """Raise InvalidInputError for a quote that is not closed, or is closed by a quote within a later line.
+def check_quotes(file: BinaryIO, charset: str, delimiter: str, before: int, *, blank_rows: bool) -> bool:
+    """Return whether the file has a NUL. Raises InvalidInputError for a quote that is not closed in its cell.
 
-    Raises UnicodeDecodeError for bytes that are not in the character set.
+    `before` is the number of rows before the first of data. With `blank_rows`, a blank line is a row.
     """
     begin = len(codecs.BOM_UTF8) if _is_marked(file) else 0
-    scan = _Scan(delimiter.encode()[0], begin)
+    scan = _Scan(delimiter.encode()[0], begin, blank_rows=blank_rows)
+    has_nul = False
     for lines in _lines(_pieces(file, charset, begin)):
         scan.see(lines)
+        has_nul = has_nul or b"\0" in lines
     if scan.opened is not None:
-        raise _unclosed(scan.opened, "is never closed", charset, has_header=has_header)
+        raise _unclosed(scan.opened, "is never closed", charset, before)
     if scan.wrong is not None:
-        why = "ends in a later line, before text that is not a new cell"
-        raise _unclosed(scan.wrong, why, charset, has_header=has_header)
+        raise _unclosed(scan.wrong, "ends in a later line, before text that is not a new cell", charset, before)
+    return has_nul
 
 
-def _unclosed(place: Place, why: str, charset: str, *, has_header: bool) -> Exception:
+def _unclosed(place: Place, why: str, charset: str, before: int) -> Exception:
     byte = f" at byte {place.byte}" if charset in _AS_THEY_ARE else ""
-    row = place.rows + 1 - has_header
+    row = place.rows + 1 - before
     said = f"the quote that opens{byte} {why}; close it, or double it if it belongs to the text"
-    return unreadable(said, row) if row else unreadable(f"the row of names: {said}")
+    return unreadable(said, row) if row > 0 else unreadable(f"the row of names: {said}")
 
 
 def _is_marked(file: BinaryIO) -> bool:
@@ -93,10 +95,11 @@ def _lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
 class _Scan:
     """The state between lines: the quote that is open, and the first one that is wrong."""
 
-    def __init__(self, delimiter: int, begin: int) -> None:
+    def __init__(self, delimiter: int, begin: int, *, blank_rows: bool) -> None:
         self.opened: Place | None = None
         self.wrong: Place | None = None
         self._bytes, self._rows = begin, 0
+        self._blank_rows = blank_rows
         self._ends = np.zeros(256, np.bool_)
         self._ends[[delimiter, _LF, _CR, _QUOTE]] = True
         mark = re.escape(bytes([delimiter]))
@@ -106,7 +109,7 @@ class _Scan:
 
     def see(self, lines: bytes) -> None:
         """Add whole lines."""
-        if self.opened is None and _QUOTE not in lines and _are_plain(lines):
+        if self.opened is None and _QUOTE not in lines and _are_plain(lines, blank_rows=self._blank_rows):
             self._rows += lines.count(b"\n")
             self._bytes += len(lines)
             return
@@ -135,9 +138,8 @@ class _Scan:
             self.opened = self._place(int(quotes[-1]), ends) if (len(quotes) + inside) % 2 else None
         self._rows += len(ends)
 
-    @staticmethod
-    def _row_ends(data: Bytes) -> Places:
-        """Return the places of line ends, of those that are not blank."""
+    def _row_ends(self, data: Bytes) -> Places:
+        """Return the places of line ends, of blank lines only if they are rows."""
         is_end = data == _LF
         is_return = data == _CR
         if is_return.any():
@@ -145,6 +147,8 @@ class _Scan:
             lone[:-1] &= ~is_end[1:]
             is_end = is_end | lone
         ends = np.flatnonzero(is_end)
+        if self._blank_rows:
+            return ends
         starts = np.concatenate([[0], ends[:-1] + 1]) if len(ends) else ends
         length = ends - starts
         blank = (length == 0) | ((length == 1) & (data[starts] == _CR))
@@ -183,9 +187,9 @@ class _Scan:
         return self.opened if at < 0 else Place(self._bytes + at, self._rows + int(np.searchsorted(ends, at)))
 
 
-def _are_plain(lines: bytes) -> bool:
-    """Tell whether every line ends in LF or CR LF and none is blank."""
-    if lines.startswith((b"\n", b"\r")) or b"\n\n" in lines or b"\n\r" in lines:
+def _are_plain(lines: bytes, *, blank_rows: bool) -> bool:
+    """Tell whether every line ends in LF or CR LF and is a row."""
+    if not blank_rows and (lines.startswith((b"\n", b"\r")) or b"\n\n" in lines or b"\n\r" in lines):
         return False
     return b"\r" not in lines or lines.count(b"\r") == lines.count(b"\r\n")
 

@@ -7,10 +7,13 @@ from typing import Any, Final
 
 from app.dataset import value_labels
 from app.dataset.value_labels import Catalog
+from app.tables.read import damage, sas_pages
 from app.tables.read.request import unreadable
 
 MAGIC: Final = bytes.fromhex("000000000000000000000000c2ea8163b31411cfbd92080009c7318c181f1011")
 """The first bytes of every sas7bcat file."""
+
+_ERRORS = (ArithmeticError, ValueError, LookupError, TypeError, OSError)
 
 
 def read_sas7bcat(file: Any, encoding: str | None = None) -> Catalog:
@@ -19,7 +22,7 @@ def read_sas7bcat(file: Any, encoding: str | None = None) -> Catalog:
 
     file.seek(0)
     if file.read(len(MAGIC)) != MAGIC:
-        raise unreadable("not a sas7bcat file")
+        raise unreadable(f"not a sas7bcat file: its first {len(MAGIC)} bytes are not those of one")
     file.seek(0)
     try:
         _, about = pyreadstat.read_sas7bcat(file, encoding=encoding, output_format="dict")
@@ -29,13 +32,14 @@ def read_sas7bcat(file: Any, encoding: str | None = None) -> Catalog:
             }
             for name, labels in about.value_labels.items()
         }
-        value_labels.check_size(found.values())
     except MemoryError:
         raise
-    except (pyreadstat.ReadstatError, pyreadstat.PyreadstatError, ArithmeticError, ValueError) as error:
-        raise unreadable(f"not a sas7bcat file that can be read: {error}") from None
-    except (LookupError, TypeError, OSError) as error:
-        raise unreadable(f"a damaged sas7bcat file: {error}") from None
+    except (*_ERRORS, pyreadstat.ReadstatError, pyreadstat.PyreadstatError) as error:
+        raise sas_pages.explained(file, damage.SAS7BCAT, damage.meaning(error, damage.READSTAT)) from None
+    try:
+        value_labels.check_size(found.values())
+    except ValueError as error:
+        raise unreadable(str(error)) from None
     return found
 
 

@@ -7,7 +7,8 @@ the way. `batches` then reads the temporary file.
 
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import IO, Any, BinaryIO, Final
 
@@ -21,6 +22,8 @@ from app.dataset import decode, formats, missing, schema
 from app.dataset.errors import BadValueError
 from app.dataset.numeric import Numbers
 from app.dataset.schema import Column
+from app.tables.read import damage, sas_pages
+from app.tables.read.damage import READSTAT, damaged, meaning
 from app.tables.read.request import Options, Reading, check_columns, unreadable
 
 MAGIC: Final = bytes.fromhex("000000000000000000000000c2ea8160b31411cfbd92080009c7318c181f1011")
@@ -29,26 +32,42 @@ MAGIC: Final = bytes.fromhex("000000000000000000000000c2ea8160b31411cfbd92080009
 CELLS_A_CHUNK = 1 << 19
 """The maximum number of cells that are parsed at once: about 60 bytes of memory each."""
 
+CELLS_A_BATCH = 1 << 21
+"""The maximum number of cells of a batch, which is one chunk or several: each call on a short column has its cost."""
+
+MOST_BYTES = 16 << 20
+"""The maximum size of the rows of a chunk or a batch, as the file has them: a long text takes more than a cell."""
+
+_ERRORS = (Warning, ArithmeticError, ValueError, LookupError, TypeError, OSError)
+
+_SPOOLED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+_UNSPOOLED = pa.ipc.IpcReadOptions(use_threads=False)
+"""Columns are many and short: threads cost more than they save."""
+
 
 def read(file: BinaryIO, options: Options) -> Reading:
     """Read a sas7bdat file. Raises InvalidInputError for a file that is damaged, cut off or encrypted.
 
     Texts are in the character set that the file states, unless `options` state another one.
     """
-    about = _parsed(file, options.encoding, metadataonly=True)[1]
+    file.seek(0)
+    if file.read(len(MAGIC)) != MAGIC:
+        raise unreadable(f"not a sas7bdat file: its first {len(MAGIC)} bytes are not those of one")
+    about = _parsed(file, options.encoding)[1]
     if about.number_rows is None:
-        raise unreadable("the number of observations in its header is negative")
+        raise damaged(damage.SAS7BDAT, "the number of observations in its header is negative")
     variables = _variables(about)
     columns = list(schema.columns(variables, [0] * len(variables)))
     spooled = _Spool()
     rows = _spool(file, options.encoding, about, columns, spooled.file)
     if rows != about.number_rows:
-        raise unreadable(f"it states {about.number_rows:,} observations, but has {rows:,}")
+        what = f"it states {about.number_rows:,} observations, but has {rows:,}"
+        raise sas_pages.explained(file, damage.SAS7BDAT, what)
     whole = schema.arrow_schema(columns, _metadata(about, variables))
 
     def batches() -> Iterator[pa.RecordBatch]:
         spooled.file.seek(0)
-        for raw in pa.ipc.open_stream(spooled.file):
+        for raw in pa.ipc.open_stream(spooled.file, options=_UNSPOOLED):
             arrays = [array for at, column in enumerate(columns) for array in _arrays(column, raw, at)[0]]
             yield pa.RecordBatch.from_arrays(arrays, schema=whole)
 
@@ -65,11 +84,28 @@ class _Spool:
         self.file.close()
 
 
-def _parsed(file: Any, encoding: str | None, **how: Any) -> tuple[Mapping[str, list[Any]], Any]:
-    """Return columns as lists, and pyreadstat's metadata. Raises InvalidInputError."""
+def _parsed(file: Any, encoding: str | None, rows: range | None = None) -> tuple[dict[str, list[Any]], Any]:
+    """Return these rows of the columns as lists (None: no rows), and pyreadstat's metadata.
+
+    Raises InvalidInputError that names the damaged row, if the damage is in a row.
+    """
+    try:
+        return _parse(file, encoding, rows)
+    except _UnparsedError as error:
+        damaged_row = None if rows is None else _first_damaged(file, encoding, rows)
+        where = "in the description of its variables" if rows is None else ""
+        raise sas_pages.explained(file, damage.SAS7BDAT, meaning(error, READSTAT), where, damaged_row) from None
+
+
+class _UnparsedError(Exception):
+    """An error of pyreadstat."""
+
+
+def _parse(file: Any, encoding: str | None, rows: range | None) -> tuple[dict[str, list[Any]], Any]:
     import pyreadstat  # noqa: PLC0415 - slow to import, and few processes read such files
 
     file.seek(0)
+    part = {"metadataonly": True} if rows is None else {"row_offset": rows.start, "row_limit": len(rows)}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # it warns of two variables with one name, and drops one of them
@@ -79,14 +115,25 @@ def _parsed(file: Any, encoding: str | None, **how: Any) -> tuple[Mapping[str, l
                 user_missing=True,
                 disable_datetime_conversion=True,
                 output_format="dict",
-                **how,
+                **part,
             )
     except MemoryError:
         raise
-    except (pyreadstat.ReadstatError, pyreadstat.PyreadstatError, Warning, ArithmeticError, ValueError) as error:
-        raise unreadable(f"not a sas7bdat file that can be read: {error}") from None
-    except (LookupError, TypeError, OSError) as error:
-        raise unreadable(f"a damaged sas7bdat file: {error}") from None
+    except (*_ERRORS, pyreadstat.ReadstatError, pyreadstat.PyreadstatError) as error:
+        raise _UnparsedError(str(error)) from None
+
+
+def _first_damaged(file: Any, encoding: str | None, rows: range) -> int:
+    """Return the first of these rows, from 1, that cannot be parsed. All of them together cannot."""
+
+    def is_damaged(count: int) -> bool:
+        try:
+            _parse(file, encoding, rows[:count])
+        except _UnparsedError:
+            return True
+        return False
+
+    return rows.start + bisect_left(range(1, len(rows)), x=True, key=is_damaged) + 1
 
 
 def _variables(about: Any) -> list[Variable]:
@@ -94,9 +141,9 @@ def _variables(about: Any) -> list[Variable]:
     names: Sequence[str] = about.column_names
     check_columns(len(names))
     if not names:
-        raise unreadable("it has no variables")
+        raise damaged(damage.SAS7BDAT, "it describes no variables")
     if len(set(names)) < len(names) or not all(names):
-        raise unreadable("it has variables without a name or with the same name")
+        raise damaged(damage.SAS7BDAT, "it has variables without a name or with the same name")
     found = []
     for name in names:
         is_text = about.readstat_variable_types[name] == "string"
@@ -154,25 +201,45 @@ def _spool(file: BinaryIO, encoding: str | None, about: Any, columns: list[Colum
             )
         ]
     )
-    step = max(1, CELLS_A_CHUNK // len(columns))
+    row_bytes = sum(column.variable.length for column in columns)
+    step = max(1, min(CELLS_A_CHUNK // len(columns), MOST_BYTES // row_bytes))
+    together = max(step, min(CELLS_A_BATCH // len(columns), MOST_BYTES // row_bytes))
     rows = 0
-    with pa.ipc.new_stream(spooled, raw_schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
-        while rows < about.number_rows:
-            found, _ = _parsed(file, encoding, row_offset=rows, row_limit=step)
-            arrays = [
-                array
-                for column, values in zip(columns, found.values(), strict=True)
-                for array in _raw(values, is_numeric=column.variable.is_numeric)
-            ]
-            del found
-            batch = pa.RecordBatch.from_arrays(arrays, schema=raw_schema)
-            if not batch.num_rows:
-                break
+    with pa.ipc.new_stream(spooled, raw_schema, options=_SPOOLED) as writer:
+        chunks = _chunks(file, encoding, about.number_rows, columns, step)
+        for batch in _joined((pa.RecordBatch.from_arrays(arrays, schema=raw_schema) for arrays in chunks), together):
             for at, column in enumerate(columns):
                 columns[at] = _arrays(column, batch, at, rows)[1]
             writer.write_batch(batch)
             rows += batch.num_rows
     return rows
+
+
+def _chunks(
+    file: BinaryIO, encoding: str | None, rows: int, columns: Sequence[Column], step: int
+) -> Iterator[list[pa.Array]]:
+    """Yield the rows, `step` at a time, as Arrow columns; it ends where the file has no more."""
+    kinds = [(column.name, column.variable.is_numeric) for column in columns]
+    for first in range(0, rows, step):
+        found, _ = _parsed(file, encoding, range(first, min(first + step, rows)))
+        arrays: list[pa.Array] = []
+        for name, is_numeric in kinds:  # each list is dropped as soon as its arrays are there
+            arrays += _raw(found.pop(name), is_numeric=is_numeric)
+        if not len(arrays[0]):
+            return
+        yield arrays
+
+
+def _joined(chunks: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield batches of at most this number of rows, or of one chunk."""
+    held: list[pa.RecordBatch] = []
+    for chunk in chunks:
+        if held and sum(each.num_rows for each in held) + chunk.num_rows > rows:
+            yield pa.concat_batches(held)
+            held = []
+        held.append(chunk)
+    if held:
+        yield pa.concat_batches(held)
 
 
 def _raw(values: list[Any], *, is_numeric: bool) -> tuple[pa.Array, ...]:
@@ -195,7 +262,7 @@ def _arrays(column: Column, raw: pa.RecordBatch, at: int, first: int = 0) -> tup
     try:
         tags = missing.from_arrow(said) if said.null_count < len(said) else None
     except BadValueError as error:
-        raise unreadable(f"variable {column.name}: {error.why}", first + error.row + 1) from None
+        raise damaged(damage.SAS7BDAT, f"variable {column.name}: {error.why}", row=first + error.row + 1) from None
     doubles = np.array(values.to_numpy(zero_copy_only=False))
     absent = ~np.isfinite(doubles)
     if odd := int(np.count_nonzero(absent)) - values.null_count:

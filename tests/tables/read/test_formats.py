@@ -136,12 +136,12 @@ def test_bytes_of_no_known_format_are_refused(data: bytes) -> None:
     ("data", "name", "why"),
     [
         (b"", "x.csv", "the file is empty"),
-        (b"a,b\n1\n", "x.csv", "Expected 2 columns, got 1"),
+        (b"a,b\n1\n", "x.csv", "row 1: it has 1 cell, but the row of names has 2"),
         (b"a\n\xff\n", "x.csv", "not in character set"),
         (b'a,b\n1,"' + b"x\n" * (2 << 20), "x.csv", "row 1: the quote that opens at byte 6 is never closed"),
         (b"no", "x.parquet", "not a Parquet file"),
-        (b"PAR1 and no footer", "", "not a Parquet file"),
-        (b"ARROW1 and nothing", "", "not an Arrow IPC file"),
+        (b"PAR1 and no footer", "", "the Parquet file is damaged: its last four bytes are not PAR1"),
+        (b"ARROW1 and nothing", "", "the Arrow file or stream is damaged: its footer"),
         (b"HEADER RECORD*******LIBRARY HEADER RECORD!!!!!!!", "", "."),
         (b'{"a": 1}\n{"a": \n', "", "row 2: not JSON"),
         (b'{"a": 1}\n[1]\n', "", "row 2: it is not a JSON object"),
@@ -205,7 +205,8 @@ def test_parquet_with_a_damaged_page_is_refused() -> None:
     pq.write_table(pa.table({"a": list(range(5000))}), sink, write_page_checksum=True, compression="none")
     data = bytearray(sink.getvalue())
     data[2000] ^= 0xFF
-    with pytest.raises(InvalidInputError, match="damaged"):
+    why = r"the checksum of a page does not fit its bytes, in column a of row group 1 of 1 \(from byte 4 on\)"
+    with pytest.raises(InvalidInputError, match=why):
         table_of(opened(bytes(data)))
 
 

@@ -86,7 +86,7 @@ def test_the_end_of_the_last_line_is_found_in_any_character_set(encoding: str) -
         (b'a,b\n1,"x\n2,"y"\n3,z\n', "row 1: the quote that opens at byte 6 ends in a later line"),
         (
             b'a,b\n"1\n2",x\n2,"y\n3","z"\n4,q\n',
-            "row 2: the quote that opens at byte 15 ends in a later line|Expected 2",
+            "row 2: the quote that opens at byte 15 ends in a later line|row 2: it has 3 cells",
         ),
         (b'a,"b\n1,2\n', "the row of names: the quote that opens at byte 2"),
         (b'\xef\xbb\xbfa,b\n1,"x\n', "row 1: the quote that opens at byte 9"),
@@ -117,9 +117,9 @@ def test_no_well_formed_file_is_refused(rows: list[list[str]], piece: int, ends:
     data = ("\n".join(lines) + "\n" * ends).encode()
     before, quotes.PIECE_BYTES = quotes.PIECE_BYTES, piece  # type: ignore[misc]
     try:
-        quotes.check_quotes(io.BytesIO(data), "utf-8", ",", has_header=True)
+        quotes.check_quotes(io.BytesIO(data), "utf-8", ",", 1, blank_rows=False)
         with pytest.raises(InvalidInputError, match=f"row {len(rows) + 1}: the quote that opens at byte "):
-            quotes.check_quotes(io.BytesIO("\n".join([*lines, 'x,"y']).encode()), "utf-8", ",", has_header=True)
+            quotes.check_quotes(io.BytesIO("\n".join([*lines, 'x,"y']).encode()), "utf-8", ",", 1, blank_rows=False)
     finally:
         quotes.PIECE_BYTES = before  # type: ignore[misc]
 
@@ -148,7 +148,7 @@ def test_an_arrow_file_whose_footer_lists_fewer_batches_is_refused() -> None:
     found = [
         opening(data[:at] + one + data[at + 4 :]) for at in range(footer, len(data) - 14) if data[at : at + 4] == two
     ]
-    assert "it is damaged: its footer lists 1 batches, but it has 2" in found
+    assert any("its footer lists 1 batches, but it has 2" in why for why in found)
 
 
 def opening(data: bytes) -> str:

@@ -85,15 +85,23 @@ def test_labels_formats_lengths_and_names_are_kept(pupils: Path) -> None:
     }
 
 
-def test_rows_are_read_some_at_a_time(pupils: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("chunk", "most_bytes", "batches_of"),
+    [(7, 1 << 20, [14] * 7 + [3]), (20, 1 << 20, [20] * 5 + [1]), (20, 5 * 45, [5] * 20 + [1])],
+)
+def test_rows_are_read_some_at_a_time(
+    chunk: int, most_bytes: int, batches_of: list[int], pupils: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The date that is no whole day comes in the last chunk, and decides on the type of all rows."""
     rows: list[Sequence[Value]] = [(float(n), float(n), float(n), float(n), f"text {n}", "M") for n in range(100)]
     rows.append((".B", 1.5, None, None, "", ""))
     write_sas7bdat(pupils, VARIABLES, rows)
-    monkeypatch.setattr(sas7bdat, "CELLS_A_CHUNK", 7 * len(VARIABLES))
+    monkeypatch.setattr(sas7bdat, "CELLS_A_CHUNK", chunk * len(VARIABLES))
+    monkeypatch.setattr(sas7bdat, "CELLS_A_BATCH", 14 * len(VARIABLES))
+    monkeypatch.setattr(sas7bdat, "MOST_BYTES", most_bytes)
     reading = formats.read(io.BytesIO(pupils.read_bytes()), "sas7bdat", Options())
     batches = list(reading.batches())
-    assert [batch.num_rows for batch in batches] == [7] * 14 + [3]
+    assert [batch.num_rows for batch in batches] == batches_of
     table = pa.Table.from_batches(batches, reading.schema)
     assert table["NUM"].to_pylist() == [*map(float, range(100)), None]
     assert table["DAY"].to_pylist() == [*map(float, range(100)), 1.5]

@@ -157,4 +157,4 @@ def test_parts_must_fit_the_description(shared_stock: Stock, shared_http: httpx.
 def test_a_damaged_sas7bdat_is_a_problem(shared_http: httpx.Client, pupils: bytes) -> None:
     response = posted(shared_http, {"a": ("a.sas7bdat", pupils[:5000])}, [{"part": "a"}])
     assert (response.status_code, response.json()["type"]) == (422, "/problems/unsuitable")
-    assert "not a sas7bdat file that can be read" in response.json()["detail"]
+    assert "the sas7bdat file is damaged" in response.json()["detail"]

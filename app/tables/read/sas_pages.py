@@ -1,0 +1,70 @@
+"""Find where a sas7bdat or sas7bcat file is damaged: its parser says that it is, but not where.
+
+Such a file has a header, which states the size and number of its pages, and the pages. Their layout is the one that
+ReadStat and "SAS7BDAT Database Binary Format" (Shotwell) describe.
+"""
+
+import struct
+from typing import BinaryIO, Final
+
+from app.model.errors import InvalidInputError
+from app.tables.read.damage import SAS7BDAT, damaged
+
+_HEADER: Final = 288
+"""The bytes of a header up to and with the number of pages."""
+
+_WIDE: Final = 0x33
+"""The mark of files of 64-bit systems, and of headers with 4 bytes more before the sizes."""
+
+_LITTLE: Final = 1
+_DELETED: Final = 0x0080
+"""The mark in a page's type that it has deleted observations."""
+
+_PAGE_TYPES: Final = frozenset({0x0000, 0x0100, 0x0200, 0x0400, 0x4000, 0x8000, 0x9000})
+_SIZES: Final = range(1024, (1 << 24) + 1)
+_MOST_PAGES: Final = 10_000
+"""The maximum number of pages that are looked at."""
+
+
+def explained(file: BinaryIO, kind: str, what: str, where: str = "", row: int | None = None) -> InvalidInputError:
+    """Return the error of a file that cannot be parsed.
+
+    If header and pages do not show what is wrong and where, it is what the caller knows.
+    """
+    shown = _fault(file, has_page_types=kind == SAS7BDAT)
+    return damaged(kind, *shown) if shown else damaged(kind, what, where, row)
+
+
+def _fault(file: BinaryIO, *, has_page_types: bool) -> tuple[str, str] | None:
+    """Return what is wrong and where, as far as header and pages show it.
+
+    `has_page_types`: pages begin with a type, as those of data sets do.
+    """
+    file.seek(0)
+    head = file.read(_HEADER)
+    if len(head) < _HEADER:
+        return f"its header is cut off after {len(head):,} bytes", ""
+    is_wide, shift = head[32] == _WIDE, 4 * (head[35] == _WIDE)
+    order = "<" if head[37] == _LITTLE else ">"
+    header, page = struct.unpack_from(f"{order}ii", head, 196 + shift)
+    (pages,) = struct.unpack_from(order + ("q" if is_wide else "i"), head, 204 + shift)
+    if header not in _SIZES or page not in _SIZES or pages < 0:
+        return f"its header states {header:,} bytes for itself and {pages:,} pages of {page:,} bytes", "at byte 196"
+    size = file.seek(0, 2)
+    whole = max(0, size - header) // page
+    if whole < pages:
+        at = header + whole * page
+        announced = header + pages * page
+        return f"it has {size:,} bytes of the {announced:,} that its header states", _place(whole, pages, at)
+    if has_page_types:
+        for number in range(min(pages, _MOST_PAGES)):
+            at = header + number * page
+            file.seek(at + (32 if is_wide else 16))
+            (found,) = struct.unpack(f"{order}H", file.read(2))
+            if found & ~_DELETED not in _PAGE_TYPES:
+                return f"a page has the unknown type {found:#06x}", _place(number, pages, at)
+    return None
+
+
+def _place(number: int, pages: int, at: int) -> str:
+    return f"in page {number + 1:,} of {pages:,} (from byte {at:,} on)"
