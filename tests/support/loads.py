@@ -106,7 +106,9 @@ def assert_received(process: GatewayProcess, attachments: Iterable[Attached], ti
             assert_same_table(process.client, item, attached.content)
         else:
             assert (item["size"], item["sha256"]) == (len(attached.content), attached.sha256), item
-            assert process.client.get(f"/v1/attachments/{item['id']}/content").content == attached.content
+            answer = process.client.get(f"/v1/attachments/{item['id']}/content")
+            assert answer.status_code == 200, answer.text
+            assert answer.content == attached.content
     process.until(lambda: all(item["complete_at"] for item in process.listing("/v1/messages")))
     assert process.listing("/v1/quarantine") == []
 

@@ -28,7 +28,7 @@ WRONG = {
 }
 
 
-def refused(data: bytes, name: str = "x.csv", **options: object) -> str:
+def refused(data: bytes, name: str = "x.csv", **options: str) -> str:
     with pytest.raises(InvalidInputError) as error:
         table_of(opened(data, name, **options))
     return str(error.value)

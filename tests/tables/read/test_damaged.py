@@ -2,7 +2,7 @@
 
 import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from io import BytesIO
 from pathlib import Path
@@ -61,7 +61,10 @@ def _sas7bdat() -> bytes:
 
 def _sas7bcat() -> bytes:
     with TemporaryDirectory() as folder:
-        labels = {"$SEX": {"M": "Male", "F": "Female"}, "AGE": {1.0: "one", 2.0: "two"}}
+        labels: dict[str, Mapping[str, str] | Mapping[float, str]] = {
+            "$SEX": {"M": "Male", "F": "Female"},
+            "AGE": {1.0: "one", 2.0: "two"},
+        }
         return write_sas7bcat(Path(folder) / "f.sas7bcat", labels).read_bytes()
 
 
