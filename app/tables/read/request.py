@@ -78,5 +78,8 @@ class Reading(NamedTuple):
 
 
 def unreadable(why: str, row: int | None = None) -> InvalidInputError:
-    """Return the error of an unreadable file; `row` counts rows from 1."""
+    """Return the error of an unreadable file.
+
+    `row` counts rows of data from 1, in every format: not the row of names of CSV, and not lines that are no rows.
+    """
     return InvalidInputError("unreadable-table", "" if row is None else f"row {row}", -1, why)
