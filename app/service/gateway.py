@@ -29,7 +29,7 @@ from app.ports import ContentStore, IcebergTables, Receiver, Segment, Sender, Ta
 from app.service.archiver import Archiver
 from app.service.assembling.hosts import Assembling, Embedded, Landing, journal_again
 from app.service.belonging import claim, keep_lock
-from app.service.content.access import Content, open_content
+from app.service.content.access import Content, open_current_content
 from app.service.content.damage import Damages, WatchedContent
 from app.service.content.settling import Settler
 from app.service.context import ServiceContext
@@ -254,10 +254,10 @@ class Gateway:
 
     def _open(self, record: AttachmentRecord) -> Content:
         if record.storage != "journal":
-            return open_content(record, self.catalog, self.store, self.journal)
+            return open_current_content(record, self.catalog, self.store, self.journal)
         content = self._opened.get(record.id)
         if content is None:
-            content = self._opened[record.id] = open_content(record, self.catalog, self.store, self.journal)
+            content = self._opened[record.id] = open_current_content(record, self.catalog, self.store, self.journal)
             if len(self._opened) > OPEN_CONTENTS:
                 self._opened.popitem(last=False)
         return content

@@ -13,6 +13,7 @@ from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, Checkpoint, Extent, Finished
 from app.service.content.settling import Settler
 from app.service.context import ServiceContext
+from app.service.gateway import Gateway
 from tests.support.service_context import ManualClock, service_context
 
 BODY = b"content " * 100
@@ -142,3 +143,18 @@ def test_what_was_copied_or_deleted_meanwhile_is_not_damaged(tmp_path: Path, mon
         assert record is not None
         assert record.reason_code is None
         assert not [entry for entry in logs if entry["log_level"] in {"warning", "error"}]
+
+
+def test_content_is_read_that_was_copied_after_its_record(tmp_path: Path) -> None:
+    """A request reads the record first. Meanwhile the journal's extents are gone, and the store has the content."""
+    with service_context(tmp_path, content={"settle_after": 0}) as context:
+        before = context.catalog.attachment(finished(context, 1, in_the_journal(context)))
+        assert before is not None
+        Settler(context).settle()
+        assert storage(context, before.id) == "store"
+        content = Gateway(context, {}, {}).content(before)
+        assert b"".join(content.read(0, content.size)) == BODY
+        context.store.delete(f"attachments/{before.id}")
+        context.catalog.set_state([before.id], AttachmentState.DELETED)
+        with pytest.raises(KeyError):
+            Gateway(context, {}, {}).content(before)

@@ -114,6 +114,19 @@ def open_content(
     raise KeyError(record.id)
 
 
+def open_current_content(
+    record: AttachmentRecord, catalog: JournalReferences, store: ContentStore, journal: Journal
+) -> Content:
+    """Return content as `open_content`, also if it was copied to the store after `record` was read."""
+    try:
+        return open_content(record, catalog, store, journal)
+    except KeyError:
+        if record.storage != "journal":
+            raise
+    name = object_name(record.id)
+    return StoredContent(store, name, store.size(name))
+
+
 READ_BYTES = 1 << 20
 
 
