@@ -73,7 +73,11 @@ def test_ctrl_c_while_modules_are_loaded(command: str, module: str, tmp_path: Pa
     """Python says which module it has just loaded; `app.cli` is loaded before any handler is set."""
     environment = os.environ | {"PYTHONPROFILEIMPORTTIME": "1", "ATTACHMENT_GATEWAY_DATA": str(tmp_path / "data")}
     environment["ATTACHMENT_GATEWAY_HTTP__PORT"] = str(free_port())
-    program = [sys.executable, "-m", "app", command]
+    # Python handles SIGINT only if it was not ignored before, as it is in the background of some shells.
+    heeding = (
+        "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.executable, sys.argv[1:])"
+    )
+    program = [sys.executable, "-c", heeding, sys.executable, "-m", "app", command]
     with subprocess.Popen(program, stderr=subprocess.PIPE, env=environment, text=True) as process:
         assert process.stderr is not None
         said = ""

@@ -90,16 +90,20 @@ def _explained(file: BinaryIO, kind: str, error: BaseException, where: str = "")
 
 
 def _damaged_column(file: BinaryIO) -> str:
-    """Return the place of the first column of a row group that cannot be read; "" if all of them can, or none."""
+    """Return the place of the first column of a row group that cannot be read; "" if all of them can, or none.
+
+    Dictionaries are not expanded: a small file of them may be a huge table.
+    """
     try:
-        opened = _parquet(file)
+        opened = _parquet(file, sharing.of_bytes(_parquet(file)))
     except _ERRORS:
         return ""
     names = [opened.schema.column(number).path for number in range(len(opened.schema))]
+    step = rows_a_batch(len(names))
     for group in range(opened.num_row_groups):
         for number, name in enumerate(names):
             try:
-                for _ in opened.iter_batches(row_groups=[group], columns=[name], use_threads=False):
+                for _ in opened.iter_batches(step, row_groups=[group], columns=[name], use_threads=False):
                     pass
             except _ERRORS:
                 chunk = opened.metadata.row_group(group).column(number)

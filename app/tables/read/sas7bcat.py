@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from app.dataset import value_labels
 from app.dataset.value_labels import Catalog
-from app.tables.read import damage, sas_pages
+from app.tables.read import sas_pages
+from app.tables.read.damage import READSTAT, SAS7BCAT, meaning
 from app.tables.read.request import unreadable
 
 MAGIC: Final = bytes.fromhex("000000000000000000000000c2ea8163b31411cfbd92080009c7318c181f1011")
@@ -35,7 +36,7 @@ def read_sas7bcat(file: Any, encoding: str | None = None) -> Catalog:
     except MemoryError:
         raise
     except (*_ERRORS, pyreadstat.ReadstatError, pyreadstat.PyreadstatError) as error:
-        raise sas_pages.explained(file, damage.SAS7BCAT, damage.meaning(error, damage.READSTAT)) from None
+        raise sas_pages.explained(file, SAS7BCAT, meaning(error, READSTAT)) from None
     try:
         value_labels.check_size(found.values())
     except ValueError as error:

@@ -22,8 +22,8 @@ from app.dataset import decode, formats, missing, schema
 from app.dataset.errors import BadValueError
 from app.dataset.numeric import Numbers
 from app.dataset.schema import Column
-from app.tables.read import damage, sas_pages
-from app.tables.read.damage import READSTAT, damaged, meaning
+from app.tables.read import sas_pages
+from app.tables.read.damage import READSTAT, SAS7BDAT, damaged, meaning
 from app.tables.read.request import Options, Reading, check_columns, unreadable
 
 MAGIC: Final = bytes.fromhex("000000000000000000000000c2ea8160b31411cfbd92080009c7318c181f1011")
@@ -55,14 +55,14 @@ def read(file: BinaryIO, options: Options) -> Reading:
         raise unreadable(f"not a sas7bdat file: its first {len(MAGIC)} bytes are not those of one")
     about = _parsed(file, options.encoding)[1]
     if about.number_rows is None:
-        raise damaged(damage.SAS7BDAT, "the number of observations in its header is negative")
+        raise damaged(SAS7BDAT, "the number of observations in its header is negative")
     variables = _variables(about)
     columns = list(schema.columns(variables, [0] * len(variables)))
     spooled = _Spool()
     rows = _spool(file, options.encoding, about, columns, spooled.file)
     if rows != about.number_rows:
         what = f"it states {about.number_rows:,} observations, but has {rows:,}"
-        raise sas_pages.explained(file, damage.SAS7BDAT, what)
+        raise sas_pages.explained(file, SAS7BDAT, what)
     whole = schema.arrow_schema(columns, _metadata(about, variables))
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -94,7 +94,7 @@ def _parsed(file: Any, encoding: str | None, rows: range | None = None) -> tuple
     except _UnparsedError as error:
         damaged_row = None if rows is None else _first_damaged(file, encoding, rows)
         where = "in the description of its variables" if rows is None else ""
-        raise sas_pages.explained(file, damage.SAS7BDAT, meaning(error, READSTAT), where, damaged_row) from None
+        raise sas_pages.explained(file, SAS7BDAT, meaning(error, READSTAT), where, damaged_row) from None
 
 
 class _UnparsedError(Exception):
@@ -141,9 +141,9 @@ def _variables(about: Any) -> list[Variable]:
     names: Sequence[str] = about.column_names
     check_columns(len(names))
     if not names:
-        raise damaged(damage.SAS7BDAT, "it describes no variables")
+        raise damaged(SAS7BDAT, "it describes no variables")
     if len(set(names)) < len(names) or not all(names):
-        raise damaged(damage.SAS7BDAT, "it has variables without a name or with the same name")
+        raise damaged(SAS7BDAT, "it has variables without a name or with the same name")
     found = []
     for name in names:
         is_text = about.readstat_variable_types[name] == "string"
@@ -201,7 +201,7 @@ def _spool(file: BinaryIO, encoding: str | None, about: Any, columns: list[Colum
             )
         ]
     )
-    row_bytes = sum(column.variable.length for column in columns)
+    row_bytes = max(1, sum(column.variable.length for column in columns))  # a damaged file may state lengths of 0
     step = max(1, min(CELLS_A_CHUNK // len(columns), MOST_BYTES // row_bytes))
     together = max(step, min(CELLS_A_BATCH // len(columns), MOST_BYTES // row_bytes))
     rows = 0
@@ -262,7 +262,7 @@ def _arrays(column: Column, raw: pa.RecordBatch, at: int, first: int = 0) -> tup
     try:
         tags = missing.from_arrow(said) if said.null_count < len(said) else None
     except BadValueError as error:
-        raise damaged(damage.SAS7BDAT, f"variable {column.name}: {error.why}", row=first + error.row + 1) from None
+        raise damaged(SAS7BDAT, f"variable {column.name}: {error.why}", row=first + error.row + 1) from None
     doubles = np.array(values.to_numpy(zero_copy_only=False))
     absent = ~np.isfinite(doubles)
     if odd := int(np.count_nonzero(absent)) - values.null_count:

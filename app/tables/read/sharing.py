@@ -78,6 +78,12 @@ def rows_of(longest: int, rows: int) -> int:
     return max(1, min(rows, BYTES_A_BATCH // max(longest, 1)))
 
 
+def of_bytes(file: pq.ParquetFile) -> list[str]:
+    """Return the columns of a Parquet file that can have dictionaries of long values."""
+    leaves = (file.schema.column(number) for number in range(len(file.schema)))
+    return [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+
+
 def longest_of_dictionaries(read: ReadDictionary, file: pq.ParquetFile) -> int:
     """Return the size in bytes of the longest row that the dictionaries of a Parquet file can make.
 
@@ -86,7 +92,7 @@ def longest_of_dictionaries(read: ReadDictionary, file: pq.ParquetFile) -> int:
     """
     leaves = [file.schema.column(number) for number in range(len(file.schema))]
     fixed: int = sum(leaf.length for leaf in leaves if leaf.physical_type == "FIXED_LEN_BYTE_ARRAY")
-    names = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+    names = of_bytes(file)
     if not names:
         return fixed
     opened, longest = read(names), 0

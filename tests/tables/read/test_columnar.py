@@ -122,6 +122,17 @@ def test_a_long_value_of_many_rows_is_not_laid_out(write: Any, column: str, pool
     assert 0 < pool.max_memory() < 4 * sharing.BYTES_A_BATCH
 
 
+def test_the_damaged_column_is_looked_for_without_laying_out_long_values(pool: pa.MemoryPool) -> None:
+    table = pa.table({"text": repeated("x" * 100_000, 8_000), "number": range(8_000)})
+    data = bytearray(parquet(table, compression="zstd", write_page_checksum=True, store_schema=False))
+    assert len(data) < 30_000
+    chunk = pq.ParquetFile(BytesIO(data)).metadata.row_group(0).column(1)
+    data[chunk.dictionary_page_offset + chunk.total_compressed_size - 8] ^= 0xFF
+    with pytest.raises(InvalidInputError, match="in column number of row group 1 of 1"):
+        table_of(opened(bytes(data)))
+    assert 0 < pool.max_memory() < 4 * sharing.BYTES_A_BATCH
+
+
 def test_views_of_one_long_value_are_not_laid_out() -> None:
     view = struct.pack("<i4sii", len(LONG), b"xxxx", 0, 0)
     column = pa.Array.from_buffers(

@@ -158,6 +158,18 @@ def test_a_sas7bdat_with_an_unknown_kind_of_page_names_the_page() -> None:
     assert f"a page has the unknown type 0x3c33, in page 3 of {len(data) // 4096 - 1} (from byte 12,288 on)" in reason
 
 
+def test_a_sas7bdat_that_states_no_lengths_is_read_or_refused() -> None:
+    """Its only variable has the length 3, in whatever place of the header."""
+    with TemporaryDirectory() as folder:
+        data = write_sas7bdat(Path(folder) / "a.sas7bdat", [Written("TEXT", 3)], [("abc",)] * 5).read_bytes()
+    length = struct.pack("<i", 3)
+    places = [found.start() for found in re.finditer(re.escape(length), data)]
+    assert places
+    for at in places:
+        reason = refused("sas7bdat", data[:at] + bytes(4) + data[at + 4 :])
+        assert not reason or OURS.fullmatch(reason)
+
+
 def test_a_sas7bcat_that_is_cut_off_names_the_page() -> None:
     (data,) = whole("sas7bcat")
     assert re.search(
