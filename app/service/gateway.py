@@ -252,15 +252,23 @@ class Gateway:
                 self._verified.popitem(last=False)
         return content
 
+    def content_to_convert(self, record: AttachmentRecord) -> Content:
+        """Return verified content for a conversion, whose process cannot report damage. Raises what `content` does."""
+        self.verified_content(record)
+        return self._opened_anew(record)
+
     def _open(self, record: AttachmentRecord) -> Content:
         if record.storage != "journal":
-            return open_current_content(record, self.catalog, self.store, self.journal)
+            return self._opened_anew(record)
         content = self._opened.get(record.id)
         if content is None:
-            content = self._opened[record.id] = open_current_content(record, self.catalog, self.store, self.journal)
+            content = self._opened[record.id] = self._opened_anew(record)
             if len(self._opened) > OPEN_CONTENTS:
                 self._opened.popitem(last=False)
         return content
+
+    def _opened_anew(self, record: AttachmentRecord) -> Content:
+        return open_current_content(record, self.catalog, self.store, self.journal)
 
     def _compared(self, record: AttachmentRecord) -> Iterator[memoryview]:
         return self.content(record).compared()

@@ -13,7 +13,7 @@ from app.model.attachment import AttachmentKind
 from app.model.errors import DamagedError
 from app.model.records import AttachmentRecord
 from app.model.times import to_time
-from app.service.content.access import Content, open_current_content
+from app.service.content.access import Content
 from app.service.conversion import Slot
 from app.service.conversion.jobs import write_data_set
 from app.service.gateway import Gateway
@@ -93,14 +93,9 @@ def _data_set(
 
     def make(slot: Slot) -> Iterator[Piece]:
         with_rows = request.method != "HEAD"
-        for each in (record, *catalogs):
-            gateway.verified_content(each)
-        bare = open_current_content(record, gateway.catalog, gateway.store, gateway.journal)
-        given = [
-            (each.kind, open_current_content(each, gateway.catalog, gateway.store, gateway.journal))
-            for each in catalogs
-        ]
-        yield from slot.run(write_data_set, bare, known.name, chosen, _finished_at(record), with_rows, given)
+        whole = gateway.content_to_convert(record)
+        given = [(each.kind, gateway.content_to_convert(each)) for each in catalogs]
+        yield from slot.run(write_data_set, whole, known.name, chosen, _finished_at(record), with_rows, given)
 
     return respond_made(request, make, _made(record, known, chosen, catalogs))
 

@@ -7,7 +7,6 @@ from pydantic import BaseModel, Field
 
 from app.model.errors import DamagedError
 from app.model.records import AttachmentRecord
-from app.service.content.access import open_current_content
 from app.service.conversion import Slot, SlotUse, finished
 from app.service.conversion.jobs import profile_data_set
 from app.service.gateway import Gateway
@@ -116,9 +115,7 @@ async def profiled(request: Request, gateway: Gateway, record: AttachmentRecord,
     """Return the response with a data set's profile, made in a conversion slot. Raises Problem."""
 
     def make(slot: Slot) -> bytes:
-        gateway.verified_content(record)
-        content = open_current_content(record, gateway.catalog, gateway.store, gateway.journal)
-        found = finished(slot.run(profile_data_set, content, top))
+        found = finished(slot.run(profile_data_set, gateway.content_to_convert(record), top))
         return ProfileView.of(found).model_dump_json().encode()
 
     try:

@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import DamagedError
 from app.model.records import AttachmentRecord
-from app.service.content.access import Content, open_current_content
+from app.service.content.access import Content
 from app.service.conversion import Slot, SlotUse
 from app.service.conversion.jobs import page_of_rows
 from app.service.finishing.leading import NothingYet
@@ -138,8 +138,7 @@ def _record(gateway: Gateway, attachment_id: str, caller: Caller, *, partial: bo
 
 def _content(gateway: Gateway, record: AttachmentRecord, asked: Asked) -> tuple[Content | pa.Table, Asked]:
     if record.state is AttachmentState.FINISHED:
-        gateway.verified_content(record)
-        return open_current_content(record, gateway.catalog, gateway.store, gateway.journal), asked
+        return gateway.content_to_convert(record), asked
     wanted = PARTIAL_ROWS if asked.sort is not None else min(PARTIAL_ROWS, asked.offset + asked.limit)
     found = gateway.leading_rows(record, wanted)
     return found.table, asked._replace(is_partial=True, has_more=found.has_more, missing=tuple(found.missing.ranges))
