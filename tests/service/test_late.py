@@ -1,6 +1,6 @@
 """What comes for attachments that have expired, after the journal has let go of what had come before."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -9,9 +9,11 @@ from adapters.object_store import ObjectStore
 from app.model.attachment import AttachmentState
 from app.model.errors import StoreFull
 from app.model.identity import message_id
+from app.model.records import AttachmentRecord
 from app.ports import AttachmentFilter
+from app.service.finishing.finisher import Finisher
 from tests.support.host import SOURCE, Host
-from tests.support.sas_client import binary_file
+from tests.support.sas_client import binary_file, text_file
 from tests.support.service_context import ManualClock, receive_for, service_context
 
 
@@ -132,3 +134,25 @@ def test_finished_content_that_cannot_be_stored_keeps_no_room_from_being_made(
     states = [each.state for each in host.context.catalog.attachments(AttachmentFilter(), None, 9).items]
     assert sorted(states) == [AttachmentState.EXPIRED, AttachmentState.FINISHED]
     assert all(segment.sealed_at is not None for segment in host.context.journal.segments())
+
+
+def test_parts_that_come_again_while_their_attachment_is_finished(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread finishes it after its record was read, and before its parts are."""
+    messages = host.messages(attached := text_file(host.program, "a", b"a line\n" * 20_000))
+    host.context.journal.append(messages)
+    host.assembler.recover()
+    assert host.record(attached).state is AttachmentState.COMPLETE
+    read = host.context.catalog.attachments_by_key
+
+    def finished_meanwhile(source: str, correl_ids: Sequence[bytes]) -> dict[bytes, AttachmentRecord]:
+        found = read(source, correl_ids)
+        Finisher(host.context, host.assembler._change).finish(host.complete)
+        host.complete.clear()
+        return found
+
+    monkeypatch.setattr(host.context.catalog, "attachments_by_key", finished_meanwhile)
+    _, _, *parts, _ = messages
+    host.receive(parts)
+    assert host.entries() == []
+    assert host.record(attached).duplicates == len(parts)
+    host.assert_whole(attached)

@@ -7,6 +7,7 @@ from app.assembly.collecting import Address, Attachment, Key
 from app.assembly.headers import address_of
 from app.assembly.machine import Assembly
 from app.framing.runs import Run
+from app.model.attachment import AttachmentState
 from app.model.event import Announced, Event
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord
@@ -81,7 +82,11 @@ def _addresses(step: Step, assembly: Assembly) -> Sequence[Address]:
 
 def _held(record: AttachmentRecord, segments: Collection[int], context: ServiceContext) -> Attachment:
     """Return an attachment with the parts that the journal has. Parts that are gone may come again."""
-    record, parts, _ = held_parts(record, context.catalog.part_runs(record.id), segments)
+    runs = context.catalog.part_runs(record.id)
+    if record.state is AttachmentState.COMPLETE and not runs:
+        # It was finished after the record was read, and its parts are no longer needed.
+        record = context.catalog.attachment(record.id) or record
+    record, parts, _ = held_parts(record, runs, segments)
     return Attachment(record, parts)
 
 
