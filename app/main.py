@@ -190,7 +190,7 @@ def _stand_by(
     with ExitStack() as serving:
         health = standing_by(listener, settings, lambda: {"holder": election.holder, "error": election.error})
         serving.enter_context(health)
-        log.info("gateway_standing_by", lease=standby.lease, name=election.name)
+        log.info("standby_begun", lease=standby.lease, name=election.name)
         try:
             is_active = election.campaign(stop)
             for number, handler in before.items():

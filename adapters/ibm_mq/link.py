@@ -50,7 +50,7 @@ class Link:
             ccsid: int | None = self.connection.readable_attribute(MQIA_CODED_CHAR_SET_ID)
             if ccsid is None and settings.mqmd_version == 1:
                 _log.warning(
-                    "ccsid_unknown",
+                    "ccsid_not_read",
                     destination=name,
                     effect="the queue manager may treat an MQMDE as data",
                 )

@@ -192,7 +192,7 @@ class MqSender:
             )
         self._missing = None
         self._log.warning(
-            "state_message_missing", delivery=delivery, confirmed=known, effect="messages may arrive twice"
+            "state_message_not_found", delivery=delivery, confirmed=known, effect="messages may arrive twice"
         )
 
     def _remove(self, chosen: Callable[[StateQueue], list[str]]) -> int:

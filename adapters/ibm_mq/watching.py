@@ -64,5 +64,5 @@ class Watch:
         if others and others != self._others:
             self._log.warning("queue_shared", open_inputs=open_inputs, own=self._settings.connections)
         elif self._others and not others:
-            self._log.info("queue_no_longer_shared", open_inputs=open_inputs)
+            self._log.info("queue_sharing_ended", open_inputs=open_inputs)
         self._others = others

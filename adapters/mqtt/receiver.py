@@ -87,7 +87,7 @@ class MqttReceiver:
 
     def run(self, intake: Intake, stop: StopSignal) -> None:
         if self._shared:
-            self._log.warning("shared_subscription", topics=self._shared, rule=_SHARED_RULE.format(topics="its topic"))
+            self._log.warning("subscription_shared", topics=self._shared, rule=_SHARED_RULE.format(topics="its topic"))
         backoff = Backoff()
         with _WakeupSocket() as wakeup:
             while not stop.is_set():

@@ -187,7 +187,7 @@ class RendezvousReceiver:
     def _up(self, client: Client) -> None:
         self._connected_at = time.monotonic()
         self._status = connected(session=client.session)
-        self._log.info("connected", session=client.session, subjects=self._settings.subject)
+        self._log.info("connection_opened", session=client.session, subjects=self._settings.subject)
         if self._was_connected:
             self._log.warning("messages_possibly_lost", reason="what was published without a connection does not come")
         self._was_connected = True

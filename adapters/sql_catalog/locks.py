@@ -109,7 +109,7 @@ class AdvisoryLock:
             raise _taken(self._place)
         self._connection = connection
         if is_again:
-            _log.warning("catalog_lock_taken_again", reason="the connection that held it was lost")
+            _log.warning("catalog_lock_retaken", reason="the connection that held it was lost")
 
     def release(self) -> None:
         connection, self._connection = self._connection, None

@@ -74,7 +74,7 @@ def _run(passes: Passes, job: Job, catalog: Catalog, clock: Clock, again: Again 
         return _together(done)
     missing = missing_segments(numbers)
     if missing:
-        log.warning("segments_missing", segments=spoken(missing), journal=job.journal)
+        log.warning("segments_not_found", segments=spoken(missing), journal=job.journal)
     progress = catalog.progress()
     if progress is None or Position.unpack(progress).segment < numbers[-1]:
         done.append(_commit(passes, job, catalog, clock, numbers[-1], progress))
@@ -107,7 +107,7 @@ def resolve(passes: Passes, job: Job, catalog: Catalog, clock: Clock) -> list[Co
     ahead = _ahead(opened.tables, progress)
     if ahead is not None:
         last = Position.unpack(ahead).segment
-        log.warning("tables_ahead", last_segment=last, progress=progress)
+        log.warning("unrecorded_commit_found", last_segment=last, progress=progress)
         done.append(_commit(passes, job, catalog, clock, last, progress, ()))
         if _ahead(opened.tables, catalog.progress()) is not None:
             raise GatewayError(

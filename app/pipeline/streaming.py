@@ -97,7 +97,7 @@ def _warn(opened: Opened, job: Job, before: int | None, committed: Committed) ->
     numbers = [segment.number for segment in opened.archive.segments() if segment.number <= reached]
     after = Position.unpack(before).segment if before is not None else min(numbers, default=1) - 1
     if not committed.was_known and (missing := missing_segments(numbers, after)):
-        log.warning("segments_missing", segments=spoken(missing), journal=job.journal)
+        log.warning("segments_not_found", segments=spoken(missing), journal=job.journal)
 
 
 def outcomes(spark: SparkSession, job: Job, bytes_per_trigger: int, known: int | None = None) -> DataFrame:

@@ -161,7 +161,7 @@ class Gateway:
         Raises GatewayError when the catalog and the journal do not belong together, or when another gateway uses the
         catalog.
         """
-        log.info("gateway_starting", assembler=self.settings.assembler)
+        log.info("gateway_start_begun", assembler=self.settings.assembler)
         claim(self._context)
         for name in self.deliveries.outboxes:
             if (repeats := self.deliveries.repeats(name)) is not None:
@@ -402,7 +402,7 @@ class Gateway:
             self._times.step()
             self._times.save()
         except Exception:
-            log.exception("receiving_time_unsaved")
+            log.exception("receiving_time_not_saved")
 
     def _take_events(self, events: Sequence[EventRecord]) -> None:
         self.history.take(events)

@@ -184,7 +184,7 @@ class Journaler:
                 with suppress(Exception):
                     if (positions := self._append([form])) is not None:
                         if form is not message:
-                            log.error("message_unwritable", source=message.source, reason=why, exc_info=error)
+                            log.error("message_not_written", source=message.source, reason=why, exc_info=error)
                         return _Stored(positions, [form])
             self._hold(self.holding or why)
             if self._pause():

@@ -127,7 +127,7 @@ def test_ctrl_c_while_the_gateway_starts(tmp_path: Path) -> None:
         said = ""
         for line in process.stderr:
             said += line
-            if "gateway_starting" in line:
+            if "gateway_start_begun" in line:
                 process.send_signal(signal.SIGINT)
         assert process.wait(60) in (0, 130)
     assert "Traceback" not in said

@@ -17,7 +17,6 @@ from tests.support.mosquitto import Mosquitto
 TOPIC = "limits"
 MIB = 1 << 20
 MOST_MEMORY = 1 << 30
-SLOWEST_HEALTH = 1.0
 HTTP = "connections = 100\nheader_timeout = 2\nstall_timeout = 5\n"
 
 

@@ -197,7 +197,7 @@ def test_a_message_that_cannot_be_written_stops_no_other(tmp_path: Path) -> None
     assert {each.properties["refused-code"] for each in refused} == {"unwritable"}
     assert "UnicodeEncodeError" in refused[0].properties["refused-why"]
     assert forwarded.messages == kept
-    assert [entry["event"] for entry in logs] == ["message_unwritable"] * 2
+    assert [entry["event"] for entry in logs] == ["message_not_written"] * 2
 
 
 def test_a_journal_that_fails_for_every_message_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

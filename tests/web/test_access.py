@@ -3,8 +3,6 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from hashlib import sha256
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
@@ -24,7 +22,6 @@ from app.web.api import create_app
 from app.web.events import feed
 from tests.support.tables import parquet, pupils
 from tests.support.webhook_receiver import SECRET
-from tests.web.conftest import connected
 from tests.web.stock import Stock, serving
 
 PARQUET = "application/vnd.apache.parquet"
@@ -194,6 +191,8 @@ ABOUT_NO_SOURCE = {
     *("describe_uploads", "create_upload"),
 }
 """`stream_events` has a test of its own; `test_links.py` has what a limited key can link."""
+
+
 ABOUT_ALL = {
     *("get_pipeline", "list_pipeline_runs"),
     *("metrics", "list_audit", "list_webhooks", "get_webhook", "enable_webhook", "replay_webhook"),
@@ -201,6 +200,8 @@ ABOUT_ALL = {
 }
 OF_WHAT_IS_KNOWN = {"get_summary", "query_tables", "replay_many_quarantined", "dismiss_many_quarantined"}
 """They are about all that the caller knows; their own tests have what that is."""
+
+
 SENDING = {"send_message", "send_file"}
 WITH_A_RUNNING_GATEWAY = {"replay_quarantined", "delete_message"}
 """They wait for a gateway that runs; their entries are those of others."""
@@ -459,77 +460,3 @@ def test_the_last_use_is_recorded_without_a_write_for_each_request(world: World)
     assert recorded() is None
     keys.save_uses()
     assert recorded() is not None
-
-
-@pytest.mark.parametrize(
-    ("anonymous", "address", "status"),
-    [
-        ("this-machine", "127.0.0.1", 200),
-        ("this-machine", "203.0.113.9", 401),
-        ("everyone", "203.0.113.9", 200),
-        ("nobody", "127.0.0.1", 401),
-    ],
-)
-def test_without_any_key_only_this_machine_is_served(tmp_path: Path, anonymous: str, address: str, status: int) -> None:
-    """A proxy on this machine tells the address of its client, which counts."""
-    stock = Stock(tmp_path, http={"anonymous": anonymous})
-    with connected(stock) as client:
-        answer = client.get("/v1/attachments", headers={"X-Forwarded-For": address})
-    stock.close()
-    assert answer.status_code == status
-
-
-def test_credentials_mean_nothing_while_there_are_none(tmp_path: Path) -> None:
-    """Some clients always send some; this gateway would answer without them."""
-    stock = Stock(tmp_path)
-    with connected(stock) as client:
-        for header in ("Bearer x", "Bearer agw_0123456789ab_x", "Basic eA=="):
-            assert client.get("/v1/attachments", headers={"Authorization": header}).status_code == 200
-    stock.close()
-
-
-def test_a_first_key_ends_access_without_one(tmp_path: Path) -> None:
-    stock = Stock(tmp_path, http={"anonymous": "everyone"})
-    app = create_app(stock.gateway)
-    with serving(app) as address, httpx.Client(base_url=address) as client:
-        assert client.get("/v1/attachments").status_code == 200
-        key, _ = make_key("first", frozenset({Scope.READ}), 0)
-        stock.catalog.add_key(key)
-        stock.catalog.revoke_key(key.id, 1)
-        app.state.authenticator.keys._read_at = None
-        assert client.get("/v1/attachments").status_code == 401, "also when it was revoked"
-    stock.close()
-
-
-def test_what_is_public_is_set(tmp_path: Path) -> None:
-    tokens = [sha256(b"t").hexdigest()]
-    for public, statuses in (([], (401, 401, 401)), (["docs", "metrics", "health"], (200, 200, 200))):
-        stock = Stock(tmp_path / str(len(public)), http={"tokens": tokens, "public": public})
-        with connected(stock) as client:
-            assert tuple(client.get(path).status_code for path in ("/docs", "/openapi.json", "/metrics")) == statuses
-            assert ("checks" in client.get("/health/live").json()) == bool(public)
-            assert client.get("/metrics", headers={"Authorization": "Bearer t"}).status_code == 200
-        stock.close()
-
-
-def test_a_route_that_nobody_could_check_is_an_error_at_the_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stock = Stock(tmp_path)
-    monkeypatch.setattr("app.web.api.OPERATIONS", {k: v for k, v in OPERATIONS.items() if k != "list_messages"})
-    with pytest.raises(KeyError, match="list_messages"):
-        create_app(stock.gateway)
-    stock.close()
-
-
-def test_an_administrators_key_has_no_limits() -> None:
-    with pytest.raises(ValueError, match="cannot be limited"):
-        make_key("x", frozenset({Scope.ADMIN}), 0, LIMITED)
-
-
-def test_keys_are_random_and_only_their_digest_is_kept() -> None:
-    made = [make_key("x", frozenset({Scope.READ}), 0) for _ in range(2)]
-    (one, text), (other, _) = made
-    assert (one.id, one.digest) != (other.id, other.digest)
-    assert one.digest == sha256(text.encode()).digest()
-    assert text.split("_", 2)[2] not in repr(one)

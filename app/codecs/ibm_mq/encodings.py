@@ -13,7 +13,6 @@ from app.wire.kinds import Order
 host_code_pages.register()
 
 MQENC_INTEGER_MASK = 0x00F
-MQENC_DECIMAL_MASK = 0x0F0
 MQENC_FLOAT_MASK = 0xF00
 MQENC_BIG_ENDIAN: Final = 273
 """Integers, packed decimals and IEEE floats with the high byte first, as on AIX and IBM i."""
@@ -120,11 +119,6 @@ _UTF_16_OF_ONE_ORDER = {1201: "utf-16-be", 1202: "utf-16-le", 1203: "utf-16-le",
 def integer_order(encoding: int) -> Order | None:
     """Return the byte order of binary integers; None if the Encoding does not state it."""
     return _ORDERS.get(encoding & MQENC_INTEGER_MASK)
-
-
-def decimal_order(encoding: int) -> Order | None:
-    """Return the byte order of packed decimals; None if the Encoding does not state it."""
-    return _ORDERS.get((encoding & MQENC_DECIMAL_MASK) >> 4)
 
 
 def float_format(encoding: int) -> FloatFormat | None:

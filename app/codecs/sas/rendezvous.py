@@ -33,9 +33,6 @@ from app.codecs.sas.numbered_arrays import find_fields, integers_at
 from app.wire import Num, WireError, row
 from app.wire.kinds import Buffer
 
-MessageName = Literal["HDR", "MSG", "DATA", "DAT", "VAR", "ATO", "ATI", "ATC", "FDC", "ATX", "ATB", "LST"]
-"""What the fields of a message are called, which is its type."""
-
 MAP_NAMES: Final = frozenset({"MSG", "DATA"})
 """Messages that hold the application message, as the values of a map."""
 

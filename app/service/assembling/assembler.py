@@ -108,7 +108,7 @@ class _Messages(NamedTuple):
         try:
             return self.context.journal.read(Position.unpack(position))
         except KeyError:
-            log.warning("message_gone", position=position)
+            log.warning("message_not_found", position=position)
             return None
         except DamagedError as error:
             log.error("message_damaged", position=position, reason=str(error))  # noqa: TRY400 - a fault of the disk

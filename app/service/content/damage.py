@@ -72,7 +72,7 @@ class Damages:
         if was_found is not None or record.reason_code == DAMAGED_CONTENT:
             with suppress(CatalogError):
                 self._context.catalog.mark_damaged(record.id, None)
-            log.info("content_sound_again", attachment=record.id, **trace_fields(record.trace_parent))
+            log.info("content_recovered", attachment=record.id, **trace_fields(record.trace_parent))
 
     def check(self) -> dict[str, Any]:
         """Return the damaged attachments for the health report."""

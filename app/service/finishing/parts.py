@@ -28,7 +28,7 @@ def messages_at(journal: JournalReader, places: Collection[int]) -> dict[int, Ph
         try:
             read = journal.messages(segment, batch, [place.row for place in wanted])
         except (KeyError, DamagedError):
-            log.warning("messages_missing", segment=segment, batch=batch, messages=len(wanted), where="journal")
+            log.warning("messages_not_found", segment=segment, batch=batch, messages=len(wanted), where="journal")
             continue
         found.update(zip([place.pack() for place in wanted], read, strict=True))
     return found
@@ -52,7 +52,9 @@ def without_gone(record: AttachmentRecord, parts: Parts, segments: Collection[in
     """
     is_group = record.group is not None
     parts.keep(lambda position: not is_group and Position.unpack(position).segment in segments)
-    log.warning("attachment_parts_missing", attachment=record.id, left=parts.count, **trace_fields(record.trace_parent))
+    log.warning(
+        "attachment_parts_not_found", attachment=record.id, left=parts.count, **trace_fields(record.trace_parent)
+    )
     if is_group:
         return changed(record, group=None, parts_received=0, bytes_received=0)
     return changed(record, parts_received=parts.count)

@@ -121,7 +121,7 @@ def test_others_at_a_shared_queue_are_told_of(place: Place) -> None:
         until(lambda: receiver.status()["warning"] is None)
     assert [log["event"] for log in logs if log["event"].startswith("queue_")] == [
         "queue_shared",
-        "queue_no_longer_shared",
+        "queue_sharing_ended",
     ]
 
 

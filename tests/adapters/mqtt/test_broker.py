@@ -96,7 +96,7 @@ def test_a_shared_subscription_is_warned_of(broker: Mosquitto, topic: str) -> No
         until(lambda: collected.messages or collected.refused)
         assert shared in source.status()["warning"]
         assert "Only one gateway" in source.status()["warning"]
-    assert texts(logs) == ["shared_subscription"]
+    assert texts(logs) == ["subscription_shared"]
     with receiving(source := receiver(broker, topic), Collector()):
         assert "warning" not in source.status()
 

@@ -5,24 +5,24 @@ import codecs
 import pytest
 
 from app.codecs.ibm_mq import encodings, host_code_pages
-from app.codecs.ibm_mq.encodings import charset, decimal_order, float_format, integer_order, is_ebcdic
+from app.codecs.ibm_mq.encodings import charset, float_format, integer_order, is_ebcdic
 
 
 @pytest.mark.parametrize(
     ("encoding", "expected"),
     [
-        (0, (None, None, None)),
-        (273, (">", ">", "ieee-big")),
-        (546, ("<", "<", "ieee-little")),
-        (785, (">", ">", "s390")),
-        (0x400 | 0x10 | 1, (">", ">", "tns")),
-        (0x10 | 2, ("<", ">", None)),
-        (0xFFF, (None, None, None)),
-        (-1, (None, None, None)),
+        (0, (None, None)),
+        (273, (">", "ieee-big")),
+        (546, ("<", "ieee-little")),
+        (785, (">", "s390")),
+        (0x400 | 0x10 | 1, (">", "tns")),
+        (0x10 | 2, ("<", None)),
+        (0xFFF, (None, None)),
+        (-1, (None, None)),
     ],
 )
 def test_the_bits_of_an_encoding(encoding: int, expected: tuple[object, ...]) -> None:
-    assert (integer_order(encoding), decimal_order(encoding), float_format(encoding)) == expected
+    assert (integer_order(encoding), float_format(encoding)) == expected
 
 
 def test_every_known_character_set_has_a_codec() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.define_xml import define_xml
 from tests.support.readstat import Formats, Rows, Written, write_sas7bcat, write_sas7bdat
-from tests.web.messages.test_sending import delivery
+from tests.web.messages.sending import delivery
 from tests.web.stock import Stock
 
 FORMATS: Formats = {"AGEF": {1.0: "young", 2.0: "old"}, "$SEX": {"M": "Male", "F": "Female"}, "OTHER": {1.0: "unused"}}

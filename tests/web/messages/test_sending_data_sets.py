@@ -15,7 +15,7 @@ from app.service.sending.outbox import framing_options
 from tests.support.tables import visits
 from tests.support.waiting import until
 from tests.tables.out.making import made
-from tests.web.messages.test_sending import delivery
+from tests.web.messages.sending import delivery
 from tests.web.stock import Stock
 
 SALES = b"DT,C,X\n2024-01-31,Ann,1.5\n2024-02-29,Bob,.A\n"

@@ -13,7 +13,7 @@ from tests.support.breaking import breaking
 from tests.support.environment import with_proxies
 from tests.support.fetched import ran
 from tests.web.stock import Stock, serving
-from tests.web.uploads.test_uploads import DATA, content, sent
+from tests.web.uploads.uploading import DATA, content, sent
 
 _PACKAGE = "tus-js-client@4.3.1"
 _PROGRAM = """

@@ -1,0 +1,246 @@
+"""Order packets of other programs: result sets, mass inserts, long values, and what is refused."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.codecs.sapdb.constants import FunctionCode, IoType, MessType, PartAttribute, PartKind, ValMode
+from app.codecs.sapdb.headers import PartHeader
+from app.codecs.sapdb.packet import Part, new_part
+from app.codecs.sapdb.rows import encode_vardata
+from app.codecs.sapdb.values import encode_content
+from app.framing.order_packet import ORDER_PACKET
+from app.model.attachment import AttachmentState
+from app.model.errors import InvalidInputError
+from app.model.event import GroupPart, Pieces
+from app.model.message import PhysicalMessage
+from tests.codecs.sapdb.vectors import ALL, PACKETS
+from tests.contracts.framing import in_the_pipeline, receive, records
+from tests.framing.order_packets import (
+    COLUMNS,
+    DESCRIBED,
+    EXPECTED,
+    MANNER,
+    ROWS,
+    STATEMENT,
+    command,
+    data,
+    packet,
+    part,
+    putval,
+    reply,
+    stored,
+)
+from tests.support.outgoing import SOURCE
+from tests.support.service_context import service_context
+
+
+def test_a_result_set_is_put_together_by_its_row_counts(tmp_path: Path) -> None:
+    of = part(PartKind.PARSID, [STATEMENT])
+    sent = [
+        packet(reply(of, *DESCRIBED, part(PartKind.RESULTCOUNT, 4), data(ROWS[:4], PartAttribute.FIRST))),
+        packet(reply(of, part(PartKind.RESULTCOUNT, 7), data(ROWS[4:7]))),
+        packet(reply(of, part(PartKind.RESULTCOUNT, 10), data(ROWS[7:], PartAttribute.LAST))),
+    ]
+    with service_context(tmp_path) as context:
+        receive(context, [sent[::-1] + sent])
+        (record,) = records(context)
+        assert (record.qualifier_1, record.qualifier_2) == ("PARSID", "000000070000010123004600")
+        assert stored(context, record.qualifier_2).to_pylist() == EXPECTED
+
+
+def test_a_reply_without_a_further_row_ends_a_result_set(tmp_path: Path) -> None:
+    of = part(PartKind.PARSID, [STATEMENT])
+    sent = [
+        packet(reply(of, *DESCRIBED, part(PartKind.RESULTCOUNT, 10), data(ROWS, PartAttribute.FIRST))),
+        packet(reply(of, part(PartKind.RESULTCOUNT, 10), data([]), returncode=100, sqlstate=b"02000")),
+    ]
+    with service_context(tmp_path) as context:
+        receive(context, [sent])
+        (record,) = records(context)
+        assert stored(context, record.qualifier_2).to_pylist() == EXPECTED
+
+
+def test_a_correl_id_tells_the_statement_where_no_parsid_does(tmp_path: Path) -> None:
+    correl_id = b"S" * 24
+    sent = [
+        packet(reply(*DESCRIBED), correl_id=correl_id),
+        packet(reply(data(ROWS, PartAttribute.FIRST | PartAttribute.LAST)), correl_id=correl_id),
+    ]
+    with service_context(tmp_path) as context:
+        receive(context, [sent])
+        (record,) = records(context)
+        assert record.correl_id == correl_id
+        assert stored(context, record.qualifier_2).to_pylist() == EXPECTED
+
+
+def test_a_mass_insert_of_vardata(tmp_path: Path) -> None:
+    infos = [dataclasses.replace(each, io_type=IoType.INPUT) for each in COLUMNS]
+    of = part(PartKind.PARSID, [STATEMENT])
+
+    def some(rows: list[list[Any]], attributes: int) -> Part:
+        fields = [[encode_content(value, info, MANNER) for value, info in zip(row, infos, strict=True)] for row in rows]
+        return new_part(PartHeader(PartKind.VARDATA, attributes, len(rows)), encode_vardata(fields))
+
+    table_name = part(PartKind.TABLENAME, '"OWNER"."VAR"')
+    sent = [
+        packet(reply(of, part(PartKind.SHORTINFO, infos), DESCRIBED[1], table_name, function_code=FunctionCode.INSERT)),
+        packet(command(MessType.EXECUTE, of, part(PartKind.RESULTCOUNT, None), some(ROWS[:6], PartAttribute.FIRST))),
+        packet(command(MessType.EXECUTE, of, part(PartKind.RESULTCOUNT, 6), some(ROWS[6:], PartAttribute.LAST))),
+    ]
+    with service_context(tmp_path) as context:
+        receive(context, [sent[::-1]])
+        assert stored(context, "VAR").to_pylist() == EXPECTED
+
+
+def test_a_long_value_is_put_together_by_its_positions(tmp_path: Path) -> None:
+    sent = [
+        putval(b"abc", ValMode.DATAPART, 1),
+        putval(b"defg", ValMode.DATAPART, 4),
+        putval(b"h", ValMode.LASTDATA, 8),
+    ]
+    with service_context(tmp_path) as context:
+        receive(context, [sent[::-1]])
+        (record,) = records(context)
+        assert (record.state, record.qualifier_1, record.size) == (AttachmentState.FINISHED, "LONG", 8)
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "why"),
+    [
+        (
+            packet(
+                reply(
+                    part(PartKind.ERRORTEXT, "Invalid end of SQL statement"),
+                    returncode=-3014,
+                    errorpos=37,
+                    sqlstate=b"42000",
+                )
+            ),
+            "error-reply",
+            "error -3014 at position 37, SQLSTATE 42000: Invalid end of SQL statement",
+        ),
+        (packet(reply(data(ROWS, PartAttribute.LAST))), "no-statement", "neither a parsid nor a CorrelId"),
+        (
+            packet(reply(part(PartKind.PARSID, [STATEMENT]), data(ROWS))),
+            "no-place",
+            r"neither FIRST nor the row count \(None\) says which 10 rows these are",
+        ),
+        (
+            packet(reply(part(PartKind.PARSID, [STATEMENT]), part(PartKind.RESULTCOUNT, -1), data(ROWS))),
+            "no-place",
+            "neither FIRST",
+        ),
+        (putval(b"abc", ValMode.DATAPART, 0), "no-place", "position 0 does not say where the 3 bytes belong"),
+        (putval(b"abc", ValMode.ALLDATA, 1, bytes(8)), "no-identifier", "has no identifier"),
+        (PhysicalMessage(SOURCE, "order_packet", body=b"x" * 80, received_at=1), "bad-packet", "no byte order"),
+    ],
+    ids=["error", "no-statement", "no-count", "uncounted", "no-position", "no-identifier", "no-packet"],
+)
+def test_what_cannot_be_taken_is_quarantined(tmp_path: Path, message: PhysicalMessage, code: str, why: str) -> None:
+    with pytest.raises(InvalidInputError, match=why):
+        ORDER_PACKET.read(message, 0)
+    with service_context(tmp_path) as context:
+        receive(context, [[message]])
+        (entry,) = context.catalog.quarantined(None, None, None, 10).items
+        assert entry.code == code
+
+
+def test_an_error_reply_beside_rows_is_quarantined_and_the_rows_are_taken(tmp_path: Path) -> None:
+    of = part(PartKind.PARSID, [STATEMENT])
+    message = packet(
+        reply(part(PartKind.ERRORTEXT, "Duplicate key"), returncode=250, sqlstate=b"23000"),
+        reply(of, *DESCRIBED, data(ROWS, PartAttribute.FIRST | PartAttribute.LAST)),
+    )
+    with service_context(tmp_path) as context:
+        receive(context, [[message]])
+        (record,) = records(context)
+        assert stored(context, record.qualifier_2).to_pylist() == EXPECTED
+        (entry,) = context.catalog.quarantined(None, None, None, 10).items
+        assert (entry.code, entry.row) == ("error-reply", "segment[0].returncode")
+        assert "Duplicate key" in entry.why
+
+
+def test_other_packets_are_of_no_attachment() -> None:
+    for message in (
+        packet(reply()),
+        packet(command(MessType.DBS, part(PartKind.COMMAND, "COMMIT WORK"))),
+        packet(
+            command(
+                MessType.EXECUTE,
+                part(PartKind.PARSID, [dataclasses.replace(STATEMENT, application_info=0)]),
+                data(ROWS),
+            )
+        ),
+    ):
+        assert ORDER_PACKET.read(message, 0) == Pieces()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_packet_of_the_vectors_is_read(name: str) -> None:
+    message = PhysicalMessage(SOURCE, "order_packet", body=PACKETS[name])
+    codes = {"error-reply", "no-statement", "no-place", "no-identifier", "bad-part"}
+    try:
+        found = ORDER_PACKET.read(message, 0)
+    except InvalidInputError as error:
+        code = error.code
+    else:
+        code = "bad-part" if isinstance(found, GroupPart | Pieces) else ""
+    assert code in codes
+
+
+@pytest.mark.parametrize(
+    ("broken", "at", "why"),
+    [("00c1a00000", 2, "A0 are no two decimal digits"), ("00c7123456", 0, "the number does not fit fixed(5,0)")],
+    ids=["no digits", "too large"],
+)
+def test_a_value_that_is_none_is_told_with_its_row_and_byte(tmp_path: Path, broken: str, at: int, why: str) -> None:
+    """Rows of several packets are read together; the byte is that of its own part."""
+    of = part(PartKind.PARSID, [STATEMENT])
+    last = data(ROWS[6:], PartAttribute.LAST)
+    size, value = len(last.buffer) // 4, bytes.fromhex(broken)
+    buffer = last.buffer[:size] + value + last.buffer[size + len(value) :]
+    sent = [
+        packet(reply(of, *DESCRIBED, part(PartKind.RESULTCOUNT, 6), data(ROWS[:6], PartAttribute.FIRST))),
+        packet(reply(of, part(PartKind.RESULTCOUNT, 10), last._replace(buffer=buffer))),
+    ]
+    with service_context(tmp_path) as context:
+        receive(context, [sent])
+        (record,) = records(context)
+        assert record.state is AttachmentState.QUARANTINED
+        assert record.reason == f"row[7].value[0] at byte {size + at}: {why}"
+
+
+def test_what_comes_for_a_statement_that_is_finished_counts_as_duplicate(tmp_path: Path) -> None:
+    of = part(PartKind.PARSID, [STATEMENT])
+    both = PartAttribute.FIRST | PartAttribute.LAST
+    with service_context(tmp_path) as context:
+        receive(context, [[packet(reply(of, *DESCRIBED, data(rows, both)))] for rows in (ROWS, ROWS[:1])])
+        (record,) = records(context)
+        assert (record.state, record.duplicates) == (AttachmentState.FINISHED, 2)
+        assert stored(context, record.qualifier_2).to_pylist() == EXPECTED
+
+
+def test_a_group_id_tells_executions_of_a_statement_apart(tmp_path: Path) -> None:
+    of = part(PartKind.PARSID, [STATEMENT])
+    both = PartAttribute.FIRST | PartAttribute.LAST
+    executions = [
+        packet(reply(of, *DESCRIBED, data(rows, both)), group_id=bytes([number]) * 24)
+        for number, rows in enumerate((ROWS, ROWS[:1]), 1)
+    ]
+    with service_context(tmp_path) as context:
+        receive(context, [executions])
+        assert sorted(record.observations or 0 for record in records(context)) == [1, 10]
+
+
+def test_a_conflict_of_several_pieces_in_one_checkpoint(tmp_path: Path) -> None:
+    of = part(PartKind.PARSID, [STATEMENT])
+    sent = [packet(reply(of, *DESCRIBED, data(rows, PartAttribute.FIRST))) for rows in (ROWS[:3], ROWS[3:6])]
+    with service_context(tmp_path) as context:
+        receive(context, [sent])
+        (entry,) = context.catalog.quarantined(None, None, None, 10).items
+        assert entry.code == "conflicting-part"
+    results = in_the_pipeline(tmp_path / "pipeline", sent)
+    assert {entry.code for result in results for entry in result.quarantine} == {"conflicting-part"}

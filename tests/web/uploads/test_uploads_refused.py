@@ -1,0 +1,175 @@
+"""What requests of uploads say of sizes, digests and media types, and when they are refused."""
+
+import socket
+from base64 import b64encode
+from hashlib import sha1
+
+import httpx
+import pytest
+
+from app.web.api import create_app
+from tests.support.waiting import until
+from tests.web.stock import Stock, serving
+from tests.web.uploads.uploading import (
+    DATA,
+    IETF,
+    TUS,
+    append,
+    append_by_tus,
+    begun,
+    begun_by_tus,
+    content,
+    digest,
+    offset,
+    sent,
+)
+
+
+def test_digests_of_the_whole_content(stock: Stock, http: httpx.Client) -> None:
+    path = begun(http, Repr_Digest=digest(b"abcdef"))
+    assert append(http, path, 0, b"abc").status_code == 204
+    assert append(http, path, 3, b"def", "?1").status_code == 204
+    other = begun(http, Repr_Digest=digest(b"abcdef"))
+    assert append(http, other, 0, b"abc").status_code == 204
+    wrong = append(http, other, 3, b"deF", "?1")
+    assert (wrong.status_code, wrong.json()["type"]) == (400, "/problems/digest-mismatch")
+    assert http.get(other).status_code == 404, "its bytes cannot be mended"
+    third = begun(http)
+    assert append(http, third, 0, b"x", "?1", Repr_Digest=digest(b"y")).status_code == 400
+    assert http.post("/v1/uploads", headers={"Repr-Digest": "nonsense"}).status_code == 400
+
+
+def test_digests_and_checksums_of_one_request(stock: Stock, http: httpx.Client) -> None:
+    path = begun(http)
+    assert append(http, path, 0, b"abc", Content_Digest=digest(b"abC")).status_code == 400
+    assert offset(http, path) == 0
+    assert append(http, path, 0, b"abc", Content_Digest=digest(b"abc")).status_code == 204
+    by_tus = begun_by_tus(http, 6)
+    checksum = f"sha1 {b64encode(sha1(b'abc').digest()).decode()}"
+    wrong = append_by_tus(http, by_tus, 0, b"abC", Upload_Checksum=checksum)
+    assert (wrong.status_code, wrong.json()["type"]) == (460, "/problems/checksum-mismatch")
+    assert offset(http, by_tus) == 0
+    assert append_by_tus(http, by_tus, 0, b"abc", Upload_Checksum=checksum).headers["upload-offset"] == "3"
+    for unknown in ("crc64 AAAA", "sha1 not base64", "sha1"):
+        assert append_by_tus(http, by_tus, 3, b"abc", Upload_Checksum=unknown).status_code in (400, 460)
+    assert offset(http, by_tus) == 3
+
+
+def test_a_body_with_a_checksum_is_not_kept_in_part(stock: Stock) -> None:
+    with serving(create_app(stock.gateway)) as address, httpx.Client(base_url=address, timeout=30) as http:
+        path = begun_by_tus(http, len(DATA))
+        checksum = f"sha1 {b64encode(sha1(DATA).digest()).decode()}"
+        host, port = address.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), 30) as half:
+            head = f"PATCH {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/offset+octet-stream\r\n"
+            head += f"Tus-Resumable: 1.0.0\r\nUpload-Offset: 0\r\nUpload-Checksum: {checksum}\r\n"
+            half.sendall(f"{head}Content-Length: {len(DATA)}\r\n\r\n".encode() + DATA[:600_000])
+            partial = stock.settings.data / "content" / ".partial"
+            until(lambda: any(partial.iterdir()))
+        assert offset(http, path) == 0
+        assert append_by_tus(http, path, 0, DATA, Upload_Checksum=checksum).status_code == 204
+
+
+def test_sizes_that_contradict_each_other(http: httpx.Client) -> None:
+    wrong = http.post("/v1/uploads", content=b"abc", headers={"Upload-Complete": "?1", "Upload-Length": "4"})
+    assert (wrong.status_code, wrong.json()["type"]) == (400, f"{IETF}inconsistent-upload-length")
+    path = begun(http, Upload_Length="4")
+    for answer in (
+        append(http, path, 0, b"abcde"),
+        append(http, path, 0, b"abc", "?1"),
+        append(http, path, 0, b"ab", Upload_Length="5"),
+        append(http, path, 0, iter([b"abc", b"de"])),
+        append(http, path, 0, iter([b"abc"]), "?1"),
+    ):
+        assert (answer.status_code, answer.json()["type"]) == (400, f"{IETF}inconsistent-upload-length"), answer.text
+    here = offset(http, path)
+    assert append(http, path, here, b"abcd"[here:], "?1").status_code == 204
+
+
+def test_the_size_is_told_at_the_end(stock: Stock, http: httpx.Client) -> None:
+    deferred = http.post("/v1/uploads", headers={**TUS, "Upload-Defer-Length": "1"})
+    path = deferred.headers["location"]
+    assert http.head(path, headers=TUS).headers["upload-defer-length"] == "1"
+    assert append_by_tus(http, path, 0, b"abc").status_code == 204
+    assert "3 of unknown bytes" in sent(http, path).json()["detail"]
+    assert append_by_tus(http, path, 3, b"d", Upload_Length="4").status_code == 204
+    assert content(stock, sent(http, path).json()) == b"abcd"
+    unknown = begun(http)
+    assert append(http, unknown, 0, iter([b"ab", b"c"]), "?1").headers["upload-complete"] == "?1"
+    assert http.get(unknown).json()["length"] == 3
+
+
+def test_a_body_of_unknown_size_that_is_empty_ends_nothing(http: httpx.Client) -> None:
+    begun = http.post("/v1/uploads", content=iter([]), headers={"Upload-Complete": "?0"})
+    assert (begun.headers["upload-complete"], begun.json()["length"]) == ("?0", None)
+    first = http.post("/v1/uploads", content=iter([b"ab", b"c"]), headers={"Upload-Complete": "?0"})
+    assert (first.headers["upload-offset"], first.json()["length"]) == ("3", None)
+
+
+def test_one_request_can_bring_everything(stock: Stock, http: httpx.Client) -> None:
+    name = {"Content-Disposition": "attachment; filename*=UTF-8''%c3%a4.csv", "Content-Type": "text/csv"}
+    whole = http.post("/v1/uploads", content=b"A\n1\n", headers={"Upload-Complete": "?1", **name})
+    assert (whole.status_code, whole.headers["upload-complete"]) == (201, "?1")
+    view = whole.json()
+    assert (view["complete"], view["name"], view["content_type"], view["length"]) == (True, "ä.csv", "text/csv", 4)
+    plain = http.post("/v1/uploads", content=b"abc")
+    assert plain.json()["complete"]
+    by_tus = http.post(
+        "/v1/uploads",
+        content=b"abc",
+        headers={**TUS, "Upload-Length": "3", "Content-Type": "application/offset+octet-stream"},
+    )
+    assert (by_tus.status_code, by_tus.headers["upload-offset"]) == (201, "3")
+    empty = begun_by_tus(http, 0)
+    assert http.get(empty).json()["complete"]
+    assert content(stock, sent(http, empty).json()) == b""
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "says"),
+    [
+        ({"Tus-Resumable": "0.2.2", "Upload-Length": "3"}, 412, "version 1.0.0"),
+        (TUS, 400, "Upload-Length"),
+        ({**TUS, "Upload-Length": "3", "Upload-Defer-Length": "1"}, 400, "Upload-Length"),
+        ({**TUS, "Upload-Length": "-3"}, 422, "greater than or equal to 0"),
+        ({**TUS, "Upload-Length": "5_0"}, 422, "upload-length: "),
+        ({**TUS, "Upload-Length": "+5"}, 422, "upload-length: "),
+        ({**TUS, "Upload-Length": "-0"}, 422, "upload-length: "),
+        ({**TUS, "Upload-Length": "3", "Upload-Concat": "partial"}, 400, "concatenation"),
+        ({**TUS, "Upload-Length": "3", "Upload-Metadata": "name !"}, 400, "base64"),
+        ({**TUS, "Upload-Length": "3", "Upload-Metadata": "name /////w=="}, 400, "UTF-8"),
+        ({**TUS, "Upload-Length": f"{1 << 40}"}, 413, "bytes"),
+        ({"Upload-Complete": "?0", "Upload-Length": f"{1 << 40}"}, 413, "bytes"),
+        ({"Upload-Complete": "yes"}, 422, "give ?1 or ?0"),
+        ({"Upload-Complete": "?0", "Upload-Draft-Interop-Version": "3"}, 400, "interop version 8"),
+    ],
+)
+def test_requests_that_begin_nothing(
+    shared_stock: Stock, shared_http: httpx.Client, headers: dict[str, str], status: int, says: str
+) -> None:
+    answer = shared_http.post("/v1/uploads", headers=headers)
+    assert answer.headers.get("tus-resumable") == ("1.0.0" if "Tus-Resumable" in headers else None)
+    assert answer.status_code == status, answer.text
+    assert says in answer.json()["detail"]
+    assert list(shared_stock.store.names("uploads/")) == []
+    if status == 412:
+        assert answer.headers["tus-version"] == "1.0.0"
+
+
+def test_bodies_of_another_media_type(http: httpx.Client) -> None:
+    path = begun(http)
+    for kind in ("application/offset+octet-stream", "text/plain"):
+        answer = append(http, path, 0, b"abc", Content_Type=kind)
+        assert (answer.status_code, answer.json()["accepted"]) == (415, ["application/partial-upload"])
+    with_body = http.post("/v1/uploads", content=b"abc", headers={**TUS, "Upload-Length": "3"})
+    assert with_body.status_code == 415
+
+
+def test_what_is_supported(http: httpx.Client) -> None:
+    told = http.options("/v1/uploads")
+    assert told.status_code == 204
+    assert told.headers["tus-version"] == "1.0.0"
+    assert {"creation", "expiration", "checksum", "termination"} <= set(told.headers["tus-extension"].split(","))
+    assert told.headers["tus-max-size"] == f"{16 << 30}"
+    assert told.headers["upload-limit"] == f"max-size={16 << 30}, max-age=86400"
+    assert "sha1" in told.headers["tus-checksum-algorithm"].split(",")
