@@ -349,13 +349,17 @@ def rotten_catalog(world: World, random: Random, *, how: str) -> Iterator[None]:
 
 @contextmanager
 def rotten_content(world: World, random: Random, *, how: str) -> Iterator[None]:
-    """Damage an object of the content store while the gateway runs."""
+    """Damage an object of the content store while the gateway runs. Raises Hung if nothing comes into the store."""
     yield
     world.await_acknowledged()
-    if objects := [path for path in world.objects() if path.stat().st_size]:
-        path = random.choice(objects)
-        world.expose_object(path.name)
-        _rot(world, random, path, how)
+    world.progressing(lambda: _nonempty(world.objects()), lambda: len(world.finished()), "settling")
+    path = random.choice(_nonempty(world.objects()))
+    world.expose_object(path.name)
+    _rot(world, random, path, how)
+
+
+def _nonempty(paths: list[Path]) -> list[Path]:
+    return [path for path in paths if path.stat().st_size]
 
 
 # --- what others send and start ---------------------------------------------------------------------------------------
