@@ -1,13 +1,10 @@
 """The whole service behind REST and the command line: its workers, started and stopped in order."""
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from math import inf
 from threading import Event, Lock
-from time import monotonic
 from typing import Any
 
 from app import plugins
@@ -18,7 +15,6 @@ from app.model.errors import CatalogTaken
 from app.model.identity import attachment_id as identify
 from app.model.message import PhysicalMessage
 from app.model.records import (
-    DAMAGED_CONTENT,
     DAMAGED_PART,
     AttachmentRecord,
     EventRecord,
@@ -29,8 +25,7 @@ from app.ports import ContentStore, IcebergTables, Receiver, Segment, Sender, Ta
 from app.service.archiver import Archiver
 from app.service.assembling.hosts import Assembling, Embedded, Landing, journal_again
 from app.service.belonging import claim, keep_lock
-from app.service.content.access import Content, open_current_content
-from app.service.content.damage import Damages, WatchedContent
+from app.service.content.damage import Damages
 from app.service.content.settling import Settler
 from app.service.context import ServiceContext
 from app.service.deletion import Deletion
@@ -51,6 +46,7 @@ from app.service.retention.receiving_time import ReceivingTime
 from app.service.retention.sweeper import Sweeper
 from app.service.sending.deliveries import Deliveries
 from app.service.sending.room import Room
+from app.service.serving import Contents
 from app.service.threads import Worker, repeat
 from app.service.uploads import Uploads
 from app.service.webhooks.sending import Webhooks
@@ -66,11 +62,6 @@ RECORD_SECONDS = 1.0
 SAMPLE_SECONDS = 1.0
 EVENTS_AT_ONCE = 500
 STOP_SECONDS = 20.0
-OPEN_CONTENTS = 8
-"""The most attachments in the journal whose extents are cached, since a client often reads range after range."""
-VERIFIED_CONTENTS = 1000
-VERIFIED_SECONDS = 600.0
-"""The time for which verified content is not verified again when it is converted to other formats, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +93,6 @@ class Gateway:
         self.draining = False
         self.on_taken: Callable[[str], object] = lambda _why: None
         """A function that is called when another gateway has taken over. Nothing may be written any more."""
-        self._opened: OrderedDict[str, Content] = OrderedDict()
-        self._verified: OrderedDict[str, float] = OrderedDict()
         self._recovered = False
         self._stop = Event()
         self._tables: TableStore | None = None
@@ -116,12 +105,13 @@ class Gateway:
         self._event_log = EventLog(context.catalog, self._take_events)
         self._recorder = Recorder(context.catalog, context.store)
         self._damages = Damages(context)
+        self.contents = Contents(context, self._damages)
         self._context = context
         self._times = ReceivingTime(context, receivers, lambda: self._journaler.holding)
         before = self._recorder.record_before_retiring
         self._sweeper = Sweeper(context, self._may_go, self._times, self._assembling.between, before)
         self._settler = Settler(context, self._damages, self._stop)
-        self._scrubber = Scrubber(context, self._damages, self._compared, self._stop)
+        self._scrubber = Scrubber(context, self._damages, self.contents.compared, self._stop)
         self.room = Room(self.journal.free_bytes, context.settings.limits.free_bytes)
         self.deliveries = Deliveries(context, senders, self.room.check)
         lifetime, limits = microseconds(context.settings.retention.uploads), context.settings.limits
@@ -225,53 +215,6 @@ class Gateway:
         return Health(live=not failed, ready=self._recovered and not self.draining and not failed, checks=checks)
 
     # --- functions for REST ---------------------------------------------------------------------------------------
-
-    def content(self, record: AttachmentRecord) -> WatchedContent:
-        """Return a finished attachment's content.
-
-        Raises KeyError when it is gone. Raises DamagedError when it is not what was received; so does reading it.
-        """
-        try:
-            content = self._open(record)
-        except KeyError as gone:
-            self._damages.require_deleted(record, gone)
-            raise
-        watched = WatchedContent(content, record, self._damages)
-        if record.reason_code == DAMAGED_CONTENT:
-            watched.verify()
-        return watched
-
-    def verified_content(self, record: AttachmentRecord) -> Content:
-        """Return content as `content` does, verified with its digest, unless that was done lately."""
-        content = self.content(record)
-        now = monotonic()
-        if self._verified.get(record.id, -inf) < now - VERIFIED_SECONDS:
-            content.verify()
-            self._verified[record.id] = now
-            if len(self._verified) > VERIFIED_CONTENTS:
-                self._verified.popitem(last=False)
-        return content
-
-    def content_to_convert(self, record: AttachmentRecord) -> Content:
-        """Return verified content for a conversion, whose process cannot report damage. Raises what `content` does."""
-        self.verified_content(record)
-        return self._opened_anew(record)
-
-    def _open(self, record: AttachmentRecord) -> Content:
-        if record.storage != "journal":
-            return self._opened_anew(record)
-        content = self._opened.get(record.id)
-        if content is None:
-            content = self._opened[record.id] = self._opened_anew(record)
-            if len(self._opened) > OPEN_CONTENTS:
-                self._opened.popitem(last=False)
-        return content
-
-    def _opened_anew(self, record: AttachmentRecord) -> Content:
-        return open_current_content(record, self.catalog, self.store, self.journal)
-
-    def _compared(self, record: AttachmentRecord) -> Iterator[memoryview]:
-        return self.content(record).compared()
 
     def parts(self, record: AttachmentRecord, first: int, last: int | None) -> Parts:
         """Return the parts of an attachment; see `app.service.monitoring.parts.parts_of`."""

@@ -108,7 +108,7 @@ def test_a_capture_becomes_a_journal_that_the_gateway_finishes(
             for each in attached:
                 record = until(lambda each=each: _finished(gateway, each))  # type: ignore[misc]
                 assert isinstance(record, AttachmentRecord)
-                content = gateway.content(record)
+                content = gateway.contents.open(record)
                 assert b"".join(content.read(0, content.size)) == each.content
             assert not context.catalog.quarantined(None, None, None, 10).items
         finally:
@@ -208,7 +208,7 @@ def test_attachments_in_a_capture_of_rendezvous_are_finished(run: Run, tmp_path:
         try:
             found = until(lambda: _all_finished(gateway, len(attached)))
             for each in attached:
-                content = gateway.content(found[each.definition.qualifier_2])
+                content = gateway.contents.open(found[each.definition.qualifier_2])
                 assert b"".join(content.read(0, content.size)) == each.content
             assert not context.catalog.quarantined(None, None, None, 10).items
         finally:

@@ -94,7 +94,7 @@ class Service:
         return found
 
     def content(self, record: AttachmentRecord) -> bytes:
-        content = self.gateway.content(record)
+        content = self.gateway.contents.open(record)
         return b"".join(content.read(0, content.size))
 
     def events(self) -> list[str]:
@@ -313,7 +313,7 @@ def test_a_deleted_attachment_stays_deleted(start: Start) -> None:
     until(lambda: (duplicates("attachment_gateway_duplicates_total", {"source": SOURCE}) or 0) >= 4, DEADLINE)
     assert service.gateway.catalog.counts()["attachments"]["deleted"] == 1
     with pytest.raises(KeyError):
-        service.gateway.content(replace(record, storage=None))
+        service.gateway.contents.open(replace(record, storage=None))
 
 
 def test_a_deleted_message_does_not_come_back_from_memory(start: Start) -> None:

@@ -252,7 +252,7 @@ def test_the_job_goes_on_where_the_gateway_was_killed_and_back(start: Start, mon
     landing.queue.put([count])
     until(lambda: landing.record(last).state is AttachmentState.FINISHED)
     for attached in (whole, cut, last):
-        content = landing.gateway.content(landing.record(attached))
+        content = landing.gateway.contents.open(landing.record(attached))
         assert b"".join(content.read(0, content.size)) == attached.content
         assert landing.record(attached).duplicates == 0
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,24 @@ def test_what_was_copied_or_deleted_meanwhile_is_not_damaged(tmp_path: Path, mon
         assert not [entry for entry in logs if entry["log_level"] in {"warning", "error"}]
 
 
+@pytest.mark.parametrize("taken", [0, 1])
+@pytest.mark.parametrize("first", [0, 700])
+def test_a_download_goes_on_in_the_store_when_its_segments_are_retired(tmp_path: Path, taken: int, first: int) -> None:
+    body = bytes(range(256)) * 16_384  # of four pieces
+    with service_context(tmp_path, content={"settle_after": 0}) as context, capture_logs() as logs:
+        halves = [PhysicalMessage("here", "sas_queue", body=body[at : at + (1 << 21)]) for at in (0, 1 << 21)]
+        extents = tuple(context.journal.extents(context.journal.append(halves)))
+        record = context.catalog.attachment(finished(context, 1, extents, sha256(body).hexdigest()))
+        assert record is not None
+        pieces = Gateway(context, {}, {}).contents.open(record).read(first, len(body) - first)
+        begun = [bytes(piece) for piece in islice(pieces, taken)]
+        Settler(context).settle()
+        context.journal.seal()
+        context.journal.retire(extents[0].segment)
+        assert b"".join([*begun, *pieces]) == body[first:]
+        assert not [entry for entry in logs if entry["log_level"] in {"warning", "error"}]
+
+
 def test_content_is_read_that_was_copied_after_its_record(tmp_path: Path) -> None:
     """A request reads the record first. Meanwhile the journal's extents are gone, and the store has the content."""
     with service_context(tmp_path, content={"settle_after": 0}) as context:
@@ -152,9 +171,9 @@ def test_content_is_read_that_was_copied_after_its_record(tmp_path: Path) -> Non
         assert before is not None
         Settler(context).settle()
         assert storage(context, before.id) == "store"
-        content = Gateway(context, {}, {}).content(before)
+        content = Gateway(context, {}, {}).contents.open(before)
         assert b"".join(content.read(0, content.size)) == BODY
         context.store.delete(f"attachments/{before.id}")
         context.catalog.set_state([before.id], AttachmentState.DELETED)
         with pytest.raises(KeyError):
-            Gateway(context, {}, {}).content(before)
+            Gateway(context, {}, {}).contents.open(before)

@@ -9,9 +9,11 @@ from time import time, time_ns
 import httpx
 import pyarrow as pa
 import pytest
+from structlog.testing import capture_logs
 
 from app.dataset.parquet import write_parquet
 from app.model.attachment import AttachmentKind
+from app.model.errors import GatewayError
 from app.web.api import create_app
 from tests.web.stock import Stock, serving
 
@@ -136,6 +138,23 @@ def test_no_upload_takes_the_room_that_receiving_keeps(tmp_path: Path) -> None:
         assert (response.status_code, response.json()["type"]) == (507, "/problems/storage-full")
         assert list(stock.store.names()) == []
     stock.close()
+
+
+def test_a_store_that_does_not_answer_is_to_be_asked_again(
+    stock: Stock, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = stock.stored(b"content")
+
+    def no_answer(name: str) -> int:
+        raise GatewayError(f"{name}: no answer from the bucket")
+
+    monkeypatch.setattr(stock.store, "size", no_answer)
+    with capture_logs() as logs:
+        response = http.get(f"/v1/attachments/{record.id}/content")
+    assert (response.status_code, response.json()["type"]) == (503, "/problems/unavailable")
+    assert response.headers["Retry-After"] == "5"
+    assert "bucket" not in response.text
+    assert [entry["event"] for entry in logs] == ["storage_failed"]
 
 
 def test_documentation_needs_no_other_host(shared_http: httpx.Client) -> None:

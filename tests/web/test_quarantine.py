@@ -5,7 +5,7 @@ import pytest
 
 from app.model.access import Scope
 from app.model.attachment import AttachmentKind
-from app.model.errors import InvalidInputError
+from app.model.errors import DamagedError, InvalidInputError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import Checkpoint
 from app.service.access.keys import Limits, make_key
@@ -130,6 +130,24 @@ def test_a_replay_of_many_goes_on_after_one_that_is_gone(stock: Stock, http: htt
     there = stock.quarantined(b"there")
     done = http.post("/v1/quarantine/replay", json={"ids": [gone.id, there.id]}).json()["items"]
     assert [each["result"] for each in done] == ["gone", "replayed"]
+
+
+def test_a_replay_of_many_goes_on_after_one_that_is_damaged(
+    stock: Stock, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stock.gateway.start()
+    damaged, there = stock.quarantined(b"damaged"), stock.quarantined(b"there")
+    read = stock.journal.read
+
+    def unreadable(position: Position) -> PhysicalMessage:
+        if position.pack() == damaged.position:
+            raise DamagedError("a bad block")
+        return read(position)
+
+    monkeypatch.setattr(stock.journal, "read", unreadable)
+    done = http.post("/v1/quarantine/replay", json={"ids": [damaged.id, there.id]}).json()["items"]
+    assert [each["result"] for each in done] == ["damaged", "replayed"]
+    assert http.post(f"/v1/quarantine/{damaged.id}/replay").json()["type"] == "/problems/damaged"
 
 
 def test_many_are_dismissed_at_once(stock: Stock, http: httpx.Client) -> None:

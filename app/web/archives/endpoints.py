@@ -110,5 +110,5 @@ def _members(gateway: Gateway, records: list[AttachmentRecord]) -> Iterator[Memb
 
 def _read(gateway: Gateway, record: AttachmentRecord) -> Iterator[memoryview]:
     """Yield the content; it is opened only when its turn comes."""
-    content = gateway.content(record)
+    content = gateway.contents.open(record)
     yield from content.read(0, content.size)

@@ -46,7 +46,7 @@ def answer(
     Problem.
     """
     with _gone_if_missing():
-        content = gateway.content(record)
+        content = gateway.contents.open(record)
     try:
         if charset is None and record.kind is AttachmentKind.DATA_SET:
             response = _data_set(request, gateway, record, content, chosen_format(word, accept), options)
@@ -93,8 +93,8 @@ def _data_set(
 
     def make(slot: Slot) -> Iterator[Piece]:
         with_rows = request.method != "HEAD"
-        whole = gateway.content_to_convert(record)
-        given = [(each.kind, gateway.content_to_convert(each)) for each in catalogs]
+        whole = gateway.contents.for_conversion(record)
+        given = [(each.kind, gateway.contents.for_conversion(each)) for each in catalogs]
         yield from slot.run(write_data_set, whole, known.name, chosen, _finished_at(record), with_rows, given)
 
     return respond_made(request, make, _made(record, known, chosen, catalogs))

@@ -226,7 +226,7 @@ def _contents(gateway: Gateway, attachment_id: str, caller: Caller) -> Contents:
     """Return what a data set's file tells of its variables. Raises Problem."""
     record = finished_data_set(gateway, attachment_id, caller)
     try:
-        return found_contents(gateway.verified_content(record))
+        return found_contents(gateway.contents.verified(record))
     except KeyError:
         raise Problem("gone", "the content has been deleted") from None
     except DamagedError as error:

@@ -115,7 +115,7 @@ async def profiled(request: Request, gateway: Gateway, record: AttachmentRecord,
     """Return the response with a data set's profile, made in a conversion slot. Raises Problem."""
 
     def make(slot: Slot) -> bytes:
-        found = finished(slot.run(profile_data_set, gateway.content_to_convert(record), top))
+        found = finished(slot.run(profile_data_set, gateway.contents.for_conversion(record), top))
         return ProfileView.of(found).model_dump_json().encode()
 
     try:

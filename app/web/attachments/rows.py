@@ -138,7 +138,7 @@ def _record(gateway: Gateway, attachment_id: str, caller: Caller, *, partial: bo
 
 def _content(gateway: Gateway, record: AttachmentRecord, asked: Asked) -> tuple[Content | pa.Table, Asked]:
     if record.state is AttachmentState.FINISHED:
-        return gateway.content_to_convert(record), asked
+        return gateway.contents.for_conversion(record), asked
     wanted = PARTIAL_ROWS if asked.sort is not None else min(PARTIAL_ROWS, asked.offset + asked.limit)
     found = gateway.leading_rows(record, wanted)
     return found.table, asked._replace(is_partial=True, has_more=found.has_more, missing=tuple(found.missing.ranges))

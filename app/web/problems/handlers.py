@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.model.errors import CatalogError, DamagedError, StoreFull
+from app.model.errors import CatalogError, DamagedError, GatewayError, StoreFull
 from app.observe import logger
 from app.ports import BadCursor
 from app.service.conversion import Busy, LimitExceeded
@@ -44,6 +44,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(StoreFull, _on_store_full)
     app.add_exception_handler(DamagedError, _on_damaged)
     app.add_exception_handler(CatalogError, _on_catalog_error)
+    app.add_exception_handler(GatewayError, _on_gateway_error)
     app.add_exception_handler(Busy, _on_busy)
     app.add_exception_handler(LimitExceeded, _on_limit_exceeded)
     app.add_middleware(IncidentMiddleware)
@@ -86,6 +87,12 @@ def _on_damaged(request: Request, error: Exception) -> JSONResponse:
 def _on_catalog_error(request: Request, _error: Exception) -> JSONResponse:
     problem = Problem("unavailable", "the catalog cannot be read or written at present", {"Retry-After": "5"})
     return problem.response(request.url.path)
+
+
+def _on_gateway_error(request: Request, error: Exception) -> JSONResponse:
+    log.error("storage_failed", method=request.method, path=request.url.path, reason=str(error))
+    detail = "the journal or the content store cannot be read or written at present"
+    return Problem("unavailable", detail, {"Retry-After": "5"}).response(request.url.path)
 
 
 def _on_store_full(request: Request, _error: Exception) -> JSONResponse:

@@ -222,7 +222,7 @@ _TABLE = (
         "unavailable",
         503,
         "The gateway accepts no requests at present",
-        "It is starting or stopping, or its catalog cannot be read or written; try again.",
+        "It is starting or stopping, or its catalog, journal or content store cannot be read or written; try again.",
     ),
     ProblemType(
         "provider-unavailable",

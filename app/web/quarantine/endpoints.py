@@ -89,7 +89,7 @@ async def trace_quarantined(
 @router.post(
     "/{quarantine_id}/replay",
     operation_id="replay_quarantined",
-    responses=responses("not-found", "gone", "storage-full"),
+    responses=responses("not-found", "gone", "damaged", "storage-full"),
 )
 def replay_quarantined(
     quarantine_id: EntryIdentifier, gateway: GatewayDep, caller: CallerDep, base: BaseDep

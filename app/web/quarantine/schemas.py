@@ -97,11 +97,12 @@ class Several(BaseModel):
 class OneOfSeveral(BaseModel):
     """What was done with an entry. `outcome` is that of a replay, if it was known soon.
 
-    `not-found`: there is no such entry. `gone`: its bytes are gone. `storage-full`: it cannot be replayed at present.
+    `not-found`: there is no such entry. `gone`: its bytes are gone. `damaged`: they cannot be read. `storage-full`: it
+    cannot be replayed at present.
     """
 
     id: str
-    result: Literal["replayed", "dismissed", "not-found", "gone", "storage-full"]
+    result: Literal["replayed", "dismissed", "not-found", "gone", "damaged", "storage-full"]
     outcome: OutcomeView | None = None
 
 

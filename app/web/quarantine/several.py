@@ -6,7 +6,7 @@ from typing import Final
 from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 
-from app.model.errors import JournalFull
+from app.model.errors import DamagedError, JournalFull
 from app.model.records import QuarantineRecord
 from app.service.gateway import Gateway
 from app.service.replaying import Replayed
@@ -68,6 +68,8 @@ def _begun(gateway: Gateway, given: str, record: QuarantineRecord | None) -> tup
         return OneOfSeveral(id=record.id, result="gone"), None
     except JournalFull:
         return OneOfSeveral(id=record.id, result="storage-full"), None
+    except DamagedError:
+        return OneOfSeveral(id=record.id, result="damaged"), None
     return OneOfSeveral(id=record.id, result="not-found" if replayed is None else "replayed"), replayed
 
 

@@ -94,12 +94,26 @@ def test_typed_formats_have_labels_too(shared_http: httpx.Client, sent: Attachme
         assert labelled(shared_http, sent, format=name).status_code == 200
 
 
-def test_a_sas7bcat_of_the_same_message_has_value_labels(stock: Stock, http: httpx.Client, tmp_path: Path) -> None:
+@pytest.mark.parametrize("storage", ["store", "journal"])
+def test_a_sas7bcat_of_the_same_message_has_value_labels(
+    stock: Stock, http: httpx.Client, tmp_path: Path, storage: str
+) -> None:
     data = write_sas7bcat(tmp_path / "f.sas7bcat", {"$SEX": {"F": "Woman"}}).read_bytes()
     record = stored(stock, pupils(), "PUPILS", "m")
-    files = [stock.stored(b"x", message_id="m"), stock.stored(data, qualifier_2="d:\\f.SAS7BCAT", message_id="m")]
+    make = stock.stored if storage == "store" else stock.journalled
+    files = [stock.stored(b"x", message_id="m"), make(data, qualifier_2="d:\\f.SAS7BCAT", message_id="m")]
     stock.message([record, *files], id="m")
     assert labelled(http, record, format="csv", columns="Sex", limit=1).text == "Sex\r\nWoman\r\n"
+
+
+def test_a_catalog_too_large_to_be_handed_over_from_the_journal_is_a_limit(stock: Stock, http: httpx.Client) -> None:
+    record = stored(stock, pupils(), "PUPILS", "m")
+    data = bytes(stock.settings.limits.conversion_memory // 4 + 1)
+    catalog = stock.journalled(data, 1 << 20, qualifier_2="f.sas7bcat", message_id="m")
+    stock.message([record, catalog], id="m")
+    problem = labelled(http, record, format="csv").json()
+    assert (problem["type"], problem["limit"]) == ("/problems/conversion-limit", "limits.conversion_memory")
+    assert f"{len(data):,} bytes are still in the journal" in problem["detail"]
 
 
 def test_labels_that_nobody_sent_are_refused(stock: Stock, http: httpx.Client) -> None:
