@@ -1,5 +1,6 @@
 """The hosts of assembly over one journal: in the gateway's process, a batch on Spark, a stream on Spark."""
 
+import os
 import shutil
 import signal
 import subprocess
@@ -26,6 +27,12 @@ from tests.support.stream_driver import MOMENTS
 LARGEST = 66 * MIB
 """More than a partition and than several micro-batches have."""
 ROOT = Path(__file__).parents[2]
+KILLS = dict(zip(MOMENTS, (1, 0, 0, -1, -1), strict=True))
+"""The moments at which a driver is killed, each with the micro-batch of its process. The second micro-batch comes
+first, since the first leaves state behind. Once it has written to a table, the next process ends its commit before the
+stream begins, and is killed then."""
+FEW_KILLS = ("at work", "one table", "all tables")
+"""The moments without KILLS in the environment: each needs a new Java. `make faults` has them all, too."""
 
 
 @pytest.fixture(scope="module")
@@ -105,10 +112,8 @@ def test_a_driver_killed_at_any_moment_loses_nothing_and_does_nothing_twice(
 ) -> None:
     journal, streamed, whole = tmp_path / "journal", tmp_path / "stream", tmp_path / "batch"
     mixed_journal.write(journal, mixed_journal.traffic(Random(7), 18, 40 * MIB))
-    # The second micro-batch, again and again: the first leaves state behind. Once it has written to a table, the next
-    # process ends its commit before the stream begins, and is killed then.
-    for moment, micro_batch in zip(MOMENTS, ("1", "0", "0", "-1", "-1"), strict=True):
-        died = _drive(streamed, journal, moment, micro_batch)
+    for moment in KILLS if "KILLS" in os.environ else FEW_KILLS:
+        died = _drive(streamed, journal, moment, str(KILLS[moment]))
         assert died.returncode == -signal.SIGKILL, died.stderr[-4000:]
     shutil.rmtree(streamed / "checkpoint")
     ended = _drive(streamed, journal)
