@@ -72,7 +72,7 @@ def _build(folder: Path) -> None:
             *(path for path in _LIBRARY if path.suffix == ".c"),
         )
     # pymqi finds its client library by where it lies itself: the folder still changes its name.
-    service_context = {"MQ_FILE_PATH": str(folder), "LDFLAGS": "-Wl,-rpath,$ORIGIN/../../lib64"}
+    variables = {"MQ_FILE_PATH": str(folder), "LDFLAGS": "-Wl,-rpath,$ORIGIN/../../lib64"}
     for package in CLIENT_LIBRARIES:
         requirement = folder / f"{package}.lock"
         requirement.write_text(_locked(package))
@@ -81,7 +81,7 @@ def _build(folder: Path) -> None:
             *(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-cache-dir"),
             *("--no-deps", "--no-build-isolation", "--require-hashes", "--target", folder / package),
             *("--requirement", requirement),
-            environment=service_context,
+            environment=variables,
         )
 
 
@@ -94,9 +94,9 @@ def _locked(package: str) -> str:
 
 
 def _run(*command: str | Path, environment: dict[str, str] | None = None) -> None:
-    service_context = {**with_proxies(), **(environment or {})}
+    variables = {**with_proxies(), **(environment or {})}
     done = subprocess.run(
-        command, check=False, env=service_context, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command, check=False, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     if done.returncode:
         raise RuntimeError(f"{' '.join(map(str, command))}\n{done.stdout}")
