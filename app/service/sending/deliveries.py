@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from app.dataset.value_labels import Catalog
 from app.model.attachment import DeliveryState
+from app.model.errors import CatalogError
 from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord, FramingOptions
 from app.ports import IdempotencyConflict, Sender
@@ -84,21 +85,21 @@ class Deliveries:
     def submit(self, submission: Submission, run: Run = run_here) -> Accepted:
         """Queue a message. `run` converts its data sets. If the message is not queued, its objects are removed.
 
-        Raises CannotSend, UnsuitableDataSets, KeyReused and what storing raises.
+        Raises what `enqueue` raises, CannotSend, UnsuitableDataSets, KeyReused and what storing raises.
         """
         delivery_id = submission.delivery_id
         try:
             prepared = self._prepare(submission, run)
             delivery = self._new_delivery(submission, prepared)
-            self.enqueue(delivery)
-        except IdempotencyConflict as conflict:
-            self.discard(delivery_id)
-            if not conflict.same_request:
-                raise KeyReused(f"it was used for delivery {conflict.delivery.id}") from None
-            return Accepted(_as_queued(conflict.delivery), list(prepared.warnings()), is_replayed=True)
         except BaseException:
             self.discard(delivery_id)
             raise
+        try:
+            self.enqueue(delivery)
+        except IdempotencyConflict as conflict:
+            if not conflict.same_request:
+                raise KeyReused(f"it was used for delivery {conflict.delivery.id}") from None
+            return Accepted(_as_queued(conflict.delivery), list(prepared.warnings()), is_replayed=True)
         sent = {attachment.object_name for attachment in delivery.attachments}
         for part in submission.parts.values():
             if part.object_name not in sent:
@@ -125,8 +126,20 @@ class Deliveries:
             self._store.delete(name)
 
     def enqueue(self, delivery: DeliveryRecord) -> None:
-        """Queue a delivery whose content is stored. Raises IdempotencyConflict."""
-        self._catalog.add_delivery(delivery, [delivery_event(delivery)])
+        """Queue a delivery whose content is stored. If it is not queued, its objects are removed.
+
+        Raises IdempotencyConflict. Raises CatalogError if it is not queued, or if that is not known: its objects stay
+        then, and the next start removes them if they belong to no delivery.
+        """
+        try:
+            self._catalog.add_delivery(delivery, [delivery_event(delivery)])
+        except CatalogError:  # the connection may have broken after the commit
+            if self._catalog.delivery(delivery.id) is None:
+                self.discard(delivery.id)
+                raise
+        except BaseException:
+            self.discard(delivery.id)
+            raise
         self.outboxes[delivery.destination].wake()
         self._context.notifier.notify()
 
