@@ -122,8 +122,7 @@ class Deliveries:
 
     def discard(self, delivery_id: str) -> None:
         """Remove every object of a submission that is not queued."""
-        for name in list(self._store.names(folder_of(delivery_id))):
-            self._store.delete(name)
+        self._store.delete_all(list(self._store.names(f"{folder_of(delivery_id)}/")))
 
     def enqueue(self, delivery: DeliveryRecord) -> None:
         """Queue a delivery whose content is stored. If it is not queued, its objects are removed.

@@ -164,6 +164,13 @@ def test_no_room_while_a_data_set_is_stored(sending: Sending) -> None:
     assert sending.objects() == []
 
 
+def test_what_is_discarded_is_the_folder_of_one_submission(sending: Sending) -> None:
+    for delivery_id in ("1", "10"):
+        sending.submission(delivery_id, (FILE, "a.bin", b"abc"))
+    sending.deliveries.discard("1")
+    assert sending.objects() == ["outgoing/10/0"]
+
+
 def test_a_part_that_is_abandoned_leaves_nothing(sending: Sending) -> None:
     writer = PartWriter(sending.context.store, "outgoing/1/0")
     writer.write(memoryview(b"abc"))
