@@ -179,7 +179,7 @@ class PartialFile:
         os.posix_fadvise(self._file.fileno(), 0, max(0, self._size - CACHED_BYTES), os.POSIX_FADV_DONTNEED)
 
     def name(self, path: Path) -> None:
-        """Make what was written durable, then visible at a path of the same file system. Its name is not durable yet."""
+        """Make what was written durable, then visible at a path of the same file system. The name is not durable."""
         self._file.flush()
         os.fsync(self._file.fileno())
         _rename(self.path, path)
