@@ -132,12 +132,18 @@ class Endpoint:
         return False
 
     def _attempt(self, event: EventRecord) -> Answer:
-        answer = self._post(event, self._clock.now())
-        self._metrics.webhook_requests.labels(self.name, answer.outcome.name.lower()).inc()
-        if answer.outcome is Outcome.DELIVERED:
-            self._fault.worked()
+        """Send an event. An error that is not foreseen is a failure, too: it must not repeat the events before."""
+        try:
+            answer = self._post(event, self._clock.now())
+        except Exception as error:  # noqa: BLE001 - `Recurring` logs it
+            self._fault.failed(error)
+            answer = Answer(Outcome.FAILED, f"{type(error).__name__}: {error}")
         else:
-            self._fault.failed(answer.reason or "")
+            if answer.outcome is Outcome.DELIVERED:
+                self._fault.worked()
+            else:
+                self._fault.failed(answer.reason or "")
+        self._metrics.webhook_requests.labels(self.name, answer.outcome.name.lower()).inc()
         return answer
 
     def _worked(self, changes: int) -> None:

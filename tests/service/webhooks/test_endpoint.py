@@ -119,6 +119,24 @@ def test_an_event_waits_for_the_one_before_and_pauses_grow(world: World) -> None
     assert (record.failing_since, record.attempts, record.reason) == (None, 0, None)
 
 
+def test_an_error_that_is_not_foreseen_is_a_failure(world: World) -> None:
+    def fail(event: EventRecord) -> Answer:
+        if event.number == 4:
+            raise OverflowError("an odd answer")
+        return Answer(Outcome.DELIVERED)
+
+    world.receiver.answer = fail
+    world.happen(3)
+    world.run()
+    world.run()
+    assert world.receiver.asked == [2, 3, 4]
+    record = world.context.catalog.webhooks()["hook"]
+    assert (record.position, record.attempts, record.reason) == (3, 1, "OverflowError: an odd answer")
+    world.clock.advance(4 * DAY)
+    world.run()
+    assert (world.receiver.asked, world.dead()) == ([2, 3, 4, 4], [4])
+
+
 def test_the_receiver_may_ask_for_a_longer_pause(world: World) -> None:
     world.receiver.answer = lambda _event: DOWN._replace(retry_after=120.0)
     world.happen()
