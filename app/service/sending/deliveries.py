@@ -1,6 +1,6 @@
 """Deliveries: a message whose parts are stored becomes a delivery, and an outbox sends it."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
@@ -10,6 +10,7 @@ from app.model.attachment import DeliveryState
 from app.model.errors import CatalogError
 from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord, FramingOptions
+from app.observe import Recurring, logger
 from app.ports import IdempotencyConflict, Sender
 from app.service.context import ServiceContext
 from app.service.conversion import finished
@@ -32,6 +33,8 @@ from app.service.sending.upload_conversion import (
     target_of,
 )
 from app.settings import Destination
+
+log = logger(__name__)
 
 _RETRIED = (DeliveryState.FAILED, DeliveryState.CANCELLED)
 
@@ -70,6 +73,7 @@ class Deliveries:
     ) -> None:
         self._context, self._check_room = context, check_room
         self._catalog, self._store, self._clock = context.catalog, context.store, context.clock
+        self._fault = Recurring(log, "dropping_of_parts")
         self.outboxes: Mapping[str, Outbox] = {
             name: Outbox(name, sender, self._frame, context) for name, sender in senders.items()
         }
@@ -101,10 +105,17 @@ class Deliveries:
                 raise KeyReused(f"it was used for delivery {conflict.delivery.id}") from None
             return Accepted(_as_queued(conflict.delivery), list(prepared.warnings()), is_replayed=True)
         sent = {attachment.object_name for attachment in delivery.attachments}
-        for part in submission.parts.values():
-            if part.object_name not in sent:
-                self._store.delete(part.object_name)
+        self._drop_unsent(part.object_name for part in submission.parts.values() if part.object_name not in sent)
         return Accepted(delivery, list(prepared.warnings()))
+
+    def _drop_unsent(self, names: Iterable[str]) -> None:
+        """Remove the files that data sets were converted from. It must not fail a message that is queued."""
+        try:
+            self._store.delete_all(list(names))
+        except Exception as error:  # noqa: BLE001 - `Recurring` logs it
+            self._fault.failed(error)
+        else:
+            self._fault.worked()
 
     def dry_run(self, submission: Submission, run: Run = run_here) -> DryRun:
         """Return the delivery that a message would be, and remove its objects. Raises CannotSend and

@@ -10,7 +10,7 @@ import pytest
 
 from adapters.memory import MemoryDestinationSettings, MemorySender
 from app.model.attachment import AttachmentKind, DeliveryState
-from app.model.errors import StoreFull
+from app.model.errors import GatewayError, StoreFull
 from app.service.context import ServiceContext
 from app.service.sending.deliveries import Deliveries, Submission, folder_of
 from app.service.sending.drafts import (
@@ -94,6 +94,18 @@ def test_a_data_set_replaces_its_file(sending: Sending) -> None:
     assert (sent.qualifier_1, sent.qualifier_2) == ("WORK", "SALES")
     assert sending.objects() == [sent.object_name] == ["outgoing/1/data-set-0"]
     assert b"".join(sending.context.store.read(sent.object_name))[:4] == b"PAR1"
+
+
+def test_a_message_is_accepted_although_the_file_of_its_data_set_cannot_be_removed(
+    sending: Sending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise GatewayError("the store is away")
+
+    for method in ("delete", "delete_all"):
+        monkeypatch.setattr(sending.context.store, method, fail)
+    accepted = sending.deliveries.submit(sending.submission("1", (DATA_SET, "sales.csv", b"a,b\n1,x\n")))
+    assert accepted.delivery == sending.context.catalog.delivery("1")
 
 
 def test_every_fault_of_every_file_is_reported_with_its_place(sending: Sending) -> None:
