@@ -3,12 +3,14 @@
 obstore's own local store names a file without flushing it to disk, so that after a power failure a named object may be
 empty. Here a file is written in `.partial`, flushed, renamed, and the folder flushed. A writer holds a lock on its
 partial file. Opening the store deletes unlocked partial files, which killed processes have left, and their folders.
+
+Deleting the last object of a folder removes the folder, except one directly in the store: there are few of those.
 """
 
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
@@ -40,6 +42,9 @@ AHEAD = 4 << 20
 FLUSHED_TOGETHER = 32
 """The number of objects from which on their whole file system is flushed, instead of each file."""
 
+RENAMED_AT_MOST = 100
+"""How often a file is renamed whose folder is removed again and again by other threads or processes."""
+
 _PARTIAL = ".partial"
 _FOLDER = ".d"
 
@@ -50,6 +55,8 @@ class LocalObjects:
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
         self._partial = self._folder / _PARTIAL
+        self._outer: set[str] = set()
+        """The folders directly in the store whose names are known to be durable."""
         make_folders(self._partial)
         self._sweep()
 
@@ -61,8 +68,8 @@ class LocalObjects:
         try:
             yield partial
             with _explained():
-                make_folders(path.parent)
                 partial.name(path)
+                self._sync([name])
         finally:
             partial.close()
 
@@ -73,7 +80,7 @@ class LocalObjects:
         try:
             yield PendingObjects(self, waiting)
             with _explained():
-                waiting.name()
+                self._sync(waiting.name())
         finally:
             waiting.close()
 
@@ -111,10 +118,25 @@ class LocalObjects:
     def delete(self, name: str) -> None:
         with suppress(FileNotFoundError, NotADirectoryError):
             (self._folder / name).unlink()
+            for folder in _and_parents(name.rpartition("/")[0])[:-1]:
+                try:
+                    (self._folder / folder).rmdir()
+                except OSError:  # it has other objects
+                    return
 
     def delete_all(self, names: Sequence[str]) -> None:
         for name in names:
             self.delete(name)
+
+    def _sync(self, names: Iterable[str]) -> None:
+        """Make the names of objects durable, and those of folders that may have been made for them, by whomever."""
+        parents = {name.rpartition("/")[0] for name in names}
+        folders = {folder for parent in parents for folder in _and_parents(parent)}
+        new = {folder for folder in folders if "/" not in folder} - self._outer
+        for folder in sorted(folders | {""} if new else folders, reverse=True):
+            with suppress(FileNotFoundError):  # its objects have been deleted, and it with them
+                sync_folder(self._folder / folder)
+        self._outer |= new
 
     def names(self, prefix: str = "") -> Iterator[str]:
         for folder, folders, files in os.walk(self._folder / prefix.rpartition("/")[0]):
@@ -157,12 +179,11 @@ class PartialFile:
         os.posix_fadvise(self._file.fileno(), 0, max(0, self._size - CACHED_BYTES), os.POSIX_FADV_DONTNEED)
 
     def name(self, path: Path) -> None:
-        """Make what was written durable, then visible at a path of the same file system."""
+        """Make what was written durable, then visible at a path of the same file system. The name is not durable."""
         self._file.flush()
         os.fsync(self._file.fileno())
-        self.path.rename(path)
+        _rename(self.path, path)
         self._named = True
-        sync_folder(path.parent)
 
     def close(self) -> None:
         """Discard what was written, unless it has been named."""
@@ -204,29 +225,41 @@ class _WaitingFiles:
         path = self._files.get(name)
         return None if path is None else Path(path).read_bytes()
 
-    def name(self) -> None:
-        """Make all of them durable, then visible."""
+    def name(self) -> Iterable[str]:
+        """Make all of them durable, then visible. Return their names, which are not durable yet."""
         if len(self._files) >= FLUSHED_TOGETHER:
             sync_file_system(self._own)
         else:
             for path in self._files.values():
                 _flush(path)
-        folders = set()
         for name, path in self._files.items():
-            target = f"{self._folder}/{name}"
-            folder = os.path.dirname(target)  # noqa: PTH120
-            if folder not in folders:
-                make_folders(Path(folder))
-                folders.add(folder)
-            os.rename(path, target)  # noqa: PTH104
-        for folder in folders:
-            sync_folder(Path(folder))
+            _rename(path, f"{self._folder}/{name}")
+        return self._files
 
     def close(self) -> None:
         """Discard what has not been named."""
         shutil.rmtree(self._own, ignore_errors=True)
         self._path.unlink(missing_ok=True)
         self._lock.close()
+
+
+def _and_parents(folder: str) -> list[str]:
+    """Return a folder of the store and those around it, the innermost first."""
+    parts = folder.split("/")
+    return ["/".join(parts[:end]) for end in range(len(parts), 0, -1)]
+
+
+def _rename(path: str | Path, target: str | Path) -> None:
+    """Rename a file into a folder that may be missing, or that is removed when it becomes empty meanwhile."""
+    for _ in range(RENAMED_AT_MOST):
+        try:
+            os.rename(path, target)  # noqa: PTH104
+        except FileNotFoundError:
+            with suppress(FileExistsError, FileNotFoundError):  # others make and remove the same folders
+                os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120
+        else:
+            return
+    os.rename(path, target)  # noqa: PTH104
 
 
 def _flush(path: str) -> None:

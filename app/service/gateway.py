@@ -209,7 +209,7 @@ class Gateway:
             checks[f"source {name}"] = {"ok": bool(status["connected"]) and not status.get("warning"), **status}
         checks |= self.webhooks.checks()
         for name, outbox in self.deliveries.outboxes.items():
-            status = outbox.sender.status()
+            status = outbox.status()
             repeats = outbox.sender.repeats()
             checks[f"destination {name}"] = {"ok": status.get("error") is None, **status, "repeats": repeats}
         return Health(live=not failed, ready=self._recovered and not self.draining and not failed, checks=checks)

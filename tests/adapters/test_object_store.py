@@ -2,6 +2,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 
 from adapters.arrow_journal.archive import ArrowArchive
 from adapters.delta_tables import DeltaTables
+from adapters.disk import sync_folder
 from adapters.object_store import ObjectStore, local, remote
 from app.model.errors import DamagedError, GatewayError, StoreFull
 from tests.contracts.store import StoreContract, content, put
@@ -93,6 +96,70 @@ class TestLocalFolder(StoreContract):
         named = calls.index("rename")
         assert calls[:named] == (["fsync"] * count if count == 3 else ["sync_file_system"])
         assert calls[named:] == ["rename"] * count + ["fsync"]
+
+    def test_empty_folders_are_removed(self, store: ObjectStore, tmp_path: Path) -> None:
+        for n in range(100):
+            put(store, f"outgoing/{n}/0", b"x")
+        put(store, "outgoing/0/kept", b"x")
+        for n in range(100):
+            store.delete(f"outgoing/{n}/0")
+        with store.together() as writing:
+            put(writing, "outgoing/a/b/c", b"x")
+        store.delete_all(["outgoing/a/b/c", "outgoing/a/b/none"])
+        assert [path.name for path in (tmp_path / "content/outgoing").iterdir()] == ["0"]
+        assert list(store.names()) == ["outgoing/0/kept"]
+
+    @pytest.mark.parametrize("writing", [nullcontext, lambda store: store.together()])
+    def test_a_folder_that_is_removed_while_an_object_is_named_is_made_again(
+        self,
+        store: ObjectStore,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        writing: Callable[[ObjectStore], AbstractContextManager[ObjectStore]],
+    ) -> None:
+        rename, folder, left = os.rename, tmp_path / "content/outgoing/1", [1, 2, 3]
+
+        def removing(*paths: Any) -> None:
+            if left and folder.exists():
+                left.pop()
+                folder.rmdir()
+            rename(*paths)
+
+        monkeypatch.setattr(os, "rename", removing)
+        with writing(store) as target:
+            put(target, "outgoing/1/0", b"there")
+        assert content(store, "outgoing/1/0") == b"there"
+        assert left == []
+
+    def test_threads_that_write_and_delete_in_one_folder_never_fail(self, store: ObjectStore) -> None:
+        def write(name: str) -> None:
+            for _ in range(150):
+                put(store, f"outgoing/1/{name}", b"x")
+                assert content(store, f"outgoing/1/{name}") == b"x"
+                store.delete(f"outgoing/1/{name}")
+
+        with ThreadPoolExecutor() as pool:
+            for done in [pool.submit(write, name) for name in "abc"]:
+                done.result()
+        assert list(store.names()) == []
+
+    def test_names_of_folders_are_on_disk_with_those_of_objects(
+        self, store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        flushed: list[str] = []
+        top = tmp_path / "content"
+
+        def flush(folder: Path) -> None:
+            flushed.append(str(folder.relative_to(top)))
+            sync_folder(folder)
+
+        monkeypatch.setattr(local, "sync_folder", flush)
+        (top / "a/b").mkdir(parents=True)  # by a writer that may not have flushed it yet
+        put(store, "a/b/1", b"x")
+        assert flushed == ["a/b", "a", "."]
+        with store.together() as writing:
+            put(writing, "a/b/2", b"x")
+        assert flushed[3:] == ["a/b", "a"], "folders directly in the store are never removed"
 
 
 def _noting(calls: list[str], name: str, real: Callable[..., object], *given: object) -> object:

@@ -148,12 +148,19 @@ def opened(store: ContentStore, name: str) -> Iterator[BinaryIO]:
     """Open an object as a seekable file. Raises KeyError when there is none."""
     path = store.local_path(name)
     if path is not None:
-        with Path(path).open("rb") as file:
+        with _file(path, name) as file:
             yield file
     else:
         content = StoredContent(store, name, store.size(name))
         with io.BufferedReader(ContentFile(content), READ_BYTES) as buffered:
             yield buffered
+
+
+def _file(path: str, name: str) -> BinaryIO:
+    try:
+        return Path(path).open("rb")
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        raise KeyError(name) from None
 
 
 class ContentFile(io.RawIOBase):

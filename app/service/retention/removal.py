@@ -181,15 +181,17 @@ class Retaining:
     # --- deliveries, quarantine, events -----------------------------------------------------------------------------
 
     def drop_deliveries(self) -> bool:
-        """Remove deliveries that ended long ago, with their content."""
+        """Remove deliveries that ended long ago, with their content. One that is retried meanwhile keeps both."""
         before = self._clock.before(self._retention.deliveries)
         if before is None:
             return False
         ended = self._context.catalog.ended_deliveries(before, AT_ONCE)
-        outgoing = [attachment for delivery in ended for attachment in delivery.attachments if attachment.object_name]
+        gone = self._context.catalog.drop_deliveries([delivery.id for delivery in ended])
+        dropped = [delivery for delivery in ended if delivery.id in gone]
+        outgoing = [attachment for delivery in dropped for attachment in delivery.attachments if attachment.object_name]
+        # After a crash here, the next start finds objects of no delivery, and deletes them.
         self._context.store.delete_all([attachment.object_name for attachment in outgoing])
-        self._context.catalog.drop_deliveries([delivery.id for delivery in ended])
-        self._dropped("deliveries", len(ended), sum(attachment.size for attachment in outgoing))
+        self._dropped("deliveries", len(dropped), sum(attachment.size for attachment in outgoing))
         return len(ended) == AT_ONCE
 
     def drop_quarantine(self) -> bool:

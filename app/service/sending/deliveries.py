@@ -1,14 +1,16 @@
 """Deliveries: a message whose parts are stored becomes a delivery, and an outbox sends it."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
 from app.dataset.value_labels import Catalog
 from app.model.attachment import DeliveryState
+from app.model.errors import CatalogError
 from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord, FramingOptions
+from app.observe import Recurring, logger
 from app.ports import IdempotencyConflict, Sender
 from app.service.context import ServiceContext
 from app.service.conversion import finished
@@ -31,6 +33,8 @@ from app.service.sending.upload_conversion import (
     target_of,
 )
 from app.settings import Destination
+
+log = logger(__name__)
 
 _RETRIED = (DeliveryState.FAILED, DeliveryState.CANCELLED)
 
@@ -69,6 +73,7 @@ class Deliveries:
     ) -> None:
         self._context, self._check_room = context, check_room
         self._catalog, self._store, self._clock = context.catalog, context.store, context.clock
+        self._fault = Recurring(log, "dropping_of_parts")
         self.outboxes: Mapping[str, Outbox] = {
             name: Outbox(name, sender, self._frame, context) for name, sender in senders.items()
         }
@@ -84,26 +89,33 @@ class Deliveries:
     def submit(self, submission: Submission, run: Run = run_here) -> Accepted:
         """Queue a message. `run` converts its data sets. If the message is not queued, its objects are removed.
 
-        Raises CannotSend, UnsuitableDataSets, KeyReused and what storing raises.
+        Raises what `enqueue` raises, CannotSend, UnsuitableDataSets, KeyReused and what storing raises.
         """
         delivery_id = submission.delivery_id
         try:
             prepared = self._prepare(submission, run)
             delivery = self._new_delivery(submission, prepared)
-            self.enqueue(delivery)
-        except IdempotencyConflict as conflict:
-            self.discard(delivery_id)
-            if not conflict.same_request:
-                raise KeyReused(f"it was used for delivery {conflict.delivery.id}") from None
-            return Accepted(_as_queued(conflict.delivery), list(prepared.warnings()), is_replayed=True)
         except BaseException:
             self.discard(delivery_id)
             raise
+        try:
+            self.enqueue(delivery)
+        except IdempotencyConflict as conflict:
+            if not conflict.same_request:
+                raise KeyReused(f"it was used for delivery {conflict.delivery.id}") from None
+            return Accepted(_as_queued(conflict.delivery), list(prepared.warnings()), is_replayed=True)
         sent = {attachment.object_name for attachment in delivery.attachments}
-        for part in submission.parts.values():
-            if part.object_name not in sent:
-                self._store.delete(part.object_name)
+        self._drop_unsent(part.object_name for part in submission.parts.values() if part.object_name not in sent)
         return Accepted(delivery, list(prepared.warnings()))
+
+    def _drop_unsent(self, names: Iterable[str]) -> None:
+        """Remove the files that data sets were converted from. It must not fail a message that is queued."""
+        try:
+            self._store.delete_all(list(names))
+        except Exception as error:  # noqa: BLE001 - `Recurring` logs it
+            self._fault.failed(error)
+        else:
+            self._fault.worked()
 
     def dry_run(self, submission: Submission, run: Run = run_here) -> DryRun:
         """Return the delivery that a message would be, and remove its objects. Raises CannotSend and
@@ -121,12 +133,23 @@ class Deliveries:
 
     def discard(self, delivery_id: str) -> None:
         """Remove every object of a submission that is not queued."""
-        for name in list(self._store.names(folder_of(delivery_id))):
-            self._store.delete(name)
+        self._store.delete_all(list(self._store.names(f"{folder_of(delivery_id)}/")))
 
     def enqueue(self, delivery: DeliveryRecord) -> None:
-        """Queue a delivery whose content is stored. Raises IdempotencyConflict."""
-        self._catalog.add_delivery(delivery, [delivery_event(delivery)])
+        """Queue a delivery whose content is stored. If it is not queued, its objects are removed.
+
+        Raises IdempotencyConflict. Raises CatalogError if it is not queued, or if that is not known: its objects stay
+        then, and the next start removes them if they belong to no delivery.
+        """
+        try:
+            self._catalog.add_delivery(delivery, [delivery_event(delivery)])
+        except CatalogError:  # the connection may have broken after the commit
+            if self._catalog.delivery(delivery.id) is None:
+                self.discard(delivery.id)
+                raise
+        except BaseException:
+            self.discard(delivery.id)
+            raise
         self.outboxes[delivery.destination].wake()
         self._context.notifier.notify()
 

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from errno import EIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.framing.registry import framing
 from app.model.attachment import AttachmentKind
-from app.model.errors import InvalidInputError
+from app.model.errors import DamagedError, GatewayError, InvalidInputError
 from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord, FramingOptions, OutgoingAttachment
 from app.model.trace_context import TRACE_PARENT
@@ -25,7 +26,7 @@ class Framer:
         self._how, self._store = how, store
 
     def frame(self, delivery: DeliveryRecord) -> Iterator[PhysicalMessage]:
-        """Yield all physical messages of a delivery. Raises CannotSend."""
+        """Yield all physical messages of a delivery. Raises CannotSend, and what reading its content raises."""
         how = framing(self._how.framing)
         for attachment in delivery.attachments:
             if attachment.kind not in how.kinds:
@@ -68,9 +69,25 @@ class StoredContents:
         self._store = store
 
     def pieces(self, attachment: OutgoingAttachment) -> Iterator[memoryview]:
-        return self._store.read(attachment.object_name) if attachment.size else iter(())
+        if not attachment.size:
+            return iter(())
+        self._require_size(attachment)
+        return self._store.read(attachment.object_name)
 
     @contextmanager
     def table(self, attachment: OutgoingAttachment) -> Iterator[pq.ParquetFile]:
-        with opened(self._store, attachment.object_name) as file:
-            yield pq.ParquetFile(file)
+        self._require_size(attachment)
+        name = attachment.object_name
+        try:
+            with opened(self._store, name) as file:
+                yield pq.ParquetFile(file)
+        except OSError as error:
+            why = f"the object {name} cannot be read: {error}"
+            if error.errno in (None, EIO):  # pyarrow's errors for damaged bytes have no number
+                raise DamagedError(why, name=name) from error
+            raise GatewayError(why) from error
+
+    def _require_size(self, attachment: OutgoingAttachment) -> None:
+        name = attachment.object_name
+        if (size := self._store.size(name)) != attachment.size:
+            raise DamagedError(f"the object {name} has {size} bytes, not {attachment.size}", name=name)

@@ -14,9 +14,11 @@ from itertools import islice
 from random import uniform
 from threading import Event
 from time import monotonic
+from typing import Any
 
 from app.framing.registry import framing
 from app.model.attachment import DeliveryState
+from app.model.errors import CatalogError, DamagedError, GatewayError
 from app.model.message import PhysicalMessage, footprint
 from app.model.records import DeliveryRecord, FramingOptions, Subscribers
 from app.model.trace_context import TRACE_PARENT, trace_fields
@@ -77,6 +79,8 @@ class Outbox:
         """The confirmed messages of each open delivery, which the catalog may have failed to record."""
         self._fruitless_from: dict[str, int] = {}
         """The last attempt of each open delivery in which the broker confirmed anything."""
+        self._broken: dict[str, str] = {}
+        """Why the last attempt of an open delivery failed, if not because of the broker."""
         self._cancelled: set[str] = set()
         """The deliveries that are to be cancelled before their next batch."""
         self._tidy_at: float | None = 0.0
@@ -102,6 +106,12 @@ class Outbox:
         self._fruitless_from[delivery.id] = delivery.attempts
         self._cancelled.discard(delivery.id)
         self._wake.notify()
+
+    def status(self) -> dict[str, Any]:
+        """Return the sender's status. Its `error` is also why deliveries that the broker would take are not sent."""
+        status = self.sender.status()
+        own = self._fault.error or next(iter(list(self._broken.values())), None)
+        return {**status, "error": status.get("error") or own}
 
     def stop(self) -> None:
         self._stop.set()
@@ -154,12 +164,19 @@ class Outbox:
             is_finished = self._send(run)
         except _Cancelled:
             self._end(run.delivery, DeliveryState.CANCELLED, CANCELLED)
-        except CannotSend as error:
+        except (CannotSend, DamagedError) as error:
             self._end(run.delivery, DeliveryState.FAILED, str(error))
         except SendFailed as error:
+            self._broken.pop(delivery.id, None)
+            self._failed(run.delivery, error)
+        except CatalogError:
+            raise
+        except Exception as error:  # noqa: BLE001 - it must not stop the deliveries after this one
+            self._broken[delivery.id] = _reason(error)
             self._failed(run.delivery, error)
         else:
             self._delayed.worked()
+            self._broken.pop(delivery.id, None)
             if is_finished:
                 total = run.delivery.messages_sent
                 self._end(replace(run.delivery, messages_total=total), DeliveryState.SENT, None)
@@ -219,7 +236,7 @@ class Outbox:
             raise CannotSend(f"it was begun with bodies of up to {begun} bytes, but the broker now takes only {room}")
         return delivery, delivery.cut
 
-    def _failed(self, delivery: DeliveryRecord, error: SendFailed) -> None:
+    def _failed(self, delivery: DeliveryRecord, error: Exception) -> None:
         """Fail a delivery for good, or have it tried again: soon after an attempt with progress, otherwise later each
         time."""
         if delivery.id in self._cancelled:
@@ -227,14 +244,16 @@ class Outbox:
             return
         allowed = self._settings.attempts
         fruitless = delivery.attempts - self._fruitless_from[delivery.id]
-        if error.permanent or (allowed and fruitless >= allowed):
-            self._end(delivery, DeliveryState.FAILED, str(error))
+        is_permanent = isinstance(error, SendFailed) and error.permanent
+        if is_permanent or (allowed and fruitless >= allowed):
+            self._end(delivery, DeliveryState.FAILED, _reason(error))
             return
         first, longest = self._settings.retry_first, self._settings.retry_longest
         pause = min(microseconds(longest), microseconds(first) << min(max(fruitless - 1, 0), 30))
         again = self._context.clock.now() + int(pause * uniform(0.5, 1.0))  # noqa: S311 - jitter keeps no secret
-        self._delayed.failed(str(error), delivery=delivery.id, **trace_fields(delivery.trace_parent))
-        self._enter(replace(delivery, next_attempt_at=again), DeliveryState.QUEUED, str(error))
+        told = str(error) if isinstance(error, SendFailed) else error
+        self._delayed.failed(told, delivery=delivery.id, **trace_fields(delivery.trace_parent))
+        self._enter(replace(delivery, next_attempt_at=again), DeliveryState.QUEUED, _reason(error))
 
     def _end(self, delivery: DeliveryRecord, state: DeliveryState, reason: str | None) -> None:
         """End a delivery, and keep nothing of it except its row in the catalog."""
@@ -248,6 +267,7 @@ class Outbox:
     def _forget(self, delivery_id: str) -> None:
         self._confirmed.pop(delivery_id, None)
         self._fruitless_from.pop(delivery_id, None)
+        self._broken.pop(delivery_id, None)
         self._cancelled.discard(delivery_id)
 
     def _tidy(self) -> None:
@@ -287,6 +307,10 @@ class _Run:
     """One attempt: the delivery with its progress."""
 
     delivery: DeliveryRecord
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, GatewayError | SendFailed) else f"{type(error).__name__}: {error}"
 
 
 def _worse(before: Subscribers | None, now: Subscribers | None) -> Subscribers | None:

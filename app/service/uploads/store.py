@@ -180,12 +180,15 @@ class Uploads:
         return writer.finish(name, upload.record.file_name, upload.record.content_type)
 
     def sent(self, identifiers: Iterable[str]) -> None:
-        """Let uploads expire soon that were sent."""
+        """Let uploads expire soon that were sent. If that cannot be noted, they expire later: the message is queued."""
         soon = self._clock.now() + SENT_MICROSECONDS
-        for upload_id in identifiers:
-            upload = self.open().get(upload_id)
-            if upload is not None and upload.record.expires_at > soon:
-                self._change(upload, replace(upload.record, expires_at=soon))
+        try:
+            for upload_id in identifiers:
+                upload = self.open().get(upload_id)
+                if upload is not None and upload.record.expires_at > soon:
+                    self._change(upload, replace(upload.record, expires_at=soon))
+        except Exception as error:  # noqa: BLE001 - `Recurring` logs it
+            self._fault.failed(error)
 
     def delete(self, upload: Upload) -> None:
         """Delete an upload. What is being written to it is removed when it ends."""

@@ -5,7 +5,7 @@ Its rules:
 - Events go out one after the other, in the order of the event log. The next one waits until this one is taken or given
   up. So the events of each attachment arrive in order.
 - The position in the log is in the catalog. After a crash the last events may be sent again, with the same
-  `webhook-id`.
+  `webhook-id`. While the catalog cannot be written, nothing more is sent.
 - After a failure, the pauses grow from `retry_first` to `retry_longest`, with jitter. A longer Retry-After is honoured.
 - An event is given up when it, and the failure, are older than `give_up`. It becomes a dead letter. If the receiver
   refuses this one event, only this one. If it takes none, all that are so old, together.
@@ -49,7 +49,11 @@ class Endpoint:
         self._record = context.catalog.webhooks().get(name) or self._new()
         self._changes = 0
         """How often a client has changed the record: what was sent before no longer counts."""
+        self._is_saved = True
+        """Whether the catalog has the record."""
         self._has_queued = True
+        self._taken: list[int] = []
+        """The dead letters that were taken and that the catalog still has."""
 
     def _new(self) -> WebhookRecord:
         """Record a new webhook, which gets the events from now on."""
@@ -105,6 +109,9 @@ class Endpoint:
         """Send some of the events that are due. Return whether there may be more that are due now."""
         if self.due_in() != 0.0:
             return False
+        with self._lock:
+            if not self._is_saved:
+                self._save(self._record)
         if self._has_queued and not self._send_queued():
             return False
         changes, before = self._changes, self._record.position
@@ -132,12 +139,18 @@ class Endpoint:
         return False
 
     def _attempt(self, event: EventRecord) -> Answer:
-        answer = self._post(event, self._clock.now())
-        self._metrics.webhook_requests.labels(self.name, answer.outcome.name.lower()).inc()
-        if answer.outcome is Outcome.DELIVERED:
-            self._fault.worked()
+        """Send an event. An error that is not foreseen is a failure, too: it must not repeat the events before."""
+        try:
+            answer = self._post(event, self._clock.now())
+        except Exception as error:  # noqa: BLE001 - `Recurring` logs it
+            self._fault.failed(error)
+            answer = Answer(Outcome.FAILED, f"{type(error).__name__}: {error}")
         else:
-            self._fault.failed(answer.reason or "")
+            if answer.outcome is Outcome.DELIVERED:
+                self._fault.worked()
+            else:
+                self._fault.failed(answer.reason or "")
+        self._metrics.webhook_requests.labels(self.name, answer.outcome.name.lower()).inc()
         return answer
 
     def _worked(self, changes: int) -> None:
@@ -150,7 +163,8 @@ class Endpoint:
     def _advance(self, reached: int, changes: int) -> None:
         with self._lock:
             if self._changes == changes and reached != self._record.position:
-                self._save(replace(self._record, position=reached))
+                self._record = replace(self._record, position=reached)
+                self._save(self._record)
 
     def _failed(self, answer: Answer, event: EventRecord) -> None:
         """Record a failure, and give up what is too old."""
@@ -205,30 +219,44 @@ class Endpoint:
 
     def _save(self, record: WebhookRecord, dead: Sequence[DeadLetter] = ()) -> None:
         record = replace(record, updated_at=self._clock.now())
+        self._is_saved = False
         self._catalog.save_webhook(record, dead)
-        self._record = record
+        self._record, self._is_saved = record, True
 
     # --- dead letters that are sent again ---------------------------------------------------------------------------
 
     def _send_queued(self) -> bool:
         """Send the dead letters that clients have queued; return whether the log may go on."""
-        self._has_queued = False
+        self._has_queued = is_done = False
+        try:
+            is_done = self._send_letters()
+        finally:
+            self._has_queued = self._has_queued or not is_done
+        return is_done
+
+    def _send_letters(self) -> bool:
         changes = self._changes
         after = 0
+        self._drop_taken()
         while letters := self._catalog.dead_letters(self.name, after, AT_ONCE, queued=True):
             for letter in letters:
                 after = letter.event.number
                 if self._stop.is_set() or not self._send_letter(letter, changes):
-                    self._has_queued = True
                     return False
         return True
+
+    def _drop_taken(self) -> None:
+        if self._taken:
+            self._catalog.drop_dead_letters(self.name, self._taken)
+            self._taken = []
 
     def _send_letter(self, letter: DeadLetter, changes: int) -> bool:
         """Send a dead letter; return whether the next one may be sent."""
         answer = self._attempt(letter.event)
         if answer.outcome is Outcome.DELIVERED:
             self._worked(changes)
-            self._catalog.drop_dead_letters(self.name, [letter.event.number])
+            self._taken.append(letter.event.number)
+            self._drop_taken()
             return True
         now = self._clock.now()
         with self._lock:

@@ -136,7 +136,7 @@ def retry_after(given: str, now: int) -> float:
     if given.isascii() and given.isdigit():
         seconds = float(given[:10])
     else:
-        with suppress(ValueError):
+        with suppress(ValueError, OverflowError):
             date = parsedate_to_datetime(given)
             date = date if date.tzinfo else date.replace(tzinfo=UTC)
             seconds = (date - datetime.fromtimestamp(now / 1e6, UTC)).total_seconds()

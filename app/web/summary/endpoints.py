@@ -92,7 +92,7 @@ def _source(gateway: Gateway, standing: Standing, name: str) -> SourceSummary:
 
 def _destination(gateway: Gateway, standing: Standing, name: str) -> DestinationSummary:
     outbox = gateway.deliveries.outboxes.get(name)
-    status = _DISCONNECTED if outbox is None else outbox.sender.status()
+    status = _DISCONNECTED if outbox is None else outbox.status()
     states = standing.tallies.deliveries.get(name, {})
     return DestinationSummary(
         name=shown(name),

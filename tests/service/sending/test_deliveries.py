@@ -10,7 +10,7 @@ import pytest
 
 from adapters.memory import MemoryDestinationSettings, MemorySender
 from app.model.attachment import AttachmentKind, DeliveryState
-from app.model.errors import StoreFull
+from app.model.errors import GatewayError, StoreFull
 from app.service.context import ServiceContext
 from app.service.sending.deliveries import Deliveries, Submission, folder_of
 from app.service.sending.drafts import (
@@ -96,6 +96,18 @@ def test_a_data_set_replaces_its_file(sending: Sending) -> None:
     assert b"".join(sending.context.store.read(sent.object_name))[:4] == b"PAR1"
 
 
+def test_a_message_is_accepted_although_the_file_of_its_data_set_cannot_be_removed(
+    sending: Sending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise GatewayError("the store is away")
+
+    for method in ("delete", "delete_all"):
+        monkeypatch.setattr(sending.context.store, method, fail)
+    accepted = sending.deliveries.submit(sending.submission("1", (DATA_SET, "sales.csv", b"a,b\n1,x\n")))
+    assert accepted.delivery == sending.context.catalog.delivery("1")
+
+
 def test_every_fault_of_every_file_is_reported_with_its_place(sending: Sending) -> None:
     files = (
         (DATA_SET, "a.csv", b"a b,c\n1,2\n"),
@@ -162,6 +174,13 @@ def test_no_room_while_a_data_set_is_stored(sending: Sending) -> None:
     with pytest.raises(StoreFull):
         sending.deliveries.submit(asked)
     assert sending.objects() == []
+
+
+def test_what_is_discarded_is_the_folder_of_one_submission(sending: Sending) -> None:
+    for delivery_id in ("1", "10"):
+        sending.submission(delivery_id, (FILE, "a.bin", b"abc"))
+    sending.deliveries.discard("1")
+    assert sending.objects() == ["outgoing/10/0"]
 
 
 def test_a_part_that_is_abandoned_leaves_nothing(sending: Sending) -> None:

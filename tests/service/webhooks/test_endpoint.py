@@ -1,12 +1,14 @@
 """The order, the pauses and the end of a webhook's events, with a clock that the test moves."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
 
+from app.model.errors import CatalogError
 from app.model.records import EventRecord, NewEvent
 from app.model.webhooks import WebhookState
 from app.service.context import ServiceContext
@@ -119,6 +121,24 @@ def test_an_event_waits_for_the_one_before_and_pauses_grow(world: World) -> None
     assert (record.failing_since, record.attempts, record.reason) == (None, 0, None)
 
 
+def test_an_error_that_is_not_foreseen_is_a_failure(world: World) -> None:
+    def fail(event: EventRecord) -> Answer:
+        if event.number == 4:
+            raise OverflowError("an odd answer")
+        return Answer(Outcome.DELIVERED)
+
+    world.receiver.answer = fail
+    world.happen(3)
+    world.run()
+    world.run()
+    assert world.receiver.asked == [2, 3, 4]
+    record = world.context.catalog.webhooks()["hook"]
+    assert (record.position, record.attempts, record.reason) == (3, 1, "OverflowError: an odd answer")
+    world.clock.advance(4 * DAY)
+    world.run()
+    assert (world.receiver.asked, world.dead()) == ([2, 3, 4, 4], [4])
+
+
 def test_the_receiver_may_ask_for_a_longer_pause(world: World) -> None:
     world.receiver.answer = lambda _event: DOWN._replace(retry_after=120.0)
     world.happen()
@@ -198,6 +218,50 @@ def test_a_dead_letter_that_is_refused_again_is_dead_again(world: World) -> None
     assert (world.receiver.taken, world.dead()) == ([3, 4], [2])
     (letter,) = world.context.catalog.dead_letters("hook", 0, 9)
     assert (letter.queued_at, letter.reason) == (None, "it was queued again and was not taken: 422")
+
+
+def step_while_failing(world: World, method: str) -> None:
+    """Have the endpoint take three steps while the catalog refuses one kind of write."""
+
+    def fail(*_: object) -> None:
+        raise CatalogError("no space left")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.context.catalog, method, fail)
+        for _ in range(3):
+            with suppress(CatalogError):
+                world.endpoint.step()
+            world.clock.advance(10)
+
+
+@pytest.mark.parametrize(
+    ("answer", "dead"), [(Answer(Outcome.DELIVERED), []), (DOWN, [4]), (Answer(Outcome.REFUSED, "422"), [4])]
+)
+def test_nothing_is_sent_while_the_catalog_cannot_record_it(world: World, answer: Answer, dead: list[int]) -> None:
+    world.receiver.answer = lambda event: answer if event.number == 4 else Answer(Outcome.DELIVERED)
+    world.happen(3)
+    step_while_failing(world, "save_webhook")
+    assert world.receiver.asked == [2, 3, 4]
+    for _ in range(3):
+        world.clock.advance(2 * DAY)
+        world.run()
+    assert world.receiver.asked == [2, 3, 4] + [4] * (world.receiver.asked.count(4) - 1)
+    assert (world.context.catalog.webhooks()["hook"].position, world.dead()) == (4, dead)
+
+
+def test_dead_letters_are_sent_once_while_the_catalog_cannot_drop_them(world: World) -> None:
+    world.receiver.answer = lambda _event: DOWN
+    world.happen(2)
+    world.run()
+    world.clock.advance(4 * DAY)
+    world.run()
+    world.receiver.answer = lambda _event: Answer(Outcome.DELIVERED)
+    world.clock.advance(10)
+    world.endpoint.requeue(None)
+    step_while_failing(world, "drop_dead_letters")
+    assert world.receiver.taken == [2]
+    world.run()
+    assert (world.receiver.taken, world.dead()) == ([2, 3], [])
 
 
 def test_gone_disables_until_a_client_enables(world: World) -> None:

@@ -115,6 +115,8 @@ def test_a_receiver_that_never_answers() -> None:
         ("Mon, 21 Sep 2026 14:53:50 GMT", 29.5),
         ("Mon, 21 Sep 2020 14:53:50 GMT", 0),
         ("Mon, 21 Sep 9999 14:53:50 GMT", MOST_RETRY_AFTER),
+        ("1 Jan 99999999999999999999 00:00:00 GMT", 0),
+        ("Mon, 21 Sep 2026 14:53:50 +99999999999999999999", 0),
     ],
 )
 def test_retry_after(given: str, seconds: float) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from app.model.errors import GatewayError
 from tests.support.tables import parquet, pupils
 from tests.web.stock import Stock
 from tests.web.uploads.uploading import _as_after_a_restart, append, begun, sent
@@ -51,6 +52,25 @@ def test_a_message_continues_the_trace_of_its_request_or_of_its_upload(stock: St
         answer = http.post("/v1/messages", json=message, headers=headers).raise_for_status().json()
         assert answer["trace_parent"] == expected
         assert http.get(f"/v1/deliveries/{answer['id']}").json()["trace_parent"] == expected
+
+
+def test_a_message_is_accepted_although_the_end_of_its_upload_cannot_be_noted(
+    stock: Stock, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = begun(http)
+    append(http, path, 0, b"abc", "?1")
+    create = stock.store.create
+
+    def fail(name: str) -> Any:
+        if name.startswith("uploads/"):
+            raise GatewayError("the store is away")
+        return create(name)
+
+    monkeypatch.setattr(stock.store, "create", fail)
+    message = {"destination": "partner", "uploads": {"f": path.rpartition("/")[2]}, "attachments": [{"part": "f"}]}
+    answer = http.post("/v1/messages", json=message)
+    assert answer.status_code == 202, answer.text
+    assert stock.catalog.delivery(answer.json()["id"]) is not None
 
 
 def _unknown(http: httpx.Client) -> str:
