@@ -165,14 +165,27 @@ class ArrowJournal:
             except OSError as error:
                 raise self._failure(error) from error
 
-    def seal(self) -> None:
+    def seal(self, before: int | None = None) -> None:
         with self._writing:
             try:
-                for state in self._left_open():
-                    seal_file(self._folder, state, self._clock.now(), shared=self._identity_file is not None)
-                self._seal()
+                if self._writer is not None and _began(self._writer.state, before):
+                    self._seal()
             except OSError as error:
                 raise self._failure(error) from error
+            if (failed := self._seal_left_open(before)) is not None:
+                raise self._taken() or _explained(failed) from failed
+
+    def _seal_left_open(self, before: int | None) -> OSError | None:
+        """Seal segments that are no longer written; return the first error. It says nothing of the one being
+        written."""
+        failed: OSError | None = None
+        for state in self._left_open():
+            try:
+                if _began(state, before):
+                    seal_file(self._folder, state, self._clock.now(), shared=self._identity_file is not None)
+            except OSError as error:
+                failed = failed or error
+        return failed
 
     def retire(self, segment: int) -> None:
         """Delete a segment. Raises KeyError when it is missing and ValueError when it is being written."""
@@ -190,7 +203,8 @@ class ArrowJournal:
             self._require_last()
             try:
                 self._remember_end(segment)
-                remove(segment_path(self._folder, segment, sealed=state.sealed_at is not None))
+                with suppress(FileNotFoundError):  # an earlier attempt failed after this step
+                    remove(segment_path(self._folder, segment, sealed=state.sealed_at is not None))
                 sync_folder(self._folder)
             except OSError as error:
                 raise _explained(error) from error
@@ -383,6 +397,10 @@ class ArrowJournal:
             if found is not None:
                 return found if end is None else max(end, found)
         return end
+
+
+def _began(state: SegmentState, before: int | None) -> bool:
+    return before is None or state.created_at < before
 
 
 def _last_of(segment: OpenSegment) -> Position | None:

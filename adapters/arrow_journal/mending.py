@@ -80,8 +80,32 @@ def _without_torn_tail(segment: OpenSegment, found: list[Head | Gap]) -> _Mended
             if rows and segment.format.version > FIRST_FORMAT:
                 batch = _first_rows(segment, last, rows)
                 return _Mended(found, last.start + batch.size, batch)
+        elif (gap := _acknowledged(segment, last)) and any(isinstance(each, Head) for each in found):
+            return _Mended([*found[:-1], gap], gap.end)
         found = found[:-1]
     return None
+
+
+def _acknowledged(segment: OpenSegment, last: Gap) -> Gap | None:
+    """Return a gap at the end that may have held acknowledged batches; None for the rest of an interrupted write.
+
+    A later batch was begun behind it, or the disk cannot read it, which an interrupted write does not cause. Then the
+    number of lost batches is unknown, and one stands for all.
+    """
+    if last.following is not None:
+        return last
+    if segment.format.version == FIRST_FORMAT or _is_readable(segment.file(), last.start, last.end):
+        return None
+    return last._replace(following=last.first + 1, end=last.end + -last.end % ipc.BLOCK)
+
+
+def _is_readable(file: ReadFile, start: int, end: int) -> bool:
+    try:
+        for at in range(start, end, RUN):
+            file.read(at, min(at + RUN, end))
+    except UnreadableError:
+        return False
+    return True
 
 
 def _rows_to_keep(segment: OpenSegment, head: Head) -> int:

@@ -3,7 +3,7 @@
 - Damage never prevents a journal from opening. A damaged sealed segment stays as it is, and readers find its whole
   batches.
 - The torn tail of an unsealed segment was never acknowledged and is removed. Whole rows of its last batch are kept; the
-  broker may deliver them again, which does no harm.
+  broker may deliver them again, which does no harm. Bytes that the disk cannot read are damage and no torn tail.
 - Damage before the tail loses the messages in it. The damaged bytes are copied to a file, and each lost batch is
   replaced by one without rows, so that all others keep their places.
 - An unsealed segment without a whole batch is set aside if it may have held acknowledged messages; its number is not

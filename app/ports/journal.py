@@ -127,9 +127,12 @@ class Journal(JournalReader, Protocol):
         one such message without a source, in its first row. Never raises DamagedError.
         """
 
-    def seal(self) -> None:
-        """End the segment being written, if it is not empty, and any earlier one that could not be ended before. The
-        next append begins a new segment."""
+    def seal(self, before: int | None = None) -> None:
+        """End the segment being written, if it is not empty, and any earlier one that could not be ended before; only
+        those that were begun `before` a time (µs), if it is given. The next append begins a new segment.
+
+        An earlier segment that cannot be ended leaves the one being written as it is.
+        """
 
     def retire(self, segment: int) -> None:
         """Remove a sealed segment. Raises JournalTaken as `append` does."""

@@ -349,6 +349,7 @@ class Gateway:
 
     def _take_events(self, events: Sequence[EventRecord]) -> None:
         self.history.take(events)
+        self._damages.take(events)
         self.traces.take(events, self.catalog)
 
     def _observe(self) -> None:

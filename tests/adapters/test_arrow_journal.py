@@ -5,8 +5,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
-from errno import ENOSPC
+from errno import EIO, ENOSPC
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -401,6 +402,55 @@ class TestTrouble:
             journal.seal()
             assert [segment.number for segment in ArrowArchive(tmp_path).segments()] == [1, 2]
             assert everything(journal) == wanted
+
+    def test_a_segment_that_cannot_be_sealed_leaves_the_one_being_written(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        clock = ManualClock()
+
+        def broken_first(folder: Path, state: SegmentState, *rest: Any, **more: Any) -> None:
+            if state.number == 1:
+                raise OSError(EIO, "the disk fails")
+            seal_file(folder, state, *rest, **more)
+
+        with closing(ArrowJournal(tmp_path, clock=clock)) as journal:
+            journal.append(messages_of([10]))
+            clock.time += 10
+            with monkeypatch.context() as disk:
+                for module in ("journal", "writing"):
+                    disk.setattr(f"adapters.arrow_journal.{module}.seal_file", broken_first)
+                with pytest.raises(GatewayError, match="the disk fails"):
+                    journal.seal()
+                for _ in range(5):
+                    journal.append(messages_of([10]))
+                    with pytest.raises(GatewayError, match="the disk fails"):
+                        journal.seal(clock.time)
+                assert [segment.number for segment in journal.segments()] == [1, 2]
+                with pytest.raises(GatewayError, match="the disk fails"):
+                    journal.seal()
+                assert [segment.sealed_at for segment in journal.segments()] == [None, clock.time]
+            journal.seal()
+            assert [segment.sealed_at for segment in journal.segments()] == [clock.time, clock.time]
+
+    @pytest.mark.parametrize("remove", ["retire", "set_aside"])
+    def test_a_removal_that_could_not_be_made_durable_is_repeated(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remove: str
+    ) -> None:
+        with closing(ArrowJournal(tmp_path)) as journal:
+            journal.append(messages_of([10]))
+            journal.seal()
+            (last,) = journal.append(messages_of([10]))
+
+            def broken(_: Path) -> None:
+                raise OSError(EIO, "the disk fails")
+
+            with monkeypatch.context() as disk:
+                disk.setattr("adapters.arrow_journal.journal.sync_folder", broken)
+                with pytest.raises(GatewayError, match="the disk fails"):
+                    getattr(journal, remove)(1)
+            getattr(journal, remove)(1)
+            assert [segment.number for segment in journal.segments()] == [last.segment]
+            assert segment_names(tmp_path) == ["0000000002.open.arrows"]
 
     def test_another_failure_to_write_is_ours_and_a_new_segment_is_begun(self, tmp_path: Path) -> None:
         messages = messages_of([30_000] * 10)

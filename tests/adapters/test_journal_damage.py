@@ -1,7 +1,9 @@
 """What flipped bits, damaged blocks and cut files cost a journal."""
 
 import gzip
+import os
 from contextlib import closing
+from errno import EIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -115,6 +117,40 @@ class TestDamage:
             assert check(folder, set()) == []
             assert sum(map(len, stream(folder))) == len(WANTED)
             assert (folder / "0000000001.0.damaged").read_bytes() == bytes(BLOCK)
+
+    @pytest.mark.parametrize("behind", ["nothing", "a torn batch"])
+    def test_a_last_batch_that_cannot_be_read_is_named_as_lost(
+        self, monkeypatch: pytest.MonkeyPatch, behind: str
+    ) -> None:
+        monkeypatch.setattr("adapters.disk._PAUSES", ())
+        last = 5 if behind == "nothing" else 4
+        start = OPEN.starts[last]
+        pread = os.pread
+
+        def failing(file: int, length: int, at: int) -> bytes:
+            if at < start + BLOCK and start < at + length:
+                raise OSError(EIO, "the disk fails")
+            return pread(file, length, at)
+
+        def torn(data: bytearray) -> None:
+            if behind == "a torn batch":
+                del data[OPEN.bodies[Position(1, 5, 0)].offset :]
+
+        with OPEN.damaged(torn) as folder:
+            with monkeypatch.context() as disk:
+                disk.setattr(os, "pread", failing)
+                with closing(ArrowJournal(folder)) as journal:
+                    found = everything(journal)
+            assert [each for each, _ in found if each.batch < last] == [each for each in WANTED if each.batch < last]
+            assert [(each, lost.framing) for each, lost in found[-1:]] == [(Position(1, last, 0), UNREADABLE)]
+            aside = folder / f"0000000001.{start}.damaged"
+            assert aside.exists()
+            assert [len(each) for each in stream(folder)] == [*map(len, BATCHES[:last]), 0]
+            with closing(ArrowJournal(folder)) as journal:
+                assert everything(journal)[:-1] == found[:-1]
+                assert [(each, lost.framing) for each, lost in everything(journal)[-1:]] == [
+                    (Position(1, last, 0), UNREADABLE)
+                ]
 
     @pytest.mark.parametrize("size", [0, 1, 100, BLOCK, BLOCK + 1, *SEALED.starts[1:], len(SEALED.data) - 1])
     def test_of_a_cut_segment_what_is_there_is_read(self, size: int) -> None:

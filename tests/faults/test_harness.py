@@ -17,6 +17,8 @@ from tests.faults import packets, traffic
 from tests.faults.judging import Answer, fetched
 from tests.faults.shim import SHORT, Call, Shim
 from tests.faults.traffic import Attachment, Message
+from tests.faults.world import Setting, World
+from tests.support.forked_gateway import ForkedGateway
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "sas"
 
@@ -117,6 +119,24 @@ def test_the_shim_moves_the_clock_and_not_the_time_that_passes(shim: Shim) -> No
     after = [float(word) for word in _run(shim, program).split()]
     assert -86_401 < after[0] - before[0] < -86_300
     assert 0 < after[1] - before[1] < 60
+
+
+@pytest.mark.parametrize(
+    ("log", "code", "is_told"),
+    [("", "damaged-message", True), ("", "unknown-type", False), ("message_damaged", "unknown-type", True)],
+)
+def test_a_gateway_that_was_killed_before_it_logged_damage_tells_it_in_quarantine(
+    tmp_path: Path, log: str, code: str, is_told: bool
+) -> None:
+    def listed(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, json={"items": [{"code": code}], "next": None})
+
+    world = World(tmp_path, Setting(), Random(1))
+    world.gateway = ForkedGateway(tmp_path, "")
+    (tmp_path / "gateway.log").write_text(log)
+    with httpx.Client(transport=httpx.MockTransport(listed), base_url="http://gateway") as client:
+        world.gateway.client = client
+        assert world.speaks_of_damage() == is_told
 
 
 @pytest.mark.parametrize(

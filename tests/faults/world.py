@@ -41,6 +41,8 @@ STILL = 2.0
 TELLS = re.compile(r"attachment-gateway ((?:fsck|rebuild)(?: --repair)?)")
 """The command that a gateway names when it refuses to start."""
 SPEAKS_OF_DAMAGE = re.compile(r"damag|lost|unreadable|missing|malformed|not a database|torn", re.IGNORECASE)
+DAMAGE_CODES = ("damaged-message", "damaged-part")
+"""The codes of entries in quarantine that report damage."""
 _ADVICE_FOLLOWED = 3
 _DONE = (0, 1)
 """Exit statuses of a command that did its work: 1 means that it found something wrong."""
@@ -272,8 +274,14 @@ class World:
         return self.gateway.listing("/v1/attachments")
 
     def speaks_of_damage(self) -> bool:
-        """Tell whether the gateway has reported damaged or missing bytes, in its log or by a command."""
-        return bool(SPEAKS_OF_DAMAGE.search(self.gateway.log)) or any(map(SPEAKS_OF_DAMAGE.search, self.notes))
+        """Tell whether the gateway has reported damaged or missing bytes, in its log, in quarantine or by a command.
+
+        A gateway that is killed right after a start may not have logged yet what it put into quarantine.
+        """
+        reports = (self.gateway.log, *self.notes)
+        if any(map(SPEAKS_OF_DAMAGE.search, reports)):
+            return True
+        return any(entry["code"] in DAMAGE_CODES for entry in self.gateway.listing("/v1/quarantine"))
 
     def finished(self) -> set[bytes]:
         """Return the keys of the finished attachments; an empty set if the gateway does not answer."""

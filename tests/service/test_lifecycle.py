@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from errno import EIO
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,8 +12,10 @@ import pytest
 
 from adapters.memory import MemoryReceiver, QueueSettings, queue
 from app.model.attachment import AttachmentState, DeliveryState
+from app.model.errors import GatewayError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import DeliveryRecord, NewEvent
+from app.service.content.settling import Settler
 from app.service.context import ServiceContext
 from app.service.gateway import Gateway
 from tests.support.host import SOURCE, Host
@@ -143,6 +146,38 @@ def test_a_slow_attachment_keeps_the_segments_of_its_parts_alone(start: Start) -
     assert len(host.segments()) <= parts + 1
     host.receive(slow[-1:])
     host.assert_whole(attached)
+
+
+def test_a_segment_that_cannot_be_sealed_ends_no_other(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = start(journal={"segment_age": "60s"})
+    for module in ("journal", "writing"):
+        monkeypatch.setattr(f"adapters.arrow_journal.{module}.seal_file", broken_disk)
+    host.receive_file(1)
+    host.clock.advance(61)
+    for _ in range(5):
+        with pytest.raises(GatewayError, match="the disk fails"):
+            host.sweeper.seal_old_segment()
+        host.receive_file(1)
+    assert [segment.number for segment in host.context.journal.segments()] == [1, 2]
+
+
+def test_a_segment_that_cannot_be_removed_keeps_no_other(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = start(retention={"journal": "1s"}, content={"settle_after": "0s"})
+    for _ in range(3):
+        host.receive_file(1)
+        host.context.journal.seal()
+        host.clock.advance(2)
+    host.receive_file(1)
+    Settler(host.context).settle()
+    unlink = Path.unlink
+    monkeypatch.setattr(Path, "unlink", lambda path: broken_disk() if "0000000001" in path.name else unlink(path))
+    with pytest.raises(GatewayError, match="the disk fails"):
+        host.sweeper.retire_segments()
+    assert [segment.number for segment in host.context.journal.segments()] == [1, 4]
+
+
+def broken_disk(*_: object, **__: object) -> None:
+    raise OSError(EIO, "the disk fails")
 
 
 def test_large_messages_are_copied_to_the_content_store(start: Start) -> None:

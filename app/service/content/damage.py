@@ -4,7 +4,7 @@ A mark can be removed. Content loses it once it reads well from its first byte t
 or the content was rebuilt.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from hashlib import sha256
 from threading import Lock
@@ -12,7 +12,7 @@ from typing import Any
 
 from app.model.attachment import AttachmentState
 from app.model.errors import CatalogError, DamagedError
-from app.model.records import DAMAGED_CONTENT, AttachmentRecord
+from app.model.records import DAMAGED_CONTENT, AttachmentRecord, EventRecord
 from app.model.trace_context import trace_fields
 from app.observe import logger
 from app.service.content.access import Content
@@ -30,14 +30,18 @@ class Damages:
     def __init__(self, context: ServiceContext) -> None:
         self._context = context
         self._found: dict[str, str] = {}
+        self._marked: set[str] = set()
         self._lock = Lock()
         context.metrics.damaged_attachments.set_function(lambda: len(self._found))
 
     def found(self, record: AttachmentRecord, error: DamagedError, where: str) -> None:
-        """Report damage. The first report for an attachment is a log line, an event and a mark in the catalog."""
+        """Report damage. The first report for an attachment is a log line, an event and a mark in the catalog.
+
+        If the catalog fails, the next report makes event and mark.
+        """
         self._context.metrics.damage.labels(where).inc()
         with self._lock:
-            is_new = record.id not in self._found
+            is_new, is_marked = record.id not in self._found, record.id in self._marked
             self._found[record.id] = str(error)
         if is_new:
             log.error(
@@ -47,10 +51,34 @@ class Damages:
                 reason=str(error),
                 **trace_fields(record.trace_parent),
             )
-            event = damage_event(record, str(error), self._context.clock.now())
+        if not is_marked:
             with suppress(CatalogError):  # a damaged disk may be the catalog's, too
-                self._context.catalog.mark_damaged(record.id, str(error), [event])
-            self._context.notifier.notify()
+                self._mark(record, str(error))
+
+    def _mark(self, record: AttachmentRecord, reason: str) -> None:
+        """Mark damage in the catalog, and forget it if the attachment was deleted meanwhile. Raises CatalogError."""
+        catalog = self._context.catalog
+        event = damage_event(record, reason, self._context.clock.now())
+        if not catalog.mark_damaged(record.id, reason, [event]):
+            now = catalog.attachment(record.id)
+            if now is None or now.state is not AttachmentState.FINISHED:
+                self._forget(record.id)
+                return
+        with self._lock:
+            if record.id in self._found:
+                self._marked.add(record.id)
+        self._context.notifier.notify()
+
+    def take(self, events: Iterable[EventRecord]) -> None:
+        """Forget the damage of attachments that were deleted, according to these events."""
+        for event in events:
+            if event.type == "attachment.deleted":
+                self._forget(event.subject)
+
+    def _forget(self, attachment_id: str) -> str | None:
+        with self._lock:
+            self._marked.discard(attachment_id)
+            return self._found.pop(attachment_id, None)
 
     def require_deleted(self, record: AttachmentRecord, gone: KeyError) -> None:
         """Report content that is gone, unless it was deleted or copied after `record` was read. Raises DamagedError."""
@@ -67,9 +95,7 @@ class Damages:
 
     def sound(self, record: AttachmentRecord) -> None:
         """Remove the mark of content that has just been read completely and without damage."""
-        with self._lock:
-            was_found = self._found.pop(record.id, None)
-        if was_found is not None or record.reason_code == DAMAGED_CONTENT:
+        if self._forget(record.id) is not None or record.reason_code == DAMAGED_CONTENT:
             with suppress(CatalogError):
                 self._context.catalog.mark_damaged(record.id, None)
             log.info("content_recovered", attachment=record.id, **trace_fields(record.trace_parent))

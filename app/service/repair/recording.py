@@ -56,6 +56,8 @@ class Recorder:
             last = self._catalog.last_event()
             if self._reached is None:
                 self._reached = self._start(last)
+            if last < self._reached:
+                self._reached = self._all(last)
             while self._reached < last:
                 self._reached = self._round(self._reached, last)
 
@@ -94,24 +96,17 @@ class Recorder:
         said = records.last_header(self._store)
         if said is None:
             return self._all(last) if last or self._catalog.progress() is not None else 0
-        if said.event > last or not self._follows(said.event):
-            return self._all(last)
         return said.event
 
-    def _follows(self, event: int) -> bool:
-        """Tell whether no event after this one was pruned."""
-        following = self._catalog.events_after(event, 1)
-        return not following or following[0].number == event + 1
-
     def _round(self, reached: int, last: int) -> int:
+        """Record what the next events report, or everything if some of them were pruned."""
         # A power cut must not lose changes whose record survives: their events would come again under other numbers.
         self._catalog.flush()
         events: list[EventRecord] = []
         while len(events) < EVENTS_A_ROUND and reached < last:
             some = self._catalog.events_after(reached, AT_ONCE)
-            if not some:
-                reached = last
-                break
+            if not some or some[-1].number != reached + len(some):
+                return self._all(last)
             events += some
             reached = some[-1].number
         self._write(reached, self._told(events))

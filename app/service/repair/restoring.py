@@ -80,8 +80,17 @@ def _unrecorded_copy(record: AttachmentRecord, store: ContentStore) -> StoredObj
 
 
 def _record_object(attachment_id: str, stored: StoredObject, context: ServiceContext) -> None:
-    context.catalog.settle({attachment_id: stored}, context.clock.now())
-    context.catalog.mark_damaged(attachment_id, None)
+    if context.catalog.settle({attachment_id: stored}, context.clock.now()):
+        context.catalog.mark_damaged(attachment_id, None)
+    else:
+        _drop_if_deleted(attachment_id, context)
+
+
+def _drop_if_deleted(attachment_id: str, context: ServiceContext) -> None:
+    """Delete the object of an attachment that was deleted before the object was recorded."""
+    now = context.catalog.attachment(attachment_id)
+    if now is None or now.state is AttachmentState.DELETED:
+        context.store.delete(object_name(attachment_id))
 
 
 def _restored(record: AttachmentRecord, again: Again, scratch: ContentStore, context: ServiceContext) -> Restored:
@@ -98,7 +107,8 @@ def _restored(record: AttachmentRecord, again: Again, scratch: ContentStore, con
     if now.state is AttachmentState.QUARANTINED:
         context.catalog.set_state([record.id], AttachmentState.COMPLETE)
         finished = replace(found, finished_at=record.finished_at or context.clock.now())
-        context.catalog.finish([finished], [finished_event(record, finished)])
+        if not context.catalog.finish([finished], [finished_event(record, finished)]):
+            _drop_if_deleted(record.id, context)
     else:
         _record_object(record.id, StoredObject(object_name(record.id), found.checksums), context)
     return Restored(record.id, done=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from app.model.errors import GatewayError
 from app.model.message import Position
 from app.observe import Recurring, logger
 from app.ports import Segment
@@ -57,15 +58,15 @@ class Sweeper:
 
     def seal_old_segment(self) -> None:
         """Seal a segment that is old enough and that no append has ended."""
-        before = self._context.clock.now() - microseconds(self._context.settings.journal.segment_age)
-        segments = self._context.journal.segments()
-        if any(segment.sealed_at is None and segment.created_at < before for segment in segments):
-            self._context.journal.seal()
+        age = microseconds(self._context.settings.journal.segment_age)
+        self._context.journal.seal(self._context.clock.now() - age)
 
     def retire_segments(self) -> None:
         """Retire sealed journal segments that nothing needs and that are older than `retention.journal`.
 
         The catalog may be written meanwhile. So the progress of assembly is read before the needed segments.
+
+        One that cannot be retired does not stop the others; the first error is raised after them.
         """
         progress = self._context.catalog.progress()
         before = self._clock.before(self._context.settings.retention.journal)
@@ -87,9 +88,16 @@ class Sweeper:
         going = [number for number in old if number not in needed]
         if going:
             self._before_retiring()
+        failed: GatewayError | None = None
         for number in going:
-            self._context.journal.retire(number)
-            log.info("segment_retired", segment=number)
+            try:
+                self._context.journal.retire(number)
+            except GatewayError as error:
+                failed = failed or error
+            else:
+                log.info("segment_retired", segment=number)
+        if failed is not None:
+            raise failed
 
     def drop_abandoned_uploads(self) -> None:
         """Remove uploads of deliveries that a killed process never queued. Call it before uploads begin.

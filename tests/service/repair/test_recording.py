@@ -183,6 +183,22 @@ def test_where_the_events_do_not_fit_all_is_recorded(context: ServiceContext, lo
     assert {first.id, second.id, MESSAGE.id} <= recorded(context).keys()
 
 
+@pytest.mark.parametrize("left", ["the newest", "none"])
+def test_events_that_are_pruned_before_they_are_recorded_cost_no_row(context: ServiceContext, left: str) -> None:
+    first, *later = many(11)
+    recorder = Recorder(context.catalog, context.store)
+    finish(context, first)
+    recorder.record()
+    for each in later:
+        finish(context, each)
+    context.catalog.add_events([NewEvent("x", "x", 10, {})])
+    context.catalog.prune_events({"the newest": 10, "none": 11}[left])
+    recorder.record()
+    assert {each.id for each in (first, *later)} <= recorded(context).keys()
+    recorder.record()
+    assert len(records.files(context.store)) == 2
+
+
 def test_objects_are_merged_and_say_the_same(context: ServiceContext) -> None:
     recorder = Recorder(context.catalog, context.store)
     made = many(3 * records.MERGED + 5)

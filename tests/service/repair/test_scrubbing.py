@@ -8,10 +8,14 @@ from threading import Event
 
 import pytest
 
-from app.model.records import DAMAGED_CONTENT, AttachmentRecord
+from app.model.attachment import AttachmentState
+from app.model.records import DAMAGED_CONTENT, AttachmentRecord, Finished
+from app.ports import ContentStore
 from app.service.content.access import open_content
 from app.service.content.damage import Damages, WatchedContent
-from app.service.context import ServiceContext
+from app.service.context import ServiceContext, at_once
+from app.service.deletion import Deletion
+from app.service.repair import restoring
 from app.service.repair.scrubbing import Scrubber
 from tests.support.kept import Kept, flip
 
@@ -79,6 +83,31 @@ def test_what_cannot_be_restored_stays_marked_and_is_tried_again(kept: Kept) -> 
         kept.clock.advance(86_401)
         run(scrubber)
     assert kept.record(ids[2]).reason_code is None
+    kept.assert_served()
+
+
+@pytest.mark.parametrize("state", [AttachmentState.FINISHED, AttachmentState.QUARANTINED])
+def test_what_is_deleted_while_it_is_restored_stays_deleted(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch, state: AttachmentState
+) -> None:
+    ids = kept.receive(9, settled=True)
+    deleted, living = ids[2], ids[3]
+    for each in (deleted, living):
+        flip(kept.object(each))
+    put_in_place = restoring.put_in_place
+
+    def deleted_meanwhile(found: Finished, scratch: ContentStore, context: ServiceContext) -> None:
+        if found.id == deleted:
+            Deletion(context, at_once).attachment(deleted)
+        put_in_place(found, scratch, context)
+
+    monkeypatch.setattr(restoring, "put_in_place", deleted_meanwhile)
+    with kept.context() as context:
+        context.catalog.set_state([deleted, living], state)
+        assert all(each.done for each in restoring.restore_content([deleted, living], context))
+        with pytest.raises(KeyError):
+            context.store.size(f"attachments/{deleted}")
+    del kept.sent[deleted]
     kept.assert_served()
 
 

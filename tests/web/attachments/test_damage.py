@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.model.attachment import AttachmentKind
+from app.model.errors import CatalogError
 from app.model.records import AttachmentRecord
 from tests.web.stock import Stock
 
@@ -82,6 +83,52 @@ def test_a_damaged_object_is_a_problem(
     assert get(http, record, Range="bytes=0-9").content == SMALL[:10]
     assert http.get(f"/v1/attachments/{record.id}").json()["reason"] is None
     assert http.get("/health/live").json()["checks"]["content"]["ok"]
+
+
+def test_damage_that_the_catalog_could_not_record_is_recorded_at_the_next_reading(
+    stock: Stock, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = stock.stored(SMALL)
+    flip(file_of(stock, record), 700)
+
+    def broken(*_: object) -> bool:
+        raise CatalogError("the catalog cannot be written")
+
+    with monkeypatch.context() as catalog, capture_logs() as logs:
+        catalog.setattr(stock.catalog, "mark_damaged", broken)
+        assert_refused(get(http, record))
+        assert_refused(get(http, record))
+    assert [entry["event"] for entry in logs if entry["log_level"] == "error"] == ["content_damaged"]
+    assert not stock.catalog.events_after(0, 10)
+    for _ in range(2):
+        assert_refused(get(http, record))
+        assert [event.type for event in stock.catalog.events_after(0, 10)] == ["attachment.damaged"]
+    assert http.get(f"/v1/attachments/{record.id}").json()["reason"]["code"] == "damaged-content"
+
+
+@pytest.mark.parametrize("found", ["before", "while"])
+def test_damage_of_a_deleted_attachment_is_forgotten(
+    stock: Stock, http: httpx.Client, monkeypatch: pytest.MonkeyPatch, found: str
+) -> None:
+    record = stock.stored(SMALL)
+    flip(file_of(stock, record), 700)
+    mark_damaged = stock.catalog.mark_damaged
+
+    def deleted_just_before(*arguments: Any) -> bool:
+        assert stock.gateway.deletion.attachment(record.id)
+        stock.gateway._event_log.write()
+        return mark_damaged(*arguments)
+
+    if found == "while":
+        monkeypatch.setattr(stock.catalog, "mark_damaged", deleted_just_before)
+        assert_refused(get(http, record))
+    else:
+        assert_refused(get(http, record))
+        assert "attachment_gateway_damaged_attachments 1.0" in http.get("/metrics").text
+        assert http.delete(f"/v1/attachments/{record.id}").status_code == 204
+        stock.gateway._event_log.write()
+    assert http.get("/health/live").json()["checks"]["content"]["ok"]
+    assert "attachment_gateway_damaged_attachments 0.0" in http.get("/metrics").text
 
 
 @pytest.mark.parametrize("at", [5 << 20, len(LARGE) - 1])
