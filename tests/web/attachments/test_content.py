@@ -172,7 +172,7 @@ class Torn:
 def test_content_that_fails_midway_is_not_taken_for_whole(
     stored: StoredAttachments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stored.stock.gateway, "content", lambda record: Torn())
+    monkeypatch.setattr(stored.stock.gateway.contents, "open", lambda record: Torn())
     with capture_logs() as logged, pytest.raises(httpx.RemoteProtocolError):
         stored.get(stored.stored)
     assert [entry["event"] for entry in logged if entry["log_level"] == "error"] == ["request_failed"]
