@@ -31,7 +31,7 @@ from app.main import SystemClock
 from app.observe import configure_logging
 from app.pipeline import batch
 from app.pipeline.job import Job
-from app.pipeline.session import SparkSettings, session
+from app.pipeline.session import BRIEF_JAVA, SparkSettings, session
 from app.ports import AttachmentFilter
 from app.service.threads import collect_seldom
 from app.settings import Settings
@@ -70,7 +70,7 @@ def measure(bucket: Bucket, folder: Path, given: argparse.Namespace) -> None:
     """Measure both, in turns, and print them."""
     segments, size = archived(bucket, folder / "journal", given.files)
     bucket.delay(given.delay)
-    spark = session("bench", SparkSettings("local[2]", "1g"))
+    spark = session("bench", SparkSettings("local[2]", "1g", java_options=BRIEF_JAVA))  # as the command does
     collect_seldom()  # as the command does
     cached = max(size // CACHED_SHARE, SEGMENT_BYTES)
     rounds, puts = [], []
