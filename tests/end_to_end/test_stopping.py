@@ -82,7 +82,7 @@ def test_what_was_accepted_is_not_cut(tmp_path: Path, broker: Mosquitto) -> None
         converted: list[httpx.Response] = []
 
         def convert() -> None:
-            files = {"file": ("a.csv", csv_rows(MIB // 4))}
+            files = {"file": ("a.csv", csv_rows(MIB // 8))}
             url = f"http://127.0.0.1:{process.port}/v1/messages?dry_run=1"
             converted.append(httpx.post(url, data=form, files=files, timeout=60))
 
