@@ -15,6 +15,11 @@ class InvalidInputError(Exception):
         self.code, self.row, self.at, self.why = code, row, at, why
 
 
+def with_type(error: BaseException) -> str:
+    """Return the type of an error and its text, as people are told of errors that are not this program's own."""
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
+
+
 class GatewayError(Exception):
     """A fault of this program or of the machine under it."""
 

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import structlog
 
-from app.model.errors import GatewayError
+from app.model.errors import GatewayError, with_type
 from app.model.pipeline import PipelineRun, RunKind, RunState
 from app.pipeline.commit import Committed
 from app.ports import Catalog, Clock
@@ -53,7 +53,7 @@ class Recording:
         """Record that the run has failed, and why."""
         if not self._is_begun:
             self.begin()
-        self._end(state=RunState.FAILED, error=f"{type(error).__name__}: {error}"[:LONGEST_ERROR])
+        self._end(state=RunState.FAILED, error=with_type(error)[:LONGEST_ERROR])
 
     def _end(self, **found: Any) -> None:
         self._write(self._catalog.end_run, replace(self._run, ended_at=self._clock.now(), **found))

@@ -8,7 +8,7 @@ from time import monotonic
 
 from app.model.attachment import AttachmentState
 from app.model.records import DAMAGED_CONTENT, AttachmentRecord
-from app.service.content.access import Content, HeldContent, open_current_content
+from app.service.content.access import Content, HeldContent, JournalContent, MovingContent, StoredContent, open_content
 from app.service.content.damage import Damages, WatchedContent
 from app.service.context import ServiceContext
 from app.service.conversion.pool import LimitExceeded
@@ -44,7 +44,7 @@ class Contents:
         except KeyError as gone:
             self._damages.require_deleted(record, gone)
             raise
-        watched = WatchedContent(content, record, self._damages, partial(self._moved, record))
+        watched = WatchedContent(content, record, self._damages)
         if record.reason_code == DAMAGED_CONTENT:
             watched.verify()
         return watched
@@ -66,7 +66,7 @@ class Contents:
         Raises what `open` does, and LimitExceeded for content of the journal that is too large to be handed over.
         """
         content = self.verified(record)
-        return self._handed_over(content) if record.storage == "journal" else self._opened_anew(record)
+        return content.unwatched if isinstance(content.unwatched, StoredContent) else self._handed_over(content)
 
     def compared(self, record: AttachmentRecord) -> Iterator[memoryview]:
         """Yield all bytes and compare them with the digest. Raises what `open` does."""
@@ -81,24 +81,36 @@ class Contents:
 
     def _open(self, record: AttachmentRecord) -> Content:
         if record.storage != "journal":
-            return self._opened_anew(record)
+            return self._found(record)
         version = _version(record)
         content = self._opened.get(version)
         if content is None:
-            content = self._opened[version] = self._opened_anew(record)
+            content = self._opened[version] = self._in_journal(record)
             if len(self._opened) > OPENED:
                 self._opened.popitem(last=False)
         return content
 
-    def _opened_anew(self, record: AttachmentRecord) -> Content:
-        return open_current_content(record, self._catalog, self._store, self._journal)
+    def _in_journal(self, record: AttachmentRecord) -> Content:
+        """Return content that is in the journal, according to `record`, and may have been copied since it was read."""
+        copied = partial(self._copied, record)
+        try:
+            content = self._found(record)
+        except KeyError:
+            if (copy := copied()) is None:
+                raise
+            return copy
+        assert isinstance(content, JournalContent)
+        return MovingContent(content, copied)
 
-    def _moved(self, record: AttachmentRecord) -> Content | None:
+    def _copied(self, record: AttachmentRecord) -> Content | None:
         """Return the content that was copied to the store after `record` was read; None if it was not."""
         now = self._catalog.attachment(record.id)
         if now is None or now.state is not AttachmentState.FINISHED or _version(now) != _version(record):
             return None
-        return self._opened_anew(now) if (record.storage, now.storage) == ("journal", "store") else None
+        return self._found(now) if now.storage == "store" else None
+
+    def _found(self, record: AttachmentRecord) -> Content:
+        return open_content(record, self._catalog, self._store, self._journal)
 
 
 def _version(record: AttachmentRecord) -> _Version:

@@ -3,7 +3,7 @@
 import io
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
@@ -107,6 +107,31 @@ class JournalContent:
             at += 1
 
 
+class MovingContent:
+    """Content of the journal, which is read in the content store once the journal no longer has it.
+
+    `copied` opens the copy in the store, or returns None when there is none.
+    """
+
+    is_checked = True
+
+    def __init__(self, content: JournalContent, copied: Callable[[], Content | None]) -> None:
+        self._content: Content = content
+        self._copied, self.size = copied, content.size
+
+    def read(self, offset: int, length: int) -> Iterator[memoryview]:
+        at, end = offset, offset + length
+        try:
+            for piece in self._content.read(at, length):
+                at += len(piece)
+                yield piece
+        except KeyError:
+            if (copied := self._copied()) is None:
+                raise
+            self._content = copied
+            yield from copied.read(at, end - at)
+
+
 def _joined(views: list[memoryview]) -> memoryview:
     """Return the views as one. The list is emptied: whoever yields it must not hold memory while its caller waits."""
     whole = views[0] if len(views) == 1 else memoryview(b"".join(views))
@@ -125,19 +150,6 @@ def open_content(
         if extents or record.size == 0:
             return JournalContent(journal, extents)
     raise KeyError(record.id)
-
-
-def open_current_content(
-    record: AttachmentRecord, catalog: JournalReferences, store: ContentStore, journal: Journal
-) -> Content:
-    """Return content as `open_content`, also if it was copied to the store after `record` was read."""
-    try:
-        return open_content(record, catalog, store, journal)
-    except KeyError:
-        if record.storage != "journal":
-            raise
-    name = object_name(record.id)
-    return StoredContent(store, name, store.size(name))
 
 
 READ_BYTES = 1 << 20

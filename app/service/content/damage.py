@@ -4,7 +4,7 @@ A mark can be removed. Content loses it once it reads well from its first byte t
 or the content was rebuilt.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from hashlib import sha256
 from threading import Lock
@@ -111,18 +111,12 @@ class WatchedContent:
     """A finished attachment's content. Reading damaged content reports the damage and raises DamagedError.
 
     Content that is read whole is compared with the digest before its last piece is returned, unless reading it compares
-    each part with a checksum (`Content.is_checked`). A range that lacks bytes is damaged. `moved` opens the copy of
-    content that the journal no longer has, or returns None; reading goes on there.
+    each part with a checksum (`Content.is_checked`). A range that lacks bytes is damaged. `unwatched` is the same
+    content without all that.
     """
 
-    def __init__(
-        self,
-        content: Content,
-        record: AttachmentRecord,
-        damages: Damages,
-        moved: Callable[[], Content | None] = lambda: None,
-    ) -> None:
-        self._content, self._record, self._damages, self._moved = content, record, damages, moved
+    def __init__(self, content: Content, record: AttachmentRecord, damages: Damages) -> None:
+        self.unwatched, self._record, self._damages = content, record, damages
         self.size, self.is_checked = content.size, content.is_checked
         if record.size is not None and content.size != record.size:
             error = DamagedError(f"it has {content.size} bytes, but {record.size} were received")
@@ -178,17 +172,9 @@ class WatchedContent:
             raise DamagedError("its SHA-256 is not the one of the received content", name=self._record.object_name)
 
     def _counted(self, offset: int, length: int) -> Iterator[memoryview]:
-        at, end = offset, offset + length
-        try:
-            for piece in self._content.read(at, length):
-                at += len(piece)
-                yield piece
-        except KeyError:
-            if (moved := self._moved()) is None:
-                raise
-            self._content = moved
-            for piece in moved.read(at, end - at):
-                at += len(piece)
-                yield piece
-        if at < end:
-            raise DamagedError(f"{end - at} bytes of it are missing", name=self._record.object_name)
+        left = length
+        for piece in self.unwatched.read(offset, length):
+            left -= len(piece)
+            yield piece
+        if left:
+            raise DamagedError(f"{left} bytes of it are missing", name=self._record.object_name)

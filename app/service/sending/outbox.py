@@ -18,7 +18,7 @@ from typing import Any
 
 from app.framing.registry import framing
 from app.model.attachment import DeliveryState
-from app.model.errors import CatalogError, DamagedError, GatewayError
+from app.model.errors import CatalogError, DamagedError, GatewayError, with_type
 from app.model.message import PhysicalMessage, footprint
 from app.model.records import DeliveryRecord, FramingOptions, Subscribers
 from app.model.trace_context import TRACE_PARENT, trace_fields
@@ -310,7 +310,7 @@ class _Run:
 
 
 def _reason(error: Exception) -> str:
-    return str(error) if isinstance(error, GatewayError | SendFailed) else f"{type(error).__name__}: {error}"
+    return str(error) if isinstance(error, GatewayError | SendFailed) else with_type(error)
 
 
 def _worse(before: Subscribers | None, now: Subscribers | None) -> Subscribers | None:

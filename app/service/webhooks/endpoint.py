@@ -19,6 +19,7 @@ from random import uniform
 from threading import Event, Lock
 from typing import Final
 
+from app.model.errors import with_type
 from app.model.event_filter import EventFilter
 from app.model.records import EventRecord
 from app.model.webhooks import DeadLetter, WebhookRecord, WebhookState
@@ -144,7 +145,7 @@ class Endpoint:
             answer = self._post(event, self._clock.now())
         except Exception as error:  # noqa: BLE001 - `Recurring` logs it
             self._fault.failed(error)
-            answer = Answer(Outcome.FAILED, f"{type(error).__name__}: {error}")
+            answer = Answer(Outcome.FAILED, with_type(error))
         else:
             if answer.outcome is Outcome.DELIVERED:
                 self._fault.worked()

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import httpcore
 import httpx
 
+from app.model.errors import with_type
 from app.model.records import EventRecord
 from app.service.events import cloud_event
 from app.service.webhooks.network import CheckedBackend, RefusedAddress
@@ -89,7 +90,7 @@ class Poster:
         except RefusedAddress as error:
             return Answer(Outcome.FAILED, str(error))
         except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError) as error:
-            return Answer(Outcome.FAILED, f"{type(error).__name__}: {error}".removesuffix(": "))
+            return Answer(Outcome.FAILED, with_type(error))
 
     def close(self) -> None:
         """Close the connection."""

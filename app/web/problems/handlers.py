@@ -85,13 +85,16 @@ def _on_damaged(request: Request, error: Exception) -> JSONResponse:
 
 
 def _on_catalog_error(request: Request, _error: Exception) -> JSONResponse:
-    problem = Problem("unavailable", "the catalog cannot be read or written at present", {"Retry-After": "5"})
-    return problem.response(request.url.path)
+    return _unavailable(request, "the catalog")
 
 
 def _on_gateway_error(request: Request, error: Exception) -> JSONResponse:
     log.error("storage_failed", method=request.method, path=request.url.path, reason=str(error))
-    detail = "the journal or the content store cannot be read or written at present"
+    return _unavailable(request, "the journal or the content store")
+
+
+def _unavailable(request: Request, what: str) -> JSONResponse:
+    detail = f"{what} cannot be read or written at present"
     return Problem("unavailable", detail, {"Retry-After": "5"}).response(request.url.path)
 
 

@@ -60,6 +60,14 @@ class World:
         while self.endpoint.step():
             pass
 
+    def give_up(self, count: int) -> None:
+        """Let so many events happen, and no receiver take them until they are given up."""
+        self.receiver.answer = lambda _event: DOWN
+        self.happen(count)
+        self.run()
+        self.clock.advance(4 * DAY)
+        self.run()
+
     def dead(self) -> list[int]:
         return [letter.event.number for letter in self.context.catalog.dead_letters("hook", 0, 9999)]
 
@@ -187,11 +195,7 @@ def test_an_event_that_is_refused_is_given_up_alone(world: World) -> None:
 
 
 def test_dead_letters_are_sent_again_before_newer_events(world: World) -> None:
-    world.receiver.answer = lambda _event: DOWN
-    world.happen(3)
-    world.run()
-    world.clock.advance(4 * DAY)
-    world.run()
+    world.give_up(3)
     assert world.dead() == [2, 3, 4]
     world.happen()
     assert world.endpoint.requeue([2, 4]) == 2
@@ -250,11 +254,7 @@ def test_nothing_is_sent_while_the_catalog_cannot_record_it(world: World, answer
 
 
 def test_dead_letters_are_sent_once_while_the_catalog_cannot_drop_them(world: World) -> None:
-    world.receiver.answer = lambda _event: DOWN
-    world.happen(2)
-    world.run()
-    world.clock.advance(4 * DAY)
-    world.run()
+    world.give_up(2)
     world.receiver.answer = lambda _event: Answer(Outcome.DELIVERED)
     world.clock.advance(10)
     world.endpoint.requeue(None)
