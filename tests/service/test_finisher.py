@@ -169,6 +169,35 @@ def test_failures_are_told_once_and_at_their_end(context: ServiceContext, monkey
     ]
 
 
+@pytest.mark.parametrize(("part", "function"), [("store", "together"), ("journal", "messages"), ("journal", "segments")])
+def test_a_fault_before_the_first_of_them_is_told_and_tried_again(
+    context: ServiceContext, monkeypatch: pytest.MonkeyPatch, part: str, function: str
+) -> None:
+    """A step that fails before it takes an attachment is neither repeated without a pause nor forgotten."""
+    monkeypatch.setattr("app.service.finishing.finisher.RETRY_SECONDS", 0.05)
+    waiting, failing, calls = text_files(context, 5), [True], []
+    works = getattr(getattr(context, part), function)
+
+    def fails(*given: Any) -> Any:
+        calls.append(given)
+        if failing:
+            raise GatewayError("the disk does not answer")
+        return works(*given)
+
+    monkeypatch.setattr(getattr(context, part), function, fails)
+    finisher = Finisher(context)
+    finishing = Thread(target=finisher.run)
+    finishing.start()
+    finisher.put(waiting)
+    until(lambda: finisher.check()["failing"] == 5, DEADLINE)
+    assert "the disk does not answer" in finisher.check()["error"]
+    assert len(calls) <= 20, "each is tried again only after a pause"
+    failing.clear()
+    until(lambda: counts(context).get("finished") == 5, DEADLINE)
+    finisher.stop()
+    finishing.join(DEADLINE)
+
+
 def text_files(context: ServiceContext, count: int) -> dict[str, Complete | None]:
     """Assemble text files, which are not finished before their parts are read again."""
     program = Program(Random(7))

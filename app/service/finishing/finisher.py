@@ -268,12 +268,16 @@ class Finisher:
         """Remove and finish the first of these attachments, as many as fit into one step; return the failures."""
         contents: list[tuple[AttachmentRecord, Finished]] = []
         failed: dict[str, Exception] = {}
+        before = len(waiting)
         try:
-            with self._stores(len(waiting)) as stores:
+            with self._stores(before) as stores:
                 self._read(waiting, stores, contents, failed)
             self._accept(contents)
         except Exception as error:  # noqa: BLE001 - the caller logs it
             failed.update((record.id, error) for record, _ in contents)
+            if len(waiting) == before:  # none was taken, and the next step would not take one either
+                failed.update((each.record.id, error) for each in waiting)
+                waiting.clear()
         return failed
 
     @contextmanager
