@@ -1,6 +1,7 @@
 """Conversions: their processes, their limits, and how they end."""
 
 import asyncio
+import gc
 import os
 import time
 from collections.abc import Awaitable, Callable, Generator
@@ -110,6 +111,30 @@ def test_a_process_that_ends_is_replaced() -> None:
         return int(await result(pool, process_id))
 
     assert converted(both)
+
+
+def test_a_forced_stop_leaves_no_error_that_nobody_retrieved() -> None:
+    complaints: list[dict[str, Any]] = []
+
+    async def stopped(pool: Conversions) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, said: complaints.append(said))
+        running = asyncio.create_task(result(pool, computing))
+        while not _is_busy(pool):
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(0.5)
+        running.cancel()
+        await asyncio.sleep(0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        del running
+        await asyncio.sleep(0.5)
+        gc.collect()
+        await asyncio.sleep(0)
+
+    converted(stopped)
+    gc.collect()
+    assert not complaints
 
 
 def test_more_than_may_wait_are_refused_and_cancelling_frees_the_slot() -> None:

@@ -163,9 +163,9 @@ class Slot:
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
+            future.add_done_callback(_retrieved)  # also if a forced stop cancels a second time
             self.kill()
             await asyncio.wait([future])
-            future.exception()  # mark it as retrieved: the caller gets the cancellation
             raise
 
     async def within_time(self, blocking: Callable[[], T]) -> T:
@@ -239,6 +239,12 @@ def finished(pieces: Generator[bytes | memoryview, None, T]) -> T:
         except StopIteration as end:
             result: T = end.value
             return result
+
+
+def _retrieved(future: "asyncio.Future[Any]") -> None:
+    """Mark the exception of a future as retrieved: the caller gets the cancellation."""
+    if not future.cancelled():
+        future.exception()
 
 
 def _too_long(seconds: float) -> LimitExceeded:
