@@ -63,6 +63,10 @@ class Deliveries(CatalogPart):
     def delivery(self, delivery_id: str) -> DeliveryRecord | None:
         return self._one(select(deliveries).where(deliveries.c.id == delivery_id), delivery_record)
 
+    def is_delivery_recorded(self, delivery_id: str) -> bool:
+        with self._database.write() as connection:  # it begins when the write before it has ended
+            return connection.scalar(select(deliveries.c.id).where(deliveries.c.id == delivery_id)) is not None
+
     def due_deliveries(self, destination: str, now: int, limit: int, latest: int | None = None) -> list[DeliveryRecord]:
         to_destination = select(deliveries).where(IS_OPEN, deliveries.c.destination == destination)
         at = deliveries.c.next_attempt_at

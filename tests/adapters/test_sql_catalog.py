@@ -6,10 +6,11 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import psycopg
@@ -17,7 +18,7 @@ import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import URL, Engine, create_engine, event, inspect, make_url, text, update
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, text, update
 
 from adapters.sql_catalog import SqlCatalog
 from adapters.sql_catalog.database import _ON_CONNECT, Database
@@ -225,6 +226,27 @@ class SqlCatalogContract(CatalogContract):
         delete(range(399, 300, -1))
         counted = catalog.counts()["attachments"]
         assert (counted[AttachmentState.DELETED], counted[AttachmentState.FINISHED]) == (100, 300)
+        other.close()
+
+    def test_a_write_that_is_under_way_is_waited_for(self, catalog: SqlCatalog, url: str) -> None:
+        """The database may still be at work on a commit after the connection to it has broken."""
+        other, is_written, may_end = SqlCatalog(url), Barrier(2), Barrier(2)
+
+        def slowly(_connection: Connection) -> None:
+            is_written.wait(30)
+            may_end.wait(30)
+
+        with ThreadPoolExecutor(2) as pool:
+            event.listen(other._database._durable, "commit", slowly)
+            writing = pool.submit(other.add_delivery, delivery(1), [])
+            is_written.wait(30)
+            assert catalog.delivery("d1") is None
+            asking = pool.submit(catalog.is_delivery_recorded, "d1")
+            assert not wait([asking], 0.3).done
+            may_end.wait(30)
+            assert asking.result(30)
+            writing.result(30)
+        assert not catalog.is_delivery_recorded("d2")
         other.close()
 
     def test_one_gateway_at_a_time_has_it(self, catalog: SqlCatalog, url: str) -> None:

@@ -57,5 +57,11 @@ class DeliveryCatalog(Protocol):
     def delivery(self, delivery_id: str) -> DeliveryRecord | None:
         """Return a delivery, or None if it is unknown."""
 
+    def is_delivery_recorded(self, delivery_id: str) -> bool:
+        """Tell whether a delivery is recorded, once every write that has begun has ended.
+
+        For a writer that did not learn the outcome of its own write: the database may still be at work on it.
+        """
+
     def ended_deliveries(self, updated_before: int, limit: int) -> list[DeliveryRecord]:
         """Return sent and failed deliveries that ended before a time, oldest first."""

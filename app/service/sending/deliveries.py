@@ -143,8 +143,8 @@ class Deliveries:
         """
         try:
             self._catalog.add_delivery(delivery, [delivery_event(delivery)])
-        except CatalogError:  # the connection may have broken after the commit
-            if self._catalog.delivery(delivery.id) is None:
+        except CatalogError:  # the connection may have broken after the commit, or during it
+            if not self._catalog.is_delivery_recorded(delivery.id):
                 self.discard(delivery.id)
                 raise
         except BaseException:

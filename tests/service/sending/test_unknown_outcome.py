@@ -13,22 +13,22 @@ __all__ = ["world"]
 
 
 def break_catalog(world: World, patch: pytest.MonkeyPatch, *, is_written: bool, is_back: bool = True) -> None:
-    """Have the catalog fail when a delivery is added, and until it is back, when one is read."""
+    """Have the catalog fail when a delivery is added, and until it is back, when it is asked for one."""
     catalog = world.context.catalog
-    add, read = catalog.add_delivery, catalog.delivery
+    add, ask = catalog.add_delivery, catalog.is_delivery_recorded
 
     def adding(*given: Any) -> None:
         if is_written:
             add(*given)
         raise CatalogError("the connection broke")
 
-    def reading(delivery_id: str) -> Any:
+    def asking(delivery_id: str) -> bool:
         if not is_back:
             raise CatalogError("the catalog is away")
-        return read(delivery_id)
+        return ask(delivery_id)
 
     patch.setattr(catalog, "add_delivery", adding)
-    patch.setattr(catalog, "delivery", reading)
+    patch.setattr(catalog, "is_delivery_recorded", asking)
 
 
 def test_one_that_was_recorded_is_accepted_and_sent(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
