@@ -7,6 +7,10 @@ Messages that were not confirmed before a connection broke, or before the gatewa
 set. A message has the same packet identifier each time, derived from its number in the delivery. If the session still
 exists, QoS 2 messages that the broker has received are only released.
 
+A session is continued only by the delivery that used it last. A broker that still has a packet identifier of another
+delivery would take a message for a repetition, and drop it. So after a restart, when nobody knows whose session it was,
+a new one begins.
+
 A broker of MQTT 5 may confirm a message and say that nobody is subscribed: it has discarded it. Sending fails then, and
 the connection stays. The next message is sent alone, and more follow once the broker has taken it: so nothing arrives
 twice when a subscriber comes.
@@ -80,8 +84,10 @@ class MqttSender:
         self._log = _log.bind(destination=name, broker=self._connector.broker)
         self._client: Client | None = None
         self._limit = self._window = 0
+        self._session_of: str | None = None
+        """The delivery whose messages were sent last, and of which the session may know packet identifiers."""
         self._continues = False
-        """Whether the current delivery was begun before, so that a session may know of it."""
+        """Whether that is the current delivery."""
         self._received: set[int] = set()
         """Packet identifiers of QoS 2 that the broker had received and not completed when the connection broke."""
         self._probes = False
@@ -99,8 +105,7 @@ class MqttSender:
         )
 
     def resume(self, delivery: str, known: int | None) -> int:
-        del delivery
-        self._continues = known is not None
+        self._continues = known is not None and delivery == self._session_of
         return known or 0
 
     def forget(self, delivery: str) -> None:
@@ -127,6 +132,7 @@ class MqttSender:
 
     def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> Subscribers | None:
         client = self._open()
+        self._session_of = None if progress is None else progress.delivery
         publishes = [
             self._publish(message, _version(client), number, progress) for number, message in enumerate(messages)
         ]
@@ -172,10 +178,7 @@ class MqttSender:
         return client
 
     def _connect(self) -> tuple[Client, Connack]:
-        """Connect to the session in which the current delivery may have begun, or to a new one.
-
-        A broker that still has a packet identifier of another delivery would take this one's message for a repetition.
-        """
+        """Connect to the session that the current delivery has used, or to a new one."""
         if self._settings.client_id is None:
             return self._connector.open()
         if not self._continues:

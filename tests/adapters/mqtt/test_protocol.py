@@ -433,6 +433,34 @@ def test_a_session_that_the_broker_has_lost_gets_everything_again(broker: Script
     to.close()
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_another_delivery_does_not_continue_the_session(broker: ScriptedBroker, is_restarted: bool) -> None:
+    """The broker has a message of the first one under a packet identifier that the second one uses, too."""
+    to = sender(broker, qos=2, client_id="me")
+    with ThreadPoolExecutor(1) as pool:
+        sent = pool.submit(to.send, MANY[:1], Progress("first", 0, 1))
+        broker.accept(ACCEPTED_5)
+        assert published(broker, 1, dup=False) == [1]
+        broker.send("50020001")
+        broker.expect(PacketType.PUBREL)
+        broker.hang_up()
+        with pytest.raises(SendFailed):
+            sent.result(10)
+        if is_restarted:
+            to.close()
+            to = sender(broker, qos=2, client_id="me")
+        assert to.resume("second", 0) == 0
+        sent = pool.submit(to.send, MANY[1:2], Progress("second", 0, 2, in_doubt=True))
+        assert broker.accept(ACCEPTED_5).rest[7] & 0b10, "a clean start"
+        assert published(broker, 1, dup=True) == [1]
+        broker.send("50020001")
+        broker.expect(PacketType.PUBREL)
+        broker.send("70020001")
+        sent.result(10)
+    broker.hang_up()
+    to.close()
+
+
 def test_an_older_brokers_session_of_another_delivery_is_cleared_first(broker: ScriptedBroker) -> None:
     to = sender(broker, qos=2, client_id="me", version="3.1.1")
     with ThreadPoolExecutor(1) as pool:
