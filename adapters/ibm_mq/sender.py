@@ -105,8 +105,8 @@ class MqSender:
     def forget(self, delivery: str) -> None:
         self._remove(lambda _: [delivery])
 
-    def tidy(self, is_open: Callable[[str], bool]) -> None:
-        removed = self._remove(lambda states: [each for each in states.deliveries() if not is_open(each)])
+    def tidy(self, may_go_on: Callable[[str], bool]) -> None:
+        removed = self._remove(lambda states: [each for each in states.deliveries() if not may_go_on(each)])
         if removed:
             self._log.info("state_messages_removed", deliveries=removed)
 

@@ -111,7 +111,7 @@ class MqttSender:
     def forget(self, delivery: str) -> None:
         pass
 
-    def tidy(self, is_open: Callable[[str], bool]) -> None:
+    def tidy(self, may_go_on: Callable[[str], bool]) -> None:
         pass
 
     def max_batch(self) -> int:

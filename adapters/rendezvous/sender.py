@@ -5,7 +5,8 @@ inbox: when that comes back, the daemon has taken the batch. Whether anybody lis
 
 Receivers tell the messages of an attachment by their order, so none may come twice: after a broken connection a
 delivery begins again with its first message. Every message names the sender's inbox as the subject to reply to, by
-which receivers can tell the second beginning, and other senders, from the first.
+which receivers can tell the second beginning, and other senders, from the first. So a delivery that follows one which
+stopped in the middle gets a connection, and thereby an inbox, of its own.
 """
 
 import logging
@@ -45,7 +46,7 @@ class RendezvousSender:
         self._outage = Recurring(_log.bind(destination=name, daemon=self._address), "connection", logging.WARNING)
         self._client: Client | None = None
         self._under_way: str | None = None
-        """The delivery that was begun on the connection that stands."""
+        """The delivery of which messages, but not all, were sent on the connection that stands."""
         self._status = not_connected()
 
     def status(self) -> dict[str, Any]:
@@ -68,19 +69,25 @@ class RendezvousSender:
     def resume(self, delivery: str, known: int | None) -> int:
         """Begin again, unless the delivery was begun on the connection that stands."""
         self._open()
-        begun, self._under_way = self._under_way, delivery
-        return known or 0 if begun == delivery else 0
+        if self._under_way == delivery:
+            return known or 0
+        if self._under_way is not None:
+            self.close()
+        return 0
 
     def forget(self, delivery: str) -> None:
         if self._under_way == delivery:
             self._under_way = None
 
-    def tidy(self, is_open: Callable[[str], bool]) -> None:
+    def tidy(self, may_go_on: Callable[[str], bool]) -> None:
         pass
 
     def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> Subscribers:
-        del progress
         client = self._open()
+        if progress is not None:
+            if progress.messages_sent and self._under_way != progress.delivery:
+                raise SendFailed("the connection to the daemon was broken: the delivery begins again on another one")
+            self._under_way = progress.delivery
         try:
             pieces = [piece for message in messages for piece in self._pieces(message, client)]
         except InvalidInputError as error:

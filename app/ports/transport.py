@@ -95,10 +95,10 @@ class Sender(Protocol):
         """
 
     def forget(self, delivery: str) -> None:
-        """Remove the record of a delivery that has ended, after the catalog says so. Raises SendFailed."""
+        """Remove the record of a delivery that was sent completely, after the catalog says so. Raises SendFailed."""
 
-    def tidy(self, is_open: Callable[[str], bool]) -> None:
-        """Remove the records of deliveries to this destination that are no longer open. Raises SendFailed."""
+    def tidy(self, may_go_on: Callable[[str], bool]) -> None:
+        """Remove the records of deliveries to this destination of which no more can be sent. Raises SendFailed."""
 
     def repeats(self) -> str | None:
         """Return one sentence that says which messages may arrive twice, or None if none can."""

@@ -1,8 +1,8 @@
 """A physical message in the data of a publication.
 
-A body that is a tibrvMsg travels as the data itself, as programs of Rendezvous send it. A message of a framing with
-descriptor fields is opaque data: an MQ image. Anything else is opaque data, too. What comes is told apart by its type
-and its first bytes.
+A message of a framing with descriptor fields is opaque data: an MQ image. Of the others, a body that is a tibrvMsg
+travels as the data itself, as programs of Rendezvous send it, and anything else is opaque data, too. What comes is told
+apart by its type and its first bytes.
 """
 
 from app.codecs.ibm_mq.image import IMAGE_OVERHEAD, is_image, read_image, write_image
@@ -44,10 +44,8 @@ def read(frame: Frame, source: str, framing: FramingTraits, received_at: int) ->
 def write(message: PhysicalMessage, subject: str, reply: str) -> list[Buffer]:
     """Return the pieces of a publication. Raises InvalidInputError for a value that has no room."""
     head = publish_head(subject, reply)
-    if is_message(message.body):
-        return publish(head, message.body, is_message=True)
     if not message.msg_type:
-        return publish(head, message.body, is_message=False)
+        return publish(head, message.body, is_message=is_message(message.body))
     try:
         return publish(head, write_image(message), is_message=False)
     except WireError as error:

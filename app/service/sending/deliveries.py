@@ -19,7 +19,7 @@ from app.service.sending.drafts import MessageDraft, find_destination, new_deliv
 from app.service.sending.dry_run import DryRun, count_messages
 from app.service.sending.errors import DeliveryOver, KeyReused, MessageFault
 from app.service.sending.framer import Framer, traced
-from app.service.sending.outbox import CANCELLED, OPEN, Outbox, framing_options
+from app.service.sending.outbox import CANCELLED, OPEN, RETRIED, Outbox, can_be_retried, framing_options
 from app.service.sending.parts import Companions, StoredPart
 from app.service.sending.preparation import Preparation, prepare
 from app.service.sending.upload_conversion import (
@@ -35,8 +35,6 @@ from app.service.sending.upload_conversion import (
 from app.settings import Destination
 
 log = logger(__name__)
-
-_RETRIED = (DeliveryState.FAILED, DeliveryState.CANCELLED)
 
 
 class Submission(NamedTuple):
@@ -187,21 +185,26 @@ class Deliveries:
     def retry(self, delivery: DeliveryRecord) -> DeliveryRecord:
         """Queue a delivery again that failed or was cancelled, and return it.
 
-        It goes on after the messages that the broker has confirmed, with the same correlids. Raises DeliveryOver and
-        UnknownDestination.
+        It goes on after the messages that the broker has confirmed, with the same correlids, and has all its attempts
+        once more. Raises DeliveryOver and UnknownDestination.
         """
         find_destination(self.destinations, delivery.destination)
-        if delivery.state not in _RETRIED:
+        if delivery.state not in RETRIED:
             raise DeliveryOver(delivery.state, f"it is {delivery.state}; only a failed or cancelled one is sent again")
-        if not all(attachment.object_name for attachment in delivery.attachments):
+        if not can_be_retried(delivery):
             raise DeliveryOver(delivery.state, "its content is gone")
         queued = replace(
-            delivery, state=DeliveryState.QUEUED, reason=None, next_attempt_at=0, updated_at=self._clock.now()
+            delivery,
+            state=DeliveryState.QUEUED,
+            attempts=0,
+            reason=None,
+            next_attempt_at=0,
+            updated_at=self._clock.now(),
         )
         outbox = self.outboxes[delivery.destination]
-        outbox.begin_again(queued)
+        outbox.begin_again(delivery.id)
         try:
-            self._catalog.update_delivery(queued, [delivery_event(queued)], _RETRIED)
+            self._catalog.update_delivery(queued, [delivery_event(queued)], RETRIED)
         except KeyError:
             raise DeliveryOver(delivery.state, "it was changed meanwhile") from None
         self._context.metrics.deliveries.labels(queued.state).inc()

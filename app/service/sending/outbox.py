@@ -36,7 +36,8 @@ BATCH_MESSAGES = 64
 BATCH_BYTES = 2 << 20
 IDLE_SECONDS = 5.0
 CANCELLED = "a client cancelled it"
-TIDY_SECONDS = 30.0
+TIDY_SECONDS, TIDY_RETRY_SECONDS = 3600.0, 30.0
+"""The pauses between two searches for records of deliveries that are over, and after one that has failed."""
 DUE_AT_ONCE = 16
 PROPERTY_BYTES = 16
 """The bytes that a property takes in addition to its text and its name, which XML has twice."""
@@ -46,6 +47,9 @@ ESCAPED = str.maketrans(dict.fromkeys("&<>'\"\t\n\r", "&#00;"))
 
 OPEN = (DeliveryState.QUEUED, DeliveryState.SENDING)
 """The states of deliveries that have not ended."""
+
+RETRIED = (DeliveryState.FAILED, DeliveryState.CANCELLED)
+"""The states of deliveries that a client may have sent again."""
 
 Frame = Callable[[FramingOptions, DeliveryRecord], Iterator[PhysicalMessage]]
 """A function from framing options and a delivery to all its physical messages. Raises CannotSend."""
@@ -64,6 +68,11 @@ def framing_options(destination: Destination, body_limit: int) -> FramingOptions
     )
 
 
+def can_be_retried(delivery: DeliveryRecord) -> bool:
+    """Tell whether a delivery that has ended can be sent again: it was not sent, and its content is still there."""
+    return delivery.state in RETRIED and all(attachment.object_name for attachment in delivery.attachments)
+
+
 class Outbox:
     """Sends the deliveries of one destination."""
 
@@ -76,15 +85,17 @@ class Outbox:
         self._fault = Recurring(log, "deliveries", destination=name)
         self._delayed = Recurring(log, "sending", logging.WARNING, destination=name)
         self._confirmed: dict[str, int] = {}
-        """The confirmed messages of each open delivery, which the catalog may have failed to record."""
+        """The confirmed messages of each open delivery, also if the catalog has failed to record them."""
+        self._furthest: dict[str, int] = {}
+        """The most messages of each open delivery that one attempt has reached; a sender may have to begin again."""
         self._fruitless_from: dict[str, int] = {}
         """The last attempt of each open delivery in which the broker confirmed anything."""
         self._broken: dict[str, str] = {}
         """Why the last attempt of an open delivery failed, if not because of the broker."""
         self._cancelled: set[str] = set()
         """The deliveries that are to be cancelled before their next batch."""
-        self._tidy_at: float | None = 0.0
-        """When to look for records of deliveries that have ended; None when there are none."""
+        self._tidy_at = 0.0
+        """When to look for the sender's records of deliveries that are over."""
 
     def wake(self) -> None:
         """Wake the outbox, as there may be something to send."""
@@ -96,16 +107,12 @@ class Outbox:
         self._wake.notify()
 
     def ended(self, delivery_id: str) -> None:
-        """Forget a delivery that a client cancelled before it was sent, here and with the broker."""
+        """Forget a delivery that a client cancelled before it was sent."""
         self._forget(delivery_id)
-        self._tidy_at = 0.0
-        self._wake.notify()
 
-    def begin_again(self, delivery: DeliveryRecord) -> None:
-        """Allow an ended delivery all its attempts once more."""
-        self._fruitless_from[delivery.id] = delivery.attempts
-        self._cancelled.discard(delivery.id)
-        self._wake.notify()
+    def begin_again(self, delivery_id: str) -> None:
+        """Forget that a client wanted to cancel a delivery that has ended."""
+        self._cancelled.discard(delivery_id)
 
     def status(self) -> dict[str, Any]:
         """Return the sender's status. Its `error` is also why deliveries that the broker would take are not sent."""
@@ -150,7 +157,7 @@ class Outbox:
         return min(IDLE_SECONDS, max(0.05, self._settings.retry_first.total_seconds() / 4))
 
     def _attempt(self, delivery: DeliveryRecord) -> None:
-        confirmed = max(delivery.messages_sent, self._confirmed.get(delivery.id, 0))
+        confirmed = self._confirmed.get(delivery.id, delivery.messages_sent)
         self._fruitless_from.setdefault(delivery.id, delivery.attempts if confirmed else 0)
         if delivery.cancel_requested:  # before a restart
             self._cancelled.add(delivery.id)
@@ -187,7 +194,7 @@ class Outbox:
         run.delivery = replace(run.delivery, messages_sent=self.sender.resume(run.delivery.id, known))
         run.delivery, how = self._settle_cut(run.delivery)
         remaining = islice(self._cut(how, run.delivery), run.delivery.messages_sent, None)
-        in_doubt = run.delivery.attempts > 1
+        in_doubt = known is not None
         for batch in _batches(remaining, min(BATCH_MESSAGES, self.sender.max_batch())):
             if self._stop.is_set():
                 return False
@@ -211,7 +218,9 @@ class Outbox:
         sent = run.delivery.messages_sent + len(confirmed)
         run.delivery = replace(run.delivery, messages_sent=sent, updated_at=self._context.clock.now())
         self._confirmed[run.delivery.id] = sent
-        self._fruitless_from[run.delivery.id] = run.delivery.attempts
+        if sent > self._furthest.get(run.delivery.id, 0):
+            self._furthest[run.delivery.id] = sent
+            self._fruitless_from[run.delivery.id] = run.delivery.attempts
         self._context.metrics.count_sent(self.name, len(confirmed), sum(len(message.body) for message in confirmed))
         self._context.catalog.update_delivery(run.delivery)
 
@@ -256,32 +265,34 @@ class Outbox:
         self._enter(replace(delivery, next_attempt_at=again), DeliveryState.QUEUED, _reason(error))
 
     def _end(self, delivery: DeliveryRecord, state: DeliveryState, reason: str | None) -> None:
-        """End a delivery, and keep nothing of it except its row in the catalog."""
+        """End a delivery. The sender keeps its record of one that was not sent: a client may have it tried again."""
         self._enter(delivery, state, reason)
         self._forget(delivery.id)
-        try:
-            self.sender.forget(delivery.id)
-        except SendFailed:
-            self._tidy_at = monotonic() + TIDY_SECONDS
+        if state is DeliveryState.SENT:
+            try:
+                self.sender.forget(delivery.id)
+            except SendFailed:
+                self._tidy_at = monotonic() + TIDY_RETRY_SECONDS
 
     def _forget(self, delivery_id: str) -> None:
         self._confirmed.pop(delivery_id, None)
+        self._furthest.pop(delivery_id, None)
         self._fruitless_from.pop(delivery_id, None)
         self._broken.pop(delivery_id, None)
         self._cancelled.discard(delivery_id)
 
     def _tidy(self) -> None:
-        """Have the sender remove its records of ended deliveries: at the start, and while one could not be removed."""
-        if self._tidy_at is None or monotonic() < self._tidy_at:
+        """Have the sender remove its records of deliveries that are over: at the start, and every hour."""
+        if monotonic() < self._tidy_at:
             return
-        self._tidy_at = monotonic() + TIDY_SECONDS
+        self._tidy_at = monotonic() + TIDY_RETRY_SECONDS
         with suppress(SendFailed):  # the sender has logged it
-            self.sender.tidy(self._is_open)
-            self._tidy_at = None
+            self.sender.tidy(self._may_go_on)
+            self._tidy_at = monotonic() + TIDY_SECONDS
 
-    def _is_open(self, delivery_id: str) -> bool:
+    def _may_go_on(self, delivery_id: str) -> bool:
         delivery = self._context.catalog.delivery(delivery_id)
-        return delivery is not None and delivery.state in OPEN
+        return delivery is not None and (delivery.state in OPEN or can_be_retried(delivery))
 
     def _enter(
         self,

@@ -1,22 +1,50 @@
 """State messages: how far a delivery is, kept in the unit of work that puts its messages."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from adapters.ibm_mq.sender import MqSender
 from adapters.ibm_mq.state import State, correl_id, read, written
+from app.model.attachment import DeliveryState
 from app.model.message import PhysicalMessage
+from app.model.records import DeliveryRecord
 from app.ports import Progress, SendFailed
+from app.service.context import ServiceContext
+from app.service.sending import outbox
+from app.service.sending.deliveries import Deliveries
 from tests.adapters.ibm_mq.conftest import Place
 from tests.contracts.transport import message
+from tests.service.sending.test_deliveries import DESTINATIONS, FILE, Sending
 from tests.support import mq
 from tests.support.queue_manager import QueueManager
+from tests.support.service_context import ManualClock, service_context
 
 STATE = "GATEWAY.STATE"
 DELIVERY = "0123456789abcdef"
+
+
+class World(Sending):
+    """A destination whose queue manager keeps state messages, and whose outbox takes a step when it is told to."""
+
+    def __init__(self, context: ServiceContext, clock: ManualClock, sender: MqSender) -> None:
+        super().__init__(context)
+        self.clock = clock
+        self.deliveries = Deliveries(context, {"partner": sender}, self._check_room)
+        self.deliveries.submit(self.submission("d1", (FILE, "a.bin", bytes(5000))))
+
+    def step(self) -> None:
+        self.clock.advance(60)
+        self.deliveries.outboxes["partner"]._send_due()
+
+    def now(self) -> DeliveryRecord:
+        found = self.context.catalog.delivery("d1")
+        assert found is not None
+        return found
 
 
 @pytest.fixture
@@ -166,3 +194,63 @@ def test_destinations_that_share_the_queue_keep_to_their_own(kept: Place) -> Non
 def test_without_a_state_queue_it_says_what_may_come_twice(place: Place) -> None:
     assert "twice" in (place.sender().repeats() or "")
     assert place.sender(state_queue=STATE).repeats() is None
+
+
+@pytest.fixture
+def world(kept: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    monkeypatch.setattr(outbox, "BATCH_MESSAGES", 2)
+    partner = {**DESTINATIONS["partner"], "body_limit": 1024, "attempts": 1}
+    clock, sender = ManualClock(), kept.sender(state_queue=STATE, batch_messages=2, state_timeout=0)
+    with service_context(tmp_path, clock, destinations={**DESTINATIONS, "partner": partner}) as context:
+        yield World(context, clock, sender)
+    sender.close()
+
+
+def test_a_delivery_that_was_cancelled_in_doubt_is_tried_again_without_a_message_twice(
+    kept: Place, world: World
+) -> None:
+    kept.manager.fault("MQCMIT", lose="after", skip=2)  # of the second unit of work with messages
+    world.step()
+    assert (world.now().state, world.now().messages_sent, kept.depth()) == (DeliveryState.QUEUED, 2, 4)
+    world.deliveries.cancel(world.now())
+    world.deliveries.outboxes["partner"]._tidy_at = 0.0
+    world.step()
+    world.deliveries.retry(world.now())
+    world.step()
+    assert world.now().state is DeliveryState.SENT
+    identifiers = [descriptor.MsgId for descriptor, _ in kept.taken()]
+    assert len(identifiers) == len(set(identifiers)) == world.now().messages_total
+    assert states(kept) == []
+
+
+def test_a_delivery_that_was_cancelled_in_the_middle_goes_on(
+    kept: Place, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = world.deliveries.outboxes["partner"]
+    send = box.sender.send
+
+    def cancelled(*given: Any) -> Any:
+        monkeypatch.setattr(box.sender, "send", send)
+        world.deliveries.cancel(world.now())
+        return send(*given)
+
+    monkeypatch.setattr(box.sender, "send", cancelled)
+    world.step()
+    assert (world.now().state, kept.depth()) == (DeliveryState.CANCELLED, 2)
+    box._tidy_at = 0.0
+    box._send_due()
+    assert kept.manager.depth(STATE) == 1, "it may be tried again"
+    world.deliveries.retry(world.now())
+    world.step()
+    assert (world.now().state, kept.depth()) == (DeliveryState.SENT, world.now().messages_total)
+
+
+def test_the_state_message_of_a_delivery_that_nobody_can_retry_is_removed(kept: Place, world: World) -> None:
+    kept.manager.fault("MQCMIT", lose="after", skip=2)
+    world.step()
+    world.deliveries.cancel(world.now())
+    assert kept.manager.depth(STATE) == 1
+    world.context.catalog.drop_deliveries(["d1"])
+    world.deliveries.outboxes["partner"]._tidy_at = 0.0
+    world.step()
+    assert kept.manager.depth(STATE) == 0

@@ -11,10 +11,13 @@ from adapters.rendezvous.client import Client, Oversized
 from adapters.rendezvous.receiver import RendezvousReceiver
 from adapters.rendezvous.sender import RendezvousSender
 from adapters.rendezvous.settings import DestinationSettings, SourceSettings
+from app.codecs.rendezvous import envelope as envelope_of_messages
+from app.codecs.rendezvous.daemon import read_frame
 from app.codecs.rendezvous.message import Field, encode_message
+from app.framing.sas_queue import SAS_QUEUE
 from app.framing.sas_rendezvous import SAS_RENDEZVOUS
 from app.model.message import PhysicalMessage
-from app.ports import SendFailed
+from app.ports import Progress, SendFailed
 from tests.contracts.transport import message
 from tests.support.intake import Collector, receiving
 from tests.support.rendezvous_daemon import RendezvousDaemon, envelope
@@ -195,18 +198,58 @@ def test_what_comes_while_a_source_begins_to_listen_is_not_lost(daemon: Rendezvo
     client.close()
 
 
-def test_a_delivery_begins_again_on_another_connection(daemon: RendezvousDaemon, sender: RendezvousSender) -> None:
-    assert sender.resume("one", None) == 0
-    sender.send([tibrv(1)])
-    assert sender.resume("one", 1) == 1
+def begun(sender: RendezvousSender, delivery: str) -> None:
+    """Send the first message of a delivery."""
+    assert sender.resume(delivery, None) == 0
+    sender.send([tibrv(1)], Progress(delivery, 0, 1))
+
+
+def inboxes(daemon: RendezvousDaemon) -> list[str | None]:
+    """The inbox that each message on the subject names as its sender."""
+    return [read_frame(frame).reply for subject, frame in daemon.published if subject == "SAS.A.OUT"]
+
+
+def broken(daemon: RendezvousDaemon) -> None:
     daemon.break_connections()
     until(lambda: not daemon.connections())
+
+
+def test_a_delivery_begins_again_on_another_connection(daemon: RendezvousDaemon, sender: RendezvousSender) -> None:
+    begun(sender, "one")
+    assert sender.resume("one", 1) == 1
+    broken(daemon)
     assert sender.resume("one", 1) == 0
-    sender.send([tibrv(1)])
-    assert sender.resume("two", None) == 0
-    assert sender.resume("one", 1) == 0
+    assert sender.resume("one", 1) == 0, "nothing of it has been sent on this connection"
+    begun(sender, "one")
+    assert sender.resume("one", 1) == 1
     sender.forget("one")
     assert sender.resume("one", 5) == 0
+
+
+def test_a_delivery_does_not_go_on_from_another_inbox(daemon: RendezvousDaemon, sender: RendezvousSender) -> None:
+    """The connection breaks between two batches."""
+    begun(sender, "one")
+    broken(daemon)
+    with pytest.raises(SendFailed, match="begins again") as failed:
+        sender.send([tibrv(2)], Progress("one", 1, 1))
+    assert not failed.value.permanent
+    assert sender.resume("one", 1) == 0
+    begun(sender, "one")
+    first, second = inboxes(daemon)
+    assert first != second
+
+
+@pytest.mark.parametrize("is_complete", [False, True])
+def test_a_delivery_after_one_that_stopped_in_the_middle_has_another_inbox(
+    daemon: RendezvousDaemon, sender: RendezvousSender, is_complete: bool
+) -> None:
+    """Receivers could not tell the two apart."""
+    begun(sender, "one")
+    if is_complete:
+        sender.forget("one")
+    begun(sender, "two")
+    first, second = inboxes(daemon)
+    assert (first == second) is is_complete
 
 
 def test_a_daemon_that_is_gone_fails_a_sending_and_not_the_next(
@@ -222,6 +265,16 @@ def test_a_daemon_that_is_gone_fails_a_sending_and_not_the_next(
     with RendezvousDaemon(port) as again:
         sender.send([tibrv(3)])
         assert len([1 for subject, _ in again.published if subject == "SAS.A.OUT"]) == 1
+
+
+def test_a_descriptor_is_sent_also_with_a_body_that_is_a_tibrvmsg(
+    daemon: RendezvousDaemon, sender: RendezvousSender
+) -> None:
+    sent = message(1)._replace(body=tibrv(5).body)
+    sender.send([sent])
+    (frame,) = [frame for subject, frame in daemon.published if subject == "SAS.A.OUT"]
+    came = envelope_of_messages.read(read_frame(frame), "sas", SAS_QUEUE.traits, 0)
+    assert (came.msg_type, came.correl_id, bytes(came.body)) == (sent.msg_type, sent.correl_id, sent.body)
 
 
 def test_descriptor_fields_that_have_no_room_are_not_sent(sender: RendezvousSender) -> None:

@@ -1,12 +1,14 @@
 """Deliveries that clients cancel or have sent again, before, while and after they are sent."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from adapters.memory import MemoryDestinationSettings, MemorySender
 from app.model.attachment import DeliveryState
+from app.model.errors import CatalogError
 from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord
 from app.ports import Progress, SendFailed
@@ -153,19 +155,85 @@ def test_a_retry_goes_on_where_it_was_with_the_same_messages(world: World) -> No
         world.deliveries.retry(again)
 
 
-def test_a_failed_delivery_gets_all_its_attempts_again(world: World) -> None:
-    def fail() -> None:
-        raise SendFailed("away")
+def away() -> None:
+    raise SendFailed("away")
 
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_failed_delivery_gets_all_its_attempts_again(world: World, is_restarted: bool) -> None:
     world.submitted()
-    world.sender.meanwhile = fail
+    world.sender.meanwhile = away
     for _ in range(2):
         world.step()
         world.clock.advance(10)
     assert world.now().state is DeliveryState.FAILED
     world.deliveries.retry(world.now())
+    if is_restarted:
+        world.deliveries = Deliveries(world.context, {"partner": world.sender}, world._check_room)
     world.step()
     assert world.now().state is DeliveryState.QUEUED, "one more attempt is left"
     world.clock.advance(10)
     world.step()
     assert world.now().state is DeliveryState.FAILED
+
+
+class Beginning(Interrupted):
+    """A sender that has to begin again after a failure, as one of TIB/Rendezvous does. It takes two batches."""
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(queue)
+        self.begun = False
+
+    def resume(self, delivery: str, known: int | None) -> int:
+        del delivery
+        return (known or 0) if self.begun else 0
+
+    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> None:
+        assert progress is not None
+        if progress.messages_sent >= 4:
+            self.begun = False
+            raise SendFailed("the connection breaks")
+        super().send(messages, progress)
+        self.begun = True
+
+
+def test_an_attempt_that_comes_no_further_than_one_before_it_is_fruitless(world: World) -> None:
+    world.sender = Beginning("partner")
+    world.deliveries = Deliveries(world.context, {"partner": world.sender}, world._check_room)
+    world.submitted()
+    for _ in range(5):
+        world.step()
+        world.clock.advance(400)
+    assert (world.now().state, world.now().attempts) == (DeliveryState.FAILED, 3), "two after the first"
+
+
+def test_what_a_new_beginning_has_sent_is_not_skipped(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A delivery began again, and the catalog could not record how far it came."""
+    world.sender = Beginning("partner")
+    world.deliveries = Deliveries(world.context, {"partner": world.sender}, world._check_room)
+    world.submitted()
+    world.step()
+    assert world.now().messages_sent == 4
+    world.clock.advance(400)
+    update = world.context.catalog.update_delivery
+
+    def failing(delivery: DeliveryRecord, *given: object) -> None:
+        if delivery.state is DeliveryState.SENDING and delivery.messages_sent == 2:
+            raise CatalogError("the catalog is away")
+        update(delivery, *given)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.context.catalog, "update_delivery", failing)
+        world.step()
+    world.sender.taken.clear()
+    world.step()
+    rest = world.sender.taken
+    assert [message.message_id for message in rest] == [message.message_id for message in first_messages(world)[2:4]], (
+        "it goes on after the two that this connection has taken"
+    )
+
+
+def first_messages(world: World) -> list[PhysicalMessage]:
+    how = world.now().cut
+    assert how is not None
+    return list(islice(world.deliveries._frame(how, world.now()), 4))

@@ -51,7 +51,7 @@ def shortened(world: World, name: str, _patch: pytest.MonkeyPatch) -> None:
 
 def altered(world: World, name: str, _patch: pytest.MonkeyPatch) -> None:
     data = bytearray(path_of(world, name).read_bytes())
-    data[20:200] = bytes(180)
+    data[20:200] = bytes([255]) * 180
     path_of(world, name).write_bytes(data)
 
 
@@ -84,7 +84,8 @@ def raising(error: Exception) -> Fail:
         (DATA_SET, gone, "its content 'outgoing/d1/data-set-0' is gone"),
         (FILE, shortened, "the object outgoing/d1/0 has 999 bytes, not 1000"),
         (DATA_SET, shortened, "the object outgoing/d1/data-set-0 has .* bytes, not"),
-        (DATA_SET, altered, "the object outgoing/d1/data-set-0 cannot be read: "),
+        (FILE, altered, "the object outgoing/d1/0 does not have the SHA-256 of what was stored"),
+        (DATA_SET, altered, "the object outgoing/d1/data-set-0 does not have the SHA-256 of what was stored"),
         (FILE, raising(DamagedError("its disk fails")), "its disk fails"),
         (DATA_SET, raising(OSError(EIO, "Input/output error")), "data-set-0 cannot be read: .*Input/output error"),
     ],
