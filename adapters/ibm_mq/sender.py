@@ -40,8 +40,8 @@ class MqSender:
         self._said: str | None = None
         self._missing: tuple[str, float] | None = None
         """A delivery whose state message cannot be found, and since when."""
-        self._full_at: tuple[str, int] | None = None
-        """A delivery and its progress when there was no room for a whole unit of work."""
+        self._full_at: dict[str, int] = {}
+        """The progress of deliveries when there was no room for a whole unit of work."""
         self._status = not_connected()
 
     def status(self) -> dict[str, Any]:
@@ -103,9 +103,11 @@ class MqSender:
             confirmed += len(unit)
 
     def forget(self, delivery: str) -> None:
+        self._full_at.pop(delivery, None)
         self._remove(lambda _: [delivery])
 
     def tidy(self, may_go_on: Callable[[str], bool]) -> None:
+        self._full_at = {each: sent for each, sent in self._full_at.items() if may_go_on(each)}
         removed = self._remove(lambda states: [each for each in states.deliveries() if not may_go_on(each)])
         if removed:
             self._log.info("state_messages_removed", deliveries=removed)
@@ -158,8 +160,9 @@ class MqSender:
 
     def _is_to_be_whole(self, unit: Sequence[PhysicalMessage], before: Progress | None) -> bool:
         """Tell whether a unit for which there is no room has to be tried as a whole once more."""
-        here = ("", 0) if before is None else (before.delivery, before.messages_sent)
-        is_first, self._full_at = self._full_at != here, here
+        delivery, sent = ("", 0) if before is None else (before.delivery, before.messages_sent)
+        is_first = self._full_at.get(delivery) != sent
+        self._full_at[delivery] = sent
         return is_first and any(message.msg_flags for message in unit)
 
     # --- state messages -------------------------------------------------------------------------------------------
@@ -188,7 +191,8 @@ class MqSender:
         if now - self._missing[1] < self._settings.state_timeout:
             raise SendFailed(
                 f"there is no state message on {self._settings.state_queue}: waiting up to "
-                f"{self._settings.state_timeout:g} s for the queue manager to back out the work of a broken connection"
+                f"{self._settings.state_timeout:g} s for the queue manager to back out the work of a broken connection",
+                counts=False,
             )
         self._missing = None
         self._log.warning(

@@ -19,10 +19,9 @@ It has no characters for five bytes; Latin-1 reads any bytes."""
 def charsets(message: PhysicalMessage) -> Iterator[str]:
     """Yield the character sets to read a message's text in: the one that its descriptor names first, Latin-1 last.
 
-    Latin-1 reads any bytes, so that a name in an undeclared character set does not lose an attachment. For an EBCDIC
-    character set without a codec, code page 500 has the capitals, digits and blanks.
+    Latin-1 reads any bytes, so that a name in an undeclared character set does not lose an attachment.
     """
-    named = named_charset(message.ccsid, message.encoding) or (EBCDIC if is_ebcdic(message.ccsid) else None)
+    named = _nearest(message.ccsid, message.encoding)
     yield from dict.fromkeys(name for name in (named, "utf-8", *GUESSES) if name)
 
 
@@ -49,4 +48,10 @@ def store_table(plan: Plan, blocks: Blocks, message: PhysicalMessage, store: Sto
 
 def charset_of(options: FramingOptions) -> str:
     """Return the Python codec of the character set that names and texts are written in."""
-    return named_charset(options.ccsid, options.encoding) or "utf-8"
+    return _nearest(options.ccsid, options.encoding) or "utf-8"
+
+
+def _nearest(ccsid: int, encoding: int) -> str | None:
+    """Return the Python codec of a character set. For one of EBCDIC that has none, it is that of code page 500, where
+    the capitals, digits and blanks are the same."""
+    return named_charset(ccsid, encoding) or (EBCDIC if is_ebcdic(ccsid) else None)

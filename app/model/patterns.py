@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 NO_CONTROL_CHARACTERS: Final = r"^[^\x00-\x1f\x7f]*$"
-NO_NUL: Final = r"^[^\x00]*$"
+TEXT: Final = r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"
 NO_SPACES: Final = r"^[!-~]*$"
 IDEMPOTENCY_KEY: Final = r"^[!-~]{1,255}$"
 DELIMITER: Final = r"^[\t !#-~]$"
@@ -19,7 +19,7 @@ CODE_VERIFIER: Final = r"^[A-Za-z0-9._~-]{43,128}$"
 
 SENTENCES: Final[Mapping[str, str]] = {
     NO_CONTROL_CHARACTERS: "control characters, such as line ends and tabs, are not allowed",
-    NO_NUL: "the character U+0000 is not allowed",
+    TEXT: "control characters other than tabs and line ends are not allowed",
     NO_SPACES: "only printable ASCII characters without spaces are allowed",
     IDEMPOTENCY_KEY: "give 1 to 255 printable ASCII characters without spaces",
     DELIMITER: "give one character: a tab, a space or a printable ASCII character other than the quotation mark",

@@ -44,11 +44,12 @@ class Receiver(Protocol):
 
 class SendFailed(Exception):
     """A broker did not take messages. If `permanent`, trying again cannot help. The broker has confirmed the first
-    `confirmed` of the messages nevertheless; any number of the later ones may have arrived."""
+    `confirmed` of the messages nevertheless; any number of the later ones may have arrived. An attempt that was only
+    made to wait `counts` not among those that a delivery may have."""
 
-    def __init__(self, why: str, *, permanent: bool = False, confirmed: int = 0) -> None:
+    def __init__(self, why: str, *, permanent: bool = False, confirmed: int = 0, counts: bool = True) -> None:
         super().__init__(why)
-        self.permanent, self.confirmed = permanent, confirmed
+        self.permanent, self.confirmed, self.counts = permanent, confirmed, counts
 
 
 class Progress(NamedTuple):

@@ -174,6 +174,16 @@ def back_out(library: ModuleType, manager: QueueManager, queue: str, times: int)
             connection.backout()
 
 
+@contextmanager
+def held(library: ModuleType, manager: QueueManager, queue: str) -> Iterator[None]:
+    """Hold the first message in a unit of work, which is backed out after the block."""
+    with connected(library, manager) as connection:
+        opened = library.Queue(connection, queue, library.CMQC.MQOO_INPUT_SHARED)
+        opened.get(_LONGEST, library.MD(), library.GMO(Options=library.CMQC.MQGMO_SYNCPOINT))
+        yield
+        connection.backout()
+
+
 def mq_source(name: str, manager: QueueManager, queue: str, options: str = "") -> str:
     """Return a source's table for the configuration file."""
     return f'[sources.{name}]\ntransport = "ibm_mq"\n{_connection(manager, queue)}wait = 0.1\n{options}'

@@ -8,7 +8,7 @@ from app.codecs.sas.correlid import KEY_SIZE, join
 from app.codecs.sas.dialect import ALL, Dialect, furthest, survey
 from app.codecs.sas.message_reader import INT_LIMIT, Fault, control_in, outside
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
-from app.wire import Layout, Many, Num, row
+from app.wire import Layout, Many, Num, WireError, row
 from app.wire.kinds import Buffer
 
 
@@ -79,7 +79,8 @@ def _oddity(header: AttachmentHeader) -> tuple[bool, int]:
 
 
 def write_header(header: MessageHeader, dialect: Dialect, charset: str = "latin-1") -> bytes:
-    """Return the body of an attachment header message. Raises WireError for values that do not fit."""
+    """Return the body of an attachment header message. Raises WireError for values that do not fit, and for those that
+    `read_header` refuses."""
     attachments = [
         Attachment(
             definition.kind,
@@ -92,14 +93,17 @@ def write_header(header: MessageHeader, dialect: Dialect, charset: str = "latin-
         )
         for definition in header.attachments
     ]
-    return AttachmentHeader(
+    written = AttachmentHeader(
         header.header_correl_id,
         header.original_msg_type,
         header.original_correl_id,
         header.message_correl_id,
         len(attachments),
         attachments,
-    ).encode(dialect.context(charset))
+    )
+    if (fault := _fault(written)) is not None:
+        raise WireError(f"AttachmentHeader.{fault[0]}", 0, fault[1])
+    return written.encode(dialect.context(charset))
 
 
 def read_counts(body: Buffer) -> tuple[int, ...]:

@@ -22,6 +22,8 @@ Value = tuple[str, Any]
 INTEGERS: Final = frozenset({"I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64"})
 
 _TYPES: Final = {"i": "I32", "long": "I32", "h": "I16", "I": "U32", "d": "F64"}
+HIGHEST_ID: Final = 65_535
+"""The highest identifier that a field can have, and so the most numbered fields of a message."""
 _RANGES: Final = {
     "i": (-(1 << 31), 1 << 31),
     "long": (-(1 << 31), 1 << 31),
@@ -246,15 +248,16 @@ def grouped(name: str, heads: int, entries: Iterable[Sequence[Value]], limit: in
     """
     head = HEADER_SIZE + values_size(name, [("I32", 0)] * heads)
     group: list[Sequence[Value]] = []
-    used = head
+    used, fields = head, heads
     for entry in entries:
         size = values_size(name, entry)
         if head + size > limit:
             raise WireError(name, 0, f"an entry of {size} bytes, where a message has room for {limit - head}")
-        if used + size > limit:
+        if used + size > limit or fields + len(entry) > HIGHEST_ID:
             yield group
-            group, used = [], head
+            group, used, fields = [], head, heads
         group.append(entry)
         used += size
+        fields += len(entry)
     if group:
         yield group

@@ -58,9 +58,9 @@ class RendezvousDefinition(DataSetDefinition):
     max_gen: Int = row("max_gen data set attribute", default=0)
 
 
-def _refuse(fault: Fault | None, reader: Reader, name: str) -> None:
+def _refuse(fault: Fault | None, at: int, name: str) -> None:
     if fault is not None:
-        raise WireError(f"{name}.{fault[0]}", reader.place(), fault[1])
+        raise WireError(f"{name}.{fault[0]}", at, fault[1])
 
 
 # --- the header, the map and the last message -------------------------------------------------------------------------
@@ -72,15 +72,18 @@ def read_header(body: Buffer, charset: str = "latin-1") -> RendezvousHeader:
     header = reader.table(RendezvousHeader, "HDR.")
     reader.end("HDR")
     for index, attachment in enumerate(header.attachments):
-        _refuse(attachment_fault(attachment, f"attachments[{index}]."), reader, "HDR")
+        _refuse(attachment_fault(attachment, f"attachments[{index}]."), reader.place(), "HDR")
     return header
 
 
 def write_header(header: RendezvousHeader, charset: str = "latin-1") -> bytes:
-    """Return an attachment header message. Raises WireError for values that do not fit it."""
+    """Return an attachment header message. Raises WireError for values that do not fit it, and for those that
+    `read_header` refuses."""
     if header.attachment_count != len(header.attachments):
         why = f"{len(header.attachments)} attachments, where the count says {header.attachment_count}"
         raise WireError("HDR.attachment_count", 0, why)
+    for index, attachment in enumerate(header.attachments):
+        _refuse(attachment_fault(attachment, f"attachments[{index}]."), 0, "HDR")
     return write_message("HDR", table_values(header, charset, "HDR."))
 
 
@@ -152,7 +155,7 @@ def read_definition(body: Buffer, charset: str = "latin-1") -> RendezvousDefinit
     reader = Reader(body, charset)
     definition = reader.table(RendezvousDefinition, "DAT.")
     reader.end("DAT")
-    _refuse(definition_fault(definition, strict=False), reader, "DAT")
+    _refuse(definition_fault(definition, strict=False), reader.place(), "DAT")
     return definition
 
 
@@ -209,7 +212,7 @@ def _variables_as(reader: Reader, numbers: int, entries: int) -> list[Variable]:
         path = f"VAR[{index}]."
         _numbers(reader, path, numbers, MessageKind.VARIABLES, first="count" if numbers == 2 else "record")
         variable = reader.table(Variable, path)
-        _refuse(variable_fault("", variable, strict=False), reader, path.rstrip("."))
+        _refuse(variable_fault("", variable, strict=False), reader.place(), path.rstrip("."))
         found.append(variable)
     return found
 

@@ -23,7 +23,7 @@ from app.codecs.rendezvous.values import size_of
 from app.codecs.sas.constants import MessageKind
 from app.codecs.sas.dataset import DOUBLE_SIZE, Variable
 from app.codecs.sas.entries import MESSAGE_LIMIT
-from app.codecs.sas.numbered import Reader
+from app.codecs.sas.numbered import HIGHEST_ID, Reader
 from app.codecs.sas.numbered_arrays import Bytes, Integers, find_fields, integers_at
 from app.wire import WireError
 from app.wire.kinds import Buffer
@@ -34,7 +34,6 @@ _TYPE_AT: Final = len(_PREFIX) + 2
 """Where a field's type stands: behind its name, the NUL and the identifier."""
 _DATA_AT: Final = _TYPE_AT + 2
 _INTEGER_FIELD: Final = _DATA_AT + 4
-_HIGHEST_ID: Final = 65_535
 _BLANK: Final = 0x20
 _NUMERIC: Final = 1
 _CHARACTER: Final = 2
@@ -141,7 +140,7 @@ def _regular(buffer: Bytes, shape: Shape, phase: int) -> Block | None:
         template = _template(shape, phase, len(shape.widths), repeats)
         stride, body = len(template.data), size - heads * _INTEGER_FIELD
         rows, rest = divmod(body, stride)
-        if rest or rows < 1 or heads + rows * len(template.ids) > _HIGHEST_ID:
+        if rest or rows < 1 or heads + rows * len(template.ids) > HIGHEST_ID:
             continue
         said = _heads(buffer, heads)
         if said is None:
@@ -307,7 +306,7 @@ def write_observations(
     room = limit - HEADER_SIZE - (2 - repeats) * _INTEGER_FIELD
     pieces = [(0, len(shape.widths), 0, shape.length)]
     whole = _template(shape, 0, len(shape.widths), repeats)
-    most = min(room // max(len(whole.data), 1), (_HIGHEST_ID - 2) // max(len(whole.ids), 1))
+    most = min(room // max(len(whole.data), 1), (HIGHEST_ID - 2) // max(len(whole.ids), 1))
     if not most:
         pieces, most = list(_pieces(shape, room, repeats)), 1
     for cells in _whole_rows(rows, shape.length, most):

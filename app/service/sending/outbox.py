@@ -251,6 +251,8 @@ class Outbox:
         if delivery.id in self._cancelled:
             self._end(delivery, DeliveryState.CANCELLED, CANCELLED)
             return
+        if isinstance(error, SendFailed) and not error.counts:
+            self._fruitless_from[delivery.id] += 1
         allowed = self._settings.attempts
         fruitless = delivery.attempts - self._fruitless_from[delivery.id]
         is_permanent = isinstance(error, SendFailed) and error.permanent

@@ -15,6 +15,7 @@ Its rules:
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 from random import uniform
 from threading import Event, Lock
 from typing import Final
@@ -177,7 +178,7 @@ class Endpoint:
             self._save(replace(record, state=WebhookState.DISABLED))
             return
         too_old = now - microseconds(self.settings.give_up)
-        if max(since, event.time) > too_old:
+        if since > too_old or not self._is_old(event, too_old):
             self._save(record)
         elif answer.outcome is Outcome.REFUSED:
             fresh = WebhookRecord(self.name, event.number)
@@ -202,15 +203,17 @@ class Endpoint:
         """Give up all events up to a time."""
         self._save(record)
         while events := self._catalog.events_after(record.position, BURIED_AT_ONCE):
-            old = [event for event in events if event.time <= too_old]
-            if len(old) < len(events):
-                old = events[: next(n for n, event in enumerate(events) if event.time > too_old)]
+            old = list(takewhile(lambda event: self._is_old(event, too_old), events))
             if not old:
                 break
             record = replace(record, position=old[-1].number)
             self._bury(record, [event for event in old if self._which.selects(event)], answer)
             if len(old) < len(events):
                 break
+
+    def _is_old(self, event: EventRecord, too_old: int) -> bool:
+        """Tell whether an event is from a time before, or from one that a clock told which was ahead."""
+        return event.time <= too_old or event.time > self._clock.now()
 
     def _bury(self, record: WebhookRecord, events: Sequence[EventRecord], answer: Answer) -> None:
         now = self._clock.now()

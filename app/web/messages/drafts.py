@@ -17,9 +17,9 @@ from app.model.patterns import (
     DELIMITER,
     IDENTIFIER,
     NO_CONTROL_CHARACTERS,
-    NO_NUL,
     NO_SPACES,
     PRINTABLE_ASCII,
+    TEXT,
 )
 from app.service.sending import drafts
 from app.service.sending.drafts import FILE_SPECIFICATIONS
@@ -35,7 +35,7 @@ Label = Annotated[str, StringConstraints(max_length=4096, pattern=NO_CONTROL_CHA
 Reference = Annotated[str, StringConstraints(max_length=64, pattern=NO_SPACES)]
 UploadIdentifier = Annotated[str, StringConstraints(pattern=IDENTIFIER)]
 Int32 = Annotated[int, Field(ge=-(2**31), lt=2**31)]
-Text = Annotated[str, StringConstraints(max_length=4096, pattern=NO_NUL)]
+Text = Annotated[str, StringConstraints(max_length=4096, pattern=TEXT)]
 
 
 class Strict(BaseModel):

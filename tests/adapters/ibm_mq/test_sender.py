@@ -97,6 +97,22 @@ def test_a_group_is_tried_as_a_whole_before_a_full_queue_gets_a_part_of_it(troub
         assert (failure.value.confirmed, troubled.depth()) == (confirmed, in_all)
 
 
+def test_two_groups_that_take_turns_at_a_full_queue_both_get_through(troubled: Place) -> None:
+    troubled.manager.alter(troubled.queue, maxdepth=15)
+    sender = troubled.sender(batch_messages=20)
+    group = [message(n)._replace(group_id=b"G" * 24, msg_flags=8, msg_seq_number=n + 1) for n in range(20)]
+    confirmed = dict.fromkeys("ab", 0)
+    for _ in range(4):
+        for delivery, done in list(confirmed.items()):
+            try:
+                sender.send(group[done:], Progress(delivery, done, 1))
+                confirmed[delivery] = 20
+            except SendFailed as failed:
+                confirmed[delivery] += failed.confirmed
+        troubled.taken()
+    assert confirmed == {"a": 20, "b": 20}
+
+
 def test_a_small_limit_of_a_unit_of_work_that_may_not_be_asked_for_is_learnt(troubled: Place) -> None:
     sender = troubled.sender()
     troubled.manager.fault("MQINQ", reason=2035, times=4)

@@ -245,6 +245,24 @@ def test_a_delivery_that_was_cancelled_in_the_middle_goes_on(
     assert (world.now().state, kept.depth()) == (DeliveryState.SENT, world.now().messages_total)
 
 
+def test_waiting_for_a_state_message_takes_no_attempts(kept: Place, tmp_path: Path) -> None:
+    """The queue manager has not noticed yet that a gateway was killed, and keeps its unit of work open."""
+    sender, clock = kept.sender(state_queue=STATE, batch_messages=2), ManualClock()
+    partner = {**DESTINATIONS["partner"], "body_limit": 1024, "attempts": 2}
+    with service_context(tmp_path, clock, destinations={**DESTINATIONS, "partner": partner}) as context:
+        world = World(context, clock, sender)
+        kept.manager.fault("MQPUT", reason=2051, skip=5)
+        world.step()
+        with mq.held(kept.library, kept.manager, STATE):
+            for _ in range(4):
+                world.step()
+        assert world.now().state is DeliveryState.QUEUED
+        world.clock.advance(600)
+        world.step()
+        assert (world.now().state, kept.depth()) == (DeliveryState.SENT, world.now().messages_total)
+    sender.close()
+
+
 def test_the_state_message_of_a_delivery_that_nobody_can_retry_is_removed(kept: Place, world: World) -> None:
     kept.manager.fault("MQCMIT", lose="after", skip=2)
     world.step()

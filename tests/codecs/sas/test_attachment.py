@@ -56,8 +56,19 @@ def test_an_unknown_type_and_a_control_character_are_named_with_their_byte() -> 
         read_header(body)
     assert (raised.value.row, raised.value.at) == ("AttachmentHeader.attachments[0].type", 80)
     with pytest.raises(WireError, match="control character 07") as raised:
-        read_header(write_header(replace(HEADER, attachments=(replace(ENTRY, qualifier_2="a\x07b"),)), Dialect()))
+        read_header(
+            write_header(HEADER, Dialect()).replace(
+                ENTRY.qualifier_2.encode(), ENTRY.qualifier_2.encode()[:-1] + b"\x07"
+            )
+        )
     assert (raised.value.row, raised.value.at) == ("AttachmentHeader.attachments[0].qualifier2", 125)
+
+
+@pytest.mark.parametrize("row", ["qualifier_1", "qualifier_2", "description"])
+def test_a_text_that_readers_refuse_is_not_written(row: str) -> None:
+    header = replace(HEADER, attachments=(replace(ENTRY, **{row: "a\x7fb"}),))
+    with pytest.raises(WireError, match=r"attachments\[0\].*control character 7F"):
+        write_header(header, Dialect())
 
 
 def test_white_space_in_a_description_is_no_control_character() -> None:

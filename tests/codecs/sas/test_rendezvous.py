@@ -333,10 +333,21 @@ def test_values_that_fields_cannot_hold_are_not_written() -> None:
         list(rendezvous.write_records([b"a\0b"], "ATX"))
     with pytest.raises(WireError, match="where the count says 1"):
         rendezvous.write_header(RendezvousHeader(BLANKS, 0, BLANKS, BLANKS, 1, []))
+    controls = Attachment(AttachmentKind.TEXT_FILE, BLANKS, "FILENAME", "a.txt", "a\x1bb", 1, 2)
+    with pytest.raises(WireError, match=r"attachments\[0\].description.*control character 1B"):
+        rendezvous.write_header(RendezvousHeader(BLANKS, 0, BLANKS, BLANKS, 1, [controls]))
     with pytest.raises(WireError):
         rendezvous.write_last(1 << 40)
     with pytest.raises(WireError, match="no data type"):
         rendezvous.write_map([MapItem(9, 1)])
+
+
+@pytest.mark.parametrize("name", ["ATX", "ATB"])
+def test_a_message_has_no_more_fields_than_identifiers(name: str) -> None:
+    records = [b"x"] * 80_000
+    written = list(rendezvous.write_records(records, name, 1 << 21))
+    assert len(written) > 1
+    assert sum(len(rendezvous.record_places(each)) for each in written) == len(records)
 
 
 @pytest.mark.parametrize("name", SAMPLES)

@@ -163,6 +163,20 @@ def test_a_clock_that_was_ahead_does_not_put_off_for_long(world: World) -> None:
     assert world.endpoint.due_in() == 0.0
 
 
+def test_an_event_of_a_clock_that_was_ahead_is_given_up_in_time(world: World) -> None:
+    world.clock.leap(365 * DAY)
+    world.happen(1)
+    world.clock.leap(-365 * DAY)
+    world.happen(2)
+    refused = Answer(Outcome.REFUSED, "422")
+    world.receiver.answer = lambda event: refused if event.number == 2 else Answer(Outcome.DELIVERED)
+    for _ in range(5):
+        world.run()
+        world.clock.advance(DAY)
+    assert world.receiver.taken == [3, 4]
+    assert world.dead() == [2]
+
+
 def test_what_was_not_taken_is_given_up_together_after_the_time(world: World) -> None:
     world.receiver.answer = lambda _event: DOWN
     world.happen(3)
