@@ -64,9 +64,16 @@ def test_an_unknown_type_and_a_control_character_are_named_with_their_byte() -> 
     assert (raised.value.row, raised.value.at) == ("AttachmentHeader.attachments[0].qualifier2", 125)
 
 
-@pytest.mark.parametrize("row", ["qualifier_1", "qualifier_2", "description"])
-def test_a_text_that_readers_refuse_is_not_written(row: str) -> None:
-    header = replace(HEADER, attachments=(replace(ENTRY, **{row: "a\x7fb"}),))
+@pytest.mark.parametrize(
+    "entry",
+    [
+        replace(ENTRY, qualifier_1="a\x7fb"),
+        replace(ENTRY, qualifier_2="a\x7fb"),
+        replace(ENTRY, description="a\x7fb"),
+    ],
+)
+def test_a_text_that_readers_refuse_is_not_written(entry: AttachmentDefinition) -> None:
+    header = replace(HEADER, attachments=(entry,))
     with pytest.raises(WireError, match=r"attachments\[0\].*control character 7F"):
         write_header(header, Dialect())
 
