@@ -9,6 +9,7 @@ of, and what was being received then is not continued.
 import logging
 import time
 from collections import Counter
+from collections.abc import Mapping
 from threading import Event as StopSignal
 from threading import Thread
 from typing import Any
@@ -24,7 +25,7 @@ from app.codecs.rendezvous.daemon import Frame, Kind
 from app.codecs.rendezvous.subjects import ADVISORY, INBOX
 from app.model.errors import InvalidInputError
 from app.model.framing import FramingTraits
-from app.model.message import GAP, PhysicalMessage
+from app.model.message import GAP, NO_PROPERTIES, PhysicalMessage
 from app.observe import Recurring
 from app.ports import Intake
 from app.wire import WireError
@@ -129,7 +130,7 @@ class RendezvousReceiver:
             try:
                 self._put(envelope.read(read, self._name, self._framing, at))
             except InvalidInputError as error:
-                self._refuse(frame, error.code, str(error), at)
+                self._refuse(frame, error.code, str(error), at, envelope.subjects(read))
 
     def _put(self, message: PhysicalMessage) -> None:
         if self._gap is not None:
@@ -139,8 +140,12 @@ class RendezvousReceiver:
         else:
             self._drop()
 
-    def _refuse(self, data: bytes, code: str, why: str, received_at: int) -> None:
-        message = PhysicalMessage(self._name, self._framing.name, body=data, received_at=received_at)
+    def _refuse(
+        self, data: bytes, code: str, why: str, received_at: int, subjects: Mapping[str, str] = NO_PROPERTIES
+    ) -> None:
+        message = PhysicalMessage(
+            self._name, self._framing.name, body=data, received_at=received_at, properties=subjects
+        )
         if not self._buffer.put(message, (code, why)):
             self._drop()
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from app.framing.protocol import Arrivals
 from app.framing.registry import FRAMINGS
-from app.model.message import PhysicalMessage
+from app.model.message import UNREADABLE, PhysicalMessage
 
 
 class ArrivalsBySource:
@@ -13,20 +13,35 @@ class ArrivalsBySource:
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str], Arrivals | None] = {}
+        self._of_source: dict[str, list[Arrivals]] = {}
 
     def numbered(self, messages: Sequence[PhysicalMessage]) -> Sequence[PhysicalMessage]:
-        """Return the messages as they are to be journalled."""
-        if all(self._of(*kind) is None for kind in {(message.source, message.framing) for message in messages}):
+        """Return the messages as they are to be journalled.
+
+        One that its transport could not read may have been any message: it interrupts what its source is receiving.
+        """
+        if not any(self._matters(*kind) for kind in {(message.source, message.framing) for message in messages}):
             return messages
         found: list[PhysicalMessage] = []
         for message in messages:
-            arrivals = self._of(message.source, message.framing)
-            found += [message] if arrivals is None else arrivals.number(message)
+            if message.framing == UNREADABLE:
+                for arrivals in self._of_source.get(message.source, ()):
+                    arrivals.interrupt(message)
+                found.append(message)
+            else:
+                numbering = self._of(message.source, message.framing)
+                found += [message] if numbering is None else numbering.number(message)
         return found
+
+    def _matters(self, source: str, name: str) -> bool:
+        """Tell whether messages of a framing are numbered, or interrupt those that are."""
+        return source in self._of_source if name == UNREADABLE else self._of(source, name) is not None
 
     def _of(self, source: str, name: str) -> Arrivals | None:
         key = (source, name)
         if key not in self._found:
             framing = FRAMINGS.get(name)
-            self._found[key] = framing.arrivals() if framing is not None else None
+            found = self._found[key] = framing.arrivals() if framing is not None else None
+            if found is not None:
+                self._of_source.setdefault(source, []).append(found)
         return self._found[key]

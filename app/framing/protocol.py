@@ -70,6 +70,9 @@ class Arrivals(Protocol):
         """Return what is journalled in place of a message: the message with its attachment and number, or as one that
         was refused."""
 
+    def interrupt(self, message: PhysicalMessage) -> None:
+        """Take note of a message that its transport could not read, and which may have been any message."""
+
 
 # --- reading content --------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ Rules.
 - Where a header comes before the attachments of the one before it have ended, two senders may share the line. What
   follows cannot be told apart; all of it is refused, up to the last message of an attachment, and nothing is mixed.
 - Where the transport may have missed messages (`GAP`), every line is closed: what was open stays unfinished, and what
-  comes without a header is refused.
+  comes without a header is refused. A message that the transport could not read closes its own line, where it is known.
 - A last message says how many messages carry the attachment. Senders may count the header and the application message,
   too: how they do it is learnt from what comes.
 - A data set begins with its definition (DAT), a file with its descriptor (FDC): each begins the next attachment of the
@@ -93,6 +93,13 @@ class NumberedArrivals:
         except WireError as error:
             self._open.pop(_line(message), None)
             return [message.unreadable("bad-rendezvous-message", str(error))]
+
+    def interrupt(self, message: PhysicalMessage) -> None:
+        """Close the line of a message that could not be read; every line, if it is not known which."""
+        if SUBJECT_PROPERTY in message.properties:
+            self._open.pop(_line(message), None)
+        else:
+            self._open.clear()
 
     def _numbered(self, message: PhysicalMessage, name: str, line: Line) -> list[PhysicalMessage]:
         if name == "HDR":

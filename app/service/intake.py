@@ -74,10 +74,13 @@ class Journaler:
         self._metrics.backlog_messages.set_function(lambda: self._messages)
         self._metrics.taking.set_function(lambda: self.holding is None)
 
-    def submit(self, messages: Sequence[PhysicalMessage], on_durable: Callable[[], None]) -> None:
+    def submit(
+        self, messages: Sequence[PhysicalMessage], on_durable: Callable[[], None], *, again: bool = False
+    ) -> None:
         """Take messages, as `app.ports.Intake.submit` says. Messages that do not say what they belong to are numbered
-        here, in the order in which their source hands them over."""
-        messages = self._arrivals.numbered(messages)
+        here, in the order in which their source hands them over. Those that are journalled again keep their numbers."""
+        if not again:
+            messages = self._arrivals.numbered(messages)
         if any(message.properties for message in messages):
             messages = [self._limited(message) if message.properties else message for message in messages]
         size = sum(map(footprint, messages)) + MESSAGE_BYTES * len(messages)

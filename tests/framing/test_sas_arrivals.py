@@ -20,6 +20,7 @@ from app.codecs.sas.rendezvous import (
     write_records,
 )
 from app.codecs.sas.rendezvous_keys import BLANK, correlid_of, key_of
+from app.framing.arrivals import ArrivalsBySource
 from app.framing.sas_arrivals import PARTS, NumberedArrivals
 from app.framing.sas_rendezvous import SAS_RENDEZVOUS
 from app.model.attachment import AttachmentKind
@@ -201,3 +202,43 @@ def test_lines_do_not_grow_without_bound(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [shown(numbered(arrivals, FDC, subject=f"S{number}"))[0][1] for number in range(5)] == [
         "no-header", "no-header", 1, 1, 1,
     ]  # fmt: skip
+
+
+# --- messages that the transport could not read -------------------------------------------------------------------
+
+
+def arriving(by_source: ArrivalsBySource, *messages: PhysicalMessage) -> list[tuple[str, int | str]]:
+    return shown(by_source.numbered(messages))
+
+
+def lost(**subjects: str) -> PhysicalMessage:
+    """A frame that the transport refused."""
+    refused = message(FDC)._replace(properties=subjects)
+    return refused.unreadable("bad-rendezvous-frame", "its length is wrong")
+
+
+@pytest.mark.parametrize("subjects", [{}, {"rendezvous.subject": "SAS.A"}])
+def test_a_message_that_could_not_be_read_interrupts_what_is_being_received(subjects: dict[str, str]) -> None:
+    by_source = ArrivalsBySource()
+    bodies = [header(), FDC, records(b"one"), records(b"two"), write_last(4)]
+    head = [message(body) for body in bodies[:3]]
+    came = [by_source.numbered([each])[0] for each in head]
+    assert [name for name, _ in shown(came)] == ["HDR", "FDC", "ATX"]
+    rest = arriving(by_source, lost(**subjects), message(bodies[3]), message(write_last(5)))
+    assert rest[1:] == [("ATX", "no-header"), ("LST", "no-header")]
+    for _ in range(2):
+        assert arriving(by_source, *map(message, bodies))[-1] == ("LST", "of 3"), "nothing wrong was learnt"
+
+
+def test_it_interrupts_its_own_line_only_where_that_is_known() -> None:
+    by_source = ArrivalsBySource()
+    by_source.numbered([message(header()), message(FDC)])
+    found = arriving(
+        by_source, lost(**{"rendezvous.subject": "SAS.B"}), message(records(b"one")), message(write_last(2))
+    )
+    assert found[1:] == [("ATX", 2), ("LST", "of 2")]
+
+
+def test_it_changes_nothing_where_messages_are_not_numbered() -> None:
+    messages = [PhysicalMessage("sas", "sas_queue"), lost()]
+    assert ArrivalsBySource().numbered(messages) is messages

@@ -9,6 +9,12 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from app.codecs.sas.attachment import Attachment
+from app.codecs.sas.correlid import split
+from app.codecs.sas.files import FileDescription
+from app.codecs.sas.rendezvous import RendezvousHeader, write_file_description, write_header, write_records
+from app.codecs.sas.rendezvous_keys import BLANK
+from app.model.attachment import AttachmentKind
 from app.model.errors import JournalTaken
 from app.model.message import UNREADABLE, PhysicalMessage, Position
 from app.service.context import ServiceContext
@@ -73,6 +79,25 @@ def test_what_is_acknowledged_is_in_the_journal(tmp_path: Path) -> None:
         assert done.wait(DEADLINE)
         assert all(there > number for number, there in enumerate(found))
     assert forwarded.messages == [message(number) for number in range(51)]
+
+
+def test_what_is_journalled_again_keeps_its_number(tmp_path: Path) -> None:
+    """A message of quarantine has nothing to do with the attachment that is being received."""
+    entry = Attachment(AttachmentKind.TEXT_FILE, BLANK, "FILENAME", "a.txt", "")
+    header = write_header(RendezvousHeader(BLANK, 0, BLANK, BLANK, 1, [entry]))
+    bodies = [header, write_file_description(FileDescription(80, 10)), *write_records([b"one"], "ATX")]
+    came = [PhysicalMessage("sas", "sas_rendezvous", body=body, received_at=1) for body in bodies]
+    with journaler(tmp_path) as (intake, _, context, start):
+        start()
+        for each in came:
+            intake.submit([each], lambda: None)
+        until(lambda: len(journalled(context)) == 3)
+        intake.submit(journalled(context)[1:2], lambda: None, again=True)
+        intake.submit(came[2:], lambda: None)
+        until(lambda: len(journalled(context)) == 5)
+        first, second, third, again, fourth = journalled(context)
+    assert again == second
+    assert [split(each.correl_id)[1] for each in (first, second, third, fourth)] == [0, 1, 2, 3]
 
 
 def test_what_waits_together_is_written_together(tmp_path: Path) -> None:

@@ -26,9 +26,7 @@ def read(frame: Frame, source: str, framing: FramingTraits, received_at: int) ->
 
     Raises InvalidInputError with the code `bad-mq-image`, or `no-envelope` where the framing needs a descriptor.
     """
-    properties = {SUBJECT_PROPERTY: frame.subject}
-    if frame.reply is not None:
-        properties[REPLY_PROPERTY] = frame.reply
+    properties = subjects(frame)
     if not frame.is_message and is_image(frame.data):
         try:
             message = read_image(frame.data, source, framing.name, received_at)
@@ -39,6 +37,14 @@ def read(frame: Frame, source: str, framing: FramingTraits, received_at: int) ->
         why = f"a publication on {frame.subject!r} that is no MQ image"
         raise InvalidInputError("no-envelope", "", -1, why)
     return PhysicalMessage(source, framing.name, body=frame.data, received_at=received_at, properties=properties)
+
+
+def subjects(frame: Frame) -> dict[str, str]:
+    """Return the subject of a publication, and the one that its sender wants replies on, as properties."""
+    properties = {SUBJECT_PROPERTY: frame.subject}
+    if frame.reply is not None:
+        properties[REPLY_PROPERTY] = frame.reply
+    return properties
 
 
 def write(message: PhysicalMessage, subject: str, reply: str) -> list[Buffer]:

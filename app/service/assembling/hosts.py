@@ -88,14 +88,15 @@ class Embedded:
 
 
 def journal_again(journaler: Journaler, messages: Sequence[PhysicalMessage], mark: Mark) -> None:
-    """Have messages assembled again, as if they came now. Raises JournalFull.
+    """Have messages of the journal assembled again, with what they belong to as it was found when they came. Raises
+    JournalFull.
 
     `mark` is called once the messages are in the journal.
     """
     journalled = Event()
     if (holding := journaler.holding) is not None:
         raise JournalFull(holding)
-    journaler.submit(messages, journalled.set)
+    journaler.submit(messages, journalled.set, again=True)
     if not journalled.wait(REPLAY_SECONDS):
         raise JournalFull(journaler.holding or "the journal cannot be written at present; try again later")
     mark()
