@@ -5,6 +5,7 @@ say what its values were (`sapdb.type`, `sapdb.length`, `sapdb.frac`); its rows 
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -62,14 +63,23 @@ def sapdb_metadata(of: pa.Field) -> dict[str, str]:
 
 
 def schema(names: Sequence[str], parameters: Sequence[Described], metadata: Mapping[str, str]) -> pa.Schema:
-    """Return the schema of rows. Columns without a name, and those whose name is taken, are called by their number."""
+    """Return the schema of rows. Columns without a name, and those whose name is taken, are called by their number.
+
+    The names differ also without regard to case, as those of variables do.
+    """
+    given = {name.casefold() for name in names}
     used: set[str] = set()
+
+    def is_free(name: str) -> bool:
+        return name.casefold() not in used and name.casefold() not in given
+
     fields = []
-    for number, info in enumerate(parameters, 1):
-        name = names[number - 1] if number <= len(names) else ""
-        if not name or name in used:
-            name = f"{name or 'COLUMN'}_{number}"
-        used.add(name)
+    for at, info in enumerate(parameters):
+        name = names[at] if at < len(names) else ""
+        if not name or name.casefold() in used:
+            made = (f"{name or 'COLUMN'}_{number}" for number in count(at + 1))
+            name = next(filter(is_free, made))
+        used.add(name.casefold())
         fields.append(field(name, info))
     return pa.schema(fields, dict(metadata))
 

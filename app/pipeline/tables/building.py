@@ -198,7 +198,8 @@ def _task(table: str, schema: bytes, mapped: Sequence[tuple[DataSet, Mapping]]) 
 def _batches(task: TableTask, schema: pa.Schema, content: ContentStore) -> Iterator[pa.RecordBatch]:
     rows_a_batch = max(1, min(ROWS_A_BATCH, CELLS_A_BATCH // len(schema)))
     for part in task.parts:
-        places = {target: column for column, target in task.mappings[part.mapping]}
+        mapping = task.mappings[part.mapping]
+        places = {source.target: at for at, source in enumerate(mapping) if source.target is not None}
         first = 1
         with opened(content, part.object_name) as file:
             for batch in _stored(file, rows_a_batch):
@@ -213,7 +214,7 @@ def _stored(file: object, rows_a_batch: int) -> Iterator[pa.RecordBatch]:
 
 
 def _in_table(
-    batch: pa.RecordBatch, schema: pa.Schema, places: dict[str, str], part: Part, first: int
+    batch: pa.RecordBatch, schema: pa.Schema, places: dict[str, int], part: Part, first: int
 ) -> pa.RecordBatch:
     rows = batch.num_rows
     arrays = {
@@ -223,8 +224,8 @@ def _in_table(
         "received_at": pa.repeat(pa.scalar(part.received_at, FIXED.field("received_at").type), rows),
         "row": pa.array(range(first, first + rows), pa.int64()),
     }
-    for target, column in places.items():
-        arrays[target] = _as(batch.column(column), schema.field(target).type)
+    for target, at in places.items():
+        arrays[target] = _as(batch.column(at), schema.field(target).type)
     columns = [arrays[field.name] if field.name in arrays else pa.nulls(rows, field.type) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 

@@ -1,7 +1,8 @@
 """Schema evolution: how a table's columns follow from the data sets appended to it, without any input or output.
 
 A table begins with the columns of `FIXED`. A column is added after them for each new variable (SAS ignores the case of
-names) and each new side column, and is never removed. A variable may have several columns: when data sets have values
+names) and each new side column, and is never removed. If two variables of one data set have names that differ only in
+case, the second one is a variable of its own, with a warning. A variable may have several columns: when data sets have values
 of another type than before, these get a column that is named with the type (`VALUE__text`), and a warning. Times of day
 and durations are one type, since a duration holds both exactly: the column becomes a duration with the first one. A
 variable with the name of a fixed column is named `SOURCE__variable`. Characters that tables do not allow in a column
@@ -9,7 +10,8 @@ name become `_`.
 
 The fields' metadata say which column belongs to which variable, so that names are never parsed:
 
-- `table.variable`: the variable, by its case-folded column name in data sets;
+- `table.variable`: the variable, by its case-folded column name in data sets, and a number if it is not the first one
+  of that name in its data set;
 - `table.warning`: why the column is not named like its variable;
 - `table.former_labels`, `table.former_formats`: earlier labels and formats in data sets, as JSON.
 
@@ -18,6 +20,7 @@ sets of one call are processed in order, so the same data sets in the same order
 """
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -59,18 +62,21 @@ _WORDS = {
     pa.duration("us"): "time",
 }
 _KINDS = tuple(dict.fromkeys(_WORDS.values()))
+_NUMBERED = "\x1f"
+"""Stands between the name of a variable and its number, if a data set has several of that name."""
 _REFUSED = frozenset(" ,;{}()=\x7f") | frozenset(map(chr, range(32)))
 """Characters that some readers of tables do not allow in a column name."""
 
 
 class Source(NamedTuple):
-    """A column of a data set, and the column of the table that its values go to."""
+    """A column of a data set, and the column of the table that its values go to. None: they are left out."""
 
     column: str
-    target: str
+    target: str | None
 
 
 Mapping = tuple[Source, ...]
+"""The columns of a data set, all of them, in order. Their names may be equal."""
 
 
 class Evolution(NamedTuple):
@@ -120,12 +126,12 @@ class _Columns:
     def take(self, schema: pa.Schema) -> None:
         """Add the columns of a data set."""
         left_out = 0
-        for field in schema:
-            column = self._place(schema, field)
+        for variable in _variables(schema):
+            column = self._place(variable)
             if column is None and len(self._columns) >= MOST_COLUMNS:
                 left_out += 1
                 continue
-            self._describe(column or self._new_place(schema, field), field)
+            self._describe(column or self._new_place(variable), variable.field)
         if left_out:
             self.warnings.append(f"{left_out:,} columns are left out: a table has at most {MOST_COLUMNS:,}")
         said = _decoded(schema.metadata)
@@ -133,41 +139,41 @@ class _Columns:
 
     def mapping(self, schema: pa.Schema) -> Mapping:
         """Return the mapping of the columns of a data set that has been added."""
-        places = ((field.name, self._place(schema, field)) for field in schema)
-        return tuple(Source(name, column.name) for name, column in places if column is not None)
+        places = ((variable.field.name, self._place(variable)) for variable in _variables(schema))
+        return tuple(Source(name, None if column is None else column.name) for name, column in places)
 
     def schema(self) -> pa.Schema:
         fields = [pa.field(column.name, column.type, metadata=column.said or None) for column in self._columns]
         return pa.schema(fields, self._said or None)
 
-    def _place(self, schema: pa.Schema, field: pa.Field) -> _Column | None:
-        """Return the column for a field of a data set, if it exists."""
-        owner, kind = _owner(schema, field)
-        if owner is None:
-            return self._of_variable.get(_variable(field))
-        column = self._of_variable.get(_variable(owner))
-        return None if column is None else self._of_side.get((column.name, kind))
-
-    def _new_place(self, schema: pa.Schema, field: pa.Field) -> _Column:
-        owner, kind = _owner(schema, field)
-        if owner is None:
-            column = self._of_variable[_variable(field)] = self._new_variable(field)
+    def _place(self, variable: "_Variable") -> _Column | None:
+        """Return the column for a variable or side column of a data set, if it exists."""
+        column = self._of_variable.get(variable.identity)
+        if column is None or variable.side is None:
             return column
-        name = self._of_variable[_variable(owner)].name
-        column = self._of_side[name, kind] = self._new(f"{name}__{_SIDES[kind]}", field.type, {kind: name})
+        return self._of_side.get((column.name, variable.side))
+
+    def _new_place(self, variable: "_Variable") -> _Column:
+        if variable.side is None:
+            column = self._of_variable[variable.identity] = self._new_variable(variable)
+            return column
+        name, kind = self._of_variable[variable.identity].name, variable.side
+        column = self._of_side[name, kind] = self._new(f"{name}__{_SIDES[kind]}", variable.field.type, {kind: name})
         return column
 
-    def _new_variable(self, field: pa.Field) -> _Column:
-        key, kind = _variable(field)
+    def _new_variable(self, variable: "_Variable") -> _Column:
+        field, (key, kind) = variable.field, variable.identity
         others = [other for other in _KINDS if (key, other) in self._of_variable]
         name = "".join("_" if character in _REFUSED else character for character in field.name)
         said = {VARIABLE: key}
         if others:
             name = f"{name}__{kind}"
             said[WARNING] = f"{field.name} is {kind} in some data sets, and {' or '.join(others)} in others"
-        elif key in _FIXED_NAMES:
+        elif field.name.casefold() in _FIXED_NAMES:
             name = f"{name}__variable"
             said[WARNING] = f"{field.name} is a column that every table has"
+        elif key != field.name.casefold():
+            said[WARNING] = f"{field.name} is the name of several variables of one data set, apart from its case"
         column = self._new(name, field.type, said)
         if column.name != field.name:
             said["sas.name"] = _decoded(field.metadata).get("sas.name") or field.name
@@ -217,19 +223,44 @@ def word(data_type: pa.DataType) -> str:
     return _WORDS.get(data_type, str(data_type))
 
 
-def _variable(field: pa.Field) -> tuple[str, str]:
-    """Return the identity of a variable in all data sets: its name without case, and the type of its values."""
-    return field.name.casefold(), word(field.type)
+class _Variable(NamedTuple):
+    """A column of a data set: the identity of its variable in all data sets, and of what kind the column is if it is a
+    side column of that variable.
+
+    The identity is the variable's name without case, and the type of its values. Two variables of one data set never
+    have the same.
+    """
+
+    field: pa.Field
+    identity: tuple[str, str]
+    side: str | None = None
 
 
-def _owner(schema: pa.Schema, field: pa.Field) -> tuple[pa.Field | None, str]:
-    """Return the variable that a side column belongs to, and the kind of side column. Return None for a variable."""
+def _variables(schema: pa.Schema) -> list[_Variable]:
+    """Return the columns of a data set."""
+    times: Counter[tuple[str, str]] = Counter()
+    identities = []
+    for field in schema:
+        key, kind = field.name.casefold(), word(field.type)
+        times[key, kind] += 1
+        number = times[key, kind]
+        identities.append((key if number == 1 else f"{key}{_NUMBERED}{number}", kind))
+    found = []
+    for field, identity in zip(schema, identities, strict=True):
+        owner, side = _owner(schema, field)
+        found.append(_Variable(field, identity if owner is None else identities[owner], side))
+    return found
+
+
+def _owner(schema: pa.Schema, field: pa.Field) -> tuple[int | None, str | None]:
+    """Return where the variable is that a side column belongs to, and the kind of side column. Return None for a
+    variable."""
     for kind in _SIDES:
         owner = (field.metadata or {}).get(kind.encode())
         at = -1 if owner is None else schema.get_field_index(owner.decode())
         if at >= 0:
-            return schema.field(at), kind
-    return None, ""
+            return at, kind
+    return None, None
 
 
 def _decoded(metadata: dict[bytes, bytes] | None) -> dict[str, str]:

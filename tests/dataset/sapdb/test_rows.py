@@ -353,6 +353,17 @@ def test_texts_too_long_for_a_field_are_refused() -> None:
 def test_names_that_are_missing_or_taken_get_numbers() -> None:
     info = ParameterInfo(0, 1, DataType.BOOLEAN, 0, 1, 2, 1)
     assert types.schema(["A", "A", ""], [info] * 4, {}).names == ["A", "A_2", "COLUMN_3", "COLUMN_4"]
+    assert types.schema(["A_3", "A", "A", "a"], [info] * 4, {}).names == ["A_3", "A", "A_4", "a_5"]
+
+
+@given(st.lists(st.sampled_from(["A", "a", "A_2", "a_3", "COLUMN_1", "column_2", "", "ß", "SS", "ss_3"]), max_size=8))
+def test_the_names_of_columns_differ_also_without_regard_to_case(names: list[str]) -> None:
+    info = ParameterInfo(0, 1, DataType.BOOLEAN, 0, 1, 2, 1)
+    found = types.schema(names, [info] * (len(names) + 1), {}).names
+    assert len({name.casefold() for name in found}) == len(found)
+    assert [each for each, name in zip(found, names, strict=False) if name and each.startswith(name)] == [
+        each for each, name in zip(found, names, strict=False) if name
+    ]
 
 
 def test_every_long_type_is_a_name() -> None:

@@ -84,6 +84,23 @@ def test_every_value_comes_back(batches: list[list[pa.Table]], random: Random) -
             assert_holds(tables, data_set, table)
 
 
+@pytest.mark.parametrize("names", [["Id", "ID", "iD"], ["A_3", "A", "A_3"], ["A", "A", "A"]])
+def test_columns_whose_names_are_equal_keep_their_values(
+    tables: DeltaTables, content: ObjectStore, names: list[str]
+) -> None:
+    """Data sets that were stored by earlier versions may have them."""
+    odd = pa.Table.from_arrays([pa.array([float(number)]) for number in (1, 2, 3)], names)
+    plain = pa.table({names[1]: [4.0]})
+    for transaction, table in enumerate((odd, plain, odd)):
+        (done,) = build(tables, content, [stored(content, f"a{transaction}", table)], transaction)
+        assert done.rows == 1
+    for attachment in ("a0", "a2"):
+        (row,) = rows_of(tables, "WORK.T", attachment).to_pylist()
+        assert [*row.values()][5:] == [1.0, 2.0, 3.0]
+    (row,) = rows_of(tables, "WORK.T", "a1").to_pylist()
+    assert [*row.values()].count(4.0) == 1
+
+
 def assert_holds(tables: DeltaTables, data_set: DataSet, table: pa.Table) -> None:
     found = rows_of(tables, "WORK.T", data_set.attachment).sort_by("row")
     assert found["row"].to_pylist() == list(range(1, table.num_rows + 1))

@@ -177,6 +177,18 @@ def test_columns_that_others_have_added_stay() -> None:
     assert names(evolution) == ["X", "x_note", "X_NOTE_"]
 
 
+def test_variables_of_one_data_set_never_share_a_column() -> None:
+    pair = [field("Id", pa.float64()), field("ID", pa.float64()), side_columns.missing_field("ID", set())]
+    evolution = evolved(pair, [field("id", pa.float64())], pair)
+    assert names(evolution) == ["Id", "ID_", "ID___missing"]
+    both = (("Id", "Id"), ("ID", "ID_"), ("ID__missing", "ID___missing"))
+    assert evolution.mappings == [both, (("id", "Id"),), both]
+    assert evolution.warnings == [
+        "ID is the name of several variables of one data set, apart from its case: the values are in ID_"
+    ]
+    assert evolve(evolution.schema, [pa.schema(pair)]).schema.equals(evolution.schema, check_metadata=True)
+
+
 def test_a_table_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.pipeline.tables.evolution.MOST_COLUMNS", 8)
     number = field("A", pa.float64())
@@ -184,6 +196,6 @@ def test_a_table_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None
     beyond = field("C", pa.float64())
     evolution = evolved(first, [beyond, side_columns.missing_field("C", set()), number])
     assert names(evolution) == ["A", "A__missing", "B"]
-    assert evolution.mappings[1] == (("A", "A"),)
+    assert evolution.mappings[1] == (("C", None), ("C__missing", None), ("A", "A"))
     assert evolution.warnings == ["2 columns are left out: a table has at most 8"]
     assert evolve(evolution.schema, [pa.schema([beyond])]).schema.equals(evolution.schema, check_metadata=True)
