@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import obstore
 import polars
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -48,6 +49,20 @@ class TestBucket(TableContract):
         monkeypatch.setattr("adapters.delta_tables.bucket.bucket", from_url)
         monkeypatch.setattr("adapters.delta_tables.store.LocalFolder", lambda folder: Bucket(folder.as_uri()))
         return DeltaTables(tmp_path)
+
+
+class TestBucketWhoseAnswersAreLost(TestBucket):
+    """Each new version is written, its answer is lost, and the library's repeated request finds it there."""
+
+    @pytest.fixture(autouse=True)
+    def losing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        put = obstore.put
+
+        def putting(store: Any, path: str, data: Any, **options: Any) -> Any:
+            put(store, path, data, **options)
+            return put(store, path, data, **options)
+
+        monkeypatch.setattr("adapters.delta_tables.bucket.obstore.put", putting)
 
 
 @settings(deadline=None)

@@ -2,11 +2,11 @@
 
 A table begins with the columns of `FIXED`. A column is added after them for each new variable (SAS ignores the case of
 names) and each new side column, and is never removed. If two variables of one data set have names that differ only in
-case, the second one is a variable of its own, with a warning. A variable may have several columns: when data sets have values
-of another type than before, these get a column that is named with the type (`VALUE__text`), and a warning. Times of day
-and durations are one type, since a duration holds both exactly: the column becomes a duration with the first one. A
-variable with the name of a fixed column is named `SOURCE__variable`. Characters that tables do not allow in a column
-name become `_`.
+case, the second one is a variable of its own, with a warning. A variable may have several columns: when data sets have
+values of another type than before, these get a column that is named with the type (`VALUE__text`), and a warning. Times
+of day and durations are one type, since a duration holds both exactly: the column becomes a duration with the first
+one. A variable with the name of a fixed column is named `SOURCE__variable`. Characters that tables do not allow in a
+column name become `_`.
 
 The fields' metadata say which column belongs to which variable, so that names are never parsed:
 
