@@ -43,6 +43,8 @@ _EXPLAIN = re.compile(r"EXPLAIN\b(\s+ANALYZE\b|\s*\(\s*(ANALYZE|FORMAT)\b[^)]*\)
 _OF_ALL = re.compile(r"\bshow\b|\binformation_schema\b|\bduckdb_\w+|\bpg_\w+|\bsqlite_master\b", re.IGNORECASE)
 """The parts of a query that ask for the names of tables."""
 
+_OWN_SCHEMAS = frozenset({"main", "temp", "system", "information_schema", "pg_catalog"})
+
 _READING_AHEAD = {"batch_size": 32_768, "batch_readahead": 2, "fragment_readahead": 1}
 
 _FROM_LONG = {"time64[us]": "TIME '00:00' + to_microseconds({})", "duration[us]": "to_microseconds({})"}
@@ -143,7 +145,8 @@ def _meant(names: Sequence[str], sql: str) -> list[str]:
 def _make_views(database: "DuckDBPyConnection", tables: Sequence[OpenTable]) -> None:
     """Create a view for each table.
 
-    The full names are created first, so that a sender's library, such as MAIN, cannot take the name of another table.
+    A library that has the name of one of DuckDB's own schemas gets no schema: its members could take the place of the
+    views that list tables, for every query.
     """
     for table in tables:
         relation = database.from_arrow(_sparing(table.dataset))
@@ -151,7 +154,7 @@ def _make_views(database: "DuckDBPyConnection", tables: Sequence[OpenTable]) -> 
     for table in tables:
         name = table.version.name
         library, dot, member = name.partition(".")
-        if dot:
+        if dot and library.casefold() not in _OWN_SCHEMAS:
             with suppress(_duckdb().CatalogException, _duckdb().BinderException):  # DuckDB has something of that name
                 database.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(library)}")
                 database.execute(f"CREATE VIEW {quoted(library)}.{quoted(member)} AS FROM {quoted(name)}")

@@ -233,6 +233,19 @@ def test_sql_finds_our_tables_whatever_senders_name_theirs(run: Run, tmp_path: P
         assert as_records(run("tables", "sql", query, *place).out) == [{"n": 3}]
 
 
+@pytest.mark.parametrize("library", ["main", "temp", "system", "memory", "pg_catalog", "information_schema"])
+def test_sql_lists_tables_whatever_senders_name_theirs(run: Run, tmp_path: Path, library: str) -> None:
+    built = Built(tmp_path)
+    members = ("duckdb_tables", "duckdb_views", "duckdb_columns", "tables", "columns", "sqlite_master", "pg_class")
+    for member in members:
+        built.append(pupils(), library=library, member=member)
+    place = ("--tables", built.folder, "--json")
+    shown = [row["name"].casefold() for row in as_records(run("tables", "sql", "SHOW TABLES", *place).out)]
+    assert sorted(shown) == sorted(f"{library}.{member}" for member in members)
+    for query in ("FROM duckdb_views()", "FROM information_schema.tables", f'FROM "{library}.duckdb_tables"'):
+        assert run("tables", "sql", f"SELECT count(*) AS n {query}", *place).code == 0
+
+
 def test_sql_for_people(run: Run, shown: Built) -> None:
     result = run("tables", "sql", "SELECT range AS n FROM range(5000)", "-n", "3")
     assert (result.out.split(), result.err) == (["n", "0", "1", "2"], "only the first 3 rows are shown\n")
