@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from threading import Event, Lock
+from time import monotonic
 from typing import Any
 
 from app import plugins
@@ -62,6 +63,7 @@ RECORD_SECONDS = 1.0
 SAMPLE_SECONDS = 1.0
 EVENTS_AT_ONCE = 500
 STOP_SECONDS = 20.0
+HAND_OVER_SECONDS, POLL_SECONDS = 5.0, 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,10 +178,13 @@ class Gateway:
         self._stop.set()
         for outbox in self.deliveries.outboxes.values():
             outbox.stop()
-        self._journaler.stop()
-        for receiving in self._receiving:
-            receiving.join(STOP_SECONDS)
+        self._end_receiving()
         self._workers["journal"].join(STOP_SECONDS)
+        if lost := self._journaler.unwritten:
+            why = self._journaler.holding or "the gateway stops"
+            log.warning(
+                "messages_not_taken", messages=lost, reason=why, effect="brokers that keep messages send them again"
+            )
         self._assembling.stop()
         for worker in self._workers.values():
             worker.join(STOP_SECONDS)
@@ -189,6 +194,19 @@ class Gateway:
         self.journal.close()
         self.catalog.close()
         self.traces.close()
+
+    def _end_receiving(self) -> None:
+        """Let the receivers hand over what they have already taken, and stop the journal.
+
+        Some brokers keep nothing of it. While the journal cannot be written, receivers wait for it until it stops.
+        """
+        deadline = monotonic() + HAND_OVER_SECONDS
+        for receiving in self._receiving:
+            while receiving.alive and self._journaler.holding is None and (left := deadline - monotonic()) > 0:
+                receiving.join(min(left, POLL_SECONDS))
+        self._journaler.stop()
+        for receiving in self._receiving:
+            receiving.join(STOP_SECONDS)
 
     def health(self) -> Health:
         failed = [worker.name for worker in (*self._workers.values(), *self._receiving) if worker.failed]

@@ -65,7 +65,7 @@ class Journaler:
         self._arrivals = ArrivalsBySource()
         self._waiting: deque[_Submission] = deque()
         self._changed = Condition()
-        self._bytes = self._messages = 0
+        self._bytes = self._messages = self._turned_away = 0
         self._stopping = False
         self._room_checked = 0.0
         self.holding: str | None = None
@@ -73,6 +73,11 @@ class Journaler:
         self._metrics.backlog_bytes.set_function(lambda: self._bytes)
         self._metrics.backlog_messages.set_function(lambda: self._messages)
         self._metrics.taking.set_function(lambda: self.holding is None)
+
+    @property
+    def unwritten(self) -> int:
+        """The number of messages that were handed over and are not in the journal. After the end they never will be."""
+        return self._messages + self._turned_away
 
     def submit(
         self, messages: Sequence[PhysicalMessage], on_durable: Callable[[], None], *, again: bool = False
@@ -88,6 +93,7 @@ class Journaler:
             while self._bytes and self._bytes + size > self._limits.backlog_bytes and not self._stopping:
                 self._changed.wait()
             if self._stopping:
+                self._turned_away += len(messages)
                 return
             self._waiting.append(_Submission(messages, size, on_durable))
             self._bytes += size

@@ -240,7 +240,7 @@ def test_sql_lists_tables_whatever_senders_name_theirs(run: Run, tmp_path: Path,
     for member in members:
         built.append(pupils(), library=library, member=member)
     place = ("--tables", built.folder, "--json")
-    shown = [row["name"].casefold() for row in as_records(run("tables", "sql", "SHOW TABLES", *place).out)]
+    shown = [str(row["name"]).casefold() for row in as_records(run("tables", "sql", "SHOW TABLES", *place).out)]
     assert sorted(shown) == sorted(f"{library}.{member}" for member in members)
     for query in ("FROM duckdb_views()", "FROM information_schema.tables", f'FROM "{library}.duckdb_tables"'):
         assert run("tables", "sql", f"SELECT count(*) AS n {query}", *place).code == 0

@@ -1,15 +1,19 @@
 """The whole service over the broker in memory: sending, receiving, time, and what an operator does."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from threading import Event
+from time import sleep
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from structlog.testing import capture_logs
 
+from adapters.arrow_journal import ArrowJournal
 from adapters.memory import MemoryDestinationSettings, MemoryReceiver, MemorySender, QueueSettings, queue
 from adapters.sql_catalog import SqlCatalog
 from app.codecs.sas import correlid
@@ -18,7 +22,7 @@ from app.model.errors import CatalogTaken, GatewayError
 from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, DeliveryRecord, OutgoingAttachment
-from app.ports import AttachmentFilter, Progress, SendFailed
+from app.ports import AttachmentFilter, Intake, Progress, SendFailed
 from app.service.content.settling import Settler
 from app.service.context import ServiceContext
 from app.service.deletion import NotEnded
@@ -332,6 +336,40 @@ def test_a_deleted_message_does_not_come_back_from_memory(start: Start) -> None:
     until(lambda: service.gateway.catalog.counts()["attachments"]["receiving"] == 1, DEADLINE)
     assert service.gateway.catalog.message(record.message_id) is None
     assert "message.deleted" in service.events()
+
+
+class Buffering:
+    """A receiver that has taken messages, and hands them over when it ends. Its broker keeps none of them."""
+
+    def status(self) -> dict[str, Any]:
+        return {"connected": True, "since": None, "error": None}
+
+    def run(self, intake: Intake, stop: Event) -> None:
+        stop.wait()
+        for number in range(50):
+            sleep(0.01)
+            intake.submit(
+                [PhysicalMessage(SOURCE, "sas_queue", 100_001, number.to_bytes(24, "big"), b"x")], lambda: None
+            )
+
+
+@pytest.mark.parametrize("has_room", [True, False])
+def test_what_was_taken_from_a_broker_is_written_before_the_end(tmp_path: Path, has_room: bool) -> None:
+    limits = {"free_bytes": 0 if has_room else 1 << 60}
+    endpoint = {"transport": "memory", "queue": uuid4().hex}
+    with service_context(tmp_path, sources={SOURCE: endpoint}, limits=limits) as context, capture_logs() as logs:
+        gateway = Gateway(context, {SOURCE: Buffering()}, {})
+        gateway.start()
+        if not has_room:
+            gateway._journaler.submit([PhysicalMessage(SOURCE, "sas_queue", 100_001)], lambda: None)
+            until(lambda: gateway._journaler.holding is not None)
+        gateway.stop()
+    lost = [entry["messages"] for entry in logs if entry["event"] == "messages_not_taken"]
+    assert lost == ([] if has_room else [51])
+    with closing(
+        ArrowJournal(tmp_path / "journal", segment_bytes=1 << 20, segment_age=3600.0, clock=ManualClock())
+    ) as journal:
+        assert sum(len(batch) for _, batch in journal.replay(None)) == (50 if has_room else 0)
 
 
 def test_garbage_is_kept_with_its_reason_and_can_be_replayed(start: Start) -> None:
