@@ -30,6 +30,7 @@ from app.ports import TableFile
 Action = Mapping[str, Mapping[str, Any]]
 
 _METADATA, _LABEL = "attachment_gateway.metadata", "sas.label"
+_RETAINED = "attachment_gateway.retained_from"
 _RETENTION = "delta.logRetentionDuration"
 _CONFIGURATION = {_RETENTION: "interval 1 hours"}
 """The time after which versions that a checkpoint includes are deleted from the log. A stream adds a version every few
@@ -83,6 +84,11 @@ class Snapshot:
     def schema(self) -> pa.Schema:
         said = json.loads(self.delta.metadata().configuration.get(_METADATA, "{}"))
         return columns.arrow_schema(self.delta_schema(), said)
+
+    def retained_from(self) -> int | None:
+        """Return the time (µs) that `retained` has noted."""
+        noted: str | None = self.delta.metadata().configuration.get(_RETAINED)
+        return None if noted is None else int(noted)
 
     def delta_schema(self) -> dict[str, Any]:
         schema: dict[str, Any] = json.loads(self.delta.schema().to_json())
@@ -195,10 +201,18 @@ def protocol() -> Action:
     return {"protocol": columns.PROTOCOL}
 
 
-def metadata(name: str, schema: pa.Schema, known: Snapshot | None) -> Action | None:
+def retained(name: str, known: Snapshot, received_from: int) -> Action | None:
+    """Return the metadata action that notes that rows received before a time (µs) are removed; None when the newest
+    version says so."""
+    return metadata(name, known.schema(), known, max(received_from, known.retained_from() or received_from))
+
+
+def metadata(name: str, schema: pa.Schema, known: Snapshot | None, retained_from: int | None = None) -> Action | None:
     """Return the table's metadata action; None when the newest version has the same metadata."""
     said = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
     ours = {_METADATA: json.dumps(said, ensure_ascii=False, sort_keys=True)} if said else {}
+    if retained_from is not None:
+        ours[_RETAINED] = str(retained_from)
     fields = columns.delta_schema(schema)
     before = None if known is None else known.delta.metadata()
     configuration = _CONFIGURATION | ours if before is None else _renewed(before.configuration) | ours

@@ -225,7 +225,7 @@ class DeltaTables:
                 *(log.removed(file, is_change=True) for file in went),
                 *(log.added(file, at) for at, file in enumerate(kept) if file.rows),
             ]
-            if self._replaced(name, went, "DELETE", actions):
+            if self._replaced(name, went, "DELETE", actions, received_from):
                 return sum(file.rows for file in went) - sum(file.rows for file in kept)
         raise _busy(name)
 
@@ -286,14 +286,26 @@ class DeltaTables:
             self._place.flush([log.version_path(folders.folder(name), known.version)])
         return reached
 
-    def _replaced(self, name: str, went: Sequence[Active], operation: str, actions: Sequence[log.Action]) -> bool:
-        """Replace files in a new version. Return False when another process has replaced one of them before."""
-        data = log.entry(operation, {}, actions, appends=False)
+    def retained_from(self, name: str) -> int | None:
+        return self._snapshot(name).retained_from()
+
+    def _replaced(
+        self,
+        name: str,
+        went: Sequence[Active],
+        operation: str,
+        actions: Sequence[log.Action],
+        received_from: int | None = None,
+    ) -> bool:
+        """Replace files in a new version, which notes `received_from` if it is given. Return False when another process
+        has replaced one of them before."""
         for _ in range(ATTEMPTS):
             snapshot = self._snapshot(name)
             if not {file.path for file in went} <= {file.path for file in snapshot.files()}:
                 return False
-            if self._put(name, snapshot, data):
+            noted = None if received_from is None else log.retained(name, snapshot, received_from)
+            all_actions = [*([] if noted is None else [noted]), *actions]
+            if self._put(name, snapshot, log.entry(operation, {}, all_actions, appends=False)):
                 return True
         raise _busy(name)
 

@@ -225,8 +225,10 @@ class Reprocessor:
     def _replace_data_sets(
         self, store: TableStore, finished: Sequence[DataSet], changed: set[str], before: Mapping[str, set[str]]
     ) -> list[TableCommitted]:
-        """Replace the rows of changed data sets, and add those of data sets that a table lacks."""
+        """Replace the rows of changed data sets, and add those of data sets that a table lacks and has not removed."""
         names = {each.attachment: table_name(each.library, each.member) for each in finished}
+        bounds = {name: _retained_from(store, name) for name in {*names.values()}}
+        finished = [each for each in finished if each.received_at >= bounds[names[each.attachment]]]
         present = {name: _attachments(store, name) for name in {*names.values(), *before}}
         added = [
             each
@@ -350,6 +352,14 @@ def _tables_before(changed: Iterable[Result], known: Records) -> dict[str, set[s
     return found
 
 
+def _retained_from(store: TableStore, name: str) -> int:
+    """Return the time (µs) before which rows of a table were removed, and must not come back."""
+    try:
+        return store.retained_from(name) or 0
+    except KeyError:
+        return 0
+
+
 def _attachments(store: TableStore, name: str) -> set[str]:
     """Return the attachments that have rows in a table."""
     found: set[str] = set()
@@ -376,10 +386,12 @@ def _of(attachments: Iterable[str]) -> pc.Expression:
 def _replace_files(
     store: TableStore, finished: Iterable[Result], changed: set[str], known: Records
 ) -> list[TableCommitted]:
-    """Replace the rows of changed files, and add those of files that the table lacks."""
-    present = _attachments(store, FILES)
+    """Replace the rows of changed files, and add those of files that the table lacks and has not removed."""
+    present, bound = _attachments(store, FILES), _retained_from(store, FILES)
     added = []
     for record, content in files(finished):
+        if record.first_received_at < bound:
+            continue
         if record.id in changed:
             added.append((record, content))
         elif record.id not in present:

@@ -88,7 +88,11 @@ class TableStore(Protocol):
         """Join small files; return how many were replaced."""
 
     def retain(self, name: str, received_from: int) -> int:
-        """Remove rows received before a time (µs); return how many."""
+        """Remove rows received before a time (µs); return how many. The table remembers the time if there were any."""
+
+    def retained_from(self, name: str) -> int | None:
+        """Return the latest time (µs) before which `retain` has removed rows; None if it has removed none. Raises
+        KeyError if there is no such table."""
 
     def vacuum(self, name: str, older_than: float) -> int:
         """Delete files that no version of the last `older_than` seconds uses; return how many."""

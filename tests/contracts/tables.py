@@ -229,12 +229,17 @@ class TableContract:
         put(tables, "T", numbered(4, 5, 6, day=4), 2)
         assert tables.retain("T", micros(1)) == 0
         assert tables.describe("T").version == 1
+        assert tables.retained_from("T") is None
         assert tables.retain("T", micros(5)) == 4
         assert numbers(tables, "T") == [5, 6]
+        assert tables.retained_from("T") == micros(5)
         assert tables.retain("T", micros(5)) == 0
         assert tables.retain("T", micros(20)) == 2
         assert numbers(tables, "T") == []
         assert tables.reached("T", APP) == 2
+        assert tables.retain("T", micros(3)) == 0
+        put(tables, "T", numbered(7, day=21), 3)
+        assert tables.retained_from("T") == micros(20)
 
     def test_retains_all_of_a_table_that_does_not_say_when(self, tables: TableStore) -> None:
         put(tables, "T", pa.table({"n": [1]}), 1)

@@ -4,7 +4,7 @@ The whole of a batch runs in this process, without Spark.
 """
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -144,6 +144,21 @@ def test_a_part_that_rots_before_it_is_finished_is_recovered(archive: Archive, m
     archive.segment(5).write_bytes(sound)
     assert run_batch(archive.out, archive.journal, Again(5)) is not None
     archive.assert_as_if_whole()
+
+
+def test_rows_that_were_removed_for_their_age_do_not_come_back(archive: Archive) -> None:
+    assert run_batch(archive.out, archive.journal) is not None
+    store = DeltaTables(settings(archive.out).tables_url)
+    removed = 0
+    for name in store.names():
+        with suppress(KeyError):
+            times = sorted(time for batch in store.rows(name, ["received_at"]) for time in batch.column(0).to_pylist())
+            if times:
+                removed += store.retain(name, round(times[len(times) // 2].timestamp() * 1e6) + 1)
+    assert removed > 0
+    kept = tables(archive.out)
+    assert run_batch(archive.out, archive.journal, EVERYTHING) is not None
+    assert tables(archive.out) == kept
 
 
 def longest_body(archive: Archive, number: int) -> bytes:
