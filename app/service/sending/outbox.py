@@ -1,9 +1,9 @@
 """The outboxes: they send deliveries from the content store to the broker, as framed messages.
 
 Each destination has its own thread, which sends its deliveries one after the other, oldest first. A delivery is cut
-while it is sent, never as a whole. The number of messages that the broker has confirmed is written to the catalog
-before more are sent. After a crash or a failure the same messages are made again, and the confirmed ones are skipped.
-So after a crash at most one batch is sent twice, and none if the sender keeps its own record with the broker.
+while it is sent, and never held as a whole. The number of messages that the broker has confirmed is written to the
+catalog before more are sent. After a crash or a failure the same messages are made again, and the confirmed ones are
+skipped. So after a crash at most one batch is sent twice, and none if the sender keeps its own record with the broker.
 """
 
 import logging
@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Any
 
 from app.framing.registry import framing
-from app.model.attachment import DeliveryState
+from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.errors import CatalogError, DamagedError, GatewayError, with_type
 from app.model.message import PhysicalMessage, footprint
 from app.model.records import DeliveryRecord, FramingOptions, Subscribers
@@ -193,13 +193,14 @@ class Outbox:
         known = run.delivery.messages_sent if run.delivery.cut is not None else None
         run.delivery = replace(run.delivery, messages_sent=self.sender.resume(run.delivery.id, known))
         run.delivery, how = self._settle_cut(run.delivery)
+        if not run.delivery.messages_sent:
+            self._require_whole(run, how)
         remaining = islice(self._cut(how, run.delivery), run.delivery.messages_sent, None)
         in_doubt = known is not None
         for batch in _batches(remaining, min(BATCH_MESSAGES, self.sender.max_batch())):
             if self._stop.is_set():
                 return False
-            if run.delivery.id in self._cancelled:
-                raise _Cancelled
+            self._require_wanted(run)
             now = run.delivery
             try:
                 told = self.sender.send(batch, Progress(now.id, now.messages_sent, now.attempts, in_doubt))
@@ -210,6 +211,23 @@ class Outbox:
             self._advance(run, batch)
             in_doubt = False
         return True
+
+    def _require_whole(self, run: "_Run", how: FramingOptions) -> None:
+        """Make all messages of a delivery without sending them, so that none is begun that has no end. Raises CannotSend.
+
+        What a framing cannot carry shows in lines of text and in values only. Binary files are not read for this.
+        """
+        if all(each.kind is AttachmentKind.BINARY_FILE for each in run.delivery.attachments):
+            return
+        for number, _ in enumerate(self._cut(how, run.delivery)):
+            if number % BATCH_MESSAGES == 0:
+                self._require_wanted(run)
+            if self._stop.is_set():
+                return
+
+    def _require_wanted(self, run: "_Run") -> None:
+        if run.delivery.id in self._cancelled:
+            raise _Cancelled
 
     def _advance(self, run: "_Run", confirmed: list[PhysicalMessage]) -> None:
         """Record that the broker has confirmed these messages, before others are sent."""

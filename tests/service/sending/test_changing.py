@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from adapters.memory import MemoryDestinationSettings, MemorySender
-from app.model.attachment import DeliveryState
+from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.errors import CatalogError
 from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord
@@ -175,6 +175,22 @@ def test_a_failed_delivery_gets_all_its_attempts_again(world: World, is_restarte
     world.clock.advance(10)
     world.step()
     assert world.now().state is DeliveryState.FAILED
+
+
+@pytest.mark.parametrize(
+    ("last", "why"), [(b"a\0b\n", "line 60,001 has a NUL"), (b"y" * 40_000 + b"\n", "line 60,001")]
+)
+def test_a_delivery_that_has_no_end_is_not_begun(tmp_path: Path, last: bytes, why: str) -> None:
+    """The framing cannot carry the last line."""
+    partner = {**DESTINATIONS["partner"], "framing": "sas_rendezvous"}
+    with service_context(tmp_path, ManualClock(), destinations={**DESTINATIONS, "partner": partner}) as context:
+        world = World(context, ManualClock())
+        text = (AttachmentKind.TEXT_FILE, "a.txt", b"a good line\n" * 60_000 + last)
+        world.deliveries.submit(world.submission("d1", text))
+        world.step()
+        assert (world.now().state, world.now().messages_sent) == (DeliveryState.FAILED, 0)
+        assert why in (world.now().reason or "")
+        assert world.sender.taken == []
 
 
 class Beginning(Interrupted):
