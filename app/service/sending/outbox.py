@@ -213,9 +213,10 @@ class Outbox:
         return True
 
     def _require_whole(self, run: "_Run", how: FramingOptions) -> None:
-        """Make all messages of a delivery without sending them, so that none is begun that has no end. Raises CannotSend.
+        """Make all messages of a delivery without sending them, so that none is begun that has no end.
 
         What a framing cannot carry shows in lines of text and in values only. Binary files are not read for this.
+        Raises CannotSend.
         """
         if all(each.kind is AttachmentKind.BINARY_FILE for each in run.delivery.attachments):
             return
