@@ -7,7 +7,7 @@ with the same bytes, tables that have the batch ignore it, and the catalog, whic
 Only one process may commit: a catalog that has changed meanwhile refuses the batch.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -36,6 +36,7 @@ from app.pipeline.job import Opened
 from app.pipeline.tables import Committed as TableCommitted
 from app.pipeline.tables import DataSet, TableTask, Written
 from app.ports import Catalog, Clock
+from app.service.assembling import closing
 from app.service.events import complete_messages, finished_event, quarantine_event, refusal_event
 from app.service.tables import APPLICATION
 from app.service.tracing import begun, ratio_of
@@ -114,9 +115,9 @@ class Committer:
         quality = quality_of(results)
         news = list(self._news(results))
         added = self._commit_tables(news, quality, reached)
-        self._commit_catalog(results, reached, now)
+        complete = self._commit_catalog(results, ids_of(news), reached, now)
         self.progress = reached
-        self._complete_messages(results)
+        self._complete_messages(results, complete)
         end(store)
         found = summary(results, quality, reached, added)
         return found._replace(traced=traced(news, added), began_at=now, ended_at=self._clock.now())
@@ -163,27 +164,33 @@ class Committer:
 
     # --- the catalog --------------------------------------------------------------------------------------------------
 
-    def _commit_catalog(self, results: Sequence[Result], reached: int, now: int) -> None:
+    def _commit_catalog(self, results: Sequence[Result], news: set[str], reached: int, now: int) -> set[str]:
         """Save the results in the catalog, many finished attachments in several transactions beforehand.
 
-        They change nothing for a batch that is run again.
+        They change nothing for a batch that is run again. Return the messages that this completes: those of which all
+        attachments are among the `news`.
         """
         finished = [result for result in results if result.finished is not None]
         split = len(finished) - len(finished) % AT_ONCE if len(finished) > AT_ONCE else 0
         for start in range(0, split, AT_ONCE):
-            self._take(checkpoint_of(finished[start : start + AT_ONCE], now))
+            news = news - self._take(checkpoint_of(finished[start : start + AT_ONCE], now))
         rest = [result for result in results if result.finished is None]
         checkpoint = checkpoint_of([*finished[split:], *rest], now)
         checkpoint.progress = reached
+        complete = closing.complete(checkpoint, news, now)
         self._take(checkpoint)
+        return complete
 
-    def _take(self, checkpoint: Checkpoint) -> None:
+    def _take(self, checkpoint: Checkpoint) -> set[str]:
+        """Save a checkpoint. Return the attachments that could not be finished."""
         objects = {finished.id: finished.object_name for finished in checkpoint.finished}
-        for attachment_id in self._catalog.checkpoint(checkpoint):
+        missed = self._catalog.checkpoint(checkpoint)
+        for attachment_id in missed:
             record = self._catalog.attachment(attachment_id)
             name = objects.get(attachment_id)
             if name is not None and record is not None and record.state is AttachmentState.DELETED:
                 self._opened.stores.store.delete(name)
+        return missed
 
     def _drop_unfinished(self, results: Sequence[Result]) -> None:
         """Delete the content of attachments that are not finished, although an earlier run committed the batch: this
@@ -210,12 +217,20 @@ class Committer:
             parts = Parts(self._catalog.part_runs(record.id))
             yield with_content(Result(reached, quality, record), record, parts, self._opened.stores)
 
-    def _complete_messages(self, results: Sequence[Result]) -> None:
-        finished = [result.finished.id for result in sorted(results, key=_message) if result.finished is not None]
-        answered = [message for result in results for message in result.messages if _is_answered(message)]
+    def _complete_messages(self, results: Sequence[Result], complete: Container[str] = ()) -> None:
+        """Complete the messages that these results leave without anything missing, apart from those that are."""
+        rest = [result for result in results if result.finished is not None and _message(result) not in complete]
+        finished = [result.finished.id for result in sorted(rest, key=_message) if result.finished is not None]
+        messages = (message for result in results for message in result.messages if message.id not in complete)
+        answered = [message for message in messages if _is_answered(message)]
         listed = [attachment for message in answered for attachment in message.attachments]
         alone = [message.id for message in answered if not message.attachments]
         complete_messages(self._catalog, [*finished, *listed], self._clock.now(), alone)
+
+
+def ids_of(results: Iterable[Result]) -> set[str]:
+    """Return the attachments of results."""
+    return {result.record.id for result in results if result.record is not None}
 
 
 def _message(result: Result) -> str:

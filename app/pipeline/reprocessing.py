@@ -37,6 +37,7 @@ from app.pipeline.commit import (
     data_sets,
     dated,
     files,
+    ids_of,
     quality_of,
     summary,
 )
@@ -92,7 +93,7 @@ class Reprocessor:
         self._complete(news, changed)
         self._opened.stores.store.delete_all([result.beside for result in asked if result.beside is not None])
         reached = self._progress or 0
-        ids = _ids(changed)
+        ids = ids_of(changed)
         counted = [_counted(result, ids) for result in news]
         found = summary(counted, quality_of(counted), reached, tuple(replaced))
         is_same = not (changed or removed or replaced or healed or found.quarantined)
@@ -119,7 +120,7 @@ class Reprocessor:
                         target.write(piece)
 
     def _save(self, news: Sequence[Result], changed: Sequence[Result], known: Records) -> None:
-        ids = _ids(changed)
+        ids = ids_of(changed)
         now = self._clock.now()
         for start in range(0, len(news), AT_ONCE):
             some = [self._for_catalog(result, ids, known) for result in news[start : start + AT_ONCE]]
@@ -206,7 +207,7 @@ class Reprocessor:
         store = self._opened.tables
         if store is None:
             return [], ()
-        ids = _ids(changed)
+        ids = ids_of(changed)
         finished = [result for result in asked if _is_finished(result, ids, known)]
         gone = _tables_before(changed, known)
         done = self._replace_data_sets(store, list(data_sets(finished)), ids, gone)
@@ -247,10 +248,6 @@ class Reprocessor:
             for name in sorted(present)
             if name in plans or removed[name]
         ]
-
-
-def _ids(results: Iterable[Result]) -> set[str]:
-    return {result.record.id for result in results if result.record is not None}
 
 
 def _counted(result: Result, changed: Container[str]) -> Result:

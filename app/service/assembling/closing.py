@@ -3,7 +3,7 @@
 Their content was read as their parts came. So one transaction has the parts, the content, the messages and the events.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -30,18 +30,25 @@ def close(checkpoint: Checkpoint, contents: Mapping[str, Finished], now: int) ->
     ]
     checkpoint.finished = [contents[record.id] for record in records]
     checkpoint.events += [finished_event(record, contents[record.id]) for record in records]
-    finished = {record.id for record in records}
-    complete = {message.id for message in checkpoint.messages if _is_complete(message, finished)}
-    if complete:
+    return Closed(records, complete(checkpoint, {record.id for record in records}, now))
+
+
+def complete(checkpoint: Checkpoint, finished: Collection[str], now: int) -> set[str]:
+    """Add to a checkpoint that those of its messages are complete which lack nothing once these attachments are
+    finished. Return them. None of them may have been complete before."""
+    found = {message.id for message in checkpoint.messages if _is_complete(message, finished)}
+    if found:
         checkpoint.messages = [
-            replace(message, complete_at=now) if message.id in complete else message for message in checkpoint.messages
+            replace(message, complete_at=now) if message.id in found else message for message in checkpoint.messages
         ]
-        checkpoint.events += [message_event(message, now) for message in checkpoint.messages if message.id in complete]
-    return Closed(records, complete)
+        checkpoint.events += [message_event(message, now) for message in checkpoint.messages if message.id in found]
+    return found
 
 
-def _is_complete(message: MessageRecord, finished: set[str]) -> bool:
+def _is_complete(message: MessageRecord, finished: Collection[str]) -> bool:
     """Tell whether a message that is not complete lacks nothing once these attachments are finished."""
-    if message.complete_at is not None or not message.attachments or not finished.issuperset(message.attachments):
+    if message.complete_at is not None or not message.attachments:
+        return False
+    if not all(each in finished for each in message.attachments):
         return False
     return message.application_body is not None or not announces_application(message.message_correl_id)
