@@ -45,7 +45,8 @@ class Unit:
             self.submit()
 
     def refuse(self, message: PhysicalMessage, code: str, why: str) -> None:
-        """Pass on a message that is to be kept in quarantine."""
+        """Pass on a message that is to be kept in quarantine, after those before it."""
+        self.submit()
         self._expect()
         self._intake.refuse(message, code, why, self._durable)
 

@@ -4,7 +4,7 @@ Acknowledgements. paho answers a QoS 2 publish with PUBREC when it arrives, befo
 `manual_ack` only delays the PUBCOMP. A broker forgets a message at PUBREC, so a crash between the two loses it. Here a
 publish of QoS 1 or 2 joins `arrivals` at once, and only `acknowledge` sends its PUBACK or PUBREC. A PUBREL is then
 answered with PUBCOMP at once, because its message is already safe. A broker that did not get the acknowledgement
-delivers again with DUP set: a duplicate, never a loss.
+delivers again with DUP set (`adapters.mqtt.taken`).
 
 Lifetime. A client lives for one connection. Packet identifiers are not valid on the next connection, so late
 acknowledgements are dropped together with their client, and so is all state that paho keeps.
@@ -21,7 +21,7 @@ import socket
 import ssl
 import struct
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -49,6 +49,7 @@ _LINGER = 0.5
 _TYPE, _PUBLISH = 0xF0, 0x30
 _PUBACK, _PUBREC, _PUBCOMP = 0x40, 0x50, 0x70
 _QOS_BITS = 0b110
+_DUP = 0b1000
 _LONG_HEADER = 1024
 
 
@@ -66,6 +67,11 @@ class Arrival(NamedTuple):
     @property
     def qos(self) -> int:
         return self.command >> 1 & 3
+
+    @property
+    def repeated(self) -> bool:
+        """Whether the broker says (DUP) that it may have sent the message before."""
+        return bool(self.command & _DUP)
 
     @property
     def retained(self) -> bool:
@@ -100,7 +106,8 @@ class Client(paho.Client):
     broker's reason code for it, 0 when it gave none. `confirmed` collects the broker's confirmations of the client's
     own publishes, by packet identifier; the reader clears it. `received` are the publishes of QoS 2 that the broker has
     received (PUBREC) and not completed. They must be released, never published again. Where the broker says in a PUBREC
-    that there are no matching subscribers, that is the reason of the confirmation, too.
+    that there are no matching subscribers, that is the reason of the confirmation, too. `on_release` is called with the
+    packet identifier of each message of QoS 2 that the broker releases (PUBREL).
     """
 
     def __init__(
@@ -130,6 +137,7 @@ class Client(paho.Client):
         self.on_connect = self._on_connected
         self.on_disconnect = self._on_lost
         self.on_publish = self._on_confirmed
+        self.on_release: Callable[[int], object] = lambda _mid: None
 
     @property
     def is_open(self) -> bool:
@@ -274,6 +282,7 @@ class Client(paho.Client):
         packet = self._in_packet["packet"]
         if len(packet) < 2:
             raise MalformedPacket("a PUBREL has no packet identifier")
+        self.on_release(packet[0] << 8 | packet[1])
         return self._packet_queue(_PUBCOMP, bytes((_PUBCOMP, 2, packet[0], packet[1])), 0, 1)
 
     def _handle_pubrec(self) -> MQTTErrorCode:

@@ -26,10 +26,11 @@ from adapters.connections import Backoff, connected, not_connected
 from adapters.mqtt.client import FAILURE, SESSION_TAKEN_OVER, Arrival, Client, Connack
 from adapters.mqtt.connect import BrokerError, Connector
 from adapters.mqtt.settings import SourceSettings
+from adapters.mqtt.taken import Copy, Taken
 from app.codecs.mqtt import envelope
 from app.model.errors import InvalidInputError
 from app.model.framing import FramingTraits
-from app.model.message import PhysicalMessage
+from app.model.message import GAP, PhysicalMessage
 from app.observe import Recurring
 from app.ports import Intake
 
@@ -69,7 +70,10 @@ class MqttReceiver:
             receive_maximum=settings.receive_maximum,
         )
         self._log = _log.bind(source=name, broker=self._connector.broker)
-        self._durable: deque[tuple[Client, list[Acknowledgement]]] = deque()
+        self._durable: deque[tuple[Client, list[Acknowledgement], list[Copy]]] = deque()
+        self._taken = Taken()
+        self._repeated: list[tuple[int, Copy]] = []
+        """Messages of QoS 2 that this connection brought again, to acknowledge when their first copies are durable."""
         self._unacknowledged = 0
         self._status = not_connected()
         self._shared = [topic for topic in settings.topic if topic.startswith("$share/")]
@@ -80,6 +84,9 @@ class MqttReceiver:
         self._has_session = False
         self._said_connected = False
         self._warned: set[str] = set()
+        self._gap = "the source begins to receive" if framing.numbered_on_arrival else None
+        """What the next message is to say of those before it, which may be missing."""
+        self._is_exact = settings.qos == 2
 
     def status(self) -> dict[str, Any]:
         status = {**self._status, "broker": self._connector.broker, "unacknowledged": self._unacknowledged}
@@ -88,6 +95,7 @@ class MqttReceiver:
     def run(self, intake: Intake, stop: StopSignal) -> None:
         if self._shared:
             self._log.warning("subscription_shared", topics=self._shared, rule=_SHARED_RULE.format(topics="its topic"))
+        self._taken.clear()  # what an earlier intake has taken, and may not have written, comes again
         backoff = Backoff()
         with _WakeupSocket() as wakeup:
             while not stop.is_set():
@@ -109,6 +117,7 @@ class MqttReceiver:
         self._connected_at = None
         client, connack = self._connector.open()
         self._unacknowledged = 0
+        self._repeated.clear()
         try:
             self._subscribe(client, connack)
             more = False
@@ -130,11 +139,24 @@ class MqttReceiver:
         settings = self._settings
         if self._has_session and not connack.session_present:
             self._log.warning("session_lost", effect="messages that the broker held for this source are lost")
+        if not connack.session_present:
+            self._taken.clear()
+        self._mark_gap(connack)
         self._has_session = settings.session_expiry > 0
+        client.on_release = self._taken.release
         client.on_subscribe = partial(self._subscribed, connack)
         retain_handling = _SEND_RETAINED_IF_NEW if settings.retained == "accept" else _NEVER_SEND_RETAINED
         options: Any = SubscribeOptions(settings.qos, retainHandling=retain_handling) if client.is_5 else settings.qos
         client.subscribe([(topic, options) for topic in settings.topic])
+
+    def _mark_gap(self, connack: Connack) -> None:
+        """Have the next message say that others may be missing before it, if its framing has to know."""
+        if not self._framing.numbered_on_arrival or self._gap is not None:
+            return
+        if not connack.session_present:
+            self._gap = "the broker has no session of the source: what it held is lost"
+        elif not self._is_exact:
+            self._gap = "the connection broke: below QoS 2 messages may be missing, or come twice"
 
     def _subscribed(self, connack: Connack, client: Any, _: object, __: int, granted: list[Any], ___: object) -> None:
         version = "5" if client.is_5 else "3.1.1"
@@ -155,27 +177,56 @@ class MqttReceiver:
         messages: list[PhysicalMessage] = []
         taken: list[Acknowledgement] = []
         ignored: list[Acknowledgement] = []
+        copies: list[Copy] = []
         self._unacknowledged += len(arrivals)
         for arrival in arrivals:
-            acknowledgement = (arrival.mid, arrival.qos)
+            qos = arrival.qos
+            acknowledgement = (arrival.mid, qos)
             if arrival.retained and self._settings.retained == "ignore":
                 ignored.append(acknowledgement)
                 continue
+            if qos == 2:
+                if (first := self._taken.repeated(arrival)) is not None:
+                    self._repeated.append((arrival.mid, first))
+                    continue
+                copies.append(self._taken.take(arrival))
             try:
                 messages.append(self._read(arrival, now))
                 taken.append(acknowledgement)
             except InvalidInputError as error:
                 unread = PhysicalMessage(self._name, self._framing.name, body=arrival.payload(), received_at=now)
-                on_durable = partial(self._durable_now, client, [acknowledgement], wakeup)
+                mine = [copies.pop()] if qos == 2 else []
+                self._submit(client, messages, taken, copies, intake, wakeup)
+                messages, taken, copies = [], [], []
+                on_durable = partial(self._durable_now, client, [acknowledgement], mine, wakeup)
                 intake.refuse(unread, error.code, str(error), on_durable)
+        self._submit(client, messages, taken, copies, intake, wakeup)
+        if ignored:
+            self._acknowledge(client, ignored)
+        if self._repeated:
+            self._acknowledge_repeated(client)
+
+    def _submit(
+        self,
+        client: Client,
+        messages: list[PhysicalMessage],
+        taken: list[Acknowledgement],
+        copies: list[Copy],
+        intake: Intake,
+        wakeup: "_WakeupSocket",
+    ) -> None:
+        if not messages:
+            return
         if any(qos == 0 for _, qos in taken):
             self._warn_once(
                 "qos_0_received", "the broker keeps no messages with QoS 0 while the gateway is disconnected"
             )
-        if ignored:
-            self._acknowledge(client, ignored)
-        if messages:
-            intake.submit(messages, partial(self._durable_now, client, taken, wakeup))
+        if self._framing.numbered_on_arrival:
+            self._is_exact = self._is_exact and all(qos == 2 for _, qos in taken)
+            if self._gap is not None:
+                messages[0] = messages[0]._replace(properties={**messages[0].properties, GAP: self._gap})
+                self._gap = None
+        intake.submit(messages, partial(self._durable_now, client, taken, copies, wakeup))
 
     def _read(self, arrival: Arrival, now: int) -> PhysicalMessage:
         if (length := arrival.payload_at - arrival.properties_at) > _LONGEST_PROPERTIES:
@@ -184,17 +235,28 @@ class MqttReceiver:
         payload, packed = arrival.payload(), arrival.properties()
         return envelope.read(payload, packed, self._name, self._framing, now, arrival.topic)
 
-    def _durable_now(self, client: Client, taken: list[Acknowledgement], wakeup: "_WakeupSocket") -> None:
+    def _durable_now(
+        self, client: Client, taken: list[Acknowledgement], copies: list[Copy], wakeup: "_WakeupSocket"
+    ) -> None:
         """Record that messages are durable. The journal's thread calls this."""
-        self._durable.append((client, taken))
+        self._durable.append((client, taken, copies))
         wakeup.wake()
 
     def _acknowledge_durable(self, client: Client, wakeup: "_WakeupSocket") -> None:
         wakeup.clear()
         while self._durable:
-            delivered_by, taken = self._durable.popleft()
+            delivered_by, taken, copies = self._durable.popleft()
+            for copy in copies:
+                copy.is_durable = True
             if delivered_by is client:
                 self._acknowledge(client, taken)
+        if self._repeated:
+            self._acknowledge_repeated(client)
+
+    def _acknowledge_repeated(self, client: Client) -> None:
+        """Acknowledge messages that came again and whose first copies are durable."""
+        self._acknowledge(client, [(mid, 2) for mid, first in self._repeated if first.is_durable])
+        self._repeated = [each for each in self._repeated if not each[1].is_durable]
 
     def _acknowledge(self, client: Client, taken: list[Acknowledgement]) -> None:
         client.acknowledge(taken)

@@ -204,6 +204,7 @@ def _announced(delivery: DeliveryRecord) -> RendezvousHeader:
 _TRAITS = FramingTraits(
     "sas_rendezvous",
     needs_descriptor=False,
+    numbered_on_arrival=True,
     captures=Captures(frozenset({"rendezvous", "mqtt"}), default_of=frozenset({"rendezvous"})),
 )
 

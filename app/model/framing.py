@@ -20,10 +20,12 @@ class FramingTraits(NamedTuple):
 
     `name` is the name in settings, in the journal and on the command line. A message that `needs_descriptor` means
     nothing without an MQMD, or an envelope over MQTT. A framing that `reads_segments` puts the segments of a message
-    together itself, so that a queue manager must not.
+    together itself, so that a queue manager must not. Messages that are `numbered_on_arrival` do not say what they
+    belong to; a transport tells of those that it may have missed (`app.model.message.GAP`).
     """
 
     name: str
     needs_descriptor: bool = True
     reads_segments: bool = False
+    numbered_on_arrival: bool = False
     captures: Captures = Captures()

@@ -15,6 +15,8 @@ class Collector(Intake):
     def __init__(self, *, durable_at_once: bool = True) -> None:
         self.messages: list[PhysicalMessage] = []
         self.refused: list[tuple[PhysicalMessage, str, str]] = []
+        self.in_order: list[bytes] = []
+        """The body of each message, or the code of its refusal."""
         self.batches: list[int] = []
         self.held: list[Callable[[], None]] = []
         self._durable_at_once = durable_at_once
@@ -22,12 +24,14 @@ class Collector(Intake):
     def submit(self, messages: Sequence[PhysicalMessage], on_durable: Callable[[], None]) -> None:
         self.held.append(on_durable)
         self.batches.append(len(messages))
+        self.in_order += [bytes(message.body) for message in messages]
         self.messages.extend(messages)
         if self._durable_at_once:
             self.release()
 
     def refuse(self, message: PhysicalMessage, code: str, why: str, on_durable: Callable[[], None]) -> None:
         self.held.append(on_durable)
+        self.in_order.append(code.encode())
         self.refused.append((message, code, why))
         if self._durable_at_once:
             self.release()

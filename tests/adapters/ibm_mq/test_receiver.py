@@ -83,6 +83,7 @@ def test_a_broken_header_is_refused_with_its_place_and_the_stream_goes_on(place:
     assert code == "bad-mq-header"
     assert "MQRFH2" in why
     assert (bytes(refused.body), refused.format) == (broken, "MQHRF2")
+    assert collector.in_order == [message(1).body, b"bad-mq-header", message(3).body]
 
 
 # --- units of work ------------------------------------------------------------------------------------------------

@@ -13,13 +13,15 @@ from structlog.testing import capture_logs
 from adapters import mqtt
 from app.codecs.mqtt.fixed_header import PacketType
 from app.framing.registry import traits
-from app.model.message import PhysicalMessage
+from app.model.message import GAP, PhysicalMessage
 from app.ports import Progress, Receiver, Sender, SendFailed
 from tests.support.intake import Collector
 from tests.support.scripted_broker import ScriptedBroker
 from tests.support.waiting import until
 
 ACCEPTED_311, ACCEPTED_5 = "20020000", "2003000000"
+SESSION_5 = "2003010000"
+"""The broker has kept the session."""
 REFUSED_311, REFUSED_5 = "20020001", "2003008400"
 PINGREQ = "c000"
 MESSAGE = PhysicalMessage("", "", 100001, b"C" * 24, b"body", encoding=273)
@@ -69,7 +71,7 @@ def sending(broker: ScriptedBroker, sender: Sender, *messages: PhysicalMessage) 
 def subscribed(broker: ScriptedBroker, answer: str = ACCEPTED_5, granted: str = "02") -> None:
     broker.accept(answer)
     mid = broker.expect(PacketType.SUBSCRIBE).rest[:2].hex()
-    broker.send(f"9004{mid}00{granted}" if answer == ACCEPTED_5 else f"9003{mid}{granted}")
+    broker.send(f"9003{mid}{granted}" if answer == ACCEPTED_311 else f"9004{mid}00{granted}")
 
 
 def test_a_session_that_was_taken_over_is_not_fought_for(
@@ -146,15 +148,143 @@ def test_word_of_an_old_connection_is_not_passed_on_to_the_next(broker: Scripted
     assert collector.bodies() == [b"one", b"other"]
 
 
-def test_a_duplicate_is_handed_on_like_any_other(broker: ScriptedBroker) -> None:
+@pytest.mark.parametrize(("qos", "times"), [(1, 2), (2, 1)])
+def test_a_message_of_qos_2_that_comes_again_is_not_handed_on_again(
+    broker: ScriptedBroker, qos: int, times: int
+) -> None:
     collector = Collector(durable_at_once=False)
     with running(broker, receiver(broker), collector):
         subscribed(broker)
-        for _ in range(2):
-            broker.publish(7, 2, "t", BARE + b"body", dup=True)
+        for dup in (False, True):
+            broker.publish(7, qos, "t", BARE + b"body", dup=dup)
+        broker.send(PINGREQ)
+        broker.expect(PacketType.PINGRESP)
+        collector.wait_for(times)
+        collector.release()
+        assert [broker.expect(PacketType.PUBACK, PacketType.PUBREC).rest for _ in range(2)] == [b"\0\7"] * 2
+    assert collector.bodies() == [b"body"] * times
+
+
+@pytest.mark.parametrize("is_durable", [False, True])
+def test_nor_on_the_next_connection_of_its_session(broker: ScriptedBroker, is_durable: bool) -> None:
+    collector = Collector(durable_at_once=is_durable)
+    with running(broker, receiver(broker), collector):
+        subscribed(broker)
+        broker.publish(7, 2, "t", BARE + b"body")
+        collector.wait_for(1)
+        if is_durable:
+            broker.expect(PacketType.PUBREC)
+        broker.hang_up()
+        subscribed(broker, SESSION_5)
+        broker.publish(7, 2, "t", BARE + b"body", dup=True)
+        if not is_durable:
+            broker.send(PINGREQ)
+            broker.expect(PacketType.PINGRESP)
+            collector.release()
+        assert broker.expect(PacketType.PUBREC).rest == b"\0\7"
+        broker.send("62020007")
+        broker.expect(PacketType.PUBCOMP)
+        broker.publish(7, 2, "t", BARE + b"body", dup=True)
         collector.wait_for(2)
         collector.release()
-        assert [broker.expect(PacketType.PUBREC).rest for _ in range(2)] == [b"\0\7"] * 2
+        assert broker.expect(PacketType.PUBREC).rest == b"\0\7"
+    assert collector.bodies() == [b"body"] * 2, "it was released: this is another one"
+
+
+@pytest.mark.parametrize(
+    ("answer", "body", "dup"),
+    [(ACCEPTED_5, b"body", True), (SESSION_5, b"other", True), (SESSION_5, b"body", False)],
+    ids=["the session is lost", "the content is another", "it is a new one"],
+)
+def test_a_packet_identifier_may_stand_for_another_message(
+    broker: ScriptedBroker, answer: str, body: bytes, dup: bool
+) -> None:
+    """A duplicate is better than a loss."""
+    collector = Collector()
+    with running(broker, receiver(broker), collector):
+        subscribed(broker)
+        broker.publish(7, 2, "t", BARE + b"body")
+        broker.expect(PacketType.PUBREC)
+        broker.hang_up()
+        subscribed(broker, answer)
+        broker.publish(7, 2, "t", BARE + body, dup=dup)
+        broker.expect(PacketType.PUBREC)
+    assert collector.bodies() == [b"body", body]
+
+
+def test_a_message_of_qos_2_that_cannot_be_read_is_refused_once(broker: ScriptedBroker) -> None:
+    collector = Collector()
+    with running(broker, receiver(broker, "sas_queue"), collector):
+        subscribed(broker)
+        broker.publish(7, 2, "t", BARE + b"body")
+        broker.expect(PacketType.PUBREC)
+        broker.hang_up()
+        subscribed(broker, SESSION_5)
+        broker.publish(7, 2, "t", BARE + b"body", dup=True)
+        broker.expect(PacketType.PUBREC)
+    assert [code for _, code, _ in collector.refused] == ["no-envelope"]
+
+
+def test_what_cannot_be_read_keeps_its_place_among_the_others(broker: ScriptedBroker) -> None:
+    collector = Collector()
+    bodies = [BARE + b"first", b"\1\x7f", BARE + b"last"]
+    with running(broker, receiver(broker), collector):
+        subscribed(broker)
+        packets = [b"\0\1t" + mid.to_bytes(2, "big") + body for mid, body in enumerate(bodies, 1)]
+        broker.send(b"".join(b"\x32" + bytes([len(packet)]) + packet for packet in packets).hex())
+        assert [broker.expect(PacketType.PUBACK).rest[1] for _ in bodies] == [1, 2, 3]
+    assert collector.in_order == [b"first", b"bad-envelope", b"last"]
+
+
+# --- framings whose messages are numbered as they come ------------------------------------------------------------
+
+
+def gaps(collector: Collector) -> list[str | None]:
+    return [message.properties.get(GAP) for message in collector.messages]
+
+
+def received(broker: ScriptedBroker, mid: int, *, qos: int = 2, dup: bool = False) -> None:
+    broker.publish(mid, qos, "t", BARE + b"body", dup=dup)
+    broker.expect(PacketType.PUBREC, PacketType.PUBACK)
+
+
+def test_messages_that_the_broker_has_lost_are_told_of_where_they_are_numbered(broker: ScriptedBroker) -> None:
+    collector = Collector()
+    with running(broker, receiver(broker, "sas_rendezvous"), collector):
+        for mid, answer in enumerate((SESSION_5, SESSION_5, ACCEPTED_5), 1):
+            subscribed(broker, answer)
+            received(broker, mid)
+            received(broker, 10 + mid)
+            broker.hang_up()
+    begun, none, same, also, lost, no_more = gaps(collector)
+    assert begun == "the source begins to receive"
+    assert (none, same, also, no_more) == (None,) * 4
+    assert lost == "the broker has no session of the source: what it held is lost"
+
+
+def test_below_qos_2_any_broken_connection_is_told_of_where_they_are_numbered(broker: ScriptedBroker) -> None:
+    collector = Collector()
+    with running(broker, receiver(broker, "sas_rendezvous"), collector):
+        subscribed(broker, SESSION_5)
+        received(broker, 1)
+        received(broker, 2, qos=1)
+        broker.hang_up()
+        subscribed(broker, SESSION_5)
+        received(broker, 2, qos=1, dup=True)
+    assert gaps(collector)[1:] == [None, "the connection broke: below QoS 2 messages may be missing, or come twice"]
+
+
+def test_where_messages_say_what_they_belong_to_nothing_is_told(broker: ScriptedBroker) -> None:
+    collector = Collector()
+    with running(broker, receiver(broker), collector):
+        for mid in (1, 2):
+            subscribed(broker)
+            received(broker, mid)
+            broker.hang_up()
+    assert gaps(collector) == [None, None]
+
+
+# --- acknowledging many, and connecting ---------------------------------------------------------------------------
 
 
 def test_many_acknowledgements_are_sent_in_order(broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -337,7 +467,6 @@ def test_a_lost_connection_is_replaced_at_the_next_send(broker: ScriptedBroker) 
 
 MANY = [MESSAGE._replace(message_id=bytes([number]) * 24) for number in range(5)]
 FIRST_TRY, AGAIN = Progress("d", 7, 1), Progress("d", 8, 2, in_doubt=True)
-SESSION_5 = "2003010000"
 
 
 def published(broker: ScriptedBroker, count: int, *, dup: bool) -> list[int]:
