@@ -39,6 +39,9 @@ CATALOG = "iceberg.sqlite"
 NAMESPACE = "tables"
 VERSION = "delta.version"
 TIMESTAMP = "delta.timestamp"
+IDENTITY = "delta.id"
+"""The property of a table that says which Delta table it is: one that is made anew has the same name and another
+identifier."""
 SNAPSHOTS = 100
 """The most snapshots of a table: its newest versions."""
 
@@ -69,7 +72,7 @@ class IcebergOverDelta:
 
     def load(self, name: str) -> tuple[str, dict[str, Any]]:
         """Return the place and the content of a table's metadata, at the newest version of the Delta table."""
-        newest = Snapshot(self._tables.location(name), name)
+        newest = self._newest(name)
         try:
             with self._lock:
                 table = self._followed(name, newest)
@@ -81,10 +84,15 @@ class IcebergOverDelta:
     def close(self) -> None:
         self._catalog.engine.dispose()
 
+    def _newest(self, name: str) -> Snapshot:
+        return Snapshot(self._tables.location(name), name)
+
     def _followed(self, name: str, newest: Snapshot) -> "Table":
         location = self._tables.location(name)
         table, reached = self._found(folders.folder(name))
-        if table is not None and reached > newest.version:  # another table has this name now
+        if reached > newest.version:  # another thread may have followed a version that was written meanwhile
+            newest = self._newest(name)
+        if table is not None and (reached > newest.version or not _is_of(table, newest.delta)):
             self._catalog.drop_table((NAMESPACE, folders.folder(name)))
             table, reached = None, -1
         for version in range(max(reached + 1, newest.version - SNAPSHOTS + 1), newest.version + 1):
@@ -112,8 +120,9 @@ class IcebergOverDelta:
     def _created(self, name: str, delta: DeltaTable) -> "Table":
         folder = folders.folder(name)
         location = f"{self._metadata}/{folder}"
+        properties = {**_PROPERTIES, IDENTITY: str(delta.metadata().id)}
         return self._catalog.create_table(
-            (NAMESPACE, folder), _schema(delta), location=location, properties=_PROPERTIES
+            (NAMESPACE, folder), _schema(delta), location=location, properties=properties
         )
 
 
@@ -174,6 +183,11 @@ def _version(table: "Table") -> int:
     if snapshot is None or snapshot.summary is None:
         return -1
     return int(snapshot.summary.additional_properties.get(VERSION, "-1"))
+
+
+def _is_of(table: "Table", delta: DeltaTable) -> bool:
+    """Tell whether an Iceberg table was made of this Delta table, and not of an earlier one of its name."""
+    return table.properties.get(IDENTITY) == str(delta.metadata().id)
 
 
 def _at(location: str, version: int) -> DeltaTable | None:

@@ -17,7 +17,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, UnauthorizedError
 from pyspark.sql import SparkSession
 
-from adapters.delta_tables import DeltaTables
+from adapters.delta_tables import DeltaTables, log
 from adapters.delta_tables import iceberg as adapter
 from adapters.delta_tables.iceberg import VERSION, IcebergOverDelta
 from app.service.iceberg import identifier
@@ -153,6 +153,45 @@ def test_metadata_are_bounded_rebuilt_and_follow_a_table_that_is_made_anew(
         add(store, 0, WIDER)
         assert versions(tables) == ["0"]
     assert store.names() == [TABLE]
+
+
+def remove(store: DeltaTables) -> None:
+    for path in sorted(Path(store.location(TABLE)).rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+
+
+def test_a_table_that_is_made_anew_may_have_other_types_and_more_versions(tmp_path: Path) -> None:
+    with catalog_of(tmp_path / "stock") as (address, store):
+        catalog = RestCatalog("test", uri=f"{address}/iceberg")
+        for number in range(2):
+            add(store, number, visits())
+        former = catalog.load_table(("CLINIC", "VISITS")).metadata.table_uuid
+        remove(store)
+        other = visits().set_column(0, pa.field("Name", pa.float64()), pa.array([1.0, 2.0, 3.0, 4.0, 5.0]))
+        for number in range(3):
+            add(store, number, other)
+        table = catalog.load_table(("CLINIC", "VISITS"))
+        assert [each.summary[VERSION] for each in table.metadata.snapshots if each.summary] == ["0", "1", "2"]
+        assert lines(table.scan().to_arrow()) == lines(DeltaTable(store.location(TABLE)).to_pyarrow_table())
+        assert table.metadata.table_uuid != former
+        remove(store)
+        for number in range(3):
+            add(store, number, visits())
+        table = catalog.load_table(("CLINIC", "VISITS"))
+        assert lines(table.scan().to_arrow()) == lines(DeltaTable(store.location(TABLE)).to_pyarrow_table())
+
+
+def test_a_load_that_is_overtaken_drops_no_snapshots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = DeltaTables(tmp_path / "tables")
+    add(store, 0, visits())
+    with closing(IcebergOverDelta(str(tmp_path / "tables"), tmp_path)) as tables:
+        stale = adapter.Snapshot(store.location(TABLE), TABLE)
+        add(store, 1, visits())
+        before, metadata = tables.load(TABLE)
+        read = [stale]
+        monkeypatch.setattr(adapter, "Snapshot", lambda *place: read.pop() if read else log.Snapshot(*place))
+        assert tables.load(TABLE) == (before, metadata)
+        assert not read
 
 
 def test_the_catalog_lists_names_refuses_writes_and_needs_a_token(tmp_path: Path) -> None:
