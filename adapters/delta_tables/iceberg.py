@@ -121,9 +121,7 @@ class IcebergOverDelta:
         folder = folders.folder(name)
         location = f"{self._metadata}/{folder}"
         properties = {**_PROPERTIES, IDENTITY: str(delta.metadata().id)}
-        return self._catalog.create_table(
-            (NAMESPACE, folder), _schema(delta), location=location, properties=properties
-        )
+        return self._catalog.create_table((NAMESPACE, folder), _schema(delta), location=location, properties=properties)
 
 
 def _follow(table: "Table", delta: DeltaTable) -> None:
