@@ -185,7 +185,7 @@ def test_a_load_that_is_overtaken_drops_no_snapshots(tmp_path: Path, monkeypatch
     store = DeltaTables(tmp_path / "tables")
     add(store, 0, visits())
     with closing(IcebergOverDelta(str(tmp_path / "tables"), tmp_path)) as tables:
-        stale = adapter.Snapshot(store.location(TABLE), TABLE)
+        stale = log.Snapshot(store.location(TABLE), TABLE)
         add(store, 1, visits())
         before, metadata = tables.load(TABLE)
         read = [stale]
