@@ -139,6 +139,10 @@ class Assembly(CatalogPart):
                     found.setdefault(row.correl_key, message_record(row))
         return found
 
+    def incomplete_messages(self) -> list[MessageRecord]:
+        incomplete = select(_messages).where(_messages.c.complete_at.is_(None))
+        return self._all(incomplete.order_by(_messages.c.received_at, _messages.c.id), message_record)
+
     def part_runs(self, attachment_id: str) -> list[PartRun]:
         return unpack_runs([self.packed_part_runs(attachment_id)])
 

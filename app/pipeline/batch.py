@@ -21,7 +21,8 @@ from app.pipeline.commit import Committed, WriteTables
 from app.pipeline.finishing import Result
 from app.pipeline.intent import Window
 from app.pipeline.job import Job, open_job
-from app.pipeline.references import SCHEMA, What
+from app.pipeline.references import SCHEMA, What, to_batch
+from app.pipeline.retired import Retired
 from app.pipeline.runs import Again
 from app.pipeline.session import is_connected
 from app.pipeline.sources import cache_options, register
@@ -59,13 +60,16 @@ class SparkPasses:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 
-    def news(self, job: Job, last: int, known: int | None) -> list[Result]:
-        with self._described("assemble", job, last), _all_references(self._spark, job, last) as references:
+    def news(self, job: Job, last: int, known: int | None, retired: Retired) -> list[Result]:
+        with self._described("assemble", job, last), _all_references(self._spark, job, last, retired) as references:
             return steps.results_of(_finished(job, references, last, known).toArrow())
 
-    def again(self, job: Job, last: int, window: Window) -> list[Result]:
+    def again(self, job: Job, last: int, window: Window, retired: Retired) -> list[Result]:
         step = in_task(steps.assemble_again(job, window))
-        with self._described("process again", job, last), _all_references(self._spark, job, last) as references:
+        with (
+            self._described("process again", job, last),
+            _all_references(self._spark, job, last, retired) as references,
+        ):
             return steps.results_of(references.mapInArrow(step, from_arrow_schema(steps.RESULTS)).toArrow())
 
     def table_writer(self, job: Job) -> WriteTables:
@@ -76,7 +80,7 @@ class SparkPasses:
 
 
 @contextmanager
-def _all_references(spark: SparkSession, job: Job, last_segment: int) -> Iterator[DataFrame]:
+def _all_references(spark: SparkSession, job: Job, last_segment: int, retired: Retired) -> Iterator[DataFrame]:
     """Provide all references up to a segment, sorted by source and key, for the block.
 
     Every segment is read once for all references, which Spark keeps during the block.
@@ -84,21 +88,25 @@ def _all_references(spark: SparkSession, job: Job, last_segment: int) -> Iterato
     register(spark)
     read = _references(spark, job, last_segment).persist()
     try:
-        yield _with_headers_read(spark, job, read)
+        yield _with_headers_read(spark, job, read, retired)
     finally:
         read.unpersist()
 
 
-def _with_headers_read(spark: SparkSession, job: Job, references: DataFrame) -> DataFrame:
-    """Return references by source and key, with those to the content of headers in place of the headers."""
+def _with_headers_read(spark: SparkSession, job: Job, references: DataFrame, retired: Retired) -> DataFrame:
+    """Return references by source and key, with those to the content of headers in place of the headers, and with those
+    of retired headers."""
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or "1")
     is_header = references.what == int(What.HEADER)
     headers = (
         references.filter(is_header)
         .repartition(partitions, "source")
         .sortWithinPartitions("source", "position")
-        .mapInArrow(in_task(steps.headers(job)), from_arrow_schema(SCHEMA))
+        .mapInArrow(in_task(steps.headers(job, retired)), from_arrow_schema(SCHEMA))
     )
+    if retired.references:
+        known = pa.Table.from_batches([to_batch(retired.references)])
+        headers = headers.unionByName(spark.createDataFrame(known))
     return (
         references.filter(~is_header)
         .unionByName(headers)

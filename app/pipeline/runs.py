@@ -23,6 +23,7 @@ from app.pipeline.intent import Intent, Window
 from app.pipeline.job import Job, Opened, open_job
 from app.pipeline.recording import recording
 from app.pipeline.reprocessing import Reprocessor
+from app.pipeline.retired import Retired, retired_headers
 from app.ports import Catalog, Clock, TableStore
 from app.service.tables import APPLICATION
 
@@ -30,12 +31,15 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class Passes(Protocol):
-    """The work over all messages of an archive, up to and including the segment `last`."""
+    """The work over all messages of an archive, up to and including the segment `last`.
 
-    def news(self, job: Job, last: int, known: int | None) -> list[Result]:
+    `retired` is what the catalog knows of headers that the archive no longer has.
+    """
+
+    def news(self, job: Job, last: int, known: int | None, retired: Retired) -> list[Result]:
         """Return the results of the messages after the packed position `known`; of all messages if it is None."""
 
-    def again(self, job: Job, last: int, window: Window) -> list[Result]:
+    def again(self, job: Job, last: int, window: Window, retired: Retired) -> list[Result]:
         """Return the results of the messages in a window, and the quality of all others."""
 
     def table_writer(self, job: Job) -> WriteTables:
@@ -147,8 +151,13 @@ def _commit(
     left_behind: Sequence[str] | None = None,
 ) -> Committed | None:
     """Commit the messages after a packed position, up to and including a segment."""
-    committer = Committer(open_job(job), catalog, clock, passes.table_writer(job))
-    return committer.commit(passes.news(job, last, known), left_behind)
+    opened = open_job(job)
+    committer = Committer(opened, catalog, clock, passes.table_writer(job))
+    return committer.commit(passes.news(job, last, known, _retired(opened, catalog)), left_behind)
+
+
+def _retired(opened: Opened, catalog: Catalog) -> Retired:
+    return retired_headers(catalog, {segment.number for segment in opened.archive.segments()})
 
 
 def _reprocess(passes: Passes, job: Job, catalog: Catalog, clock: Clock, last: int, window: Window) -> Committed:
@@ -156,7 +165,7 @@ def _reprocess(passes: Passes, job: Job, catalog: Catalog, clock: Clock, last: i
     name = intents.journal_name(opened.archive, job.journal)
     intents.begin(opened.stores.store, Intent(name, last, again=window))
     reprocessor = Reprocessor(opened, catalog, clock, passes.table_writer(job))
-    committed = reprocessor.commit(passes.again(job, last, window), window)
+    committed = reprocessor.commit(passes.again(job, last, window, _retired(opened, catalog)), window)
     intents.end(opened.stores.store)
     return committed
 

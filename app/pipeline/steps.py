@@ -19,10 +19,11 @@ from app.pipeline import plain
 from app.pipeline.beside import BesideStore
 from app.pipeline.core import Held, Outcome, assemble, by_key
 from app.pipeline.finishing import Result, finish
-from app.pipeline.headers import HeaderPass, Memory, Remembered
+from app.pipeline.headers import HeaderPass, Memory
 from app.pipeline.intent import Window
 from app.pipeline.job import Job, Opened, open_job
 from app.pipeline.references import Reference, from_batch, to_batch
+from app.pipeline.retired import NOTHING_RETIRED, Retired
 from app.service.finishing.parts import messages_at
 from app.tables.quality import Increment, increments, quality_rows
 
@@ -53,14 +54,14 @@ OUTCOMES_A_BATCH = 1024
 Step = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def headers(job: Job) -> Step:
+def headers(job: Job, retired: Retired = NOTHING_RETIRED) -> Step:
     """Return the step from header references, sorted by source and position, to references to the headers' content."""
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         described = open_job(job).stores.described
         rows = (row for batch in batches for row in from_batch(batch))
         for source, together in groupby(rows, attrgetter("source")):
-            header_pass = _header_pass(job, described, source, Remembered())
+            header_pass = _header_pass(job, described, source, retired.remembered(source))
             found = chain.from_iterable(header_pass.read(row.position, row.detail) for row in together)
             while some := list(islice(found, HEADERS_AT_ONCE)):
                 yield to_batch(some)

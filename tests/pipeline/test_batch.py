@@ -17,6 +17,7 @@ from app.pipeline.commit import Committed
 from app.pipeline.job import Job
 from tests.support import mixed_journal
 from tests.support.found import assert_same, in_folder, settings, tables
+from tests.support.header_apart import HeaderApart
 
 
 def test_an_archive_that_grows_is_committed_once(tmp_path: Path, spark: SparkSession) -> None:
@@ -41,6 +42,20 @@ def test_an_archive_that_grows_is_committed_once(tmp_path: Path, spark: SparkSes
         assert_same(in_folder(folder, journal), in_folder(whole, journal), settled=True)
         assert tables(folder) == tables(whole)
         assert _quarantine_events(folder) == _quarantine_events(whole)
+
+
+def test_a_batch_needs_no_header_that_was_retired(tmp_path: Path, spark: SparkSession) -> None:
+    whole, begun = (HeaderApart.written(tmp_path / name) for name in ("whole", "begun"))
+    assert _run(spark, whole.out, whole.journal) is not None
+    held = [begun.journal / f"{number:010}.arrows" for number in (3, 4)]
+    for segment in held:
+        segment.rename(tmp_path / segment.name)
+    assert _run(spark, begun.out, begun.journal) is not None
+    for segment in held:
+        (tmp_path / segment.name).rename(segment)
+    begun.retire_header()
+    assert _run(spark, begun.out, begun.journal) is not None
+    begun.assert_same_as(whole)
 
 
 def _add(journal: Path, messages: list[PhysicalMessage]) -> None:

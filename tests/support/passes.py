@@ -16,6 +16,7 @@ from app.pipeline.finishing import Result
 from app.pipeline.intent import Window
 from app.pipeline.job import Job, open_job
 from app.pipeline.references import SCHEMA, Reference, What, from_batch, to_batch
+from app.pipeline.retired import NOTHING_RETIRED, Retired
 from app.pipeline.runs import Again
 from app.pipeline.sources import BatchReader, ReferenceSource, cache_options
 from app.pipeline.steps import Step
@@ -26,11 +27,11 @@ from tests.support.found import settings
 class LocalPasses:
     """`app.pipeline.runs.Passes` in this process."""
 
-    def news(self, job: Job, last: int, known: int | None) -> list[Result]:
-        return self._results(job, last, steps.assemble_all(job, known))
+    def news(self, job: Job, last: int, known: int | None, retired: Retired = NOTHING_RETIRED) -> list[Result]:
+        return self._results(job, last, steps.assemble_all(job, known), retired)
 
-    def again(self, job: Job, last: int, window: Window) -> list[Result]:
-        return self._results(job, last, steps.assemble_again(job, window))
+    def again(self, job: Job, last: int, window: Window, retired: Retired = NOTHING_RETIRED) -> list[Result]:
+        return self._results(job, last, steps.assemble_again(job, window), retired)
 
     def table_writer(self, job: Job) -> WriteTables:
         def write(tasks: Sequence[TableTask]) -> Iterable[Written]:
@@ -40,11 +41,11 @@ class LocalPasses:
 
         return write
 
-    def _results(self, job: Job, last: int, step: Step) -> list[Result]:
+    def _results(self, job: Job, last: int, step: Step, retired: Retired) -> list[Result]:
         read = self._read(job, last)
         headers = sorted((each for each in read if each.what == What.HEADER), key=attrgetter("source", "position"))
-        announced = [found for batch in steps.headers(job)([to_batch(headers)]) for found in from_batch(batch)]
-        everything = [*(each for each in read if each.what != What.HEADER), *announced]
+        announced = [found for batch in steps.headers(job, retired)([to_batch(headers)]) for found in from_batch(batch)]
+        everything = [*(each for each in read if each.what != What.HEADER), *announced, *retired.references]
         rows = to_batch(sorted(everything, key=attrgetter("source", "key")))
         return steps.results_of(pa.Table.from_batches(step([rows]), steps.RESULTS))
 

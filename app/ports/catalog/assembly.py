@@ -21,6 +21,9 @@ class AssemblyCatalog(Protocol):
     def messages_by_correl_id(self, source: str, correl_ids: Sequence[bytes]) -> dict[bytes, MessageRecord]:
         """Return the messages of a source by the 20 compared bytes of their correlid (`app.codecs.sas.correlid`)."""
 
+    def incomplete_messages(self) -> list[MessageRecord]:
+        """Return the messages of which an attachment or the application message has not come, oldest first."""
+
     def checkpoint(self, checkpoint: Checkpoint) -> set[str]:
         """Write a whole checkpoint or nothing.
 
