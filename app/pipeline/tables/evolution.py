@@ -10,8 +10,8 @@ column name become `_`.
 
 The fields' metadata say which column belongs to which variable, so that names are never parsed:
 
-- `table.variable`: the variable, by its case-folded column name in data sets, and a number if it is not the first one
-  of that name in its data set;
+- `table.variable`: the variable, by its case-folded column name in data sets; by a number and its exact name if another
+  variable of its data set has the same case-folded one;
 - `table.warning`: why the column is not named like its variable;
 - `table.former_labels`, `table.former_formats`: earlier labels and formats in data sets, as JSON.
 
@@ -62,8 +62,8 @@ _WORDS = {
     pa.duration("us"): "time",
 }
 _KINDS = tuple(dict.fromkeys(_WORDS.values()))
-_NUMBERED = "\x1f"
-"""Stands between the name of a variable and its number, if a data set has several of that name."""
+_EXACT = "\x1f"
+"""The beginning of the identity of a variable that is known by a number and its exact name."""
 _REFUSED = frozenset(" ,;{}()=\x7f") | frozenset(map(chr, range(32)))
 """Characters that some readers of tables do not allow in a column name."""
 
@@ -126,7 +126,7 @@ class _Columns:
     def take(self, schema: pa.Schema) -> None:
         """Add the columns of a data set."""
         left_out = 0
-        for variable in _variables(schema):
+        for variable in self._variables(schema):
             column = self._place(variable)
             if column is None and len(self._columns) >= MOST_COLUMNS:
                 left_out += 1
@@ -139,12 +139,43 @@ class _Columns:
 
     def mapping(self, schema: pa.Schema) -> Mapping:
         """Return the mapping of the columns of a data set that has been added."""
-        places = ((variable.field.name, self._place(variable)) for variable in _variables(schema))
+        places = ((variable.field.name, self._place(variable)) for variable in self._variables(schema))
         return tuple(Source(name, None if column is None else column.name) for name, column in places)
 
     def schema(self) -> pa.Schema:
         fields = [pa.field(column.name, column.type, metadata=column.said or None) for column in self._columns]
         return pa.schema(fields, self._said or None)
+
+    def _variables(self, schema: pa.Schema) -> list["_Variable"]:
+        """Return the columns of a data set."""
+        identities = self._identities(schema)
+        found = []
+        for field, identity in zip(schema, identities, strict=True):
+            owner, side = _owner(schema, field)
+            found.append(_Variable(field, identity if owner is None else identities[owner], side))
+        return found
+
+    def _identities(self, schema: pa.Schema) -> list[tuple[str, str]]:
+        """Return an identity for each column of a data set.
+
+        Of those whose names differ only in case, the one after which the table names its column has the common identity:
+        their order does not matter then. Without such a column, it is the first one.
+        """
+        alike: dict[tuple[str, str], list[int]] = {}
+        for at, field in enumerate(schema):
+            alike.setdefault((field.name.casefold(), word(field.type)), []).append(at)
+        times: Counter[tuple[str, str]] = Counter()
+        found = [*((field.name, word(field.type)) for field in schema)]
+        for common, places in alike.items():
+            column = self._of_variable.get(common)
+            named = (at for at in places if column is not None and _is_named_after(column, schema.field(at)))
+            first = next(named, places[0])
+            for at in [first, *(at for at in places if at != first)]:
+                times[found[at]] += 1
+                exact = f"{_EXACT}{times[found[at]]}{_EXACT}{schema.field(at).name}"
+                is_common = at == first and not common[0].startswith(_EXACT)
+                found[at] = common if is_common else (exact, common[1])
+        return found
 
     def _place(self, variable: "_Variable") -> _Column | None:
         """Return the column for a variable or side column of a data set, if it exists."""
@@ -236,20 +267,9 @@ class _Variable(NamedTuple):
     side: str | None = None
 
 
-def _variables(schema: pa.Schema) -> list[_Variable]:
-    """Return the columns of a data set."""
-    times: Counter[tuple[str, str]] = Counter()
-    identities = []
-    for field in schema:
-        key, kind = field.name.casefold(), word(field.type)
-        times[key, kind] += 1
-        number = times[key, kind]
-        identities.append((key if number == 1 else f"{key}{_NUMBERED}{number}", kind))
-    found = []
-    for field, identity in zip(schema, identities, strict=True):
-        owner, side = _owner(schema, field)
-        found.append(_Variable(field, identity if owner is None else identities[owner], side))
-    return found
+def _is_named_after(column: _Column, field: pa.Field) -> bool:
+    said = _decoded(field.metadata).get("sas.name") or field.name
+    return field.name == column.name or said == column.said.get("sas.name")
 
 
 def _owner(schema: pa.Schema, field: pa.Field) -> tuple[int | None, str | None]:

@@ -199,3 +199,24 @@ def test_a_table_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None
     assert evolution.mappings[1] == (("C", None), ("C__missing", None), ("A", "A"))
     assert evolution.warnings == ["2 columns are left out: a table has at most 8"]
     assert evolve(evolution.schema, [pa.schema([beyond])]).schema.equals(evolution.schema, check_metadata=True)
+
+
+@given(st.data())
+def test_the_order_of_variables_does_not_change_where_they_go(data: st.DataObject) -> None:
+    several = [field(name, pa.float64()) for name in ("Id", "ID", "iD", "id")]
+    first = data.draw(st.lists(st.sampled_from(several), min_size=1, unique_by=lambda each: each.name))
+    second = data.draw(st.permutations(first))
+    evolution = evolved(first, second)
+    assert dict(evolution.mappings[0]) == dict(evolution.mappings[1])
+    assert sorted(column.casefold().rstrip("_") for column in names(evolution)) == ["id"] * len(first)
+    again = evolve(evolution.schema, [pa.schema(second)])
+    assert again.mappings == evolution.mappings[1:]
+    assert again.schema.equals(evolution.schema, check_metadata=True)
+
+
+@given(st.lists(st.sampled_from(["A", "a", "A\x1fA", "A\x1f2", "a\x1fa", "A\x1f3"]), max_size=9))
+def test_no_two_variables_of_a_data_set_have_one_column(given: list[str]) -> None:
+    evolution = evolved([field(name, pa.float64()) for name in given])
+    targets = [source.target for source in evolution.mappings[0]]
+    assert None not in targets
+    assert len(set(targets)) == len(given)
