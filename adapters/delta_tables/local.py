@@ -77,7 +77,9 @@ class LocalFolder:
                     os.fsync(file.fileno())
                 target.hardlink_to(partial)
             except FileExistsError:
-                return False
+                # NFS repeats a request whose answer was lost. What is there may be this very file, linked before.
+                if not target.samefile(partial):
+                    return False
             finally:
                 partial.unlink(missing_ok=True)
             sync_folder(target.parent)

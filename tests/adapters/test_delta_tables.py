@@ -65,6 +65,20 @@ class TestBucketWhoseAnswersAreLost(TestBucket):
         monkeypatch.setattr("adapters.delta_tables.bucket.obstore.put", putting)
 
 
+class TestFolderWhoseAnswersAreLost(TestLocalFolder):
+    """A folder on a network file system: each link is made, its answer is lost, and the repeated request finds it."""
+
+    @pytest.fixture(autouse=True)
+    def losing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        link = Path.hardlink_to
+
+        def linking(target: Path, source: Path) -> None:
+            link(target, source)
+            link(target, source)
+
+        monkeypatch.setattr(Path, "hardlink_to", linking)
+
+
 @settings(deadline=None)
 @given(st.lists(NAMES, unique=True))
 def test_folders_differ_whatever_a_file_system_makes_of_case(names: list[str]) -> None:
