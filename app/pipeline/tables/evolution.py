@@ -158,8 +158,8 @@ class _Columns:
     def _identities(self, schema: pa.Schema) -> list[tuple[str, str]]:
         """Return an identity for each column of a data set.
 
-        Of those whose names differ only in case, the one after which the table names its column has the common identity:
-        their order does not matter then. Without such a column, it is the first one.
+        Of those whose names differ only in case, the one that the table's column is named after has the common
+        identity. So their order does not matter. Without such a column, it is the first one.
         """
         alike: dict[tuple[str, str], list[int]] = {}
         for at, field in enumerate(schema):
