@@ -118,7 +118,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     **dict.fromkeys(("correl_id", "message_id", "group_id"), IDENTIFIERS),
     "properties": st.dictionaries(NAMES, TEXTS, max_size=3),
 }
-DESCRIPTORS = st.just({}) | st.fixed_dictionaries({}, optional=FIELDS)
+DESCRIPTORS: st.SearchStrategy[dict[str, Any]] = st.just({}) | st.fixed_dictionaries({}, optional=FIELDS)
 
 
 @st.composite
