@@ -31,6 +31,7 @@ QUARANTINED_MESSAGES: dict[str, str] = {
     "damaged-message": "a message of the journal, or without a source a batch of them, whose bytes on disk are damaged",
     "damaged-part": "a part that could not be read back from the journal when its attachment was finished",
     "error-reply": "an order packet with an error of the database instead of data",
+    "framing-failed": "a message at which this program fails by a fault of its own; the log has it, please report it",
     "interleaved-attachments": "parts over Rendezvous of which nothing says to which attachment they belong",
     "message-too-large": "a message over Rendezvous longer than the source's `max_message`; its first bytes are kept",
     "message-too-long": "an imported message of more than 104,857,600 bytes",

@@ -77,6 +77,7 @@ def test_every_code_of_quarantine_is_explained() -> None:
         "damaged-content",
         "parts-gone",
         "content-lost",
+        "framing-failed",
         "retention",
         "unwritable",
     }

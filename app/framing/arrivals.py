@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from app.framing.events import failure
 from app.framing.protocol import Arrivals
 from app.framing.registry import FRAMINGS
 from app.model.message import UNREADABLE, PhysicalMessage
@@ -30,7 +31,7 @@ class ArrivalsBySource:
                 found.append(message)
             else:
                 numbering = self._of(message.source, message.framing)
-                found += [message] if numbering is None else numbering.number(message)
+                found += [message] if numbering is None else _numbered(message, numbering)
         return found
 
     def _matters(self, source: str, name: str) -> bool:
@@ -45,3 +46,12 @@ class ArrivalsBySource:
             if found is not None:
                 self._of_source.setdefault(source, []).append(found)
         return self._found[key]
+
+
+def _numbered(message: PhysicalMessage, numbering: Arrivals) -> Sequence[PhysicalMessage]:
+    try:
+        return numbering.number(message)
+    except Exception as error:  # noqa: BLE001 - it is kept with the message
+        numbering.interrupt(message)
+        why = failure(error)
+        return [message.unreadable(why.code, why.why)]

@@ -3,19 +3,37 @@
 from collections.abc import Mapping
 
 from app.framing.registry import FRAMINGS
-from app.model.errors import InvalidInputError
+from app.model.errors import InvalidInputError, with_type
 from app.model.event import Announced, Event, GroupPart, Pieces
 from app.model.message import UNREADABLE, PhysicalMessage
 from app.model.trace_context import trace_parent_in
 
+FAILED = "framing-failed"
+"""The code of a message at which a framing fails by a fault of its own."""
+
+
+def failure(error: Exception) -> InvalidInputError:
+    """Return the error by which a message goes to quarantine at which a framing fails. It must not stop all others.
+
+    Raises a fault of the machine again, which is not the message's.
+    """
+    if isinstance(error, MemoryError | OSError):
+        raise error
+    return InvalidInputError(FAILED, "", -1, f"the program fails at it: {with_type(error)}")
+
 
 def read_event(message: PhysicalMessage, known: int) -> Event | Pieces:
     """Return what a message means, given the dialects its source has used. Raises InvalidInputError, also for a
-    message that no transport could read."""
+    message that no transport could read, and for one at which the framing fails."""
     framing = FRAMINGS.get(message.framing)
     if framing is not None:
-        event = framing.read(message, known)
-        return _traced(event, message.properties) if message.properties else event
+        try:
+            event = framing.read(message, known)
+            return _traced(event, message.properties) if message.properties else event
+        except InvalidInputError:
+            raise
+        except Exception as error:
+            raise failure(error) from error
     if message.framing == UNREADABLE:
         properties = message.properties
         raise InvalidInputError(properties.get("refused-code", "unreadable"), "", -1, properties.get("refused-why", ""))

@@ -128,7 +128,8 @@ class NumberedArrivals:
         before = self._open.pop(line, None)
         header = read_header(message.body)
         self._headers += 1
-        facts = (message.body, line.subject.encode(), line.sender.encode(), b"%d" % message.received_at)
+        on, of = (each.encode("utf-8", "surrogatepass") for each in line)
+        facts = (message.body, on, of, b"%d" % message.received_at)
         base = key_of(header.header_correlid) or made(*map(bytes, facts), b"%d" % self._headers)
         entries = enumerate(header.attachments)
         keys = [attachment_key(entry.correlid, base, number) for number, entry in entries]

@@ -12,13 +12,14 @@ from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
+from structlog.testing import capture_logs
 
 from adapters.arrow_journal import ArrowJournal
 from adapters.sql_catalog import SqlCatalog
 from app.assembly.arrangement import ARRANGEMENTS, arrangement_of
 from app.assembly.machine import Limits
 from app.codecs.sas import dialect
-from app.framing.events import is_header, read_event
+from app.framing.events import FAILED, is_header, read_event
 from app.framing.protocol import Framing
 from app.framing.registry import FRAMINGS, framing, traits
 from app.main import SystemClock
@@ -190,6 +191,35 @@ class FramingContract:
 
     # --- both hosts -------------------------------------------------------------------------------------------------
 
+    def test_a_message_at_which_it_fails_stops_no_other(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        failing: Any = Failing(self.framing, b"poison")
+        monkeypatch.setitem(FRAMINGS, self.framing.traits.name, failing)
+        with service_context(tmp_path / "embedded") as context:
+            sent = self.written(context, body_limit=3000)
+            sent.insert(len(sent) // 2, sent[0]._replace(body=b"poison"))
+            with capture_logs() as logs:
+                receive(context, [sent])
+            self.check(context, records(context))
+            (entry,) = context.catalog.quarantined(None, None, None, 10).items
+        assert (entry.code, entry.why) == (FAILED, "the program fails at it: ZeroDivisionError: a fault of ours")
+        assert [log["event"] for log in logs] == ["message_not_read"]
+        results = in_the_pipeline(tmp_path / "pipeline", sent)
+        assert [each.code for result in results for each in result.quarantine] == [FAILED]
+        assert sum(result.finished is not None for result in results) == len(records(context))
+
+    def test_a_fault_in_reading_early_leaves_files_to_finishing(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        failing: Any = Failing(self.framing, None)
+        monkeypatch.setitem(FRAMINGS, self.framing.traits.name, failing)
+        with service_context(tmp_path) as context:
+            with capture_logs() as logs:
+                receive(context, [self.written(context, body_limit=3000)])
+            self.check(context, records(context))
+        assert {log["event"] for log in logs} == (
+            {"early_reading_failed"} if self.framing.arrangement == "numbered" else set()
+        )
+
     @pytest.mark.parametrize("body_limit", [1024, 5000, 32_000])
     @pytest.mark.parametrize("order", ["as sent", "disordered", "backwards"])
     def test_what_is_written_comes_back(self, tmp_path: Path, order: str, body_limit: int) -> None:
@@ -271,6 +301,28 @@ class FramingContract:
             record = by_name[name]
             assert (record.state, record.reason, record.kind) == (AttachmentState.FINISHED, None, kind), name
             assert (record.size, record.sha256) == (len(content), sha256(content).hexdigest()), name
+
+
+class Failing:
+    """A framing with a fault of its own: at a message with this body, or where it begins to read a file."""
+
+    def __init__(self, framing_: Framing, body: bytes | None) -> None:
+        self._framing, self._body = framing_, body
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._framing, name)
+
+    def read_columns(self, *_: object) -> None:
+        """Have all messages read one by one."""
+
+    def read(self, message: PhysicalMessage, known: int) -> Any:
+        if message.body == self._body:
+            raise ZeroDivisionError("a fault of ours")
+        return self._framing.read(message, known)
+
+    def begin_file(self, record: AttachmentRecord, body: bytes) -> None:
+        if self._body is None:
+            raise ZeroDivisionError("a fault of ours")
 
 
 def around_parts(framing_: Framing, sent: Iterable[PhysicalMessage]) -> list[list[PhysicalMessage]]:

@@ -21,6 +21,7 @@ from app.codecs.sas.rendezvous import (
 )
 from app.codecs.sas.rendezvous_keys import BLANK, correlid_of, key_of
 from app.framing.arrivals import ArrivalsBySource
+from app.framing.events import FAILED
 from app.framing.sas_arrivals import PARTS, NumberedArrivals
 from app.framing.sas_rendezvous import SAS_RENDEZVOUS
 from app.model.attachment import AttachmentKind
@@ -242,3 +243,27 @@ def test_it_interrupts_its_own_line_only_where_that_is_known() -> None:
 def test_it_changes_nothing_where_messages_are_not_numbered() -> None:
     messages = [PhysicalMessage("sas", "sas_queue"), lost()]
     assert ArrivalsBySource().numbered(messages) is messages
+
+
+# --- faults -------------------------------------------------------------------------------------------------------
+
+
+def test_a_subject_of_any_characters_is_numbered() -> None:
+    assert shown(numbered(NumberedArrivals(), header(), subject="\ud800")) == [("HDR", 0)]
+
+
+def test_a_message_at_which_numbering_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread of the receiver numbers: nobody would start it again."""
+
+    def fails(_: bytes) -> str:
+        raise ZeroDivisionError("a fault of ours")
+
+    by_source = ArrivalsBySource()
+    by_source.numbered([message(header()), message(FDC)])
+    with monkeypatch.context() as patched:
+        patched.setattr("app.framing.sas_arrivals.message_name", fails)
+        (refused,) = by_source.numbered([message(records(b"one"))])
+    assert refused.framing == UNREADABLE
+    assert refused.properties["refused-code"] == FAILED
+    assert refused.properties["refused-why"] == "the program fails at it: ZeroDivisionError: a fault of ours"
+    assert arriving(by_source, message(records(b"two"))) == [("ATX", "no-header")], "its line is interrupted"

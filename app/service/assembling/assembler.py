@@ -28,7 +28,7 @@ from app.assembly.interpretation import (
 )
 from app.assembly.machine import Assembly, Limits
 from app.codecs.sas import dialect
-from app.framing.events import read_event
+from app.framing.events import FAILED, read_event
 from app.framing.runs import Run, runs_and_others
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError, InvalidInputError
@@ -342,6 +342,9 @@ class Assembler:
         try:
             event = self._read(message)
         except InvalidInputError as error:
+            if error.code == FAILED:
+                cause = error.__cause__
+                log.error("message_not_read", source=message.source, reason=error.why, exc_info=cause)  # noqa: TRY400
             self._quarantine(at, message, error)
             return ()
         if not isinstance(event, Pieces):

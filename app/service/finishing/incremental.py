@@ -20,8 +20,11 @@ from app.model.attachment import AttachmentKind
 from app.model.event import GroupPart
 from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Extent, Finished
+from app.observe import logger
 from app.ports import Journal
 from app.service.finishing.media_types import BINARY_TYPE, announced, text_type
+
+log = logger(__name__)
 
 AT_ONCE = 256
 """The most files that are read at the same time. Beyond that the one begun longest ago is left to finishing."""
@@ -162,7 +165,12 @@ class IncrementalReader:
 
     def _begin(self, record: AttachmentRecord, message: PhysicalMessage) -> None:
         framing = FRAMINGS.get(message.framing)
-        if framing is not None and (reader := framing.begin_file(record, message.body)) is not None:
+        try:
+            reader = None if framing is None else framing.begin_file(record, message.body)
+        except Exception:
+            log.exception("early_reading_failed", attachment=record.id)
+            return
+        if reader is not None:
             self._enter(record.id, _Reading(2, 1, reader=reader))
 
     def _enter(self, attachment_id: str, reading: _Reading) -> None:
@@ -177,7 +185,11 @@ class IncrementalReader:
         spans_of, held, extents, add = reading.reader.spans, reading.held, reading.extents, reading.tally.add
         located = self._journal.extents(map(Position.unpack, places))
         for message, (segment, offset, _) in zip(messages, located, strict=True):
-            spans = spans_of(message.body)
+            try:
+                spans = spans_of(message.body)
+            except Exception:
+                log.exception("early_reading_failed")
+                return False
             if spans is None or len(spans) > EXTENTS_A_PART or self._extents + len(spans) > EXTENTS_HELD:
                 return False
             view = memoryview(message.body)
