@@ -45,6 +45,7 @@ from app.model.records import (
     changed,
 )
 from app.observe import Recurring, logger
+from app.service.assembling.applied import AppliedMessages
 from app.service.assembling.closing import close
 from app.service.assembling.loading import Read, Step, load, load_messages
 from app.service.context import Change, ServiceContext
@@ -89,41 +90,6 @@ class _Unsaved:
     completed: dict[str, Content | None] = field(default_factory=dict)
     applications: list[Address] = field(default_factory=list)
     healed: list[str] = field(default_factory=list)
-
-
-class _Messages(NamedTuple):
-    """The message that was just applied, and the earlier ones that the journal still has."""
-
-    context: ServiceContext
-    at: int
-    applied: PhysicalMessage
-
-    def message(self, position: int) -> PhysicalMessage | None:
-        """Return a message, as `app.assembly.interpretation.Messages`.
-
-        An earlier message waited with an attachment. When that expired, the journal may have removed the message.
-        """
-        if position == self.at:
-            return self.applied
-        try:
-            return self.context.journal.read(Position.unpack(position))
-        except KeyError:
-            log.warning("message_not_found", position=position)
-            return None
-        except DamagedError as error:
-            log.error("message_damaged", position=position, reason=str(error))  # noqa: TRY400 - a fault of the disk
-            self.context.metrics.damage.labels("assembly").inc()
-            return None
-
-    def body(self, position: int) -> bytes | memoryview:
-        """Return the body of a message, as `app.assembly.interpretation.Messages`."""
-        if position == self.at:
-            return self.applied.body
-        try:
-            (body,) = self.context.journal.bodies([Position.unpack(position)])
-        except KeyError as gone:
-            raise DamagedError("its journal segment is gone") from gone
-        return body
 
 
 class Assembler:
@@ -402,7 +368,9 @@ class Assembler:
                 content = self._incremental.take(attachment, parts)
                 self._unsaved.completed[attachment] = None if had_strays else content  # a stray may have been read
             case _:
-                self._carry_out_consequence(interpret(effect, _Messages(self._context, at, message)), message.source)
+                self._carry_out_consequence(
+                    interpret(effect, AppliedMessages(self._context, at, message)), message.source
+                )
 
     def _carry_out_consequence(self, consequence: Consequence | None, source: str) -> None:
         match consequence:
