@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal, localcontext
+from io import BytesIO
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +20,7 @@ from app.codecs.sapdb.rows import columns, decode_rows, decode_vardata, encode_r
 from app.codecs.sapdb.temporal import DateFormat, Time
 from app.codecs.sapdb.texts import code_of
 from app.codecs.sapdb.values import Manner, encode_content, fraction, in_out_len
+from app.dataset.parquet import write_parquet
 from app.dataset.sapdb import describing, rows, types, varying
 from app.model.errors import InvalidInputError
 from app.wire import Context, WireError
@@ -364,6 +367,15 @@ def test_the_names_of_columns_differ_also_without_regard_to_case(names: list[str
     assert [each for each, name in zip(found, names, strict=False) if name and each.startswith(name)] == [
         each for each, name in zip(found, names, strict=False) if name
     ]
+
+
+def test_many_rows_of_text_are_stored_whatever_their_columns_are_called() -> None:
+    info = ParameterInfo(0, 1, DataType.CHAR_ASCII, 0, 4, 5, 1)
+    schema = types.schema(["A_3", "A", "A"], [info] * 3, {})
+    values = [[f"{column}{row % 7}" for row in range(1000)] for column in "xyz"]
+    sink = BytesIO()
+    write_parquet(schema, [pa.RecordBatch.from_arrays([*map(pa.array, values)], schema=schema)], sink)
+    assert [column.to_pylist() for column in pq.read_table(sink).columns] == values
 
 
 def test_every_long_type_is_a_name() -> None:
