@@ -244,3 +244,33 @@ def test_a_conflict_of_several_pieces_in_one_checkpoint(tmp_path: Path) -> None:
         assert entry.code == "conflicting-part"
     results = in_the_pipeline(tmp_path / "pipeline", sent)
     assert {entry.code for result in results for entry in result.quarantine} == {"conflicting-part"}
+
+
+def rows_in(*parts: Part, **fields: Any) -> tuple[int, int | None, bool]:
+    """Read a reply: the number of its first row, how many rows it has, and whether they are the last ones."""
+    found = ORDER_PACKET.read(packet(reply(part(PartKind.PARSID, [STATEMENT]), *parts, **fields)), 0)
+    assert isinstance(found, GroupPart)
+    return found.offset, found.units, found.ends_message
+
+
+def test_the_reply_of_a_select_into_is_whole() -> None:
+    """The specification's example 2.2: one row, and a data part that does not say that it is the last one."""
+    count = part(PartKind.RESULTCOUNT, 1)
+    assert rows_in(count, data(ROWS[:1]), function_code=FunctionCode.SELECT_INTO) == (0, 1, True)
+    assert rows_in(count, data(ROWS[:1]), function_code=FunctionCode.SELECT) == (0, 1, False)
+
+
+@pytest.mark.parametrize("count", [-1, 0, None])
+def test_rows_of_a_number_that_the_kernel_does_not_know_yet_are_the_first_ones_if_they_are_the_last(
+    count: int | None,
+) -> None:
+    told = part(PartKind.RESULTCOUNT, count)
+    assert rows_in(told, data(ROWS[:2], PartAttribute.LAST)) == (0, 2, True)
+    with pytest.raises(InvalidInputError, match="says which 2 rows"):
+        rows_in(told, data(ROWS[:2]))
+
+
+def test_a_second_part_of_a_kind_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="a segment has at most one") as refused:
+        rows_in(data(ROWS[:1], PartAttribute.FIRST), data(ROWS[1:2], PartAttribute.LAST))
+    assert (refused.value.code, refused.value.row) == ("bad-packet", "segment[0].part[2].part_kind")

@@ -58,10 +58,11 @@ def numbered(body: Buffer) -> list[Numbered]:
     end = message_end(body, 0, len(body))
     if end != len(body):
         raise WireError("length", 0, f"a message of {end} bytes, and {len(body) - end} behind it")
-    found = [
-        Numbered(place.at, place.data_at, decode_field(body, place, f"field[{number}]", MOST_DEPTH))
-        for number, place in enumerate(places(body, HEADER_SIZE, end))
-    ]
+    found = []
+    for number, place in enumerate(places(body, HEADER_SIZE, end)):
+        if number == HIGHEST_ID:
+            raise WireError(f"field[{number}]", place.at, f"more than {HIGHEST_ID:,} fields, which have no identifiers")
+        found.append(Numbered(place.at, place.data_at, decode_field(body, place, f"field[{number}]", MOST_DEPTH)))
     if not any(each.field.id for each in found):
         return found
     found.sort(key=lambda each: each.field.id)
@@ -159,10 +160,13 @@ class Reader:
             raise WireError(row, self.place(-1), f"{len(data)} bytes, where {size} belong")
         return data.ljust(size, b"\0")
 
-    def table(self, layout: type[L], path: str) -> L:
-        """Take the fields of a layout's rows."""
+    def table(self, layout: type[L], path: str, *, without_last: bool = False) -> L:
+        """Take the fields of a layout's rows. The message may end before the last row, which has its default then, if
+        it may be `without_last`."""
         values: dict[str, Any] = {}
         for name, kind, _ in layout.ROWS:
+            if without_last and not self.left and name == layout.ROWS[-1][0]:
+                break
             values[name] = self._row(f"{path}{name}", kind, values)
         return layout(**values)
 

@@ -153,7 +153,7 @@ def write_last(count: int) -> bytes:
 def read_definition(body: Buffer, charset: str = "latin-1") -> RendezvousDefinition:
     """Return a data set's definition. Raises WireError."""
     reader = Reader(body, charset)
-    definition = reader.table(RendezvousDefinition, "DAT.")
+    definition = reader.table(RendezvousDefinition, "DAT.", without_last=True)
     reader.end("DAT")
     _refuse(definition_fault(definition, strict=False), reader.place(), "DAT")
     return definition

@@ -160,17 +160,21 @@ def contents(message: PhysicalMessage) -> list[Content]:
 
 
 def _placed(packet: Packet) -> Iterator[dict[int, Place]]:
-    """Yield the parts of each segment by their kind; of a kind that comes twice, the first one."""
-    for segment in packet.segments:
-        yield _places(segment)
+    """Yield the parts of each segment by their kind. Raises InvalidInputError for a kind that comes twice."""
+    for number, segment in enumerate(packet.segments):
+        yield _places(number, segment)
 
 
-def _places(segment: Segment) -> dict[int, Place]:
+def _places(number: int, segment: Segment) -> dict[int, Place]:
     found: dict[int, Place] = {}
     at = PacketHeader.SIZE + segment.header.segm_offset + type(segment.header).SIZE
-    for part in segment.parts:
+    for index, part in enumerate(segment.parts):
+        kind = part.header.part_kind
+        if kind in found:
+            row = f"segment[{number}].part[{index}].part_kind"
+            raise InvalidInputError("bad-packet", row, at, f"a second part of kind {kind}; a segment has at most one")
         at += PartHeader.SIZE
-        found.setdefault(part.header.part_kind, Place(part, at))
+        found[kind] = Place(part, at)
         at += len(part.buffer) + len(part.fill)
     return found
 
@@ -267,6 +271,8 @@ def rows_of(content: Content) -> Rows | None:
         return None
     attributes, count = part.header.attributes, part.header.arg_count
     total = content.held(PartKind.RESULTCOUNT) if PartKind.RESULTCOUNT in content.parts else None
+    if _answers_one_row(header):
+        attributes |= PartAttribute.FIRST | PartAttribute.LAST
     is_last = bool(attributes & PartAttribute.LAST) or _has_no_row(header)
     first = _first_row(attributes, count, total, is_input=is_input)
     if first is None or not 0 <= first <= _MOST_PLACE - count:
@@ -284,12 +290,17 @@ def _has_no_row(header: Any) -> bool:
     return isinstance(header, ReturnSegment) and header.returncode == _NO_ROW
 
 
+def _answers_one_row(header: Any) -> bool:
+    """Tell whether a reply is that of a SELECT INTO, which has one row and need not say that it is the last one."""
+    return isinstance(header, ReturnSegment) and header.function_code == FunctionCode.SELECT_INTO
+
+
 def _first_row(attributes: int, count: int, total: int | None, *, is_input: bool) -> int | None:
     """Return the number of the first row: a command counts the rows before its own, a reply those up to its last
-    one."""
+    one. A kernel that does not know a reply's number yet says -1, and 0 before it has fetched any."""
     if attributes & PartAttribute.FIRST:
         return 0
-    if total is None:
+    if total is None or (not is_input and (total < 0 or total == 0 < count)):
         return 0 if attributes & PartAttribute.LAST else None
     return total if is_input else total - count
 

@@ -1,6 +1,8 @@
 """The messages of an attachment on TIB/Rendezvous, against bytes made by the specification."""
 
+import struct
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import chain
 from random import Random
 from typing import Any, Literal
@@ -348,6 +350,18 @@ def test_a_message_has_no_more_fields_than_identifiers(name: Literal["ATX", "ATB
     written = list(rendezvous.write_records(records, name, 1 << 21))
     assert len(written) > 1
     assert sum(len(rendezvous.record_places(each)) for each in written) == len(records)
+
+
+def test_a_definition_may_end_before_its_last_field() -> None:
+    whole = replace(DEFINITION, max_gen=0)
+    assert rendezvous.read_definition(message("DAT", definition_fields()[:-1])) == whole
+
+
+def test_a_message_of_too_many_fields_is_refused_before_it_is_read_to_its_end() -> None:
+    field = b"\x04HDR\0\x0b\x01\0"
+    body = struct.pack(">I", 8 + len(field) * 70_000) + bytes.fromhex("9955eeaa") + field * 70_000
+    with pytest.raises(WireError, match="more than 65,535 fields"):
+        rendezvous.read_header(body)
 
 
 @pytest.mark.parametrize("name", SAMPLES)
