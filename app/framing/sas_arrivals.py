@@ -19,6 +19,7 @@ Rules.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Final, NamedTuple
 
 from app.codecs.rendezvous.subjects import INBOX, REPLY_PROPERTY, SUBJECT_PROPERTY
@@ -74,13 +75,26 @@ class _Open:
             self.current += 1
 
 
+class _Rule(NamedTuple):
+    """What a sender counts beside the parts: the header or not, the application messages or not."""
+
+    header: bool
+    messages: bool
+
+    def beside(self, opened: _Open) -> int:
+        return self.header + self.messages * (opened.others - 1)
+
+
+_RULES: Final = frozenset(_Rule(*each) for each in product((False, True), repeat=2))
+
+
 class NumberedArrivals:
     """Numbers the messages of one source, in the order in which they come; see `app.framing.protocol.Arrivals`."""
 
     def __init__(self) -> None:
         self._open: dict[Line, _Open] = {}
-        self._extra: set[int] | None = None
-        """How many messages beside the parts a sender may count: 0, the header, and the application message."""
+        self._rules = _RULES
+        """How the source's senders may count, by what has come so far."""
         self._headers = 0
 
     def number(self, message: PhysicalMessage) -> list[PhysicalMessage]:
@@ -161,17 +175,17 @@ class NumberedArrivals:
     def _counted_beside(self, surplus: int, opened: _Open, *, alone: bool) -> int:
         """Return how many of the messages that a sender counts are no parts.
 
-        What fits all that came is learnt. Where nothing fits, messages are missing, and the least that is possible is
-        believed.
+        The rules that fit what came are learnt. Where none fits, messages are missing, and the least that is possible
+        is believed. But no loss makes the surplus smaller: then what was learnt was wrong, and all rules are tried
+        again.
         """
-        possible = self._extra or {0, 1, opened.others}
-        if surplus in possible:
+        least = min(rule.beside(opened) for rule in self._rules)
+        rules = self._rules if surplus >= least else _RULES
+        if fitting := frozenset(rule for rule in rules if rule.beside(opened) == surplus):
             if not alone:
-                self._extra = {surplus}
+                self._rules = fitting
             return surplus
-        if alone and surplus == 0:
-            return 0
-        return min(possible)
+        return 0 if alone and surplus == 0 else least
 
 
 _INTERLEAVED: Final = (

@@ -267,3 +267,27 @@ def test_a_message_at_which_numbering_fails_stops_no_other(monkeypatch: pytest.M
     assert refused.properties["refused-code"] == FAILED
     assert refused.properties["refused-why"] == "the program fails at it: ZeroDivisionError: a fault of ours"
     assert arriving(by_source, message(records(b"two"))) == [("ATX", "no-header")], "its line is interrupted"
+
+
+# --- what senders count -------------------------------------------------------------------------------------------
+
+
+def counted(arrivals: NumberedArrivals, *parts: bytes, count: int) -> int | str:
+    """What a last message says, in parts."""
+    return shown(numbered(arrivals, header(), *parts, write_last(count)))[-1][1]
+
+
+@pytest.mark.parametrize(("counts_header", "counts_data"), [*product((0, 1), repeat=2)])
+def test_messages_with_and_without_data_are_counted_alike(counts_header: int, counts_data: int) -> None:
+    arrivals, parts = NumberedArrivals(), (FDC, records(b"one"), records(b"two"))
+    for data in ((MSG,), (), (), (MSG,), (MSG, MSG), ()):
+        count = len(parts) + counts_header + counts_data * len(data)
+        assert counted(arrivals, *data, *parts, count=count) == "of 3"
+
+
+def test_what_was_learnt_from_a_loss_is_learnt_again() -> None:
+    arrivals = NumberedArrivals()
+    assert counted(arrivals, FDC, records(b"one"), count=3) == "of 2", "one was lost, which nobody can tell"
+    for _ in range(2):
+        assert counted(arrivals, FDC, records(b"one"), records(b"two"), count=3) == "of 3"
+    assert counted(arrivals, FDC, records(b"one"), count=3) == "of 3", "now a loss shows"
