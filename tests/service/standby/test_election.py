@@ -1,8 +1,9 @@
 """The election by a Lease: who becomes active, and when a gateway has to give up."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Event, Thread
+from typing import Any, Protocol
 
 import pytest
 
@@ -13,7 +14,13 @@ from app.settings import Standby
 from tests.support.lease_server import LeaseServer
 from tests.support.waiting import until
 
-Elect = Callable[[str], "Candidate"]
+PATIENT = {"duration": 60, "renew_deadline": "40s", "retry": "50ms"}
+"""A holder keeps the Lease even while this machine is too busy to run it."""
+SHORT = {"duration": 1, "renew_deadline": "600ms", "retry": "50ms"}
+
+
+class Elect(Protocol):
+    def __call__(self, name: str, times: dict[str, Any] = ...) -> "Candidate": ...
 
 
 @pytest.fixture
@@ -22,20 +29,11 @@ def api() -> Iterator[LeaseServer]:
         yield running
 
 
-def settings(folder: Path, api: LeaseServer, token: str) -> Standby:
+def settings(folder: Path, api: LeaseServer, token: str, times: dict[str, Any]) -> Standby:
     file = folder / token
     file.write_text(token)
-    return Standby.model_validate(
-        {
-            "lease": "gateway",
-            "namespace": "prod",
-            "api_url": api.url,
-            "token_file": file,
-            "duration": 1,
-            "renew_deadline": "600ms",
-            "retry": "50ms",
-        }
-    )
+    place = {"lease": "gateway", "namespace": "prod", "api_url": api.url, "token_file": file}
+    return Standby.model_validate(place | times)
 
 
 class Candidate:
@@ -65,8 +63,8 @@ class Candidate:
 def elect(tmp_path: Path, api: LeaseServer) -> Iterator[Elect]:
     made: list[Candidate] = []
 
-    def candidate(name: str) -> Candidate:
-        made.append(Candidate(settings(tmp_path, api, name)))
+    def candidate(name: str, times: dict[str, Any] = PATIENT) -> Candidate:
+        made.append(Candidate(settings(tmp_path, api, name, times)))
         return made[-1]
 
     yield candidate
@@ -99,9 +97,9 @@ def test_of_several_that_begin_at_once_one_is_active(api: LeaseServer, elect: El
 
 
 def test_a_holder_that_is_cut_off_gives_up_before_another_takes_over(api: LeaseServer, elect: Elect) -> None:
-    one = elect("one")
+    one = elect("one", SHORT)
     one.await_won()
-    two = elect("two")
+    two = elect("two", SHORT)
     until(lambda: two.election.holder)
     api.cut("one")  # its request gets no answer
     until(lambda: one.why, pause=0.005)
@@ -146,7 +144,7 @@ def test_standing_by_ends_when_it_is_told_to(elect: Elect) -> None:
 
 
 def test_what_the_api_server_cannot_answer_is_one_sentence(tmp_path: Path, api: LeaseServer) -> None:
-    given = settings(tmp_path, api, "one")
+    given = settings(tmp_path, api, "one", SHORT)
     lease = LeaseApi(given)
     assert lease.read() is None
     found = lease.take(None, "me")
