@@ -274,3 +274,54 @@ def test_a_second_part_of_a_kind_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="a segment has at most one") as refused:
         rows_in(data(ROWS[:1], PartAttribute.FIRST), data(ROWS[1:2], PartAttribute.LAST))
     assert (refused.value.code, refused.value.row) == ("bad-packet", "segment[0].part[2].part_kind")
+
+
+def test_an_unknown_kind_of_segment_is_refused() -> None:
+    header, parts = reply(part(PartKind.PARSID, [STATEMENT]), data(ROWS, PartAttribute.FIRST | PartAttribute.LAST))
+    body = bytearray(packet((header, parts)).body)
+    for kind in (0, 5, 255):
+        body[32 + 12] = kind
+        with pytest.raises(InvalidInputError, match=f"unknown kind {kind}") as refused:
+            ORDER_PACKET.read(PhysicalMessage(SOURCE, "order_packet", body=bytes(body)), 0)
+        assert (refused.value.code, refused.value.row, refused.value.at) == ("bad-packet", "segment[0].segm_kind", 44)
+
+
+def test_a_reply_of_nothing_but_its_return_code_and_count_ends_a_result_set(tmp_path: Path) -> None:
+    of = part(PartKind.PARSID, [STATEMENT])
+    sent = [
+        packet(reply(of, *DESCRIBED, part(PartKind.RESULTCOUNT, 10), data(ROWS, PartAttribute.FIRST))),
+        packet(
+            reply(
+                of,
+                part(PartKind.ERRORTEXT, "Row not found"),
+                part(PartKind.RESULTCOUNT, 10),
+                returncode=100,
+                sqlstate=b"02000",
+                function_code=FunctionCode.FETCH_NEXT,
+            )
+        ),
+    ]
+    for number, order in enumerate((sent, sent[::-1])):
+        (tmp_path / str(number)).mkdir()
+        with service_context(tmp_path / str(number)) as context:
+            receive(context, [order])
+            (record,) = records(context)
+            assert stored(context, record.qualifier_2).to_pylist() == EXPECTED
+
+
+@pytest.mark.parametrize("function_code", [FunctionCode.UPDATE, FunctionCode.DELETE, FunctionCode.GETVAL])
+def test_other_replies_without_a_row_end_nothing(function_code: int) -> None:
+    of, count = part(PartKind.PARSID, [STATEMENT]), part(PartKind.RESULTCOUNT, 0)
+    assert ORDER_PACKET.read(packet(reply(of, count, returncode=100, function_code=function_code)), 0) == Pieces()
+    assert ORDER_PACKET.read(packet(reply(count, returncode=100, function_code=FunctionCode.SELECT)), 0) == Pieces()
+
+
+@pytest.mark.parametrize("told", [0, 1, 3])
+def test_a_number_of_rows_other_than_that_of_the_part_is_quarantined(tmp_path: Path, told: int) -> None:
+    rows = data(ROWS[:2], PartAttribute.FIRST | PartAttribute.LAST)
+    other = rows._replace(header=dataclasses.replace(rows.header, arg_count=told))
+    with service_context(tmp_path) as context:
+        receive(context, [[packet(reply(part(PartKind.PARSID, [STATEMENT]), *DESCRIBED, other))]])
+        (record,) = records(context)
+        assert record.state == AttachmentState.QUARANTINED
+        assert f"{told} rows of 12 bytes in 24" in (record.reason or "")

@@ -19,7 +19,7 @@ _ORDERS: dict[int, Order] = {MessSwap.NORMAL: ">", MessSwap.FULL_SWAPPED: "<"}
 _CONTEXTS: dict[Order, Context] = {order: Context(order) for order in _ORDERS.values()}
 _LENGTHS: dict[Order, Struct] = {order: Struct(f"{order}ii") for order in _ORDERS.values()}
 _SWAP_AT, _SIZE_AT, _LEN_AT, _COUNT_AT = 1, 12, 16, 22
-_KIND_AT = 12
+SEGMENT_KIND_AT = 12
 _SEGMENT_SIZE = UnknownSegment.SIZE
 """Bytes of a segment header of any kind."""
 
@@ -134,7 +134,7 @@ def _segment(buffer: Buffer, place: _Place, context: Context) -> Segment:
     at, left = place.at, place.limit - place.at
     if left < _SEGMENT_SIZE:
         place.refuse("segm_len", f"a segment has at least {_SEGMENT_SIZE} bytes, and {left} are left")
-    header, part_at = _segment_layout(buffer[at + _KIND_AT]).decode(buffer, at, context)
+    header, part_at = _segment_layout(buffer[at + SEGMENT_KIND_AT]).decode(buffer, at, context)
     if not _SEGMENT_SIZE <= header.segm_len <= left:
         place.refuse("segm_len", f"{header.segm_len} bytes, where {left} are left")
     if header.segm_offset != at - place.start:

@@ -7,9 +7,17 @@ vardata have a length in front of each field, which is always big-endian.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from app.codecs.sapdb.constants import IoType, Undef
+from app.codecs.sapdb.constants import LONGS, IoType, Undef
 from app.codecs.sapdb.headers import ParameterInfo
-from app.codecs.sapdb.values import Described, Manner, Value, decode_content, decode_value, encode_value
+from app.codecs.sapdb.values import (
+    Described,
+    Manner,
+    Value,
+    decode_content,
+    decode_value,
+    encode_value,
+    least_in_out_len,
+)
 from app.wire import WireError
 from app.wire.kinds import Buffer
 
@@ -35,14 +43,34 @@ def inputs(parameters: Sequence[ParameterInfo]) -> tuple[ParameterInfo, ...]:
 
 
 def row_size(parameters: Sequence[ParameterInfo]) -> int:
-    """Return the bytes of a row of a data part. Raises WireError for places that no row can have."""
-    size = 0
-    for number, each in enumerate(parameters):
+    """Return the bytes of a row of a data part.
+
+    Raises WireError for places that no row can have, for two values in one place, and where an in/out length is too
+    short for its length. A longer one loses no byte of a value.
+    """
+    end = 0
+    for number, each in sorted(enumerate(parameters), key=lambda some: some[1].bufpos):
         if each.bufpos < 1 or each.in_out_len < 1:
             why = f"{each.in_out_len} bytes at position {each.bufpos} of a row"
             raise WireError(f"parameter[{number}].bufpos", 0, why)
-        size = max(size, each.bufpos - 1 + each.in_out_len)
-    return size
+        if each.bufpos <= end:
+            why = f"position {each.bufpos} of a row, where the value before it ends at {end}"
+            raise WireError(f"parameter[{number}].bufpos", 0, why)
+        if each.in_out_len < (least := least_in_out_len(each)):
+            why = f"{each.in_out_len}, where values of length {each.length} take {least} bytes"
+            raise WireError(f"parameter[{number}].in_out_len", 0, why)
+        end = each.bufpos - 1 + each.in_out_len
+    return end
+
+
+def check_rows(buffer: Buffer, parameters: Sequence[ParameterInfo], size: int, count: int) -> None:
+    """Raise WireError where a data part has fewer or more bytes than so many rows of `size` bytes.
+
+    Only LONG values may be behind the rows.
+    """
+    has_longs = any(each.data_type in LONGS for each in parameters)
+    if count < 0 or count * size > len(buffer) or (count * size < len(buffer) and not has_longs):
+        raise WireError("data", 0, f"{count} rows of {size} bytes in {len(buffer)}")
 
 
 def decode_rows(buffer: Buffer, parameters: Sequence[ParameterInfo], count: int, manner: Manner) -> list[Row]:
@@ -51,8 +79,7 @@ def decode_rows(buffer: Buffer, parameters: Sequence[ParameterInfo], count: int,
     `count` is the argument count of a mass command or a reply; other requests have one row, whatever their count says.
     """
     size = row_size(parameters)
-    if count < 0 or count * size > len(buffer):
-        raise WireError("data", 0, f"{count} rows of {size} bytes in {len(buffer)}")
+    check_rows(buffer, parameters, size, count)
     return [
         tuple(
             decode_value(

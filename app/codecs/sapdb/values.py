@@ -77,6 +77,21 @@ def in_out_len(data_type: int, length: int, *, unicode_packet: bool = False) -> 
     return found
 
 
+def least_in_out_len(info: Described) -> int:
+    """Return the fewest bytes that values of a description can have in a data part, with their undef byte.
+
+    A length in bytes is an int2, so it ends at 32,767. Dates and times have several formats, and types that are not
+    known have any size.
+    """
+    if info.data_type in MOMENTS:
+        return 1
+    try:
+        return min(in_out_len(info.data_type, info.length), _MOST_IN_OUT_LEN)
+    except WireError:
+        return 1
+
+
+_MOST_IN_OUT_LEN: Final = (1 << 15) - 1
 _MOMENT_CHARS: Final[dict[int, int]] = {DataType.DATE: 10, DataType.TIME: 8, DataType.TIMESTAMP: 26}
 _BYTES: Final = frozenset({DataType.CHAR_BYTE, DataType.VARCHAR_BYTE, DataType.ROWID})
 _BOOLEANS: Final = frozenset({DataType.BOOLEAN})

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from app.codecs.sapdb.constants import ASCII_TEXTS, LONGS, MOMENTS, NUMBERS, DataType, Undef
 from app.codecs.sapdb.headers import LongDescriptor, ParameterInfo
-from app.codecs.sapdb.rows import row_size
+from app.codecs.sapdb.rows import check_rows, row_size
 from app.codecs.sapdb.temporal import Time
 from app.codecs.sapdb.values import FIRST_UNDEF, WIDE, Described, Manner, decode_value, fill, fraction, text_codec
 from app.dataset import columns
@@ -82,8 +82,7 @@ def decode(
     and LongTimes.
     """
     size = row_size(parameters)
-    if count < 0 or count * size > len(buffer):
-        raise WireError("data", 0, f"{count} rows of {size} bytes in {len(buffer)}")
+    check_rows(buffer, parameters, size, count)
     rows = np.frombuffer(buffer, np.uint8, count * size).reshape(count, size)
     arrays = []
     for number, (info, field) in enumerate(zip(parameters, schema, strict=True)):
@@ -104,7 +103,9 @@ def decode_parts(
     """
     size = row_size(parameters)
     try:
-        joined = b"".join(memoryview(buffer)[: count * size] for buffer, count in parts)
+        for buffer, count in parts:
+            check_rows(buffer, parameters, size, count)
+        joined = b"".join(buffer for buffer, _ in parts)
         return decode(joined, parameters, sum(count for _, count in parts), manner, schema)
     except WireError:
         for buffer, count in parts:

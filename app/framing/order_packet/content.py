@@ -158,9 +158,9 @@ def _in_order(record: AttachmentRecord, received: Received) -> Iterator[_Some]:
             raise InvalidInputError(
                 "bad-group", "resultcount", -1, f"no packet brings the rows from row {expected + 1} on"
             )
-        kind = PartKind.VARDATA if PartKind.VARDATA in content.parts else PartKind.DATA
-        buffer = content.parts[kind].part.buffer
-        if not found.length:
+        kind = content.row_kind()
+        buffer = b"" if kind is None else content.parts[kind].part.buffer
+        if not found.length and not buffer:
             continue
         yield _Some(found.first, found.length, buffer, content.manner, kind == PartKind.VARDATA)
         expected += found.length

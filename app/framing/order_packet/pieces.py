@@ -20,8 +20,15 @@ from app.codecs.sapdb.constants import (
     Undef,
     ValMode,
 )
-from app.codecs.sapdb.headers import CommandSegment, LongDescriptor, PacketHeader, PartHeader, ReturnSegment
-from app.codecs.sapdb.packet import Packet, Part, Segment, decode_packet
+from app.codecs.sapdb.headers import (
+    SEGMENT_HEADERS,
+    CommandSegment,
+    LongDescriptor,
+    PacketHeader,
+    PartHeader,
+    ReturnSegment,
+)
+from app.codecs.sapdb.packet import SEGMENT_KIND_AT, Packet, Part, Segment, decode_packet
 from app.codecs.sapdb.parts import Held, LongValue, decode_part
 from app.codecs.sapdb.texts import code_of
 from app.codecs.sapdb.values import LONG_SIZE, Described, Manner
@@ -57,6 +64,23 @@ _MASS: Final = frozenset({70, 114, 115, 116, 117})
 _NO_ROW: Final = 100
 """The return code of a reply that has no (further) row, which is no error."""
 
+_MASS_FUNCTIONS: Final = 1000
+_ROW_FUNCTIONS: Final = frozenset(
+    {
+        FunctionCode.NIL,  # of kernels that do not tell it
+        FunctionCode.SELECT,
+        FunctionCode.SELECT_INTO,
+        FunctionCode.FETCH_FIRST,
+        FunctionCode.FETCH_LAST,
+        FunctionCode.FETCH_NEXT,
+        FunctionCode.FETCH_PREV,
+        FunctionCode.FETCH_POS,
+        FunctionCode.FETCH_SAME,
+        FunctionCode.FETCH_RELATIVE,
+    }
+)
+"""What replies answer that have rows. The reply to an UPDATE of no row is not the end of a data set."""
+
 _WHOLE: Final = frozenset({ValMode.ALLDATA, ValMode.LASTDATA})
 _UNTOLD: Final = ("", "")
 
@@ -85,6 +109,10 @@ class Content(NamedTuple):
     def row(self, kind: int) -> str:
         """Return what errors call a part."""
         return f"segment[{self.number}].{PartKind(kind).name.lower()}"
+
+    def row_kind(self) -> int | None:
+        """Return the kind of the part that has rows; None for a segment without one."""
+        return self.first_of(_HOLDING_ROWS)
 
     def first_of(self, kinds: Sequence[int]) -> int | None:
         """Return the first of these kinds that the segment has a part of."""
@@ -160,8 +188,15 @@ def contents(message: PhysicalMessage) -> list[Content]:
 
 
 def _placed(packet: Packet) -> Iterator[dict[int, Place]]:
-    """Yield the parts of each segment by their kind. Raises InvalidInputError for a kind that comes twice."""
+    """Yield the parts of each segment by their kind.
+
+    Raises InvalidInputError for a kind of part that comes twice, and for an unknown kind of segment.
+    """
     for number, segment in enumerate(packet.segments):
+        if (kind := segment.header.segm_kind) not in SEGMENT_HEADERS:
+            at = PacketHeader.SIZE + segment.header.segm_offset + SEGMENT_KIND_AT
+            why = f"unknown kind {kind}; commands are 1 and 3, replies 2 and 4"
+            raise InvalidInputError("bad-packet", f"segment[{number}].segm_kind", at, why)
         yield _places(number, segment)
 
 
@@ -217,7 +252,8 @@ def _parts(content: Content) -> Iterator[GroupPart]:
         size = len(content.parts[content.first_of(_DESCRIBING) or 0].part.buffer)
         yield GroupPart(_definition(content), DESCRIPTION, 0, size, ends_message=True, ends_group=False, units=0)
     if rows is not None:
-        size = len(content.parts[content.first_of(_HOLDING_ROWS) or 0].part.buffer)
+        kind = content.row_kind()
+        size = 0 if kind is None else len(content.parts[kind].part.buffer)
         yield GroupPart(_definition(content), ROWS, rows.first, size, rows.is_last, ends_group=True, units=rows.length)
 
 
@@ -262,15 +298,14 @@ def description_of(content: Content) -> Description:
 def rows_of(content: Content) -> Rows | None:
     """Return which rows a segment has; None for one without rows. Raises InvalidInputError where nothing tells their
     place."""
-    kind = content.first_of(_HOLDING_ROWS)
+    kind = content.row_kind()
     if kind is None:
-        return None
+        return _end_of_rows(content)
     header, (part, _) = content.header, content.parts[kind]
     is_input = isinstance(header, CommandSegment)
     if is_input and not (header.mass_cmd or _takes_several_rows(content)):
         return None
-    attributes, count = part.header.attributes, part.header.arg_count
-    total = content.held(PartKind.RESULTCOUNT) if PartKind.RESULTCOUNT in content.parts else None
+    attributes, count, total = part.header.attributes, part.header.arg_count, _row_count(content)
     if _answers_one_row(header):
         attributes |= PartAttribute.FIRST | PartAttribute.LAST
     is_last = bool(attributes & PartAttribute.LAST) or _has_no_row(header)
@@ -279,6 +314,19 @@ def rows_of(content: Content) -> Rows | None:
         why = f"neither FIRST nor the row count ({total}) says which {count} rows these are"
         raise InvalidInputError("no-place", content.row(kind), -1, why)
     return Rows(first, count, is_last, is_input)
+
+
+def _end_of_rows(content: Content) -> Rows | None:
+    """Return the place behind the last row, as a reply tells it that has no row; None where it does not tell it."""
+    header, total = content.header, _row_count(content)
+    if not content.statement or not _has_no_row(header) or header.function_code % _MASS_FUNCTIONS not in _ROW_FUNCTIONS:
+        return None
+    return Rows(total, 0, is_last=True, is_input=False) if total is not None and 0 <= total <= _MOST_PLACE else None
+
+
+def _row_count(content: Content) -> int | None:
+    """Return the number that the resultcount part tells; None where there is none, or where it is NULL."""
+    return content.held(PartKind.RESULTCOUNT) if PartKind.RESULTCOUNT in content.parts else None
 
 
 def _takes_several_rows(content: Content) -> bool:

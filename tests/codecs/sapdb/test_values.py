@@ -221,6 +221,29 @@ def test_places_that_no_row_can_have_are_refused() -> None:
             decode_rows(bytes(50), [parameter], 1, BIG)
 
 
+def test_values_that_share_bytes_are_refused() -> None:
+    shared = [info(DataType.FIXED, 4, 4), info(DataType.CHAR_ASCII, 3, 4, 4)]
+    with pytest.raises(WireError, match="position 4 of a row, where the value before it ends at 4"):
+        decode_rows(bytes(7), shared, 1, BIG)
+
+
+@pytest.mark.parametrize(
+    ("data_type", "length", "least"),
+    [(DataType.FIXED, 10, 7), (DataType.FLOAT, 38, 21), (DataType.CHAR_ASCII, 8, 9), (DataType.UNICODE, 8, 17)],
+)
+def test_an_in_out_length_corresponds_with_its_length(data_type: int, length: int, least: int) -> None:
+    assert (
+        len(
+            decode_rows(
+                encode_rows([[None]], [info(data_type, length, least)], BIG), [info(data_type, length, least)], 1, BIG
+            )
+        )
+        == 1
+    )
+    with pytest.raises(WireError, match=f"{least - 1}, where values of length {length} take {least} bytes"):
+        decode_rows(bytes(least - 1), [info(data_type, length, least - 1)], 1, BIG)
+
+
 def test_columns_and_inputs_have_rows_of_their_own() -> None:
     each = [ParameterInfo(2, io_type, 0, 0, 4, 4, 1) for io_type in (0, 1, 2)]
     assert columns(each) == (each[1], each[2])
