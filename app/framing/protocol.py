@@ -17,12 +17,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from app.codecs.sas.files import FileDescription
+from app.codecs.sas.rendezvous import MapItem
 from app.framing.descriptors import Descriptors
 from app.model.attachment import AttachmentKind
 from app.model.event import Event, Pieces
 from app.model.framing import FramingTraits
 from app.model.message import NO_PROPERTIES, PhysicalMessage
 from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions, OutgoingAttachment
+from app.wire import WireError
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile  # which takes a while to load
@@ -254,6 +256,12 @@ class Framing(Protocol):
     @property
     def options(self) -> frozenset[str]:
         """The fields of `FramingOptions` that change the messages."""
+
+    def application(self, content: bytes | Sequence[MapItem]) -> bytes:
+        """Return the body of an application message, of bytes or of the values of a map. Raises WireError."""
+        if not isinstance(content, bytes):
+            raise WireError("values", 0, f"the framing {self.traits.name} carries no map")
+        return content
 
     def properties(self, attachment: OutgoingAttachment) -> Mapping[str, str]:  # noqa: ARG002
         """Return the properties of a message of an attachment, beside its descriptor: all of them or none."""

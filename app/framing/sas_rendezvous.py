@@ -8,20 +8,22 @@ It is written in the order of the specification: the header, the application mes
 messages and then the last one, which counts them. All of a delivery belongs to the header before it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from app.codecs.rendezvous.message import is_message
 from app.codecs.sas import correlid
 from app.codecs.sas.attachment import Attachment
 from app.codecs.sas.dialect import DIALECTS, mask_of
 from app.codecs.sas.numbered import message_name
 from app.codecs.sas.rendezvous import (
+    CHAR,
     MAP_NAMES,
     MapItem,
     RendezvousHeader,
+    is_map,
     read_header,
     read_last,
+    read_map,
     write_header,
     write_last,
     write_map,
@@ -81,11 +83,12 @@ def read(message: PhysicalMessage) -> Event:
             return _part(name, PartArrived(key, number, len(message.body)))
         if name == "LST":
             return Unsequenced(key, (_count(message),) * 2, len(message.body))
+        if name in MAP_NAMES:
+            read_map(message.body)
+            return Unsequenced(key, (), len(message.body))
     except WireError as error:
         raise InvalidInputError("bad-rendezvous-message", error.row, error.at, error.why) from error
-    if name not in MAP_NAMES:
-        raise _unknown(name)
-    return Unsequenced(key, (), len(message.body))
+    raise _unknown(name)
 
 
 def _part(name: str, part: PartArrived) -> PartArrived:
@@ -158,7 +161,7 @@ def _framed(
     base = correlid.join(delivery.header_correl_id[: correlid.KEY_SIZE], 0)
     yield base, write_header(_announced(delivery), charset_of(options)), None
     if delivery.application_body is not None:
-        yield base, _application(delivery.application_body), None
+        yield base, application(delivery.application_body), None
     for attachment in delivery.attachments:
         number = 0
         for number, body in enumerate(bodies.of(attachment), 1):
@@ -166,14 +169,17 @@ def _framed(
         yield correlid.join(attachment.correl_id, 0), write_last(number), number
 
 
-def _application(body: bytes) -> bytes:
-    """Return an application message as it is, where it is a map already; else as a map of one text."""
-    try:
-        if is_message(body) and message_name(body) in MAP_NAMES:
-            return body
-    except WireError:
-        pass
-    return write_map([MapItem(4, body)])
+def application(content: bytes | Sequence[MapItem]) -> bytes:
+    """Return an application message: of the values of a map, of a map as it is, or of bytes as a map of one text.
+
+    Raises WireError for a map that receivers refuse, and for a NUL in a text.
+    """
+    if not isinstance(content, bytes):
+        return write_map(content)
+    if not is_map(content):
+        return write_map([MapItem(CHAR, content)])
+    read_map(content)
+    return content
 
 
 def _announced(delivery: DeliveryRecord) -> RendezvousHeader:
@@ -239,6 +245,9 @@ class SasRendezvous(Framing):
 
     def data_set(self, record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
         return rendezvous_content.read_data_set(record, received, store)
+
+    def application(self, content: bytes | Sequence[MapItem]) -> bytes:
+        return application(content)
 
     def write(self, delivery: DeliveryRecord, options: FramingOptions, contents: Contents) -> Iterator[PhysicalMessage]:
         return messages(delivery, options, RendezvousBodies(options, contents))

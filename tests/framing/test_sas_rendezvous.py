@@ -289,6 +289,17 @@ def test_messages_are_numbered_and_counted_under_their_header() -> None:
     assert last == Unsequenced(KEY, (len(parts),) * 2, len(sent[-1].body))
 
 
+def test_a_map_that_contradicts_itself_is_refused() -> None:
+    _, application, *_ = written(AttachmentKind.BINARY_FILE, bytes(10))
+    for fields, why in (
+        ([i32(9), i32(1), i16(7)], "9 times 2 fields"),
+        ([i32(1), i32(1), i32(7)], "where I16 belongs"),
+    ):
+        with pytest.raises(InvalidInputError, match=why) as refused:
+            SAS_RENDEZVOUS.read(application._replace(body=message("MSG", fields)), dialect.ALL)
+        assert refused.value.code == "bad-rendezvous-message"
+
+
 def test_a_map_is_sent_as_it_is() -> None:
     body = message("DATA", [i32(1), i32(1), i16(7)])
     delivery = DeliveryRecord("d", "rv", b"H" * 24, b"M" * 24, (), 0, 0, application_body=body)

@@ -99,6 +99,7 @@ class Stock:
         destinations: dict[str, dict[str, Any]] = {
             name: {"transport": "memory", "queue": name} for name in ("partner", "archive")
         }
+        destinations["rendezvous"] = {"transport": "memory", "queue": "rendezvous", "framing": "sas_rendezvous"}
         destinations["groups"] = {"transport": "memory", "queue": "groups", "framing": "mq_group"}
         for name, ccsid, encoding in (("mainframe", 37, 785), ("utf-16", 1200, 546), ("unreadable", 930, 785)):
             destinations[name] = {"transport": "memory", "queue": name, "ccsid": ccsid, "encoding": encoding}

@@ -55,13 +55,21 @@ class AcceptedDelivery(TypedDict):
     warnings: NotRequired[list[FieldError] | None]
 
 
+class MapValue(TypedDict):
+    """One value of a map. It is null for a number that JSON lacks, and for a text that its CCSID lacks."""
+
+    type: Literal["short", "long", "double", "char"]
+    value: int | float | str | None
+
+
 class ApplicationMessage(TypedDict):
-    """The application message. `text` is present if its bytes can be decoded as text in its CCSID."""
+    """The application message. `text` is present if its bytes, or the only value of its map, are text in its CCSID."""
 
     format: str
     ccsid: int
     size: int
     text: str | None
+    values: list[MapValue] | None
     base64: str
 
 

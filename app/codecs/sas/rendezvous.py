@@ -14,6 +14,7 @@ import numpy as np
 
 from app.codecs.rendezvous.constants import HEADER_SIZE, WireType
 from app.codecs.rendezvous.fields import message_end
+from app.codecs.rendezvous.message import is_message
 from app.codecs.sas.attachment import AttachmentHeader, attachment_fault
 from app.codecs.sas.constants import Int, MessageKind
 from app.codecs.sas.dataset import DataSetDefinition, Variable, definition_fault, variable_fault
@@ -25,6 +26,7 @@ from app.codecs.sas.numbered import (
     Value,
     fields_of,
     grouped,
+    message_name,
     string_value,
     table_values,
     write_message,
@@ -40,7 +42,13 @@ TypeField = Literal["each", "once"]
 """Where the type of record stands: in each entry, or once before all of them."""
 
 MAP_TYPES: Final = {1: "I16", 2: "I32", 3: "F64", 4: "STRING"}
-"""The data types of a map (short, long, double, char) and the API's types that they are written as."""
+"""The data types of a map and the API's types that they are written as."""
+
+MAP_TYPE_NAMES: Final = {1: "short", 2: "long", 3: "double", 4: "char"}
+"""What the specification calls the data types of a map."""
+
+CHAR: Final = 4
+"""The data type of a text in a map."""
 
 _VARIABLE_FIELDS: Final = fields_of(Variable.ROWS)
 
@@ -109,7 +117,7 @@ def read_map(body: Buffer) -> tuple[MapItem, ...]:
 def _map_item(reader: Reader, path: str) -> MapItem:
     kind = reader.integer(f"{path}.type")
     row = f"{path}.value"
-    if kind == 4:
+    if kind == CHAR:
         return MapItem(kind, reader.string(row))
     field = reader.field(row)
     allowed = {1: ("I16",), 2: ("I32", "I64"), 3: ("F64",)}.get(kind)
@@ -130,6 +138,14 @@ def write_map(items: Sequence[MapItem], name: Literal["MSG", "DATA"] = "MSG") ->
         row = f"MSG[{index}].value"
         values.append(string_value(value, row) if isinstance(value, bytes) else (MAP_TYPES[kind], value))
     return write_message(name, values)
+
+
+def is_map(body: Buffer) -> bool:
+    """Tell whether bytes are a message by the name of one that holds a map."""
+    try:
+        return is_message(body) and message_name(body) in MAP_NAMES
+    except WireError:
+        return False
 
 
 def read_last(body: Buffer) -> int:

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from app.codecs.ibm_mq.constants import MQFMT_STRING
 from app.codecs.ibm_mq.encodings import charset
+from app.codecs.sas.rendezvous import MAP_TYPE_NAMES, MapItem
 from app.framing.registry import framing
 from app.model.attachment import AttachmentKind
 from app.model.records import DeliveryRecord, OutgoingAttachment
@@ -14,18 +15,27 @@ from app.service.sending.errors import DestinationRefuses, Refusal, UnknownDesti
 from app.service.sending.parts import StoredPart
 from app.service.sending.upload_conversion import ConversionRequest
 from app.settings import Destination
+from app.wire import WireError
 
 FILE_SPECIFICATIONS = ("FILENAME", "FILEREF")
 """The values of a file's qualifier 1. They tell whether qualifier 2 is a file's name or a fileref."""
+
+MapValue = tuple[str, int | float | str]
+"""One value of a map: its data type (short, long, double, char), and a number or a text."""
+
+_MAP_TYPES = {name: kind for kind, name in MAP_TYPE_NAMES.items()}
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class ApplicationMessageDraft:
-    """The application message. Text is written in the destination's character set; bytes are sent as they are."""
+    """The application message. Text is written in the destination's character set; bytes are sent as they are.
 
-    content: str | bytes
+    The values of a map are their data types, as the specification calls them, and numbers or texts.
+    """
+
+    content: str | bytes | tuple[MapValue, ...]
     format: str | None = None
     ccsid: int | None = None
 
@@ -37,7 +47,16 @@ class ApplicationMessageDraft:
         return MQFMT_STRING if isinstance(self.content, str) else ""
 
     def body(self, to: Destination) -> bytes:
-        """Return the bytes that go to a destination. Raises ValueError for text that its character set lacks."""
+        """Return the bytes that go to a destination.
+
+        Raises ValueError for text that its character set lacks, and for what its framing does not carry.
+        """
+        try:
+            return framing(to.framing).application(self._content(to))
+        except WireError as error:
+            raise ValueError(f"{error.row}: {error.why}") from None
+
+    def _content(self, to: Destination) -> bytes | list[MapItem]:
         if self.ccsid not in (None, to.ccsid):
             raise ValueError(f"{self.ccsid} is not the destination's CCSID {to.ccsid}, which all its messages use")
         codec = charset(to.ccsid, to.encoding)
@@ -48,7 +67,16 @@ class ApplicationMessageDraft:
             return content
         if codec is None:
             raise ValueError(f"text cannot be written in the destination's CCSID {to.ccsid}; give the bytes in base64")
-        return _in_charset(lambda: content.encode(codec), "text cannot be written", to.ccsid)
+        if isinstance(content, str):
+            return _in_charset(lambda: content.encode(codec), "text cannot be written", to.ccsid)
+        return [_map_item(each, codec, to.ccsid) for each in content]
+
+
+def _map_item(value: MapValue, codec: str, ccsid: int) -> MapItem:
+    kind, given = value
+    if isinstance(given, str):
+        return MapItem(_MAP_TYPES[kind], _in_charset(lambda: given.encode(codec), "text cannot be written", ccsid))
+    return MapItem(_MAP_TYPES[kind], given)
 
 
 def _in_charset(convert: Callable[[], T], what: str, ccsid: int) -> T:

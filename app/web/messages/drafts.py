@@ -28,6 +28,7 @@ from app.service.sending.upload_conversion import ConversionRequest
 from app.tables.read.formats import FORMATS
 from app.tables.read.overrides import DataSetOverrides, NameRule, VariableOverrides
 from app.tables.read.request import Options, VariableType
+from app.web.messages.maps import MOST_MAP_VALUES, MapType, check_map_value
 from app.web.schemas import KINDS, KindWord
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=NO_CONTROL_CHARACTERS)]
@@ -133,14 +134,29 @@ class DataSetDraft(Strict):
         return [part for part in (self.catalog, self.define) if part is not None]
 
 
+class MapValueDraft(Strict):
+    """One value of a map. A `short` has 16 bits, a `long` 32."""
+
+    type: MapType
+    value: int | float | str
+
+    @model_validator(mode="after")
+    def _suits_its_type(self) -> Self:
+        check_map_value(self.type, self.value)
+        return self
+
+
 class ApplicationMessageDraft(Strict):
-    """The application message: `text`, which is sent in the destination's character set, or the bytes of `base64`,
-    which are sent unchanged.
+    """The application message: `text`, which is sent in the destination's character set; the bytes of `base64`, which
+    are sent unchanged; or the `values` of a map, for receivers over TIB/Rendezvous.
     """
 
     text: str | None = Field(default=None, examples=["This is the actual application message."])
     base64: str | None = Field(
         default=None, description="bytes; with the format MQSTR they are text in the destination's character set"
+    )
+    values: Annotated[list[MapValueDraft], Field(max_length=MOST_MAP_VALUES)] | None = Field(
+        default=None, description="the values of a map, in its order; for a destination with framing sas_rendezvous"
     )
     format: Annotated[str, StringConstraints(max_length=8, pattern=PRINTABLE_ASCII)] | None = Field(
         default=None,
@@ -162,13 +178,17 @@ class ApplicationMessageDraft(Strict):
         return given
 
     @model_validator(mode="after")
-    def _is_one_of_two(self) -> Self:
-        if (self.text is None) == (self.base64 is None):
-            raise ValueError("give either text or base64")
+    def _is_one_of_three(self) -> Self:
+        if [self.text, self.base64, self.values].count(None) != 2:
+            raise ValueError("give one of text, base64 and values")
         return self
 
     def draft(self) -> drafts.ApplicationMessageDraft:
-        content = self.text if self.text is not None else base64.b64decode(self.base64 or "")
+        content: str | bytes | tuple[drafts.MapValue, ...]
+        if self.values is not None:
+            content = tuple((each.type, each.value) for each in self.values)
+        else:
+            content = self.text if self.text is not None else base64.b64decode(self.base64 or "")
         return drafts.ApplicationMessageDraft(content, self.format, self.ccsid)
 
 

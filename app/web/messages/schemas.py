@@ -16,18 +16,20 @@ from app.tables.read.request import VariableType
 from app.web.attachments.schemas import AttachmentSummary
 from app.web.data_sets import IndexView
 from app.web.messages.errors import fault_members
+from app.web.messages.maps import MapValue, map_items, text_in
 from app.web.problems import FieldError
 from app.web.schemas import KindWord, Links, kind_word, shown
 from app.web.times import optional_time
 
 
 class ApplicationMessage(BaseModel):
-    """The application message. `text` is present if its bytes can be decoded as text in its CCSID."""
+    """The application message. `text` is present if its bytes, or the only value of its map, are text in its CCSID."""
 
     format: str = Field(examples=["MQSTR"])
     ccsid: int = Field(examples=[1208])
     size: int
     text: str | None
+    values: list[MapValue] | None = Field(description="the values of a map, as SAS sends them over TIB/Rendezvous")
     base64: str
 
     @classmethod
@@ -35,23 +37,15 @@ class ApplicationMessage(BaseModel):
         body = record.application_body
         if body is None:
             return None
+        codec, items = charset(record.application_ccsid), map_items(body)
         return cls(
             format=shown(record.application_format),
             ccsid=record.application_ccsid,
             size=len(body),
-            text=_text(body, record.application_ccsid),
+            text=text_in(body, items, codec),
+            values=None if items is None else [MapValue.of(each, codec) for each in items],
             base64=b64encode(body).decode(),
         )
-
-
-def _text(body: bytes, ccsid: int) -> str | None:
-    codec = charset(ccsid)
-    if codec is None:
-        return None
-    try:
-        return body.decode(codec)
-    except UnicodeDecodeError:
-        return None
 
 
 class MessageFields(BaseModel):

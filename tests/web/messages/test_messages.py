@@ -36,6 +36,7 @@ def test_a_message_and_its_application_message(
         "ccsid": ccsid,
         "size": len(body),
         "text": text,
+        "values": None,
         "base64": base64.b64encode(body).decode(),
     }
     assert [entry["id"] for entry in seen["attachments"]] == [attachment.id for attachment in attachments]

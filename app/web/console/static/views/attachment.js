@@ -84,6 +84,11 @@ function Parts({ id, version, isUnfinished }) {
       : "Click to look at a piece more closely. With the keyboard: arrow keys, then Enter."}</p>`;
 }
 
+/** The text of an application message, or the values of its map; null for other bytes. */
+function said({ text, values }) {
+  return text ?? values?.map((each) => `${each.type} ${each.value}`).join(", ") ?? null;
+}
+
 function Came({ attachment }) {
   const { message } = attachment;
   const { value, error } = useLoad((signal) => (message ? rest.get(`v1/messages/${message}`, {}, signal) : Promise.resolve(null)), [message, attachment.state]);
@@ -94,7 +99,7 @@ function Came({ attachment }) {
     ["Message", html`<a href=${href(["attachments"], { message: value.id })}><code>${value.id}</code></a>`],
     ["Received", html`<${Time} at=${value.received_at} />`],
     ["Complete", value.complete_at ? html`<${Time} at=${value.complete_at} />` : "not yet"],
-    ["Application message", text && (text.text === null ? plural(text.size, "byte") : html`<${Foreign} text=${text.text.slice(0, 2000)} />`)],
+    ["Application message", text && (said(text) === null ? plural(text.size, "byte") : html`<${Foreign} text=${said(text).slice(0, 2000)} />`)],
   ]} />
     <ol class="siblings" aria-label="Attachments of this message">${value.attachments.map((each) => html`<li key=${each.id}>
       ${each.id === attachment.id
