@@ -12,7 +12,8 @@ Rules.
 - Where the transport may have missed messages (`GAP`), every line is closed: what was open stays unfinished, and what
   comes without a header is refused. A message that the transport could not read closes its own line, where it is known.
 - A last message says how many messages carry the attachment. Senders may count the header and the application message,
-  too: how they do it is learnt from what comes.
+  too: how they do it is learnt from what comes on the subject. A sender has a new session each time that it starts, so
+  a session is too short to learn from.
 - A data set begins with its definition (DAT), a file with its descriptor (FDC): each begins the next attachment of the
   header. A sender may send a last message for each of them, or one for all.
 """
@@ -35,7 +36,8 @@ PARTS: Final = "rendezvous.parts"
 
 _BEGINS: Final = frozenset({"DAT", "FDC"})
 _MOST_LINES: Final = 10_000
-"""Headers that are open at the same time; the one that was heard of longest ago is closed."""
+"""Headers that are open at the same time, and subjects whose counting is known; the one that was heard of longest ago
+is closed or forgotten."""
 _SESSION_ELEMENTS: Final = 3
 """An inbox begins with a word and the two elements of its session."""
 
@@ -93,8 +95,8 @@ class NumberedArrivals:
 
     def __init__(self) -> None:
         self._open: dict[Line, _Open] = {}
-        self._rules = _RULES
-        """How the source's senders may count, by what has come so far."""
+        self._rules: dict[str, frozenset[_Rule]] = {}
+        """How the senders on a subject may count, by what has come so far."""
         self._headers = 0
 
     def number(self, message: PhysicalMessage) -> list[PhysicalMessage]:
@@ -163,7 +165,8 @@ class NumberedArrivals:
             self._open.pop(line)
             ended = [number for number, is_closed in enumerate(opened.closed) if not is_closed]
         came = sum(opened.parts[number] for number in ended)
-        lost = count - came - self._counted_beside(count - came, opened, alone=len(ended) < len(opened.keys))
+        is_alone = len(ended) < len(opened.keys)
+        lost = count - came - self._counted_beside(line.subject, count - came, opened, alone=is_alone)
         found = []
         for number in ended:
             opened.closed[number] = True
@@ -172,20 +175,27 @@ class NumberedArrivals:
             found.append(message._replace(correl_id=correl_id, properties={**message.properties, PARTS: str(parts)}))
         return found
 
-    def _counted_beside(self, surplus: int, opened: _Open, *, alone: bool) -> int:
+    def _counted_beside(self, subject: str, surplus: int, opened: _Open, *, alone: bool) -> int:
         """Return how many of the messages that a sender counts are no parts.
 
         The rules that fit what came are learnt. Where none fits, messages are missing, and the least that is possible
         is believed. But no loss makes the surplus smaller: then what was learnt was wrong, and all rules are tried
         again.
         """
-        least = min(rule.beside(opened) for rule in self._rules)
-        rules = self._rules if surplus >= least else _RULES
+        known = self._rules.get(subject, _RULES)
+        least = min(rule.beside(opened) for rule in known)
+        rules = known if surplus >= least else _RULES
         if fitting := frozenset(rule for rule in rules if rule.beside(opened) == surplus):
             if not alone:
-                self._rules = fitting
+                self._learn(subject, fitting)
             return surplus
         return 0 if alone and surplus == 0 else least
+
+    def _learn(self, subject: str, rules: frozenset[_Rule]) -> None:
+        self._rules.pop(subject, None)
+        self._rules[subject] = rules
+        if len(self._rules) > _MOST_LINES:
+            del self._rules[next(iter(self._rules))]
 
 
 _INTERLEAVED: Final = (

@@ -272,9 +272,9 @@ def test_a_message_at_which_numbering_fails_stops_no_other(monkeypatch: pytest.M
 # --- what senders count -------------------------------------------------------------------------------------------
 
 
-def counted(arrivals: NumberedArrivals, *parts: bytes, count: int) -> int | str:
-    """What a last message says, in parts."""
-    return shown(numbered(arrivals, header(), *parts, write_last(count)))[-1][1]
+def counted(arrivals: NumberedArrivals, *parts: bytes, count: int, subject: str = "") -> int | str:
+    """Take an attachment of these messages, and return what its last message counts."""
+    return shown(numbered(arrivals, header(), *parts, write_last(count), subject=subject))[-1][1]
 
 
 @pytest.mark.parametrize(("counts_header", "counts_data"), [*product((0, 1), repeat=2)])
@@ -291,3 +291,13 @@ def test_what_was_learnt_from_a_loss_is_learnt_again() -> None:
     for _ in range(2):
         assert counted(arrivals, FDC, records(b"one"), records(b"two"), count=3) == "of 3"
     assert counted(arrivals, FDC, records(b"one"), count=3) == "of 3", "now a loss shows"
+
+
+def test_senders_of_several_subjects_may_count_differently() -> None:
+    arrivals = NumberedArrivals()
+    for _ in range(2):
+        for subject, counts_header in (("A", 1), ("B", 0)):
+            parts = [FDC, records(b"one"), records(b"two")]
+            assert counted(arrivals, *parts, count=3 + counts_header, subject=subject) == "of 3"
+    assert counted(arrivals, FDC, records(b"one"), count=4, subject="A") == "of 3", "a loss shows on each"
+    assert counted(arrivals, FDC, records(b"one"), count=3, subject="B") == "of 3"
