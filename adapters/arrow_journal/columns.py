@@ -39,14 +39,15 @@ class Encoded(NamedTuple):
     """A batch ready to be written: `head`, `bodies` and `fill` zeros in this order.
 
     `offsets` are those of the bodies after the head, one more than there are bodies. `crcs` are the checksums of the
-    bodies.
+    bodies. `staged` has all bytes in aligned memory, where that was prepared; `head` is its beginning then.
     """
 
-    head: bytearray
+    head: bytearray | memoryview
     bodies: Sequence[Bytes]
     fill: int
     offsets: memoryview
     crcs: memoryview
+    staged: memoryview | None = None
 
     @property
     def size(self) -> int:
@@ -59,6 +60,13 @@ def encode(messages: Sequence[PhysicalMessage], first: Position, seed: int, crcs
 
     `crcs` are the original checksums of bodies that may be damaged.
     """
+    encoded = prepare(messages, crcs)
+    place(encoded, first, seed)
+    return encoded
+
+
+def prepare(messages: Sequence[PhysicalMessage], crcs: memoryview | None = None) -> Encoded:
+    """Return a record batch as `encode` does, without its positions and its checksum, which `place` adds."""
     count = len(messages)
     values: dict[str, Sequence[Any]] = dict(zip(PhysicalMessage._fields, zip(*messages, strict=True), strict=True))
     bodies = values["body"]
@@ -66,19 +74,28 @@ def encode(messages: Sequence[PhysicalMessage], first: Position, seed: int, crcs
     np.cumsum(np.fromiter(map(len, bodies), np.int64, count), out=offsets[1:])
     values["put_time"] = [time or None for time in values["put_time"]]
     sums = np.fromiter(map(crc32c, bodies) if crcs is None else crcs, np.uint32, count)
-    place = first.pack()
     made = {
         "properties": _properties(values["properties"]),
         "body_crc32": pa.array(sums),
-        "position": pa.array(np.arange(place, place + count)),
+        "position": pa.array(np.zeros(count, np.int64)),
         "batch_crc32": pa.array(np.zeros(count, np.uint32)),
         "body": pa.Array.from_buffers(pa.large_binary(), count, [None, pa.py_buffer(bytes(offsets.nbytes)), _NO_BYTES]),
     }
     columns = [made[name] if name in made else pa.array(values[name], kind) for name, kind in _TYPES.items()]
     head = bytearray(pa.RecordBatch.from_arrays(columns, schema=SCHEMA).serialize())
     fill = ipc.fill_in(head, offsets)
-    head[_batch_crc32_in(len(head), count)] = _U32.pack(crc32c(head, seed)) * count
     return Encoded(head, bodies, fill, memoryview(offsets.tobytes()).cast("q"), memoryview(sums.tobytes()).cast("I"))
+
+
+def place(encoded: Encoded, first: Position, seed: int) -> None:
+    """Give the rows of a batch their positions, from this one on, and the checksum that covers them. It may be placed
+    again elsewhere."""
+    head, count = encoded.head, len(encoded.bodies)
+    sums = _batch_crc32_in(len(head), count)
+    at = first.pack()
+    head[_positions_in(sums, count)] = np.arange(at, at + count, dtype="<i8").tobytes()
+    head[sums] = bytes(4 * count)
+    head[sums] = _U32.pack(crc32c(head, seed)) * count
 
 
 def encode_lost(number: int, size: int, schema: pa.Schema, seed: int) -> bytes:
@@ -169,7 +186,7 @@ def read_head(get: Callable[[int, int], bytes], start: int, segment: int, versio
 
 def _head_with_rows(frame: ipc.Frame, data: bytes, start: int, segment: int, version: int, seed: int) -> Head | None:
     column = _batch_crc32_in(frame.head, frame.rows)
-    places = column.start - 8 * frame.rows if version > 1 else column.start
+    places = _positions_in(column, frame.rows).start if version > 1 else column.start
     crcs = places - 4 * frame.rows - ipc.padding(4 * frame.rows)
     if crcs < frame.metadata:
         return None
@@ -192,6 +209,11 @@ def _head(number: int, start: int, frame: ipc.Frame, data: bytes, crcs: int) -> 
     offsets = memoryview(data[frame.head - 8 * (frame.rows + 1) : frame.head]).cast("q")
     sums = memoryview(data[crcs : crcs + 4 * frame.rows]).cast("I")
     return Head(number, start, start + frame.end, BodyLayout(start + frame.head, offsets, sums), data)
+
+
+def _positions_in(sums: slice, count: int) -> slice:
+    """Return the place of the column `position`, just before the column `batch_crc32`."""
+    return slice(sums.start - 8 * count, sums.start)
 
 
 def _batch_crc32_in(length: int, count: int) -> slice:

@@ -26,13 +26,13 @@ from time import monotonic, time_ns
 
 import pyarrow as pa
 
-from adapters.arrow_journal.columns import BodyLayout
+from adapters.arrow_journal.columns import BodyLayout, Encoded, prepare
 from adapters.arrow_journal.identity import Known, epoch_in, load, save
 from adapters.arrow_journal.recent import Recent
 from adapters.arrow_journal.recovery import last_epoch, recover, take_over
 from adapters.arrow_journal.segment_reader import OpenSegment, Reader
 from adapters.arrow_journal.segments import FolderLock, SegmentState, damaged_path, open_segment, segment_path
-from adapters.arrow_journal.writing import SegmentWriter, seal_file
+from adapters.arrow_journal.writing import SegmentWriter, Stagings, seal_file
 from adapters.disk import NO_SPACE, make_folders, sync_folder
 from app.model.errors import DamagedError, GatewayError, JournalFull, JournalTaken
 from app.model.message import (
@@ -99,6 +99,7 @@ class ArrowJournal:
             self._lock.release()
             raise
         self._end: Position | None = None
+        self._stagings = Stagings()
         self._recent = Recent()
         self._reader = Reader(self._states, partial(open_segment, folder), self._recent)
 
@@ -122,25 +123,32 @@ class ArrowJournal:
         """Return the epoch of the process that opened the journal in a folder last; 0 if there is no journal."""
         return last_epoch(folder.absolute())
 
-    def append(self, messages: Sequence[PhysicalMessage]) -> list[Position]:
+    def prepare(self, messages: Sequence[PhysicalMessage]) -> Sequence[Encoded]:
+        starts = range(0, len(messages), MAX_ROWS_A_BATCH)
+        batches = [prepare(messages[at : at + MAX_ROWS_A_BATCH]) for at in starts]
+        return [self._stagings.staged(batches[0])] if len(batches) == 1 else batches
+
+    def append(self, messages: Sequence[PhysicalMessage], prepared: Sequence[Encoded] | None = None) -> list[Position]:
         if not messages:
             return []
+        batches = self.prepare(messages) if prepared is None else prepared
         with self._writing:
             try:
-                writer = self._writer_for(-(-len(messages) // MAX_ROWS_A_BATCH))
-                written = writer.append(messages)
+                writer = self._writer_for(len(batches))
+                places = writer.append(batches)
             except OSError as error:
                 raise self._failure(error) from error
             self._require_last()  # after the write: whoever has opened the folder since may not have seen it
-            number, first = writer.state.number, len(writer.batches) - len(written)
+            number, first = writer.state.number, len(writer.batches) - len(batches)
             self._states[number] = writer.state
-            for at, (start, batch) in enumerate(written, first):
+            for at, (start, batch) in enumerate(zip(places, batches, strict=True), first):
                 layout = BodyLayout(start + len(batch.head), batch.offsets, batch.crcs)
                 self._recent.add((number, at), layout, batch.bodies)
             positions = [
                 Position(number, first + at // MAX_ROWS_A_BATCH, at % MAX_ROWS_A_BATCH) for at in range(len(messages))
             ]
             self._end = positions[-1]
+        self._stagings.free(batches)
         return positions
 
     def identity(self) -> JournalIdentity:

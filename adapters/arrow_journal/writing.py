@@ -7,6 +7,7 @@ and end at a block boundary and come from block-aligned memory, so buffers are g
 
 import os
 from array import array
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from errno import EINVAL
@@ -14,15 +15,46 @@ from itertools import accumulate
 from mmap import mmap
 from pathlib import Path
 
-from adapters.arrow_journal.columns import Bytes, Encoded, encode
+from adapters.arrow_journal.columns import Bytes, Encoded, place
 from adapters.arrow_journal.header import format_of, header_bytes
 from adapters.arrow_journal.ipc import END_OF_STREAM
 from adapters.arrow_journal.segments import SegmentState, segment_path
 from adapters.disk import sync_folder
-from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage, Position
+from app.model.message import Position
 from app.model.records import JournalIdentity
 
-STAGING_BYTES = 4 << 20
+STAGING_BYTES = 5 << 20
+"""More than a batch of 4 MiB of bodies takes."""
+STAGINGS = 2
+"""The staging areas that are kept: while one is written, the next is filled."""
+
+
+class Stagings:
+    """Aligned memory for batches that are prepared while others are written. Any thread may use it."""
+
+    def __init__(self) -> None:
+        self._free: deque[memoryview] = deque(maxlen=STAGINGS)
+
+    def staged(self, batch: Encoded) -> Encoded:
+        """Return a batch with a copy of its bytes in aligned memory, if it is not too large."""
+        if batch.size > STAGING_BYTES:
+            return batch
+        try:
+            area = self._free.pop()
+        except IndexError:
+            area = memoryview(mmap(-1, STAGING_BYTES))
+        whole = area[: batch.size]
+        at = 0
+        for buffer in (batch.head, *batch.bodies, bytes(batch.fill)):
+            whole[at : at + len(buffer)] = buffer
+            at += len(buffer)
+        return batch._replace(head=whole[: len(batch.head)], staged=whole)
+
+    def free(self, batches: Iterable[Encoded]) -> None:
+        """Take back the memory of batches that nobody writes any more."""
+        for batch in batches:
+            if batch.staged is not None:
+                self._free.append(memoryview(batch.staged.obj))
 
 
 class SegmentWriter:
@@ -55,7 +87,7 @@ class SegmentWriter:
         path = segment_path(folder, number, sealed=False)
         self._descriptor = _open_direct(path, os.O_EXCL if shared else os.O_TRUNC)
         try:
-            self._write([header_bytes(created_at, journal)], _do_nothing)
+            self._write([[header_bytes(created_at, journal)]], _do_nothing)
             sync_folder(folder)
         except OSError:
             self.close()
@@ -64,18 +96,15 @@ class SegmentWriter:
                     path.unlink()
             raise
 
-    def append(self, messages: Sequence[PhysicalMessage]) -> list[tuple[int, Encoded]]:
-        """Write messages durably. Return their batches, each with its start in the file."""
+    def append(self, batches: Sequence[Encoded]) -> list[int]:
+        """Write batches durably. Return where they begin in the file."""
         first = len(self.batches)
-        batches = [
-            encode(messages[at : at + MAX_ROWS_A_BATCH], Position(self.state.number, first + place, 0), self._seed)
-            for place, at in enumerate(range(0, len(messages), MAX_ROWS_A_BATCH))
-        ]
+        for number, batch in enumerate(batches, first):
+            place(batch, Position(self.state.number, number, 0), self._seed)
         places = list(accumulate((batch.size for batch in batches[:-1]), initial=self.state.size))
-        buffers = [buffer for batch in batches for buffer in (batch.head, *batch.bodies, bytes(batch.fill))]
-        self._write(buffers, _do_nothing if first else self._begun)
+        self._write(map(_buffers, batches), _do_nothing if first else self._begun)
         self.batches.extend(places)
-        return list(zip(places, batches, strict=True))
+        return places
 
     @property
     def batches(self) -> "array[int]":
@@ -94,9 +123,15 @@ class SegmentWriter:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def _write(self, buffers: list[Bytes], written: Callable[[], None]) -> None:
+    def _write(self, batches: Iterable[Sequence[Bytes] | memoryview], written: Callable[[], None]) -> None:
+        """Write batches, each in aligned memory or as buffers that follow each other."""
+        end = self.state.size
         try:
-            end = _write_blocks(self._descriptor, self._staging, buffers, self.state.size)
+            for batch in batches:
+                if isinstance(batch, memoryview):
+                    end = write_all(self._descriptor, batch, end)
+                else:
+                    end = _write_blocks(self._descriptor, self._staging, batch, end)
             os.fdatasync(self._descriptor)
             written()
         except OSError:
@@ -141,6 +176,10 @@ def seal_file(
     state.size += len(END_OF_STREAM)
     state.sealed_at = sealed_at
     sync_folder(folder)
+
+
+def _buffers(batch: Encoded) -> Sequence[Bytes] | memoryview:
+    return (batch.head, *batch.bodies, bytes(batch.fill)) if batch.staged is None else batch.staged
 
 
 def _do_nothing() -> None:

@@ -37,6 +37,7 @@ from app.ports.journal import (
     JournalPlugin,
     JournalReader,
     OpenSegment,
+    Prepared,
     Segment,
 )
 from app.ports.journal_batch import JOURNAL_SCHEMA, messages_of
@@ -78,6 +79,7 @@ __all__ = [
     "ObjectWriter",
     "OpenSegment",
     "Page",
+    "Prepared",
     "Progress",
     "QuarantineCatalog",
     "Receiver",

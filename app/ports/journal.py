@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -93,6 +93,10 @@ class JournalArchive(JournalReader, Protocol):
         """
 
 
+Prepared = Sequence[Any]
+"""Messages as `Journal.prepare` encodes them. Only that journal knows what the entries are."""
+
+
 class Journal(JournalReader, Protocol):
     """Every physical message as received, in order. One writer."""
 
@@ -111,9 +115,13 @@ class Journal(JournalReader, Protocol):
         """Give all later segments numbers above this one, durably. Used after segments were lost. Ends the segment
         being written."""
 
-    def append(self, messages: Sequence[PhysicalMessage]) -> list[Position]:
-        """Write messages and flush them to disk; they are durable on return. Called by one thread.
+    def prepare(self, messages: Sequence[PhysicalMessage]) -> Prepared:
+        """Encode messages for `append`, as far as that needs no position. Other threads may append meanwhile."""
 
+    def append(self, messages: Sequence[PhysicalMessage], prepared: Prepared | None = None) -> list[Position]:
+        """Write messages and flush them to disk; they are durable on return. One thread at a time calls it.
+
+        `prepared` is what `prepare` has made of the same messages.
         Raises JournalFull if there was no space; nothing was written then, and the same call may be repeated later.
         Raises JournalTaken if another process has opened the journal with a later epoch: the messages may be lost, and
         must not be acknowledged.

@@ -63,6 +63,8 @@ RECORD_SECONDS = 1.0
 SAMPLE_SECONDS = 1.0
 EVENTS_AT_ONCE = 500
 STOP_SECONDS = 20.0
+JOURNAL_WORKERS = ("journal", "journal ahead")
+"""Both run the intake's writer: one encodes while the other waits for the disk."""
 HAND_OVER_SECONDS, POLL_SECONDS = 5.0, 0.1
 
 
@@ -123,7 +125,7 @@ class Gateway:
             Worker(f"receive {name}", self._receive(name, receiver)) for name, receiver in receivers.items()
         ]
         self._workers = {
-            "journal": Worker("journal", self._journaler.run),
+            **{name: Worker(name, self._journaler.run) for name in JOURNAL_WORKERS},
             **{worker.name: worker for worker in self._assembling.workers},
             "receiving time": Worker("receiving time", lambda: repeat(STEP_SECONDS, self._stop, self._times.step)),
             # Sealing has its own thread: slow work must not keep messages from readers of sealed segments.
@@ -179,7 +181,8 @@ class Gateway:
         for outbox in self.deliveries.outboxes.values():
             outbox.stop()
         self._end_receiving()
-        self._workers["journal"].join(STOP_SECONDS)
+        for name in JOURNAL_WORKERS:
+            self._workers[name].join(STOP_SECONDS)
         if lost := self._journaler.unwritten:
             why = self._journaler.holding or "the gateway stops"
             log.warning(

@@ -26,6 +26,7 @@ from app.model.message import (
     properties_length,
 )
 from app.observe import logger
+from app.ports import Prepared
 from app.service.context import ServiceContext
 
 log = logger(__name__)
@@ -56,17 +57,43 @@ class _Stored(NamedTuple):
     messages: Sequence[PhysicalMessage]
 
 
+class _Batch(NamedTuple):
+    """Submissions that are written together, and their place in the order of all batches."""
+
+    number: int
+    submissions: list[_Submission]
+
+    @property
+    def messages(self) -> list[PhysicalMessage]:
+        return [message for submission in self.submissions for message in submission.messages]
+
+
+class _Piece(NamedTuple):
+    """Messages that one call of the journal writes. They are `prepared` for it, if that was possible."""
+
+    messages: Sequence[PhysicalMessage]
+    prepared: Prepared | None = None
+
+
 class Journaler:
-    """The intake of all receivers. `run` is the journal's only writing thread. Written messages go on to `forward`."""
+    """The intake of all receivers. Written messages go on to `forward`.
+
+    Two threads call `run`: while one waits for the disk, the other encodes the next batch, if that is full already.
+    Batches are written in the order in which they were taken.
+    """
 
     def __init__(self, context: ServiceContext, forward: Forward = lambda _positions, _messages: None) -> None:
         self._journal, self._metrics, self._limits = context.journal, context.metrics, context.settings.limits
         self._forward = forward
         self._arrivals = ArrivalsBySource()
         self._waiting: deque[_Submission] = deque()
+        self._waits = 0, 0
+        """The number of messages and bytes that wait to be taken."""
         self._changed = Condition()
         self._bytes = self._messages = self._turned_away = 0
-        self._stopping = False
+        self._stopping = self._ended = False
+        self._taken = self._written = 0
+        """The number of batches that were taken, and of those that were written or given up."""
         self._room_checked = 0.0
         self.holding: str | None = None
         """The reason why nothing is received at present; None while all is well."""
@@ -96,6 +123,7 @@ class Journaler:
                 self._turned_away += len(messages)
                 return
             self._waiting.append(_Submission(messages, size, on_durable))
+            self._waits = self._waits[0] + len(messages), self._waits[1] + size
             self._bytes += size
             self._messages += len(messages)
             self._changed.notify_all()
@@ -115,9 +143,8 @@ class Journaler:
 
     def run(self) -> None:
         """Write until `stop`, and then the messages that were submitted before."""
-        while batch := self._take():
-            if not self._write(batch):
-                return
+        while (batch := self._take()) is not None:
+            self._write_in_turn(batch.number, batch.submissions, [self._prepared(some) for some in _pieces(batch)])
 
     def stop(self) -> None:
         """Take no more messages. `run` returns when all taken messages are written, or at once when they cannot be."""
@@ -125,22 +152,51 @@ class Journaler:
             self._stopping = True
             self._changed.notify_all()
 
-    def _take(self) -> list[_Submission]:
+    def _take(self) -> _Batch | None:
+        """Return the next batch; None at the end. A batch that is not full is taken only when no other is written."""
         with self._changed:
-            while not self._waiting and not self._stopping:
+            while not (self._ended or self._stopping or self._may_take()):
                 self._changed.wait()
-            batch: list[_Submission] = []
+            if self._ended or not self._waiting:
+                return None
+            batch = _Batch(self._taken, [])
+            self._taken += 1
             rows = size = 0
-            while self._waiting and (not batch or (rows < MAX_ROWS_A_BATCH and size < BATCH_BYTES)):
-                batch.append(self._waiting.popleft())
-                rows, size = rows + len(batch[-1].messages), size + batch[-1].size
+            while self._waiting and not _is_full(rows, size):
+                submission = self._waiting.popleft()
+                batch.submissions.append(submission)
+                rows, size = rows + len(submission.messages), size + submission.size
+            self._waits = self._waits[0] - rows, self._waits[1] - size
             return batch
 
-    def _write(self, batch: list[_Submission]) -> bool:
-        taken = [message for submission in batch for message in submission.messages]
+    def _may_take(self) -> bool:
+        if self._taken == self._written:
+            return bool(self._waiting)
+        return _is_full(*self._waits)
+
+    def _prepared(self, messages: Sequence[PhysicalMessage]) -> _Piece:
+        try:
+            return _Piece(messages, self._journal.prepare(messages))
+        except Exception:  # noqa: BLE001 - writing them finds the message that is at fault
+            return _Piece(messages)
+
+    def _write_in_turn(self, number: int, submissions: list[_Submission], pieces: list[_Piece]) -> None:
+        """Write a batch after those before it. After one that could not be written, none is."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._written == number)
+        ended = True
+        try:
+            ended = self._ended or not self._write(submissions, pieces)
+        finally:
+            with self._changed:
+                self._ended = ended
+                self._written += 1
+                self._changed.notify_all()
+
+    def _write(self, batch: list[_Submission], pieces: list[_Piece]) -> bool:
         messages: list[PhysicalMessage] = []
         positions: list[Position] = []
-        for piece in _pieces(taken):
+        for piece in pieces:
             if (stored := self._store(piece)) is None:
                 return False
             positions += stored.positions
@@ -152,13 +208,13 @@ class Journaler:
                 log.exception("acknowledgement_failed")
         with self._changed:
             self._bytes -= sum(submission.size for submission in batch)
-            self._messages -= len(taken)
+            self._messages -= len(messages)
             self._changed.notify_all()
         self._count(messages)
         self._forward(positions, messages)
         return True
 
-    def _store(self, messages: Sequence[PhysicalMessage]) -> _Stored | None:
+    def _store(self, piece: _Piece) -> _Stored | None:
         """Write messages until that works. Return None after `stop`.
 
         No message stops the others. Messages that the journal cannot write are halved until the faulty one is found. As
@@ -166,11 +222,11 @@ class Journaler:
         """
         while True:
             try:
-                positions = self._append(messages)
+                positions = self._append(piece)
             except Exception as error:  # noqa: BLE001 - logged with the message that is at fault
-                return self._store_apart(messages, error)
+                return self._store_apart(piece.messages, error)
             if positions is not None:
-                return _Stored(positions, messages)
+                return _Stored(positions, piece.messages)
             if self._pause():
                 return None
 
@@ -180,7 +236,7 @@ class Journaler:
         stored = _Stored([], [])
         middle = len(messages) // 2
         for half in (messages[:middle], messages[middle:]):
-            if (part := self._store(half)) is None:
+            if (part := self._store(_Piece(half))) is None:
                 return None
             stored = _Stored(stored.positions + part.positions, [*stored.messages, *part.messages])
         return stored
@@ -191,7 +247,7 @@ class Journaler:
         while True:
             for form in (message, *_as_far_as_it_goes(message, why)):
                 with suppress(Exception):
-                    if (positions := self._append([form])) is not None:
+                    if (positions := self._append(_Piece([form]))) is not None:
                         if form is not message:
                             log.error("message_not_written", source=message.source, reason=why, exc_info=error)
                         return _Stored(positions, [form])
@@ -204,12 +260,12 @@ class Journaler:
         with self._changed:
             return self._changed.wait_for(lambda: self._stopping, RETRY_SECONDS)
 
-    def _append(self, messages: Sequence[PhysicalMessage]) -> list[Position] | None:
+    def _append(self, piece: _Piece) -> list[Position] | None:
         if not self._has_room():
             return None
         started = perf_counter()
         try:
-            positions = self._journal.append(messages)
+            positions = self._journal.append(*piece)
         except JournalTaken as error:
             self._hold(str(error))
             self.stop()
@@ -248,11 +304,15 @@ class Journaler:
             self._metrics.count_received(source, len(sizes), sum(sizes))
 
 
-def _pieces(messages: list[PhysicalMessage]) -> Iterator[list[PhysicalMessage]]:
-    """Yield all messages, in lists of the size that one call of the journal should have."""
+def _is_full(rows: int, size: int) -> bool:
+    return rows >= MAX_ROWS_A_BATCH or size >= BATCH_BYTES
+
+
+def _pieces(batch: _Batch) -> Iterator[list[PhysicalMessage]]:
+    """Yield all messages of a batch, in lists of the size that one call of the journal should have."""
     piece: list[PhysicalMessage] = []
     size = 0
-    for message in messages:
+    for message in batch.messages:
         if piece and size > LARGEST_APPEND:
             yield piece
             piece, size = [], 0

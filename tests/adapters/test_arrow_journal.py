@@ -349,11 +349,15 @@ class TestTrouble:
                     wanted += zip(journal.append(messages), messages, strict=True)
             assert wanted
             assert everything(journal) == wanted
+            prepared = journal.prepare(messages)
             for _ in range(3):
                 with pytest.raises(JournalFull, match="no space"):
-                    journal.append(messages)
+                    journal.append(messages, prepared)
+            others = messages_of([20_000] * 20)
+            ahead = journal.prepare(others)
             filler.unlink()
-            wanted += zip(journal.append(messages), messages, strict=True)
+            wanted += zip(journal.append(messages, prepared), messages, strict=True)
+            wanted += zip(journal.append(others, ahead), others, strict=True)
             assert everything(journal) == wanted
         with closing(ArrowJournal(small_disk / "journal")) as journal:
             assert everything(journal) == wanted

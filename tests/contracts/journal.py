@@ -95,6 +95,16 @@ class JournalContract:
         assert [Position.unpack(position.pack()) for position in positions] == positions
         assert [position for position, _ in everything(journal)] == positions
 
+    def test_messages_may_be_prepared_before_others_are_written(self, journal: Journal) -> None:
+        several = [messages_of(sizes) for sizes in ([5, 40_000], [30_000] * 128, [1] * 1030, [200_000] * 40, [7])]
+        prepared = [journal.prepare(each) for each in several]
+        wanted: list[tuple[Position, PhysicalMessage]] = []
+        for messages, each in zip(several, prepared, strict=True):
+            wanted += zip(journal.append(messages, each), messages, strict=True)
+            more = messages_of([3])
+            wanted += zip(journal.append(more), more, strict=True)
+        assert everything(journal) == wanted
+
     def test_replays_what_lies_behind_any_position(self, journal: Journal) -> None:
         for rows in (3, 1, 4):
             journal.append(messages_of(range(rows)))

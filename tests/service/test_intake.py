@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -15,8 +16,9 @@ from app.codecs.sas.files import FileDescription
 from app.codecs.sas.rendezvous import RendezvousHeader, write_file_description, write_header, write_records
 from app.codecs.sas.rendezvous_keys import BLANK
 from app.model.attachment import AttachmentKind
-from app.model.errors import JournalTaken
+from app.model.errors import JournalFull, JournalTaken
 from app.model.message import UNREADABLE, PhysicalMessage, Position
+from app.ports import Prepared
 from app.service.context import ServiceContext
 from app.service.intake import Journaler
 from tests.support.service_context import service_context
@@ -49,17 +51,22 @@ def journaler(
     with service_context(folder, **settings) as context:
         forwarded = Forwarded()
         made = Journaler(context, forwarded)
-        thread = Thread(target=made.run)
+        threads = [Thread(target=made.run) for _ in range(2)]
+
+        def start() -> None:
+            for thread in threads:
+                thread.start()
 
         def finish() -> None:
-            if not thread.ident:
-                thread.start()
+            if not threads[0].ident:
+                start()
             made.stop()
-            thread.join(DEADLINE)
-            assert not thread.is_alive()
+            for thread in threads:
+                thread.join(DEADLINE)
+                assert not thread.is_alive()
 
         try:
-            yield made, forwarded, context, thread.start
+            yield made, forwarded, context, start
         finally:
             finish()
 
@@ -108,6 +115,57 @@ def test_what_waits_together_is_written_together(tmp_path: Path) -> None:
         start()
         assert all(event.wait(DEADLINE) for event in acknowledged)
     assert forwarded.batches == [512, 88]
+
+
+def test_batches_that_are_encoded_together_are_written_in_their_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.service.intake.BATCH_BYTES", 20_000)
+    with journaler(tmp_path) as (intake, forwarded, context, start):
+        prepare, append = context.journal.prepare, context.journal.append
+        writing, begun, ahead, acknowledged = Event(), Event(), Event(), list[int]()
+
+        def prepares(messages: Sequence[PhysicalMessage]) -> Prepared:
+            (ahead if begun.is_set() else begun).set()
+            return prepare(messages)
+
+        def appends(messages: Sequence[PhysicalMessage], prepared: Prepared | None = None) -> list[Position]:
+            assert not writing.is_set(), "one thread at a time"
+            writing.set()
+            try:
+                assert ahead.wait(DEADLINE), "the other thread encodes before the first batch is written"
+                return append(messages, prepared)
+            finally:
+                writing.clear()
+
+        monkeypatch.setattr(context.journal, "prepare", prepares)
+        monkeypatch.setattr(context.journal, "append", appends)
+        for number in range(300):
+            intake.submit([message(number, 3000 * (number % 5))], partial(acknowledged.append, number))
+        start()
+        until(lambda: len(acknowledged) == 300)
+    assert acknowledged == list(range(300))
+    assert forwarded.messages == [message(number, 3000 * (number % 5)) for number in range(300)]
+    assert journalled(context) == forwarded.messages
+
+
+def test_nothing_is_written_after_what_could_not_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.service.intake.BATCH_BYTES", 20_000)
+    with journaler(tmp_path) as (intake, forwarded, context, start):
+        append, acknowledged = context.journal.append, list[int]()
+
+        def appends(messages: Sequence[PhysicalMessage], prepared: Prepared | None = None) -> list[Position]:
+            if messages[0] == message(0, 15_000):
+                raise JournalFull("no space is left")
+            return append(messages, prepared)
+
+        monkeypatch.setattr(context.journal, "append", appends)
+        for number in range(6):
+            intake.submit([message(number, 15_000)], partial(acknowledged.append, number))
+        start()
+        until(lambda: intake.holding == "no space is left")
+    assert (acknowledged, forwarded.messages, journalled(context)) == ([], [], [])
+    assert intake.unwritten == 6
 
 
 def test_a_submission_beyond_the_backlog_waits(tmp_path: Path) -> None:
@@ -230,10 +288,10 @@ def test_a_journal_that_fails_for_every_message_is_waited_for(tmp_path: Path, mo
     with journaler(tmp_path) as (intake, forwarded, context, start):
         append, broken = context.journal.append, [True]
 
-        def fails(messages: Sequence[PhysicalMessage]) -> list[Position]:
+        def fails(messages: Sequence[PhysicalMessage], prepared: Prepared | None = None) -> list[Position]:
             if broken:
                 raise TypeError("not today")
-            return append(messages)
+            return append(messages, prepared)
 
         monkeypatch.setattr(context.journal, "append", fails)
         done = Event()
@@ -250,7 +308,7 @@ def test_a_journal_that_fails_for_every_message_is_waited_for(tmp_path: Path, mo
 def test_a_journal_that_another_gateway_has_opened_acknowledges_nothing(tmp_path: Path) -> None:
     with journaler(tmp_path) as (made, forwarded, context, start):
 
-        def taken(messages: Sequence[PhysicalMessage]) -> list[Position]:
+        def taken(messages: Sequence[PhysicalMessage], prepared: Prepared | None = None) -> list[Position]:
             raise JournalTaken("another gateway has opened the journal")
 
         context.journal.append = taken  # type: ignore[method-assign]
