@@ -108,7 +108,9 @@ def steps(load: Load, folder: Path) -> tuple[dict[str, float], int]:
                 messages = [envelope.read(memoryview(each), b"", "here", framing, 1, str) for each in some]
             with spent.on("journal"):
                 journaler.submit(messages, lambda: None)
-                journaler._write(journaler._take())
+                batch = journaler._take()
+                assert batch is not None
+                journaler._encode_and_write(batch)
             with spent.on("assembly"):
                 work = assembler._queue.get_nowait()
                 assert work is not None

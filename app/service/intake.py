@@ -144,7 +144,7 @@ class Journaler:
     def run(self) -> None:
         """Write until `stop`, and then the messages that were submitted before."""
         while (batch := self._take()) is not None:
-            self._write_in_turn(batch.number, batch.submissions, [self._prepared(some) for some in _pieces(batch)])
+            self._encode_and_write(batch)
 
     def stop(self) -> None:
         """Take no more messages. `run` returns when all taken messages are written, or at once when they cannot be."""
@@ -180,13 +180,14 @@ class Journaler:
         except Exception:  # noqa: BLE001 - writing them finds the message that is at fault
             return _Piece(messages)
 
-    def _write_in_turn(self, number: int, submissions: list[_Submission], pieces: list[_Piece]) -> None:
-        """Write a batch after those before it. After one that could not be written, none is."""
+    def _encode_and_write(self, batch: _Batch) -> None:
+        """Encode a batch, and write it after those before it. After one that could not be written, none is."""
+        pieces = [self._prepared(messages) for messages in _pieces(batch)]
         with self._changed:
-            self._changed.wait_for(lambda: self._written == number)
+            self._changed.wait_for(lambda: self._written == batch.number)
         ended = True
         try:
-            ended = self._ended or not self._write(submissions, pieces)
+            ended = self._ended or not self._write(batch.submissions, pieces)
         finally:
             with self._changed:
                 self._ended = ended
