@@ -218,7 +218,7 @@ def test_every_reference_between_manifests_leads_somewhere(everything: list[Mani
 
 @pytest.mark.parametrize("length", [30, 47, 53])
 def test_long_names_of_a_release_leave_room_for_what_kubernetes_adds(length: int) -> None:
-    """Pods of a StatefulSet have a label of its name, a dash and up to ten digits; labels have at most 63 characters."""
+    """Pods of a StatefulSet have a label of its name, a dash and up to ten digits, at most 63 characters."""
     made = helm().Chart.load(str(FOLDER)).render(EVERYTHING, name="r" * length, namespace=NAMESPACE)
     manifests = [each for text in made.values() if "kind:" in text for each in yaml.safe_load_all(text) if each]
     sets = [each["metadata"]["name"] for each in manifests if each["kind"] == "StatefulSet"]
