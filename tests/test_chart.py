@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 from app.metrics import SUPERSEDED, Metrics, PipelineDeclared
-from app.settings import Standby, load
+from app.settings import Settings, Standby, load
+from app.settings.http import Http
 from docs.alerts import ALERTS
 from docs.dashboards import DASHBOARDS, queries
 from tests.support.chart import FOLDER, NAMESPACE, ROOT, Manifest, helm, rendered
@@ -215,6 +216,51 @@ def test_every_reference_between_manifests_leads_somewhere(everything: list[Mani
     assert peer["matchLabels"].items() <= test["metadata"]["labels"].items()
 
 
+@pytest.mark.parametrize("length", [30, 47, 53])
+def test_long_names_of_a_release_leave_room_for_what_kubernetes_adds(length: int) -> None:
+    """Pods of a StatefulSet have a label of its name, a dash and up to ten digits, at most 63 characters."""
+    made = helm().Chart.load(str(FOLDER)).render(EVERYTHING, name="r" * length, namespace=NAMESPACE)
+    manifests = [each for text in made.values() if "kind:" in text for each in yaml.safe_load_all(text) if each]
+    sets = [each["metadata"]["name"] for each in manifests if each["kind"] == "StatefulSet"]
+    assert len(set(sets)) == 2
+    assert max(map(len, sets)) <= 52
+    (executors,) = [each for each in manifests if "executor.yaml" in each.get("data", ())]
+    executor = yaml.safe_load(executors["data"]["executor.yaml"])
+    for labels in (each["metadata"]["labels"] for each in (*manifests, executor)):
+        assert max(map(len, labels.values())) <= 63
+
+
+def test_the_pod_that_repairs_has_what_the_gateway_has() -> None:
+    """That of docs/operating.md, for a release named `gateway` with a Secret of this name."""
+    page = (ROOT / "docs" / "operating.md").read_text()
+    (overrides,) = re.findall(r"--overrides '({.*?})'\n", page, re.DOTALL)
+    spec = json.loads(overrides)["spec"]
+    kubernetes_validate.validate(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "fsck"}, "spec": spec}, KUBERNETES, strict=True
+    )
+    gateway = only(rendered({"existingSecret": "gateway"}), "StatefulSet")["spec"]["template"]["spec"]
+
+    def mounted(pod: Any) -> dict[str, Any]:
+        named = {each["name"]: {key: each[key] for key in each if key != "name"} for each in pod["volumes"]}
+        return {each["mountPath"]: named[each["name"]] for each in pod["containers"][0]["volumeMounts"]}
+
+    needed = {path: volume for path, volume in mounted(gateway).items() if path != "/tmp"}
+    needed["/run/secrets/gateway"]["secret"]["optional"] = True
+    assert mounted(spec) == needed
+    assert spec["securityContext"].items() <= gateway["securityContext"].items()
+    assert spec["containers"][0]["securityContext"].items() <= gateway["containers"][0]["securityContext"].items()
+
+
+def test_the_driver_may_connect_to_its_executors(everything: list[Manifest]) -> None:
+    """It fetches large results from them, also where `networkPolicy.egress` lists all else that it may reach."""
+    executor = yaml.safe_load(only(everything, "ConfigMap", f"{NAME}-pipeline")["data"]["executor.yaml"])
+    policy = only(everything, "NetworkPolicy", f"{NAME}-pipeline")["spec"]
+    (rule,) = [each for each in policy["egress"] if {"podSelector"} == set().union(*each.get("to", ()))]
+    assert rule["to"][0]["podSelector"]["matchLabels"].items() <= executor["metadata"]["labels"].items()
+    assert "ports" not in rule
+    assert only(everything, "NetworkPolicy")["spec"]["egress"] == policy["egress"][:-1]
+
+
 def test_pods_are_as_safe_as_kubernetes_asks(everything: list[Manifest]) -> None:
     """The profile `restricted` of the Pod Security Standards, for all pods, those that Spark starts among them."""
     templates = [each["spec"]["template"] for each in everything if each["kind"] == "StatefulSet"]
@@ -264,6 +310,23 @@ def test_the_gateway_accepts_its_configuration(everything: list[Manifest], tmp_p
     collector = {"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": "http://collector:4318"}
     assert collector in container(everything)["env"]
     assert collector in container(everything, "StatefulSet", f"{NAME}-pipeline")["env"]
+
+
+def test_the_chart_takes_every_setting_that_it_does_not_decide_itself() -> None:
+    """It decides `data`, `assembler`, and where HTTP listens. TLS ends before the pod, whose probes speak HTTP."""
+    settings = json.loads((FOLDER / "values.schema.json").read_text())["properties"]["settings"]["properties"]
+    assert set(settings) == set(Settings.model_fields) - {"data", "assembler"}
+    decided = {"host", "port", "cert_file", "key_file"}
+    assert set(settings["http"]["properties"]) == set(Http.model_fields) - decided | {"tokens_file"}
+
+
+def test_limits_of_http_reach_the_gateway(tmp_path: Path) -> None:
+    http = {"connections": 800, "requests_a_second": 50, "bytes_a_second": "20 MiB", "stall_timeout": "2m"}
+    path = tmp_path / "gateway.toml"
+    path.write_text(only(rendered({"settings": {"http": http}}), "ConfigMap")["data"]["gateway.toml"])
+    found = load(path).http
+    assert (found.connections, found.requests_a_second, found.bytes_a_second) == (800, 50, 20 << 20)
+    assert found.stall_timeout.total_seconds() == 120
 
 
 @pytest.mark.parametrize(
@@ -352,6 +415,11 @@ def test_a_catalog_that_two_pods_cannot_share_is_refused(
         ({"httpRoute": {"enabled": True}}, "parentRefs"),
         ({"serviceMonitor": {"interval": "often"}}, "interval"),
         ({"persistence": {"accessModes": ["ReadOnlyMany"]}}, "accessModes"),
+        ({"settings": None}, "settings"),
+        ({"env": None}, "env"),
+        ({"service": {"port": None}}, "port"),
+        ({"pipeline": {"conf": None}}, "conf"),
+        ({"serviceMonitor": None}, "serviceMonitor"),
     ],
 )
 def test_values_that_mean_nothing_are_refused_by_name(values: dict[str, Any], named: str) -> None:

@@ -256,5 +256,8 @@ def test_gateways_that_stand_by_need_times_in_order_and_a_shared_catalog(file: P
         ('duration = "15500ms"', "whole seconds"),
     ):
         assert why in problems(file, named + times + "\n" + SHARED)["standby"]
-    assert "cannot read '/var/run/secrets/kubernetes.io" in problems(file, STANDBY + SHARED)["standby"]
+    found = problems(file, STANDBY + SHARED)["standby"]
+    assert "cannot read '/var/run/secrets/kubernetes.io" in found
+    assert found.count("/var/run/") == 1
+    assert found.endswith(": No such file or directory")
     assert "pattern" in problems(file, f'{STANDBY}namespace = "a/b"\n{SHARED}')["standby.namespace"]

@@ -36,7 +36,7 @@ def with_files(given: Any, model: type[BaseModel]) -> Any:
         try:
             text = Path(path).read_text().strip()
         except (OSError, TypeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{key}: cannot read {path!r}: {error}") from None
+            raise ValueError(f"{key}: cannot read {path!r}: {getattr(error, 'strerror', None) or error}") from None
         table[stem] = text.split() if "list" in str(model.model_fields[stem].annotation) else text
     for key, within in _tables_of(model).items():
         if isinstance(table.get(key), list):

@@ -1,12 +1,13 @@
+{{/* At most 52 characters: Kubernetes labels the pods of a StatefulSet with its name and up to 11 more. */}}
 {{- define "gateway.fullname" -}}
 {{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
+{{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" -}}
 {{- else -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}
 {{- if contains $name .Release.Name -}}
-{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- .Release.Name | trunc 52 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 52 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -123,7 +124,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
 {{- define "gateway.pipeline.fullname" -}}
-{{- printf "%s-pipeline" (include "gateway.fullname" . | trunc 46 | trimSuffix "-") -}}
+{{- printf "%s-pipeline" (include "gateway.fullname" . | trunc 43 | trimSuffix "-") -}}
 {{- end -}}
 
 {{- define "gateway.pipeline.image" -}}
@@ -185,8 +186,7 @@ apiVersion: v1
 kind: Pod
 metadata:
   labels:
-    app.kubernetes.io/name: {{ include "gateway.pipeline.fullname" . }}-executor
-    app.kubernetes.io/instance: {{ .Release.Name }}
+    {{- include "gateway.pipeline.executor.selectorLabels" . | nindent 4 }}
     {{- with .Values.pipeline.podLabels }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
@@ -243,6 +243,12 @@ spec:
   {{- end }}
 {{- end -}}
 
+{{/* The labels of these pods, by which policies select them. */}}
+{{- define "gateway.pipeline.executor.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "gateway.pipeline.fullname" . }}-executor
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
 {{/* Where pods may connect to: everywhere, or DNS and what the values list. */}}
 {{- define "gateway.egress" -}}
 {{- with .Values.networkPolicy.egress -}}
@@ -266,5 +272,5 @@ relabelings:
 {{- end -}}
 
 {{- define "gateway.test.fullname" -}}
-{{- printf "%s-test" (include "gateway.fullname" . | trunc 58 | trimSuffix "-") -}}
+{{- printf "%s-test" (include "gateway.fullname" .) -}}
 {{- end -}}
