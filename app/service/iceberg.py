@@ -2,16 +2,16 @@
 
 from collections.abc import Iterable
 
+from app.model.table_names import library_and_member
+
 OWN_NAMESPACE = "attachment_gateway"
 """The namespace of the pipeline's own tables, `files` and `quality`."""
 
 
 def identifier(name: str) -> tuple[str, str]:
     """Return the namespace and the name in Iceberg of a table. A library with a dot is a name literal, in quotes."""
-    library, dot, member = name.rpartition("'.") if name.startswith("'") else name.partition(".")
-    if not dot:
-        return OWN_NAMESPACE, name
-    return (f"{library}'" if name.startswith("'") else library), member
+    library, member = library_and_member(name)
+    return library or OWN_NAMESPACE, member
 
 
 def namespaces(names: Iterable[str]) -> list[str]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from app.model.table_names import library_and_member, plain_library
 from app.plugins import how_to_install
 from app.ports import TableStore
 from app.service.query_columns import for_arrow, for_text, quoted
@@ -139,7 +140,7 @@ def _meant(names: Sequence[str], sql: str) -> list[str]:
     if _OF_ALL.search(sql):
         return list(names)
     text = sql.casefold().replace('""', '"')
-    return [name for name in names if (name.partition(".")[2] or name).casefold() in text]
+    return [name for name in names if library_and_member(name)[1].casefold() in text]
 
 
 def _make_views(database: "DuckDBPyConnection", tables: Sequence[OpenTable]) -> None:
@@ -153,8 +154,9 @@ def _make_views(database: "DuckDBPyConnection", tables: Sequence[OpenTable]) -> 
         relation.project(", ".join(map(_expression, table.schema))).create_view(table.version.name, replace=False)
     for table in tables:
         name = table.version.name
-        library, dot, member = name.partition(".")
-        if dot and library.casefold() not in _OWN_SCHEMAS:
+        library, member = library_and_member(name)
+        library = plain_library(library)
+        if library and library.casefold() not in _OWN_SCHEMAS:
             with suppress(_duckdb().CatalogException, _duckdb().BinderException):  # DuckDB has something of that name
                 database.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(library)}")
                 database.execute(f"CREATE VIEW {quoted(library)}.{quoted(member)} AS FROM {quoted(name)}")

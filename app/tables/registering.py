@@ -11,6 +11,8 @@ from typing import Literal, NamedTuple
 
 import pyarrow as pa
 
+from app.model.table_names import library_and_member
+
 Format = Literal["delta", "parquet"]
 
 OWN_SCHEMA = "attachment_gateway"
@@ -72,11 +74,11 @@ def statements(
 
 def _named(name: str, schema: str | None) -> tuple[str, str]:
     """Return the schema and the name of a table in the catalog."""
-    library, dot, member = name.rpartition(".") if name.startswith("'") else name.partition(".")
-    within, plain = (_plain(library), _plain(member)) if dot else (OWN_SCHEMA, _plain(name))
+    library, member = library_and_member(name)
+    within, plain = _plain(library) if library else OWN_SCHEMA, _plain(member)
     if schema is None:
         return within, plain
-    return schema, f"{within}_{plain}"[:_LONGEST] if dot else plain
+    return schema, f"{within}_{plain}"[:_LONGEST] if library else plain
 
 
 def _free(within: str, name: str, taken: set[tuple[str, str]]) -> tuple[str, str]:

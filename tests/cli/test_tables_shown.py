@@ -246,6 +246,16 @@ def test_sql_lists_tables_whatever_senders_name_theirs(run: Run, tmp_path: Path,
         assert run("tables", "sql", f"SELECT count(*) AS n {query}", *place).code == 0
 
 
+def test_sql_knows_libraries_and_members_with_dots(run: Run, tmp_path: Path) -> None:
+    built = Built(tmp_path)
+    built.append(pupils(), library="a.b", member="c")
+    built.append(pupils(), library="it's.x", member="c.d'.e")
+    place = ("--tables", built.folder, "--json")
+    for name in ('"A.B".c', """"'A.B'.C\"""", '"it\'s.x"."c.d\'.e"'):
+        query = f"SELECT count(Name) AS n FROM {name}"
+        assert as_records(run("tables", "sql", query, *place).out) == [{"n": 3}], name
+
+
 def test_sql_for_people(run: Run, shown: Built) -> None:
     result = run("tables", "sql", "SELECT range AS n FROM range(5000)", "-n", "3")
     assert (result.out.split(), result.err) == (["n", "0", "1", "2"], "only the first 3 rows are shown\n")

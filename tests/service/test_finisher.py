@@ -284,3 +284,20 @@ def test_a_part_that_cannot_be_read_back_quarantines_its_attachment(
     assert told.data["code"] == "damaged-part"
     assert [entry["event"] for entry in logs] == ["part_damaged"]
     monkeypatch.setattr(context.journal, "bodies", bodies)
+
+
+def test_a_key_error_of_a_library_is_not_taken_for_parts_that_are_gone(
+    context: ServiceContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = text_files(context, 1)
+
+    def fails(*_: Any) -> None:
+        raise KeyError("a codec")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("app.service.finishing.contents.content_of", fails)
+        with pytest.raises(KeyError, match="a codec"):
+            Finisher(context).finish(waiting)
+    assert counts(context)["complete"] == 1
+    Finisher(context).finish(waiting)
+    assert counts(context)["finished"] == 1

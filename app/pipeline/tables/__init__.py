@@ -13,6 +13,7 @@ Tasks are plain data that can be pickled. `file_rows` takes pairs of an `Attachm
 `summed(tables.rows(QUALITY))` reads the quality.
 """
 
+from app.model.table_names import FILES, table_name
 from app.pipeline.tables.building import (
     Committed,
     DataSet,
@@ -27,7 +28,6 @@ from app.pipeline.tables.building import (
     write,
 )
 from app.pipeline.tables.files import file_rows
-from app.pipeline.tables.naming import FILES, table_name
 from app.tables.quality import QUALITY, Increment, hour_of, quality_rows, summed
 
 __all__ = [

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from app.model.table_names import table_name
 from app.pipeline.tables.evolution import FIXED, Mapping, evolve
-from app.pipeline.tables.naming import table_name
 from app.ports import ContentStore, TableFile, TableStore
 from app.service.content.access import opened
 from app.service.threads import together

@@ -63,7 +63,16 @@ def read_content(
             InvalidInputError(DAMAGED_PART, "body", -1, str(error)), _damaged(error) or positions[0]
         ) from error
     except KeyError as gone:
+        if _are_there(positions, stores.journal):  # a library has raised it
+            raise
         raise Spoilt(InvalidInputError(PARTS_GONE, "", -1, "its parts are no longer in the journal"), None) from gone
+
+
+def _are_there(positions: Sequence[Position], journal: JournalReader) -> bool:
+    try:
+        return sum(1 for _ in journal.extents(positions)) == len(positions)
+    except (KeyError, DamagedError):
+        return False
 
 
 def _damaged(error: DamagedError) -> Position | None:

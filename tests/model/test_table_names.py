@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.pipeline.tables import FILES, QUALITY, table_name
+from app.model.table_names import FILES, library_and_member, plain_library, table_name
+from app.pipeline.tables import QUALITY
 
 
 @pytest.mark.parametrize(
@@ -31,6 +32,16 @@ WORDS = st.text("aB.'", min_size=1, max_size=6)
 def test_different_data_sets_have_different_tables(library: str, member: str, other: str, other_member: str) -> None:
     is_same = (library.upper(), member.upper()) == (other.upper(), other_member.upper())
     assert (table_name(library, member) == table_name(other, other_member)) == is_same
+
+
+@given(WORDS, WORDS)
+def test_a_name_tells_its_library_and_its_member(library: str, member: str) -> None:
+    found, of = library_and_member(table_name(library, member))
+    assert (plain_library(found), of) == (library.upper(), member.upper())
+
+
+def test_tables_of_the_pipeline_have_no_library() -> None:
+    assert library_and_member(FILES) == ("", FILES)
 
 
 @given(st.text(), st.text())

@@ -6,6 +6,9 @@ sender can use the names of the pipeline's own tables. A library with a dot or a
 written as a name literal.
 """
 
+import re
+from typing import Final
+
 FILES = "files"
 """The table of all file attachments."""
 
@@ -16,6 +19,23 @@ UNNAMED = "_UNNAMED_"
 def table_name(library: str, member: str) -> str:
     """Return the table of a data set, by the names that its sender gave it."""
     return f"{_library(_word(library) or DEFAULT_LIBRARY)}.{_word(member) or UNNAMED}"
+
+
+def library_and_member(name: str) -> tuple[str, str]:
+    """Return the library, which may be a name literal, and the member of a table; a table of the pipeline has no
+    library."""
+    if (literal := _LITERAL.match(name)) is not None:
+        return literal[1], name[literal.end() :]
+    library, dot, member = name.partition(".")
+    return (library, member) if dot else ("", name)
+
+
+def plain_library(library: str) -> str:
+    """Return a library as its sender named it, in capitals, also where it is a name literal."""
+    return library[1:-1].replace("''", "'") if library.startswith("'") else library
+
+
+_LITERAL: Final = re.compile(r"('(?:[^']|'')*')\.")
 
 
 def _word(name: str) -> str:
