@@ -1,7 +1,7 @@
 """The intake: transport -> journal -> acknowledgement.
 
-Every receiver hands its messages to one `Journaler`. Its thread takes all messages that have come meanwhile (group
-commit), writes and flushes them once, and only then lets the receivers acknowledge. Written messages go on to assembly,
+Every receiver hands its messages to one `Journaler`. It takes all messages that have come meanwhile (group commit),
+writes and flushes them once, and only then lets the receivers acknowledge. Written messages go on to assembly,
 if that is in this process.
 
 The backlog is bounded in bytes. A receiver that submits more waits, and so does its broker. When the disk has less free
