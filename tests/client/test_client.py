@@ -236,7 +236,8 @@ def test_waiting(stock: Stock, address: str, monkeypatch: pytest.MonkeyPatch, is
     finished = stock.stored(b"x")
     assert client.wait_for_attachment(finished.id)["state"] == "finished"
     delivery = client.send("partner", File(b"x", "x"))
-    assert client.wait_for_delivery(delivery["id"], 0)["state"] == "queued"
+    for seconds in (0, 0.4, 1.5):
+        assert client.wait_for_delivery(delivery["id"], seconds)["state"] == "queued"
     record = stock.catalog.delivery(delivery["id"])
     assert record is not None
     cancelling = Thread(target=stock.gateway.deliveries.cancel, args=(record,))

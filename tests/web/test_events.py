@@ -1,6 +1,7 @@
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from threading import Event, Thread
 from typing import Any
 
 import httpx
@@ -11,10 +12,32 @@ from app.web.events import feed as events
 from tests.support.waiting import until
 from tests.web.stock import Stock
 
+EVENTS = 200
+
 
 def happen(stock: Stock, *numbers: int) -> None:
     stock.catalog.add_events([NewEvent("attachment.finished", f"a{n}", n * 1_000_000, {"size": n}) for n in numbers])
     stock.gateway.notifier.notify()
+
+
+@contextmanager
+def happening(stock: Stock, *, every: float) -> Iterator[None]:
+    """Let at most EVENTS events happen at short intervals within the block."""
+    stop = Event()
+
+    def run() -> None:
+        for number in range(EVENTS):
+            if stop.wait(every):
+                return
+            happen(stock, number)
+
+    thread = Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
 
 
 class Listener:
@@ -145,6 +168,18 @@ def test_a_filtered_stream_tells_how_far_it_is(
     happen(stock, *range(1, 8))
     with http.stream("GET", "/v1/events", params={"after": 0, "type": "delivery.*"}) as response:
         assert "id: 7" in (line for line in response.iter_lines())
+
+
+def test_a_filtered_stream_has_heartbeats_while_other_events_happen(
+    stock: Stock, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "HEARTBEAT_SECONDS", 0.2)
+    with (
+        http.stream("GET", "/v1/events", params={"type": "delivery.*"}) as response,
+        happening(stock, every=0.05),
+    ):
+        told = next(line for line in response.iter_lines() if line.startswith("id: ") and line != "id: 0")
+        assert int(told.removeprefix("id: ")) < EVENTS
 
 
 def test_events_about_what_was_received_name_its_source(stock: Stock, http: httpx.Client) -> None:

@@ -5,6 +5,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from math import ceil
 from typing import Any
 from uuid import uuid4
 
@@ -179,11 +180,11 @@ def _offset(path: str, retries: int) -> Flow[int]:
 def wait(path: str, seconds: float | None = None) -> Flow[Any]:
     """Return what is at this path, an attachment or a delivery, once its state is final.
 
-    After so many seconds (None: no limit) it is returned as it is. Raises Problem and Unreachable.
+    After so many seconds, rounded up to whole ones (None: no limit), it is returned as it is. Raises Problem and Unreachable.
     """
     left = seconds
     while True:
-        turn = WAIT_SECONDS if left is None else min(WAIT_SECONDS, max(0, round(left)))
+        turn = WAIT_SECONDS if left is None else min(WAIT_SECONDS, ceil(max(0, left)))
         found = (yield from patiently(Call("GET", path, {"wait": turn}))).json()
         left = None if left is None else left - turn
         if found["state"] not in _UNDER_WAY or (left is not None and left <= 0):

@@ -9,7 +9,7 @@ import json
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from time import monotonic
 
 from starlette.concurrency import run_in_threadpool
@@ -93,18 +93,21 @@ class Feed:
         """Yield the selected events after a number for one client, and heartbeat comments, until the gateway drains.
 
         `visible` chooses the events that the client may see; None: it may see all. `is_current` tells whether it is
-        still to be served, and is asked every HEARTBEAT_SECONDS. Both are called in a thread. A heartbeat also tells
-        the number that the client has reached, if events were left out since the last one.
+        still to be served. Both are called in a thread. Every HEARTBEAT_SECONDS, whatever else is sent, `is_current` is
+        asked, and a heartbeat follows. It also tells the number that the client has reached, if events were left out
+        since the last one.
         """
         # The number comes first: a client that is cut off before any event goes on here.
         yield b": attachment gateway\nid: %d\n\n" % after
-        asked = monotonic()
+        due = monotonic() + HEARTBEAT_SECONDS
         told = after
         while not self._ended:
-            if monotonic() - asked >= HEARTBEAT_SECONDS:
-                asked = monotonic()
+            if monotonic() >= due:
+                due = monotonic() + HEARTBEAT_SECONDS
                 if not await run_in_threadpool(is_current):
                     return
+                yield b": still here\n\n" if told == after else b": still here\nid: %d\n\n" % after
+                told = after
             news = self._news
             events = await self._behind(after)
             if events:
@@ -116,11 +119,8 @@ class Feed:
                     told = selected[-1].number
                     yield b"".join(map(_encode, selected))
                 continue
-            try:
-                await asyncio.wait_for(news.wait(), HEARTBEAT_SECONDS)
-            except TimeoutError:
-                yield b": still here\n\n" if told == after else b": still here\nid: %d\n\n" % after
-                told = after
+            with suppress(TimeoutError):
+                await asyncio.wait_for(news.wait(), max(0.0, due - monotonic()))
 
     @property
     def has_ended(self) -> bool:
