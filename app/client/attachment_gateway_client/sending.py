@@ -180,7 +180,8 @@ def _offset(path: str, retries: int) -> Flow[int]:
 def wait(path: str, seconds: float | None = None) -> Flow[Any]:
     """Return what is at this path, an attachment or a delivery, once its state is final.
 
-    After so many seconds, rounded up to whole ones (None: no limit), it is returned as it is. Raises Problem and Unreachable.
+    After so many seconds, rounded up to whole ones (None: no limit), it is returned as it is. Raises Problem and
+    Unreachable.
     """
     left = seconds
     while True:

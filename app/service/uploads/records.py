@@ -72,13 +72,15 @@ def piece_name(record: UploadRecord, offset: int) -> str:
 class Upload:
     """An upload with its pieces, in order and without gaps. `is_gone` when it was deleted.
 
-    `reserved` is the size that it may reach by the request that appends to it.
+    `reserved` is the size that it may reach by the request that appends to it. `is_checked` when this process has
+    compared the whole content with the client's digests.
     """
 
     record: UploadRecord
     pieces: list[Piece] = field(default_factory=list)
     is_gone: bool = False
     reserved: int = 0
+    is_checked: bool = False
 
     @property
     def offset(self) -> int:

@@ -157,6 +157,10 @@ class Uploads:
         """Note the size of the whole content, which was not known before."""
         self._change(upload, replace(upload.record, length=length))
 
+    def set_digest(self, upload: Upload, repr_digest: str) -> None:
+        """Note the client's digests of the whole content, which were not all known before."""
+        self._change(upload, replace(upload.record, repr_digest=repr_digest))
+
     def read(self, upload: Upload) -> Iterator[memoryview]:
         """Yield the received bytes. Raises UnknownUpload if they are deleted meanwhile."""
         for piece in tuple(upload.pieces):

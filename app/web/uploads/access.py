@@ -13,6 +13,7 @@ from app.web.access.caller import Caller
 from app.web.deps import Paging
 from app.web.identifiers import unknown
 from app.web.problems import Problem, pointer_to
+from app.web.uploads.checksums import check_whole
 
 _CURSOR = re.compile(r"(\d{1,18})\.([0-9a-f]{32})")
 
@@ -53,11 +54,15 @@ class CallersUploads:
 
     def __init__(self, gateway: Gateway, caller: Caller, folder: str) -> None:
         self._gateway, self._caller, self._folder = gateway, caller, folder
-        self._taken = 0
+        self._taken = self._bytes = 0
 
     def require(self, part: str, upload_id: str) -> None:
-        """Check that the caller has this upload, and that it is complete. Raises Problem."""
-        self._complete(part, upload_id)
+        """Check that the caller has this upload, that it is complete, and that a message may have so many bytes with
+        it. Raises Problem."""
+        self._bytes += self._complete(part, upload_id).offset
+        most = self._gateway.settings.limits.upload_bytes
+        if self._bytes > most:
+            raise Problem("too-large", f"the uploads of a message may have {most} bytes together", limit=most)
 
     def take(self, part: str, upload_id: str) -> StoredPart:
         """Copy its content to the folder, and return it as this part. Raises Problem."""
@@ -65,6 +70,8 @@ class CallersUploads:
         self._gateway.room.check(upload.offset)
         name, self._taken = f"{self._folder}/upload-{self._taken}", self._taken + 1
         try:
+            # A gateway that was killed may have all bytes of an upload without having checked them.
+            check_whole(self._gateway.uploads, upload)
             return self._gateway.uploads.copy(upload, part, name)
         except UnknownUpload as error:
             raise _invalid(part, str(error)) from None

@@ -1,4 +1,4 @@
-"""The checksum of one request (`Upload-Checksum` of tus 1.0, extension checksum)."""
+"""The checksum of one request (`Upload-Checksum` of tus 1.0, extension checksum), and the digests of a whole upload."""
 
 from base64 import b64decode
 from binascii import Error as NotBase64
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from hashlib import md5, sha1, sha256, sha512
 from typing import Any, Final, Protocol
 
+from app.service.uploads import Upload, Uploads
 from app.web.digests import Digests
 from app.web.problems import Problem
 
@@ -42,6 +43,37 @@ class Checksum:
     def check(self, what: str) -> None:
         if self._hash.digest() != self._given:
             raise Problem("checksum-mismatch", f"the {self._algorithm} of {what} is not the one in Upload-Checksum")
+
+
+def note_digest(uploads: Uploads, upload: Upload, given: str) -> None:
+    """Note digests of the whole content that come with its end, before any of its last bytes is kept. Blocks.
+
+    Raises Problem for digests that cannot be read.
+    """
+    known = upload.record.repr_digest
+    if known is None or given not in known:
+        together = given if known is None else f"{known}, {given}"
+        Digests({"repr-digest": together})
+        uploads.set_digest(upload, together)
+
+
+def check_whole(uploads: Uploads, upload: Upload) -> None:
+    """Compare a complete upload with the digests that the client gave of it, unless this process has done so. Delete it
+    if they differ. Blocks.
+
+    Raises Problem and UnknownUpload.
+    """
+    if upload.record.repr_digest is None or upload.is_checked:
+        return
+    digests = Digests({"repr-digest": upload.record.repr_digest})
+    for piece in uploads.read(upload):
+        digests.update(piece)
+    try:
+        digests.check("the content")
+    except Problem:
+        uploads.delete(upload)
+        raise
+    upload.is_checked = True
 
 
 def check_of(headers: Mapping[str, str]) -> Check | None:

@@ -27,7 +27,7 @@ from app.web.schemas import PageView, page_view
 from app.web.tracing import TraceParent, continued
 from app.web.uploads import protocols
 from app.web.uploads.access import known_upload, owner_of, page_of
-from app.web.uploads.checksums import check_of
+from app.web.uploads.checksums import check_of, check_whole, note_digest
 from app.web.uploads.protocols import LONGEST, Protocol
 from app.web.uploads.receiving import Receivers, receive
 from app.web.uploads.schemas import UploadView
@@ -313,6 +313,10 @@ async def _receiving(append: _Append, length: int | None, allow: Callable[[int],
     request, gateway, upload = append.request, append.gateway, append.upload
     if length is not None and upload.record.length is None:
         await run_in_threadpool(gateway.uploads.set_length, upload, length)
+    announced = int(request.headers.get("content-length", 0))
+    digest, is_end = request.headers.get("repr-digest"), upload.offset + announced == upload.record.length
+    if digest is not None and (append.is_last or is_end):
+        await run_in_threadpool(note_digest, gateway.uploads, upload, digest)
     check = check_of(request.headers)
     writer = gateway.uploads.append(upload, whole=check is not None)
     try:
@@ -323,30 +327,11 @@ async def _receiving(append: _Append, length: int | None, allow: Callable[[int],
             why = f"the content ends after {upload.offset} bytes, and {upload.record.length} were announced"
             raise protocols.inconsistent(why)
         if upload.is_complete:
-            digest = request.headers.get("repr-digest")
-            await run_in(pools_of(request).uploads, partial(_check_whole, gateway, upload, digest))
+            await run_in(pools_of(request).uploads, partial(check_whole, gateway.uploads, upload))
     except UnknownUpload:
         raise unknown("upload") from None
     except ClientDisconnect:
         raise Problem("malformed", "the client left in the middle") from None
-
-
-def _check_whole(gateway: Gateway, upload: Upload, given: str | None) -> None:
-    """Compare a complete upload with the digests that the client gave of it, and delete it if they differ.
-
-    Raises Problem.
-    """
-    texts = [text for text in (upload.record.repr_digest, given) if text is not None]
-    if not texts:
-        return
-    digests = Digests({"repr-digest": ", ".join(dict.fromkeys(texts))})
-    for piece in gateway.uploads.read(upload):
-        digests.update(piece)
-    try:
-        digests.check("the content")
-    except Problem:
-        gateway.uploads.delete(upload)
-        raise
 
 
 def _require_running(gateway: Gateway) -> None:

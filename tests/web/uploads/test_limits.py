@@ -36,6 +36,26 @@ def test_limits(tmp_path: Path, settings: dict[str, int], status: int, problem: 
     stock.close()
 
 
+def test_uploads_together_have_the_limit_of_a_message(tmp_path: Path) -> None:
+    """Else one upload, named by many parts, would be copied as often as a description can name it."""
+    stock = Stock(tmp_path, limits={"upload_bytes": 1000})
+    with connected(stock) as http:
+        upload = http.post("/v1/uploads", content=b"x" * 500).json()["id"]
+        statuses = []
+        for count in (2, 3):
+            uploads = {f"{number}": upload for number in range(count)}
+            message = {
+                "destination": "partner",
+                "uploads": uploads,
+                "attachments": [{"part": part} for part in uploads],
+            }
+            statuses.append(http.post("/v1/messages", json=message).status_code)
+        assert statuses == [202, 413]
+        (delivery,) = http.get("/v1/deliveries").json()["items"]
+        assert {name.split("/")[1] for name in stock.store.names("outgoing/")} == {delivery["id"]}
+    stock.close()
+
+
 @pytest.mark.parametrize("chunks", [[200_000] * 3, [200_000, 140_000], [200_000]])
 def test_the_reserve_is_kept_while_bytes_arrive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunks: list[int]

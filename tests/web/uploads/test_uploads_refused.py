@@ -8,12 +8,14 @@ import httpx
 import pytest
 
 from app.web.api import create_app
+from app.web.uploads import endpoints
 from tests.support.waiting import until
 from tests.web.stock import Stock, serving
 from tests.web.uploads.uploading import (
     DATA,
     IETF,
     TUS,
+    _as_after_a_restart,
     append,
     append_by_tus,
     begun,
@@ -37,6 +39,31 @@ def test_digests_of_the_whole_content(stock: Stock, http: httpx.Client) -> None:
     third = begun(http)
     assert append(http, third, 0, b"x", "?1", Repr_Digest=digest(b"y")).status_code == 400
     assert http.post("/v1/uploads", headers={"Repr-Digest": "nonsense"}).status_code == 400
+
+
+@pytest.mark.parametrize("at_the_end", [False, True])
+def test_digests_that_a_killed_gateway_did_not_compare_are_compared_before_sending(
+    stock: Stock, http: httpx.Client, monkeypatch: pytest.MonkeyPatch, at_the_end: bool
+) -> None:
+    given = {"Repr_Digest": digest(b"abcdef")}
+    right = begun(http, **({} if at_the_end else given))
+    wrong = begun(http, **({} if at_the_end else given))
+    with monkeypatch.context() as killed:
+        killed.setattr(endpoints, "check_whole", lambda *_given: None)
+        for path, data in ((right, b"abcdef"), (wrong, b"abcdeF")):
+            assert append(http, path, 0, data, "?1", **(given if at_the_end else {})).status_code == 204
+    stock.gateway.uploads = _as_after_a_restart(stock)
+    refused = sent(http, wrong)
+    assert (refused.status_code, refused.json()["type"]) == (400, "/problems/digest-mismatch")
+    assert http.get(wrong).status_code == 404
+    assert content(stock, sent(http, right).json()) == b"abcdef"
+    assert len(list(stock.store.names("outgoing/"))) == 1
+
+
+def test_a_digest_that_cannot_be_read_keeps_nothing(http: httpx.Client) -> None:
+    path = begun(http)
+    assert append(http, path, 0, b"abc", "?1", Repr_Digest="nonsense").status_code == 400
+    assert append(http, path, 0, b"abc", "?1", Repr_Digest=digest(b"abc")).status_code == 204
 
 
 def test_digests_and_checksums_of_one_request(stock: Stock, http: httpx.Client) -> None:
