@@ -11,10 +11,15 @@ from typing import Any
 
 import httpcore
 
+from app.service.webhooks.limited import Deadline, LimitedStream
+
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 _NAT64 = ip_network("64:ff9b::/96")
+_GLOBAL_UNICAST = ip_network("2000::/3")
+"""All that is allocated to public hosts. What Python calls global is more: site-local addresses, and those of
+translators (64:ff9b:1::/48, RFC 8215), which lead to any address of IPv4."""
 
 
 class RefusedAddress(Exception):
@@ -31,7 +36,8 @@ def is_allowed(address: Address, networks: Sequence[Network]) -> bool:
     inner = _embedded(address)
     if inner is not None:
         return is_allowed(inner, networks)
-    return address.is_global and not address.is_multicast
+    is_unicast = address.version == 4 or address in _GLOBAL_UNICAST
+    return is_unicast and address.is_global and not address.is_multicast
 
 
 def _embedded(address: Address) -> IPv4Address | None:
@@ -56,10 +62,10 @@ def resolve(host: str, port: int, networks: Sequence[Network]) -> list[str]:
 
 
 class CheckedBackend(httpcore.NetworkBackend):
-    """Connects to checked addresses only. TLS still verifies the name of the host."""
+    """Connects to checked addresses only, until a deadline. TLS still verifies the name of the host."""
 
-    def __init__(self, networks: Sequence[Network]) -> None:
-        self._networks = networks
+    def __init__(self, networks: Sequence[Network], deadline: Deadline) -> None:
+        self._networks, self._deadline = networks, deadline
         self._backend = httpcore.SyncBackend()
 
     def connect_tcp(
@@ -79,7 +85,9 @@ class CheckedBackend(httpcore.NetworkBackend):
         failed: Exception | None = None
         for address in addresses:
             try:
-                return self._backend.connect_tcp(address, port, timeout, local_address, socket_options)
+                within = self._deadline.within(timeout)
+                stream = self._backend.connect_tcp(address, port, within, local_address, socket_options)
+                return LimitedStream(stream, self._deadline)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failed = error
         assert failed is not None

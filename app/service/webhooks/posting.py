@@ -15,6 +15,7 @@ import httpx
 from app.model.errors import with_type
 from app.model.records import EventRecord
 from app.service.events import cloud_event
+from app.service.webhooks.limited import Deadline
 from app.service.webhooks.network import CheckedBackend, RefusedAddress
 from app.service.webhooks.signing import signed_headers
 from app.settings.webhooks import Webhook, secret_bytes
@@ -24,6 +25,7 @@ MOST_RETRY_AFTER: Final = 3600.0
 """The longest pause that a receiver can ask for, in seconds."""
 _MOST_BODY: Final = 64 << 10
 _GONE: Final = 410
+_BROKEN: Final = (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError)
 _ABOUT_THE_EVENT: Final = frozenset({400, 413, 415, 422})
 
 
@@ -58,13 +60,13 @@ class Poster:
     def __init__(self, settings: Webhook) -> None:
         self._url = settings.url
         self._secrets = [secret_bytes(each.get_secret_value()) for each in settings.secrets]
-        seconds = settings.timeout.total_seconds()
-        self._timeout = dict.fromkeys(("connect", "read", "write", "pool"), seconds)
+        self._seconds, self._deadline = settings.timeout.total_seconds(), Deadline()
+        self._timeout = dict.fromkeys(("connect", "read", "write", "pool"), self._seconds)
         self._pool = httpcore.ConnectionPool(
             ssl_context=httpx.create_ssl_context() if settings.url.startswith("https:") else None,
             max_connections=1,
             keepalive_expiry=30.0,
-            network_backend=CheckedBackend(settings.networks),
+            network_backend=CheckedBackend(settings.networks, self._deadline),
         )
 
     def post(self, event: EventRecord, now: int) -> Answer:
@@ -77,6 +79,7 @@ class Poster:
             "User-Agent": f"attachment-gateway/{version('attachment-gateway')}",
             **signed_headers(self._secrets, event_id(event), now // 1_000_000, body),
         }
+        self._deadline.begin(self._seconds)
         try:
             with self._pool.stream(
                 "POST",
@@ -85,11 +88,12 @@ class Poster:
                 content=body,
                 extensions={"timeout": self._timeout},
             ) as response:
-                _read(response)
+                with suppress(*_BROKEN):  # the status says all
+                    _read(response)
                 return _answer(response, now)
         except RefusedAddress as error:
             return Answer(Outcome.FAILED, str(error))
-        except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError) as error:
+        except _BROKEN as error:
             return Answer(Outcome.FAILED, with_type(error))
 
     def close(self) -> None:

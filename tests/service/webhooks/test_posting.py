@@ -2,8 +2,11 @@
 
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from ipaddress import ip_address, ip_network
-from time import time_ns
+from select import select
+from time import sleep, time_ns
 from typing import Any
 
 import pytest
@@ -105,6 +108,39 @@ def test_a_receiver_that_never_answers() -> None:
 
 
 @pytest.mark.parametrize(
+    ("head", "outcome"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n", Outcome.DELIVERED),
+        (b"HTTP/1.1 200 OK\r\nX: ", Outcome.FAILED),
+    ],
+)
+def test_a_receiver_that_drips_has_the_time_of_one_request(head: bytes, outcome: Outcome) -> None:
+    """Each byte comes within the time limit of a read."""
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as dripping:
+        sent = dripping.submit(_drip, server, head)
+        answer = posted(f"http://127.0.0.1:{server.getsockname()[1]}/", NOW, timeout="300ms")
+        assert sent.result() < DROPS
+    assert answer.outcome is outcome
+
+
+DROPS = 100
+
+
+def _drip(server: socket.socket, head: bytes) -> int:
+    """Answer a connection with `head` and then a byte in every 50 ms, and return how many were taken."""
+    connection, _ = server.accept()
+    with connection, suppress(OSError):
+        connection.sendall(head)
+        for taken in range(DROPS):
+            connection.sendall(b"x")
+            sleep(0.05)
+            if select([connection], [], [], 0)[0] and len(connection.recv(65536)) == 0:
+                return taken
+        return DROPS
+    return 0
+
+
+@pytest.mark.parametrize(
     ("given", "seconds"),
     [
         ("", 0),
@@ -144,6 +180,11 @@ def test_retry_after(given: str, seconds: float) -> None:
         "::ffff:10.0.0.1",
         "2002:7f00:1::",
         "64:ff9b::10.0.0.1",
+        "64:ff9b:1::10.0.0.1",
+        "::ffff:0:127.0.0.1",
+        "::127.0.0.1",
+        "fec0::1",
+        "5f00::1",
     ],
 )
 def test_addresses_that_are_not_public_are_refused(address: str) -> None:
