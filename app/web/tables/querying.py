@@ -1,6 +1,7 @@
 """SQL over the tables, read only and bounded."""
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Header, Request, Response
@@ -12,8 +13,8 @@ from app.service.conversion import Slot, SlotUse
 from app.service.conversion.jobs import query_tables
 from app.service.querying import LIST_TABLES, MORE_MEMORY, QueryFailed
 from app.tables.out.query_result import QueryFormat
-from app.web.access.caller import CallerDep
-from app.web.access.tables import TablesDep
+from app.web.access.caller import Caller, CallerDep
+from app.web.access.tables import KnownTables, TablesDep
 from app.web.deps import GatewayDep
 from app.web.disconnection import ClientLeft, conversions, while_connected
 from app.web.json_body import read_json, request_body
@@ -112,11 +113,20 @@ async def query(
         async with while_connected(request.receive), conversions(request).slot(SlotUse.QUERY) as slot:
             found, is_cut = await slot.within_time(lambda: run(slot))
     except QueryFailed as error:
+        await _require_known(caller, tables, names)
         raise _problem(error, asked.sql) from None
     except ClientLeft:
         return Response(status_code=204)  # nobody receives it
+    await _require_known(caller, tables, names)
     headers = {"Vary": "Accept", TRUNCATED: "true" if is_cut else "false", "Cache-Control": "no-store"}
     return Response(found, 200, headers, _MEDIA_TYPES[word])
+
+
+async def _require_known(caller: Caller, tables: KnownTables, names: Sequence[str]) -> None:
+    """Raise Problem unless the caller still knows all tables that its query could read. While the query waited, rows of
+    other sources may have come, which its result and its error may show."""
+    if caller.sources is not None and not set(names) <= set(await run_in_threadpool(tables.names)):
+        raise Problem("busy", "a table has just changed", {"Retry-After": "1"})
 
 
 def _chosen(accept: str | None) -> QueryFormat:

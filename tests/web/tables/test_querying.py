@@ -1,6 +1,7 @@
 """SQL over the tables by REST."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -10,6 +11,7 @@ import pytest
 from app.model.access import Scope
 from app.service.access.keys import Limits, make_key
 from app.service.conversion import Conversions
+from app.web.access.tables import KnownTables
 from tests.web.conftest import connected
 from tests.web.stock import Stock
 
@@ -156,3 +158,37 @@ def test_a_limited_caller_knows_only_its_tables(query: Queries) -> None:
         assert {name for (name,) in names} == {"WORK.NUMBERS", "NUMBERS"}
         hidden = limited('SELECT * FROM "WORK.WORDS"', key=text)
         assert (hidden.status_code, "hidden" in hidden.text) == (422, False)
+
+
+@pytest.mark.parametrize("shown", ["S", "S::INTEGER"])
+def test_rows_of_others_that_come_while_a_query_waits_are_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shown: str
+) -> None:
+    """The error of a conversion would have the value."""
+    stock = Stock(tmp_path, limits={"conversion_memory": "256MB"})
+    put(stock, "WORK.SHARED", source=["orders"], S=["1"])
+    key, text = make_key("waiting", frozenset({Scope.READ}), stock.clock.now(), Limits(sources=frozenset({"orders"})))
+    stock.catalog.add_key(key)
+    looked = KnownTables.names
+
+    def names(tables: KnownTables) -> list[str]:
+        found = looked(tables)
+        if "WORK.SHARED" in found:
+            rows = pa.table({"source": ["secret"], "S": ["hidden"]})
+            stock.gateway.tables().commit(
+                "WORK.SHARED",
+                rows.schema,
+                [stock.gateway.tables().write("WORK.SHARED", rows.schema, rows.to_batches())],
+                "test",
+                2,
+            )
+        return found
+
+    with connected(stock) as http:
+        limited = Queries(stock, http, built=True)
+        assert limited("SELECT S FROM work.shared", key=text).json()["rows"] == [["1"]]
+        monkeypatch.setattr(KnownTables, "names", names)
+        changed = limited(f"SELECT {shown} FROM work.shared", key=text)
+        assert (changed.status_code, "hidden" in changed.text) == (503, False)
+        assert limited("SELECT S FROM work.shared", key=text).status_code == 422
+    stock.close()
