@@ -6,6 +6,7 @@ They are coroutines that never wait, because FastAPI runs every plain function i
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
+from urllib.parse import quote, urlencode
 
 from fastapi import Depends, Query, Request, Response, params
 from fastapi.dependencies.utils import get_flat_params
@@ -15,6 +16,8 @@ from app.service.gateway import Gateway
 from app.web.digits import Digits
 from app.web.problems import Problem
 
+_OF_PATHS = "/%:@!$&'()*+,;=~"
+"""Characters of encoded paths (RFC 3986), beside those that `quote` leaves."""
 API = "/v1"
 """The path of the versioned resources."""
 
@@ -48,8 +51,17 @@ PagingDep = Annotated[Paging, Depends(_paging)]
 def link_next(request: Request, response: Response, page: Page[Any]) -> None:
     """Add a link to the next page of a listing (RFC 8288)."""
     if page.next is not None:
-        url = request.url.include_query_params(cursor=page.next)
-        response.headers["Link"] = f'<{url.path}?{url.query}>; rel="next"'
+        add_link_next(request, response, cursor=page.next)
+
+
+def add_link_next(request: Request, response: Response, **parameters: object) -> None:
+    """Add a link to the request's own address with other parameters, where the next items are (RFC 8288).
+
+    The path is as the client has encoded it: decoded, it could have characters that a header field cannot have.
+    """
+    path = quote(request.scope["raw_path"], safe=_OF_PATHS)
+    query = [(name, value) for name, value in request.query_params.multi_items() if name not in parameters]
+    response.headers["Link"] = f'<{path}?{urlencode([*query, *parameters.items()])}>; rel="next"'
 
 
 async def base_path(request: Request) -> str:

@@ -20,7 +20,7 @@ from app.web import any_text  # noqa: F401 - the paths below use it
 from app.web.access.tables import KnownTables, TablesDep
 from app.web.codings import CODED
 from app.web.content_response import Piece, Representation, respond_made
-from app.web.deps import BaseDep, PagingDep, link_next
+from app.web.deps import BaseDep, PagingDep, add_link_next, link_next
 from app.web.file_names import table_file_name
 from app.web.negotiation import DESCRIBED, FormatDep, OptionsDep, chosen_format, invalid
 from app.web.problems import Problem, responses
@@ -145,5 +145,4 @@ def _link_further(request: Request, response: Response, rows: int, chosen: Optio
     """Link to the rows after the last returned one (RFC 8288)."""
     if not chosen.limit or (end := (chosen.offset or 0) + chosen.limit) >= rows:
         return
-    url = request.url.include_query_params(offset=end, limit=chosen.limit)
-    response.headers["Link"] = f'<{url.path}?{url.query}>; rel="next"'
+    add_link_next(request, response, offset=end, limit=chosen.limit)

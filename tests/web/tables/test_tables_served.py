@@ -146,6 +146,21 @@ def test_any_text_is_a_name(get: Any) -> None:
     assert "\n" not in rows.headers["content-disposition"]
 
 
+@pytest.mark.parametrize(
+    "name", ["WORK.日本", "WORK.A?B", "WORK.A#B", "WORK.A%42", "WORK.A>;", "WORK.A\r\nX", "WORK./.."]
+)
+def test_rows_of_a_table_of_any_name_are_linked(tmp_path: Path, name: str) -> None:
+    stock = Stock(tmp_path)
+    rows = pa.table({"N": [0.0, 1.0, 2.0]})
+    store = stock.gateway.tables()
+    store.commit(name, rows.schema, [store.write(name, rows.schema, rows.to_batches())], "test", 1)
+    with connected(stock) as http:
+        first = http.get(f"/v1/tables/{quote(name, safe='')}/rows?format=csv&limit=2")
+        assert first.text == "N\r\n0\r\n1\r\n"
+        assert http.get(first.links["next"]["url"]).text == "N\r\n2\r\n"
+    stock.close()
+
+
 @pytest.mark.parametrize("name", ["WORK.NOPE", "PUPILS", "..%2Ftables", "", "%00", "x" * 5000])
 def test_no_such_table(get: Any, name: str) -> None:
     assert problem(get(f"/{name}")) == (404, "/problems/table-not-found")
