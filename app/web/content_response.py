@@ -2,9 +2,9 @@
 
 The first piece is read in the endpoint's worker thread. The next is read once the system has taken the one before. So a
 client that does not read costs a piece or two of memory. While reads are fast (page cache), the event loop reads
-itself: handing a piece over from a thread costs a third of the speed. After a slow read (cold disk, remote store), a
-thread reads a window while the client takes what is in the system's buffer, until a read is fast again. Converted
-content is always made in a thread, a window ahead.
+itself: handing a piece over from a thread costs a third of the speed. After a slow read (cold disk, remote store), or
+an empty piece (`app.service.content.access.MAY_WAIT`), a thread reads a window while the client takes what is in the
+system's buffer, until a read is fast again. Converted content is always made in a thread, a window ahead.
 """
 
 import asyncio
@@ -203,24 +203,29 @@ class ContentResponse(Response):
         self._unread = inf if size is None else size
         self._first = self._read(_WINDOW if self._is_made else 1)
 
-    def _read(self, wanted: int) -> list[Piece]:
-        """Return the next pieces, with at least `wanted` bytes together if there are so many."""
+    def _read(self, wanted: int, *, in_loop: bool = False) -> list[Piece]:
+        """Return the next pieces, with at least `wanted` bytes together if there are so many.
+
+        `in_loop` says that the event loop reads: it stops before a step that may wait.
+        """
         window: list[Piece] = []
         size = 0
+        may_wait = False
         started = perf_counter()
         for piece in self._pieces:
             window.append(piece)
             size += len(piece)
-            if size >= wanted:
+            may_wait = in_loop and not piece
+            if size >= wanted or may_wait:
                 break
         self._unread -= size
-        self._is_quick = not self._is_made and perf_counter() - started < _QUICK_SECONDS
+        self._is_quick = not (self._is_made or may_wait) and perf_counter() - started < _QUICK_SECONDS
         return window
 
     async def _next(self, threads: ThreadPoolExecutor) -> list[Piece]:
         """Return the next pieces of stored content."""
         if self._is_quick:
-            return self._read(1)
+            return self._read(1, in_loop=True)
         return await run_in(threads, lambda: self._read(_WINDOW))
 
     async def _sent(self, window: list[Piece], threads: ThreadPoolExecutor, send: Send) -> list[Piece]:

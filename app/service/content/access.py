@@ -16,6 +16,9 @@ from app.service.content.checksums import BLOCK, are_complete, blocks_of, checke
 PIECE = 1 << 20
 """The most bytes that a read yields at a time."""
 
+MAY_WAIT = memoryview(b"")
+"""An empty piece: the next step may wait for the catalog, so an event loop leaves it to a thread."""
+
 
 def object_name(attachment_id: str) -> str:
     """Return the name of the content store's object that holds an attachment's content."""
@@ -126,6 +129,7 @@ class MovingContent:
                 at += len(piece)
                 yield piece
         except KeyError:
+            yield MAY_WAIT
             if (copied := self._copied()) is None:
                 raise
             self._content = copied

@@ -15,7 +15,7 @@ from app.model.errors import CatalogError, DamagedError
 from app.model.records import DAMAGED_CONTENT, AttachmentRecord, EventRecord
 from app.model.trace_context import trace_fields
 from app.observe import logger
-from app.service.content.access import Content
+from app.service.content.access import MAY_WAIT, Content
 from app.service.context import ServiceContext
 from app.service.events import damage_event
 
@@ -95,10 +95,15 @@ class Damages:
 
     def sound(self, record: AttachmentRecord) -> None:
         """Remove the mark of content that has just been read completely and without damage."""
-        if self._forget(record.id) is not None or record.reason_code == DAMAGED_CONTENT:
+        if self.knows(record):
+            self._forget(record.id)
             with suppress(CatalogError):
                 self._context.catalog.mark_damaged(record.id, None)
             log.info("content_recovered", attachment=record.id, **trace_fields(record.trace_parent))
+
+    def knows(self, record: AttachmentRecord) -> bool:
+        """Tell whether content was found damaged, by this process or before."""
+        return record.id in self._found or record.reason_code == DAMAGED_CONTENT
 
     def check(self) -> dict[str, Any]:
         """Return the damaged attachments for the health report."""
@@ -141,9 +146,11 @@ class WatchedContent:
         try:
             yield from pieces
         except DamagedError as error:
+            yield MAY_WAIT
             self._damages.found(self._record, error, "serving")
             raise
         except KeyError as gone:
+            yield MAY_WAIT
             self._damages.require_deleted(self._record, gone)
             raise
 
@@ -159,6 +166,8 @@ class WatchedContent:
             if held is not None:
                 yield held
             held = piece
+        if self._damages.knows(self._record):
+            yield MAY_WAIT
         self._damages.sound(self._record)
         if held is not None:
             yield held

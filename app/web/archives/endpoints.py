@@ -10,6 +10,7 @@ from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError
 from app.model.records import AttachmentRecord, MessageRecord
 from app.model.times import to_time
+from app.service.content.access import MAY_WAIT
 from app.service.gateway import Gateway
 from app.web.access.caller import Caller, CallerDep
 from app.web.archives.writing import Member, tar_pieces, tar_size, unique_names, zip_pieces
@@ -109,6 +110,7 @@ def _members(gateway: Gateway, records: list[AttachmentRecord]) -> Iterator[Memb
 
 
 def _read(gateway: Gateway, record: AttachmentRecord) -> Iterator[memoryview]:
-    """Yield the content; it is opened only when its turn comes."""
+    """Yield the content, which is opened only when its turn comes."""
+    yield MAY_WAIT
     content = gateway.contents.open(record)
     yield from content.read(0, content.size)

@@ -1,6 +1,8 @@
 """Content whose bytes on disk are not those that were received: told, marked, and never served as if they were."""
 
+import asyncio
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +131,29 @@ def test_damage_of_a_deleted_attachment_is_forgotten(
         stock.gateway._event_log.write()
     assert http.get("/health/live").json()["checks"]["content"]["ok"]
     assert "attachment_gateway_damaged_attachments 0.0" in http.get("/metrics").text
+
+
+@pytest.mark.parametrize("checked", [True, False], ids=["checked", "unchecked"])
+def test_the_event_loop_never_waits_for_the_catalog(
+    stock: Stock, http: httpx.Client, monkeypatch: pytest.MonkeyPatch, *, checked: bool
+) -> None:
+    """Reads that are quick are the event loop's. The mark of damage is not, neither to set it nor to remove it."""
+    record = stock.stored(LARGE, checked=checked)
+    mark_damaged, loops = stock.catalog.mark_damaged, []
+
+    def watched(*arguments: Any) -> bool:
+        loops.append(asyncio._get_running_loop())
+        return mark_damaged(*arguments)
+
+    monkeypatch.setattr(stock.catalog, "mark_damaged", watched)
+    monkeypatch.setattr("app.web.content_response._QUICK_SECONDS", inf)
+    flip(file_of(stock, record), 5 << 20)
+    with pytest.raises(httpx.RemoteProtocolError):
+        get(http, record)
+    flip(file_of(stock, record), 5 << 20)
+    assert get(http, record).content == LARGE
+    assert loops == [None] * len(loops)
+    assert len(loops) >= 2
 
 
 @pytest.mark.parametrize("at", [5 << 20, len(LARGE) - 1])
