@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import httpx
 import pytest
 from attachment_gateway_client import (
     AsyncClient,
@@ -30,6 +31,7 @@ from app.model.records import NewEvent
 from app.web.api import create_app
 from tests.support.breaking import breaking
 from tests.support.tables import parquet, pupils
+from tests.support.waiting import until
 from tests.web.stock import Stock, serving
 
 LARGE = bytes(range(256)) * 20_000
@@ -183,6 +185,17 @@ def test_content_is_fetched_over_a_connection_that_breaks(
         stream = io.BytesIO()
         Both(is_async, relay.url).fetch(record.id, stream)
     assert stream.getvalue() == LARGE
+
+
+@BOTH
+def test_a_download_of_a_client_that_asks_too_often_waits(tmp_path: Path, is_async: bool) -> None:
+    stock = Stock(tmp_path / "limited", http={"requests_a_second": 1})
+    record = stock.stored(LARGE)
+    with serving(create_app(stock.gateway)) as address, httpx.Client(base_url=address) as other:
+        known = other.get(f"/v1/attachments/{record.id}").json()
+        until(lambda: other.get("/v1/attachments").status_code == 429)
+        Both(is_async, address).fetch(known, tmp_path / "fetched")
+    assert (tmp_path / "fetched").read_bytes() == LARGE
 
 
 @BOTH

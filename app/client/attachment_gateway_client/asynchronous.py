@@ -191,8 +191,8 @@ class AsyncClient:
                         download.begin(response.status_code)
                         async for piece in response.aiter_raw(downloads.PIECE):
                             await asyncio.to_thread(download.write, piece)
-                except Unreachable as error:
-                    await asyncio.sleep(pause(download.failed(error) - 1))
+                except (Unreachable, Problem) as error:
+                    await asyncio.sleep(download.failed(error))
             download.finish()
         return record
 

@@ -193,8 +193,8 @@ class Client:
                         download.begin(response.status_code)
                         for piece in response.iter_raw(downloads.PIECE):
                             download.write(piece)
-                except Unreachable as error:
-                    time.sleep(pause(download.failed(error) - 1))
+                except (Unreachable, Problem) as error:
+                    time.sleep(download.failed(error))
             download.finish()
         return record
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from attachment_gateway_client.calls import RETRIES
-from attachment_gateway_client.errors import ContentChanged, DigestMismatch, Unreachable
+from attachment_gateway_client.calls import LONGEST_PAUSE, RETRIES, pause
+from attachment_gateway_client.errors import ContentChanged, DigestMismatch, Problem, Unreachable
 from attachment_gateway_client.schemas import Attachment
 
 PIECE = 1 << 20
@@ -79,15 +79,18 @@ class Download:
         self.received += len(piece)
         self._progress(self.received)
 
-    def failed(self, error: Unreachable) -> int:
-        """Return how many attempts in a row have failed without a further byte. Raises the error when it is time to
-        give up: at once if there was no connection with the first attempt."""
+    def failed(self, error: Unreachable | Problem) -> float:
+        """Return the seconds to wait before the next attempt. Raises the error when it is time to give up: after some
+        attempts in a row without a further byte, and at once if there was no connection with the first attempt, or for
+        a problem that stays."""
         fresh = self.received > self._before
         self._failures = 1 if fresh else self._failures + 1
         self._before = self.received
-        if self._failures > RETRIES or (error.is_refused and not self.received):
+        is_final = not error.is_temporary if isinstance(error, Problem) else error.is_refused and not self.received
+        if is_final or self._failures > RETRIES:
             raise error
-        return self._failures
+        wanted = error.retry_after if isinstance(error, Problem) else None
+        return pause(self._failures - 1) if wanted is None else min(wanted, LONGEST_PAUSE)
 
     def finish(self) -> None:
         """Make the file durable and give it its name. Raises DigestMismatch, and removes what is wrong."""

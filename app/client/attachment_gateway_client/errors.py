@@ -25,8 +25,9 @@ class Problem(AttachmentGatewayError):
 
     @property
     def is_temporary(self) -> bool:
-        """Whether the gateway, or a proxy before it, cannot answer at present."""
-        return self.status in (502, 503, 504)
+        """Whether the gateway, or a proxy before it, gives no answer at present, or none to a client that asks too
+        often."""
+        return self.status in (502, 503, 504) or self.type == "/problems/rate-limited"
 
 
 class Unreachable(AttachmentGatewayError):
