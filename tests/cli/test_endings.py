@@ -17,6 +17,7 @@ from app.cli import INTERRUPTED
 from app.cli.application import application
 from app.cli.console import BROKEN_PIPE, FAILED, UNREACHABLE
 from app.cli.repairing import UNCHECKED
+from app.main import SUPERSEDED_STATUS
 from tests.cli.conftest import Run
 from tests.support.disk import SMALL_DISK, small_disk
 from tests.support.forked_command import program
@@ -224,7 +225,7 @@ def test_the_page_has_every_command_and_every_exit_status() -> None:
     rows = re.findall(r"^\| (`.*?) \|", page.partition("\n## ")[0], re.MULTILINE)
     assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == names
     statuses = {int(found) for found in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
-    assert statuses == {0, FAILED, UNCHECKED, UNREACHABLE, INTERRUPTED, BROKEN_PIPE}
+    assert statuses == {0, FAILED, UNCHECKED, UNREACHABLE, SUPERSEDED_STATUS, INTERRUPTED, BROKEN_PIPE}
 
 
 def test_pictures_of_the_page_are_there() -> None:
