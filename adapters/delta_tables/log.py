@@ -19,6 +19,7 @@ from urllib.parse import quote, unquote
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -47,7 +48,8 @@ _Said = TypeVar("_Said")
 
 
 class Active(NamedTuple):
-    """A file of a version: `least_received` is the least `received_at` in it (µs), None if unknown."""
+    """A file of a version. `modified_at` is in milliseconds. `least_received` is the least `received_at` in it (µs),
+    None if unknown."""
 
     path: str
     size: int
@@ -107,6 +109,11 @@ class Snapshot:
         """Return the files in the order in which they were added."""
         found = pa.table(self.delta.get_add_actions(flatten=True)).to_pylist()
         return sorted((_active(each) for each in found), key=lambda each: (each.modified_at, each.path))
+
+    def last_time(self) -> int:
+        """Return the latest time of a file in milliseconds; 0 without files."""
+        times = pa.table(self.delta.get_add_actions(flatten=True))["modification_time"]
+        return int(pc.max(times).as_py() or 0)
 
     def _asked(self, ask: Callable[[], _Said]) -> _Said:
         """Return an answer that deltalake reads from the log now, when another process may have written a
@@ -170,7 +177,7 @@ def _active(said: Mapping[str, Any]) -> Active:
         unquote(said["path"]),
         said["size_bytes"],
         said["num_records"],
-        _micros(said["modification_time"]),
+        said["modification_time"],
         None if received is None else _micros(received),
     )
 
@@ -242,18 +249,21 @@ def _renewed(configuration: Mapping[str, str]) -> dict[str, str]:
     return {**configuration, **(_CONFIGURATION if is_former else {})}
 
 
-def added(file: TableFile, at: int = 0) -> Action:
-    """Return the action that adds a file with new rows.
+def added(files: Iterable[TableFile], known: Snapshot | None) -> Iterator[Action]:
+    """Yield the actions that add files with new rows to the version behind a known one.
 
-    `at` is its place in the version: actions have no order, so its time is later by this number of milliseconds.
+    Actions have no order, so the files' times tell it. Each is later by a millisecond than the one before, and than
+    all in the table, also where the clock was set back.
     """
-    return _add(file, _now() + at, is_new=True)
+    first = _now() if known is None else max(_now(), known.last_time() + 1)
+    for at, file in enumerate(files, first):
+        yield _add(file, at, is_new=True)
 
 
 def moved(file: TableFile, last: Active) -> Action:
     """Return the action that adds a file with the rows of other files, `last` being the last of them. It takes the
     place of that one."""
-    return _add(file, last.modified_at // 1000, is_new=False)
+    return _add(file, last.modified_at, is_new=False)
 
 
 def _add(file: TableFile, modified_at: int, *, is_new: bool) -> Action:

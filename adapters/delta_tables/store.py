@@ -116,7 +116,7 @@ class DeltaTables:
                 *([log.protocol()] if known is None else []),
                 *([described] if described is not None else []),
                 log.transaction(application, transaction),
-                *(log.added(file, at) for at, file in enumerate(files)),
+                *log.added(files, known),
             ]
             data = log.entry("WRITE", {"mode": "Append", "partitionBy": "[]"}, actions, appends=True)
             if self._put(name, known, data):
@@ -136,7 +136,7 @@ class DeltaTables:
                 *([log.protocol()] if known is None else []),
                 *([described] if described is not None else []),
                 *(log.removed(file, is_change=True) for file in went),
-                *(log.added(file, at) for at, file in enumerate([*kept, *files]) if file.rows),
+                *log.added([file for file in (*kept, *files) if file.rows], known),
             ]
             if self._put(name, known, log.entry("MERGE", {}, actions, appends=False)):
                 self._kept.put(name, known)
@@ -223,7 +223,7 @@ class DeltaTables:
                 return 0
             actions = [
                 *(log.removed(file, is_change=True) for file in went),
-                *(log.added(file, at) for at, file in enumerate(kept) if file.rows),
+                *log.added([file for file in kept if file.rows], snapshot),
             ]
             if self._replaced(name, went, "DELETE", actions, received_from):
                 return sum(file.rows for file in went) - sum(file.rows for file in kept)

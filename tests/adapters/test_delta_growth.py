@@ -55,6 +55,22 @@ def test_there_are_few_files_and_rows_are_seldom_written_again(commits: int) -> 
     assert again <= commits * commits.bit_length()
 
 
+def test_rows_keep_the_order_of_their_commits_where_the_clock_is_set_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables, begun = DeltaTables(tmp_path), log._now()
+    now = begun
+    monkeypatch.setattr(log, "_now", lambda: now)
+    for number in range(2 * JOIN_EVERY):
+        now -= 60_000
+        assert put(tables, "W.T", numbered(number), number)
+    assert content(tables, "W.T")["n"].to_pylist() == list(range(2 * JOIN_EVERY))
+    times = [file.modified_at for file in log.Snapshot(tables.location("W.T"), "W.T").files()]
+    assert times == sorted(set(times))
+    assert begun - 60_000 <= min(times)
+    assert max(times) < begun + 60_000
+
+
 def test_a_stream_of_commits_leaves_few_files_and_the_same_rows(tmp_path: Path) -> None:
     tables = DeltaTables(tmp_path)
     commits = 3 * JOIN_EVERY
