@@ -1,13 +1,13 @@
 """Assembly by columns of attachments and messages that came as most do: exactly once, and whole.
 
-A plain attachment has three references: its claim, one run of all its parts, and its count. A plain message has two:
-its header and then its application message. Their outcomes follow from the columns, without the assembly machine, and
-are equal to the machine's. Every other key goes to the machine (`app.pipeline.core`).
+A plain attachment has its claim, its count, and runs of parts that came in the order of their sequence numbers. A
+plain message has two references: its header and then its application message. Their outcomes follow from the columns,
+without the assembly machine, and are equal to the machine's. Every other key goes to the machine (`app.pipeline.core`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +25,8 @@ from app.pipeline.core import NOT_FETCHED, Outcome, assemble_news, by_key
 from app.pipeline.references import SCHEMA, What, from_batch, unpacked_claim, unpacked_detail
 from app.tables.quality import Increment, hour_of
 
-_ATTACHMENT = np.array([What.PARTS, What.CLAIM, What.COUNT])
 _MESSAGE = np.array([What.ADDRESS, What.COUNT])
-"""The kinds of the references under a plain key, ascending."""
+"""The kinds of the references of a plain message, ascending."""
 
 Rows = npt.NDArray[np.int64]
 
@@ -83,61 +82,101 @@ def _starts(rows: pa.RecordBatch) -> Rows:
 def _plain_outcomes(rows: pa.RecordBatch, known: int | None, limits: Limits) -> Iterator[tuple[Outcome, list[int]]]:
     """Yield the outcomes of plain attachments and messages, each with the rows that it includes."""
     starts = _starts(rows)
-    yield from _attachments(rows, _keys_of(rows, starts, _ATTACHMENT, known), limits)
-    yield from _messages(rows, _keys_of(rows, starts, _MESSAGE, known))
-
-
-def _keys_of(rows: pa.RecordBatch, starts: Rows, kinds: npt.NDArray[Any], known: int | None) -> Rows:
-    """Return the rows of the keys that have exactly these kinds of references, all of them after the position `known`:
-    a line for each key, in the order of `kinds`."""
-    what, positions = rows.column("what").to_numpy(), rows.column("position").to_numpy()
-    sizes = np.diff(np.append(starts, len(rows)))
-    lines = starts[sizes == len(kinds), None] + np.arange(len(kinds))
-    lines = np.take_along_axis(lines, np.argsort(what[lines], axis=1), axis=1)
-    is_plain = (what[lines] == kinds).all(axis=1)
-    if known is not None:
-        is_plain &= (positions[lines] > known).all(axis=1)
-    found: Rows = lines[is_plain]
-    return found
+    if (found := _Attachments.of(rows, starts, known)) is not None:
+        yield from _attachments(rows, found, limits)
+    yield from _messages(rows, _message_rows(rows, starts, known))
 
 
 # --- attachments ------------------------------------------------------------------------------------------------------
 
 
-def _attachments(rows: pa.RecordBatch, lines: Rows, limits: Limits) -> Iterator[tuple[Outcome, list[int]]]:
-    lines = lines[rows.column("first").to_numpy()[lines[:, 0]] == 1]
-    if not len(lines):
-        return
-    parts, claims, counts = lines.T
-    sizes, ends = _numbers(rows, "sizes", "<i4", parts)
-    times, _ = _numbers(rows, "received_at", "<i8", parts)
-    begins = np.append(0, ends[:-1])
-    lengths = ends - begins
-    positions = rows.column("position").to_numpy()[lines]
-    one_time = np.stack([times[begins], *(_numbers(rows, "received_at", "<i8", each)[0] for each in (claims, counts))])
-    first = positions.argmin(axis=1)
+class _Attachments(NamedTuple):
+    """The rows of plain attachments: those of all `parts`, in order, and those of the `claims` and `counts`.
+
+    The parts of attachment n begin at index `begins[n]` of `parts`. `firsts`, `lengths` and `positions` have a number
+    for each row of parts, `ends` where its numbers in `sizes` and `times` end.
+    """
+
+    parts: Rows
+    begins: Rows
+    claims: Rows
+    counts: Rows
+    firsts: Rows
+    lengths: Rows
+    positions: Rows
+    ends: Rows
+    sizes: npt.NDArray[np.int32]
+    times: Rows
+
+    @classmethod
+    def of(cls, rows: pa.RecordBatch, starts: Rows, known: int | None) -> "_Attachments | None":
+        """Find the attachments of which all rows are after the position `known`; None if there are none."""
+        what, positions = rows.column("what").to_numpy(), rows.column("position").to_numpy()
+        firsts, ends = rows.column("first").to_numpy(), _ends(rows.column("sizes"), 4)
+        lengths = np.diff(ends, prepend=0)
+        heights = np.diff(np.append(starts, len(rows)))
+        group = np.repeat(np.arange(len(starts)), heights)
+        order = np.lexsort((positions, what, group))  # parts by position, then the claim, then the count
+        is_part = what[order] == What.PARTS
+        behind = np.cumsum(np.where(is_part, lengths[order], 0)) - lengths[order]
+        is_whole = ~is_part | (firsts[order] == behind - np.repeat(behind[starts], heights) + 1)
+        is_plain = (heights > 2) & np.logical_and.reduceat(is_whole, starts)
+        for kind, number in ((What.PARTS, heights - 2), (What.CLAIM, 1), (What.COUNT, 1)):
+            is_plain &= np.add.reduceat(what == kind, starts, dtype=np.int64) == number
+        if known is not None:
+            is_plain &= np.minimum.reduceat(positions, starts) > known
+        if not is_plain.any():
+            return None
+        behind_last = (starts + heights)[is_plain]
+        parts = order[is_part & np.repeat(is_plain, heights)]
+        sizes, own_ends = _numbers(rows, "sizes", "<i4", parts)
+        return cls(
+            parts,
+            np.cumsum(heights[is_plain] - 2) - (heights[is_plain] - 2),
+            order[behind_last - 2],
+            order[behind_last - 1],
+            firsts[parts],
+            lengths[parts],
+            positions[parts],
+            own_ends,
+            sizes,
+            _numbers(rows, "received_at", "<i8", parts)[0],
+        )
+
+
+def _attachments(rows: pa.RecordBatch, found: _Attachments, limits: Limits) -> Iterator[tuple[Outcome, list[int]]]:
+    positions = rows.column("position").to_numpy()
+    begins, claims, counts = found.begins, found.claims, found.counts
+    last_rows = np.append(begins[1:], len(found.parts)) - 1
+    first_numbers = (found.ends - found.lengths)[begins]
+    times = [_numbers(rows, "received_at", "<i8", each)[0] for each in (claims, counts)]
+    starts = np.stack([found.positions[begins], positions[claims], positions[counts]])
+    started_at = np.stack([found.times[first_numbers], *times])
+    last_parts = found.positions[last_rows] + found.lengths[last_rows] - 1
     columns = (
-        lines.tolist(),
+        np.stack([claims, counts], axis=1).tolist(),
+        begins.tolist(),
+        (last_rows + 1).tolist(),
         _values(rows, "source", claims),
         _values(rows, "key", claims),
         _values(rows, "detail", claims),
         _values(rows, "detail", counts),
-        lengths.tolist(),
-        np.add.reduceat(sizes, begins, dtype=np.int64).tolist(),
-        positions[:, 0].tolist(),
-        positions.min(axis=1).tolist(),
-        np.maximum(positions.max(axis=1), positions[:, 0] + lengths - 1).tolist(),
-        one_time[first, np.arange(len(first))].tolist(),
-        np.maximum(one_time[1:].max(axis=0), np.maximum.reduceat(times, begins)).tolist(),
+        np.add.reduceat(found.lengths, begins).tolist(),
+        np.add.reduceat(found.sizes, first_numbers, dtype=np.int64).tolist(),
+        starts.min(axis=0).tolist(),
+        np.maximum(starts[1:].max(axis=0), last_parts).tolist(),
+        started_at[starts.argmin(axis=0), np.arange(len(begins))].tolist(),
+        np.maximum(started_at[1:].max(axis=0), np.maximum.reduceat(found.times, first_numbers)).tolist(),
     )
-    for taken, source, key, claim, count, length, size, position, begin, end, begun_at, ended_at in zip(
-        *columns, strict=True
-    ):
+    all_parts = found.parts.tolist()
+    all_runs = [*map(PartRun, found.firsts.tolist(), found.lengths.tolist(), found.positions.tolist())]
+    for each in zip(*columns, strict=True):
+        ends, at, behind, source, key, claim, count, length, size, begin, end, begun_at, ended_at = each
         message, ordinal, dialects, trace_parent, kind, *definition = unpacked_claim(claim)
         if _least_count(count, dialects, limits.parts) != length:
             continue
         qualifier_1, qualifier_2, description, minor_version, major_version = definition[1:]
-        run = (PartRun(1, length, position),)
+        runs = tuple(all_runs[at:behind])
         record = AttachmentRecord(
             id=attachment_id(source, key),
             source=source,
@@ -164,7 +203,7 @@ def _attachments(rows: pa.RecordBatch, lines: Rows, limits: Limits) -> Iterator[
         )
         took = (ended_at - begun_at) / 1e6
         quality = Increment(source, hour_of(begun_at), length + 1, 0, 0, 1, 1, 0, 0, took, took)
-        yield Outcome(begin, end, quality, record, run, run), taken
+        yield Outcome(begin, end, quality, record, runs, runs), ends + all_parts[at:behind]
 
 
 @lru_cache(maxsize=1024)
@@ -175,6 +214,20 @@ def _least_count(body: bytes, dialects: int, most: int) -> int | None:
 
 
 # --- messages ---------------------------------------------------------------------------------------------------------
+
+
+def _message_rows(rows: pa.RecordBatch, starts: Rows, known: int | None) -> Rows:
+    """Return the rows of plain messages, all of them after the position `known`: two for each, in the order of
+    `_MESSAGE`."""
+    what, positions = rows.column("what").to_numpy(), rows.column("position").to_numpy()
+    heights = np.diff(np.append(starts, len(rows)))
+    lines = starts[heights == len(_MESSAGE), None] + np.arange(len(_MESSAGE))
+    lines = np.take_along_axis(lines, np.argsort(what[lines], axis=1), axis=1)
+    is_plain = (what[lines] == _MESSAGE).all(axis=1)
+    if known is not None:
+        is_plain &= (positions[lines] > known).all(axis=1)
+    found: Rows = lines[is_plain]
+    return found
 
 
 def _messages(rows: pa.RecordBatch, lines: Rows) -> Iterator[tuple[Outcome, list[int]]]:
@@ -207,6 +260,11 @@ def _values(rows: pa.RecordBatch, name: str, wanted: Rows) -> list[Any]:
 def _numbers(rows: pa.RecordBatch, name: str, kind: str, wanted: Rows) -> tuple[npt.NDArray[Any], Rows]:
     """Return the numbers that these rows have in a column, and where those of each row end."""
     column = rows.column(name).take(pa.array(wanted))
-    _, offsets, data = column.buffers()
-    ends = np.frombuffer(offsets, "<i4", len(column), 4) // np.dtype(kind).itemsize
-    return np.frombuffer(data or b"", kind), ends.astype(np.int64)
+    return np.frombuffer(column.buffers()[2] or b"", kind), _ends(column, np.dtype(kind).itemsize)
+
+
+def _ends(column: pa.Array, size: int) -> Rows:
+    """Return where the values of each row end in a column of numbers of `size` bytes."""
+    offsets = np.frombuffer(column.buffers()[1], "<i4", len(column) + 1, 4 * column.offset)
+    ends: Rows = (offsets[1:] - offsets[0]).astype(np.int64) // size
+    return ends

@@ -18,7 +18,7 @@ from app.codecs.sas.dialect import Dialect
 from app.model.attachment import AttachmentDefinition, AttachmentKind
 from app.model.event import Unsequenced
 from app.model.identity import message_id
-from app.model.records import MessageRecord
+from app.model.records import MessageRecord, PartRun
 from app.pipeline import core, plain
 from app.pipeline.core import Outcome, assemble_news, by_key
 from app.pipeline.references import SCHEMA, Reference, What, from_batch, to_batch
@@ -82,7 +82,7 @@ def references(draw: st.DrawFn) -> list[Reference]:
             if not key:
                 add(source, key, What.DIALECTS, detail=5)
                 continue
-            length, count = draw(st.integers(1, 3)), draw(COUNTS | st.none())
+            length, count = draw(st.integers(1, 5)), draw(COUNTS | st.none())
             order = draw(st.sampled_from([BIG, LITTLE]))
             dialects = draw(st.sampled_from([dialect.ALL, dialect.mask_of(BIG), dialect.mask_of(LITTLE)]))
             body = write_count(length if count is None else count, order)
@@ -94,10 +94,16 @@ def references(draw: st.DrawFn) -> list[Reference]:
                 (What.ADDRESS, 0, 1, message_of(source, key, draw(st.sampled_from([0, 1])))),
                 (What.EVENT, 0, 1, Unsequenced(key, (length, length), 4)),
             ]
-            usual = st.sampled_from([choices[:3], [choices[4], choices[2]]])
+            usual = st.sampled_from([choices[:3], [*_in_runs(draw, length), *choices[:3:2]], [choices[4], choices[2]]])
             for each in draw(usual | st.lists(st.sampled_from(choices), max_size=6)):
                 add(source, key, *each)
     return made
+
+
+def _in_runs(draw: st.DrawFn, length: int) -> list[tuple[What, int, int, Any]]:
+    """Draw references that have so many parts together."""
+    ends = sorted({*draw(st.sets(st.integers(1, length))), length})
+    return [(What.PARTS, begin + 1, end - begin, None) for begin, end in zip([0, *ends], ends, strict=False)]
 
 
 def shown(outcomes: Sequence[Outcome]) -> list[str]:
@@ -136,7 +142,7 @@ def test_a_journal_gives_the_same_outcomes(tmp_path: Path, size: int) -> None:
 
 
 def test_plain_attachments_and_messages_take_no_machine(machine_calls: list[bytes]) -> None:
-    key, other, third = KEYS[1:4]
+    key, other, third, fourth = KEYS[1:5]
     found = [
         Reference("a", key, 8, What.CLAIM, 0, (), (5,), claim(key, dialect.ALL)),
         Reference("a", key, 16, What.PARTS, 1, (3, 4), (6, 9)),
@@ -144,9 +150,14 @@ def test_plain_attachments_and_messages_take_no_machine(machine_calls: list[byte
         Reference("a", other, 9, What.ADDRESS, 0, (5,), (5,), message_of("a", other, 0)),
         Reference("a", other, 10, What.EVENT, 0, (5,), (5,), b"hello"),
         Reference("a", third, 20, What.PARTS, 1, (3, 4), (6, 9)),
+        Reference("a", fourth, 30, What.CLAIM, 0, (), (5,), claim(fourth, dialect.ALL)),
+        Reference("a", fourth, 43, What.PARTS, 3, (1,), (8,)),
+        Reference("a", fourth, 35, What.EVENT, 0, (4,), (7,), write_count(3, LITTLE)),
+        Reference("a", fourth, 40, What.PARTS, 1, (3, 4), (6, 6)),
     ]
-    plain_one, message, open_one = sorted(by_columns(as_rows(found), None, 2), key=lambda each: each.position)
+    plain_one, message, open_one, in_runs = sorted(by_columns(as_rows(found), None, 2), key=lambda each: each.position)
     assert machine_calls == [third]
+    assert in_runs.complete == (PartRun(1, 2, 40), PartRun(3, 1, 43))
     assert plain_one.record is not None
     assert (plain_one.record.bytes_received, plain_one.record.completed_at, plain_one.reached) == (7, 9, 18)
     assert [each.application_body for each in message.messages] == [b""]
