@@ -32,9 +32,6 @@ from app.pipeline.workers import at_task_start, in_task
 from app.ports import Catalog, Clock
 from app.service.threads import together
 
-MOST_SHARES = 4096
-"""The largest number of tasks that finish the attachments of an archive in an object store."""
-
 _NAMES_SHOWN = 200
 """Characters of the names of tables in the description of a job."""
 
@@ -42,6 +39,9 @@ TABLE_TASKS_HERE = 1
 """The largest number of tasks that run in the driver: so few are not worth a Spark job."""
 
 SHARES_PER_CORE = 2
+LEAST_SHARE, MOST_SHARE = 8 << 20, 256 << 20
+"""The size of the segments that one task reads for references, in bytes. A task costs about as much as 40 MiB."""
+
 SMALL_TABLE = 1 << 20
 """The size of the stored data sets up to which tables are written at the same time: their files wait for the disk, or
 for the object store."""
@@ -121,22 +121,24 @@ def _finished(job: Job, references: DataFrame, last_segment: int, known: int | N
     results = from_arrow_schema(steps.RESULTS)
     if job.is_local:
         return references.mapInArrow(in_task(steps.assemble_all(job, known)), results)
-    shares = _shares(job, last_segment)
+    shares = _shares(job, last_segment, _most_shares(references.sparkSession))
     return (
         references.mapInArrow(in_task(steps.outcomes_by_place(job, shares, known)), from_arrow_schema(steps.PLACED))
         .repartitionById(len(shares), "share")
+        .sortWithinPartitions("position")
         .mapInArrow(in_task(steps.finish_all(job)), results)
     )
 
 
-def _shares(job: Job, last_segment: int) -> list[int]:
-    """Return the first segments of the shares of an archive by which its attachments are finished.
+def _shares(job: Job, last_segment: int, most: int) -> list[int]:
+    """Return the first segments of at most so many shares of an archive, by which its attachments are finished.
 
     A segment of an object store is fetched as a whole. So attachments that begin in the same segments are finished by
-    the same task.
+    the same task, in their order. The more shares, the more segments are fetched by two tasks: attachments reach into
+    the segments of the next share.
     """
     numbers = [segment.number for segment in open_job(job).archive.segments() if segment.number <= last_segment]
-    return numbers[:: ceil(len(numbers) / MOST_SHARES)] if numbers else [0]
+    return numbers[:: ceil(len(numbers) / most)] if numbers else [0]
 
 
 def table_writer(spark: SparkSession, job: Job) -> Callable[[Sequence[TableTask]], Iterable[Written]]:
@@ -156,7 +158,7 @@ def table_writer(spark: SparkSession, job: Job) -> Callable[[Sequence[TableTask]
 
 
 def _most_shares(spark: SparkSession) -> int:
-    """Return the largest number of tasks that write tables. The cores of a Spark Connect server are not known."""
+    """Return the number of tasks that keep all cores busy. The cores of a Spark Connect server are not known."""
     if is_connected(spark):
         return int(spark.conf.get("spark.sql.shuffle.partitions") or "1")
     return SHARES_PER_CORE * spark.sparkContext.defaultParallelism
@@ -214,5 +216,8 @@ def write_tables(job: Job, tasks: Sequence[TableTask]) -> list[Written]:
 
 
 def _references(spark: SparkSession, job: Job, last_segment: int) -> DataFrame:
-    reader = spark.read.format("attachment_references")
-    return reader.options(last_segment=str(last_segment), **cache_options(job)).load(job.journal)
+    size = sum(segment.size for segment in open_job(job).archive.segments() if segment.number <= last_segment)
+    share = min(max(size // _most_shares(spark), LEAST_SHARE), MOST_SHARE)
+    wanted = {"last_segment": last_segment, "partition_bytes": share, "newest_first": not job.is_local}
+    options = {**{name: str(value) for name, value in wanted.items()}, **cache_options(job)}
+    return spark.read.format("attachment_references").options(**options).load(job.journal)

@@ -24,6 +24,9 @@ class SourceOptions(BaseModel):
     A trigger takes at most `max_bytes_per_trigger` and `max_segments_per_trigger`, but at least one segment. Segments
     up to `starting_after_segment` are skipped. A batch ends with `last_segment`, if it is given. No trigger takes
     segments up to `break_after_segment` together with later ones.
+
+    With `newest_first`, a task of a batch reads its segments from the newest to the oldest. The oldest then stay in the
+    cache for the next job, which begins with them.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -38,6 +41,7 @@ class SourceOptions(BaseModel):
     starting_after_segment: NonNegativeInt = 0
     last_segment: NonNegativeInt | None = None
     break_after_segment: NonNegativeInt = 0
+    newest_first: bool = False
 
     def open(self) -> JournalArchive:
         """Open the archive anew. Raises GatewayError, and PluginError if there is no such adapter."""

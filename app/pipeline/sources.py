@@ -159,7 +159,8 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[Share]:
         options = self._source.checked
         segments = [segment for segment in options.open().segments() if options.has(segment)]
-        return shares(segments, options.partition_bytes, cut=options.is_local)
+        made = shares(segments, options.partition_bytes, cut=options.is_local)
+        return [Share(reversed(share.pieces)) for share in made] if options.newest_first else made
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         batches = self._source.read(partition, self._schema)

@@ -40,9 +40,11 @@ ELSEWHERE = -1
 """The position `reached` by results outside of a window."""
 
 OUTCOMES = pa.schema([pa.field("outcome", pa.binary(), nullable=False)])
-PLACED = pa.schema([pa.field("share", pa.int32(), nullable=False), *OUTCOMES])
-"""Outcomes with the number of the share of the journal that they begin in. The last share has number 0: the newest
-segments have been read last, and are still in the cache of an object store's segments."""
+PLACED = pa.schema(
+    [pa.field("share", pa.int32(), nullable=False), pa.field("position", pa.int64(), nullable=False), *OUTCOMES]
+)
+"""Outcomes with their positions, and the number of the share of the journal that they begin in. The last share
+has number 0: the newest segments have been read last, and some are still in the cache of an object store's segments."""
 RESULTS = pa.schema([pa.field("results", pa.binary(), nullable=False)])
 """One column of a pickled `Outcome`, or of pickled lists of `Result`: the job that reads them has written them. The
 lists are compressed, because the driver holds all of them and Spark limits it to `spark.driver.maxResultSize`."""
@@ -114,8 +116,9 @@ def outcomes_by_place(job: Job, shares: Sequence[int], known: int | None = None)
         while some := list(islice(found, OUTCOMES_A_BATCH)):
             segments = [Position.unpack(outcome.position).segment for outcome in some]
             numbers = [len(shares) - max(bisect_right(shares, segment), 1) for segment in segments]
-            values = [pa.array(numbers, pa.int32()), pa.array([pack(outcome) for outcome in some], pa.binary())]
-            yield pa.RecordBatch.from_arrays(values, schema=PLACED)
+            values = (numbers, [outcome.position for outcome in some], [pack(outcome) for outcome in some])
+            columns = [pa.array(column, field.type) for column, field in zip(values, PLACED, strict=True)]
+            yield pa.RecordBatch.from_arrays(columns, schema=PLACED)
 
     return step
 

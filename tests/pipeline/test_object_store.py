@@ -20,22 +20,22 @@ from adapters.arrow_journal.archive import ArrowArchive
 from adapters.object_store import ObjectStore
 from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
-from app.model.message import PhysicalMessage
+from app.model.message import PhysicalMessage, Position
 from app.model.segment_names import segment_name
 from app.pipeline import batch, steps
 from app.pipeline.finishing import Result
 from app.pipeline.job import Job, open_job
+from app.pipeline.partitions import shares
 from app.pipeline.references import What, references
 from app.pipeline.tables import FILES, QUALITY
 from app.settings import Settings
 from tests.support import mixed_journal
 from tests.support.found import PATIENT, assert_same, settings, tables_at, where_configured
 from tests.support.object_server import Bucket
-from tests.support.references import batches
 from tests.support.sas_client import Program, binary_file, message
 
 SEGMENT_BYTES = 256 << 10
-PARTITIONS = 4
+PARTITIONS = SHARES = 4
 
 
 def archived(url: str, folder: Path, messages: list[PhysicalMessage]) -> str:
@@ -93,14 +93,14 @@ def test_a_batch_fetches_each_segment_less_than_twice(
 
 def _as_spark_does(job: Job, archive: ArrowArchive) -> Iterator[Result]:
     """Run the steps of a batch one task after the other, with partitions like Spark's between them."""
-    read = pa.Table.from_batches([references(each, first) for first, each in batches(archive)])
+    read = pa.Table.from_batches(list(_read(archive)))
     is_header = pc.equal(read["what"], int(What.HEADER))
     headers = read.filter(is_header).sort_by([("source", "ascending"), ("position", "ascending")])
     rows = [read.filter(pc.invert(is_header)), *map(_table, steps.headers(job)(headers.to_batches()))]
     together = pa.concat_tables(rows).sort_by([("source", "ascending"), ("key", "ascending")])
     partition = pa.array([crc32(key) % PARTITIONS for key in together["key"].to_pylist()])
-    shares = batch._shares(job, archive.segments()[-1].number)
-    place = steps.outcomes_by_place(job, shares)
+    starts = batch._shares(job, archive.segments()[-1].number, SHARES)
+    place = steps.outcomes_by_place(job, starts)
     outcomes = pa.Table.from_batches(
         [
             each
@@ -108,9 +108,18 @@ def _as_spark_does(job: Job, archive: ArrowArchive) -> Iterator[Result]:
             for each in place(together.filter(pc.equal(partition, number)).to_batches())
         ]
     )
-    for share in range(len(shares)):
-        mine = outcomes.filter(pc.equal(outcomes["share"], share))
+    for share in range(len(starts)):
+        mine = outcomes.filter(pc.equal(outcomes["share"], share)).sort_by("position")
         yield from steps.results_of(pa.Table.from_batches(steps.finish_all(job)(mine.to_batches()), steps.RESULTS))
+
+
+def _read(archive: ArrowArchive) -> Iterator[pa.RecordBatch]:
+    """Yield the references of all segments, share by share, each from its newest segment to its oldest."""
+    segments = archive.segments()
+    for share in shares(segments, sum(segment.size for segment in segments) // SHARES, cut=False):
+        for piece in reversed(share.pieces):
+            for number in range(len(archive.batch_sizes(piece.segment))):
+                yield references(archive.record_batch(piece.segment, number), Position(piece.segment, number, 0).pack())
 
 
 def _table(rows: pa.RecordBatch) -> pa.Table:

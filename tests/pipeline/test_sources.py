@@ -153,6 +153,12 @@ class TestReading:
         assert [row["position"] for row in rows] == written.positions
         assert set(rows[0]) == {"body", "position"}
 
+    def test_gives_the_newest_segments_of_a_share_first_when_asked_for(self, written: Written) -> None:
+        rows = everything(reader(written, newest_first="true"))
+        segments = [Position.unpack(row["position"]).segment for row in rows]
+        assert segments == sorted(segments, reverse=True)
+        assert sorted(row["position"] for row in rows) == written.positions
+
     def test_takes_filters_on_the_source(self, written: Written) -> None:
         other = [position.pack() for position, message in written.messages if message.source == "other"]
         rest: list[Filter] = [GreaterThan(("position",), 0), IsNotNull(("source",)), EqualTo(("format",), "source")]
