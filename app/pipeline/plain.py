@@ -118,9 +118,10 @@ class _Attachments(NamedTuple):
         group = np.repeat(np.arange(len(starts)), heights)
         order = np.lexsort((positions, what, group))  # parts by position, then the claim, then the count
         is_part = what[order] == What.PARTS
-        behind = np.cumsum(np.where(is_part, lengths[order], 0)) - lengths[order]
-        is_whole = ~is_part | (firsts[order] == behind - np.repeat(behind[starts], heights) + 1)
-        is_plain = (heights > 2) & np.logical_and.reduceat(is_whole, starts)
+        parts_in_row = np.where(is_part, lengths[order], 0)
+        earlier = np.cumsum(parts_in_row) - parts_in_row
+        continues = firsts[order] == earlier - np.repeat(earlier[starts], heights) + 1
+        is_plain = (heights > 2) & np.logical_and.reduceat(continues | ~is_part, starts)
         for kind, number in ((What.PARTS, heights - 2), (What.CLAIM, 1), (What.COUNT, 1)):
             is_plain &= np.add.reduceat(what == kind, starts, dtype=np.int64) == number
         if known is not None:
@@ -128,11 +129,12 @@ class _Attachments(NamedTuple):
         if not is_plain.any():
             return None
         behind_last = (starts + heights)[is_plain]
+        runs = heights[is_plain] - 2
         parts = order[is_part & np.repeat(is_plain, heights)]
         sizes, own_ends = _numbers(rows, "sizes", "<i4", parts)
         return cls(
             parts,
-            np.cumsum(heights[is_plain] - 2) - (heights[is_plain] - 2),
+            np.cumsum(runs) - runs,
             order[behind_last - 2],
             order[behind_last - 1],
             firsts[parts],
