@@ -312,9 +312,8 @@ def replaced_journal(world: World, random: Random) -> Iterator[None]:
     """Replace the journal's folder with an empty one."""
     yield
     world.await_acknowledged()
-    finished = world.finished()  # what is finished later may not be settled when the gateway is killed
-    world.await_settled()
-    world.exposed |= world.ledger.attachments.keys() - finished
+    settled = world.await_settled()  # what is finished later may not be settled when the gateway is killed
+    world.exposed |= world.ledger.attachments.keys() - settled
     world.kill()
     shutil.rmtree(world.journal)
     world.faults += 1

@@ -139,6 +139,20 @@ def test_a_gateway_that_was_killed_before_it_logged_damage_tells_it_in_quarantin
         assert world.speaks_of_damage() == is_told
 
 
+def test_objects_of_other_attachments_do_not_count_as_settled_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, Setting(), Random(1))
+    world.place = tmp_path
+    objects = world.content / "attachments"
+    objects.mkdir(parents=True)
+    (objects / "of-an-attachment-not-listed-yet").touch()
+    monkeypatch.setattr(world, "listing", lambda state: [{"id": "finished", "correl_id": "aa"}])
+    monkeypatch.setattr(world, "revive", (objects / "finished").touch)
+    assert world.await_settled() == {b"\xaa"}
+    assert (objects / "finished").exists()
+
+
 @pytest.mark.parametrize(
     ("status", "served", "answer"),
     [

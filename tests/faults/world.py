@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 from tempfile import mkdtemp
@@ -269,9 +269,9 @@ class World:
         except httpx.HTTPError:
             return False
 
-    def listing(self) -> list[dict[str, Any]]:
-        """Return all attachments that REST lists."""
-        return self.gateway.listing("/v1/attachments")
+    def listing(self, state: str | None = None) -> list[dict[str, Any]]:
+        """Return all attachments that REST lists, or those in a state."""
+        return self.gateway.listing("/v1/attachments", **({} if state is None else {"state": state}))
 
     def speaks_of_damage(self) -> bool:
         """Tell whether the gateway has reported damaged or missing bytes, in its log, in quarantine or by a command.
@@ -286,14 +286,23 @@ class World:
     def finished(self) -> set[bytes]:
         """Return the keys of the finished attachments; an empty set if the gateway does not answer."""
         try:
-            items = self.gateway.listing("/v1/attachments", state="finished")
+            items = self.listing("finished")
         except httpx.HTTPError:
             return set()
         return {bytes.fromhex(item["correl_id"]) for item in items}
 
-    def await_settled(self) -> None:
-        """Return when all finished content is in the content store. Raises Hung."""
-        self.progressing(lambda: len(self.objects()) >= len(self.finished()), lambda: len(self.objects()), "settling")
+    def await_settled(self) -> set[bytes]:
+        """Return the keys of the attachments that are finished now, once all their content is in the content store.
+
+        Raises Hung. The store may have objects of attachments, too, whose finishing is not recorded yet.
+        """
+        finished = {item["id"]: bytes.fromhex(item["correl_id"]) for item in self.listing("finished")}
+        missing = partial(self._without_object, finished)
+        self.progressing(lambda: not missing(), missing, "settling")
+        return set(finished.values())
+
+    def _without_object(self, ids: Iterable[str]) -> set[str]:
+        return set(ids) - {path.name for path in self.objects()}
 
     @contextmanager
     def second_gateway(self, shares: str) -> Iterator[GatewayProcess]:
