@@ -37,7 +37,7 @@ from adapters.places import bucket, local_folder
 from app.model.errors import DamagedError, GatewayError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import DAMAGED_MESSAGE, Damage, Extent, JournalIdentity
-from app.ports import OpenSegment, Segment
+from app.ports import OpenSegment, PlacedBodies, Segment
 
 CACHE_BYTES = 4 << 30
 
@@ -135,6 +135,9 @@ class ArrowArchive:
             if not any(message.properties.get("refused-code") == DAMAGED_MESSAGE for message in found):
                 return found
         return self._fetched_again(segment).messages(batch, rows)
+
+    def placed_bodies(self, segment: int, batch: int, rows: Sequence[int]) -> PlacedBodies:
+        return self._reader.segment(segment).placed_bodies(batch, rows)
 
     def _open(self, state: SegmentState) -> ReadFile:
         path = self._storage.path(state.number)

@@ -79,6 +79,37 @@ def are_whole(bodies: memoryview, offsets: Sequence[int], crcs: Sequence[int]) -
     return all(crc32c(bodies[offsets[row] : offsets[row + 1]]) == crc for row, crc in enumerate(crcs))
 
 
+def read_rows(
+    file: ReadFile, start: int, offsets: Sequence[int], crcs: Sequence[int], rows: Sequence[int]
+) -> list[memoryview] | None:
+    """Return the bodies in these rows of a batch, which ascend; None if one of them cannot be read or is damaged.
+
+    Body i is bytes [start + offsets[i], start + offsets[i + 1]) of the file.
+    """
+    found: list[memoryview] = []
+    at = 0
+    file.will_need(start + offsets[rows[0]], start + offsets[rows[-1] + 1])
+    while at < len(rows):
+        first = end = offsets[rows[at]]
+        behind = at
+        while behind < len(rows) and offsets[rows[behind]] <= end + GAP and offsets[rows[behind] + 1] - first <= RUN:
+            end = offsets[rows[behind] + 1]
+            behind += 1
+        behind = max(behind, at + 1)
+        end = offsets[rows[behind - 1] + 1]
+        try:
+            data = memoryview(file.read(start + first, start + end))
+        except UnreadableError:
+            return None
+        for row in rows[at:behind]:
+            body = data[offsets[row] - first : offsets[row + 1] - first]
+            if crc32c(body) != crcs[row]:
+                return None
+            found.append(body)
+        at = behind
+    return found
+
+
 def check_in_parts(piece: Piece) -> Damage | None:
     """Return the damage of the whole body that a piece belongs to, read in parts; None when it matches its checksum."""
     file, crc = piece.segment.file(), 0

@@ -14,7 +14,16 @@ import pyarrow as pa
 from adapters.arrow_journal import ipc
 from adapters.arrow_journal.columns import NO_LAYOUT, SCHEMA, UNNUMBERED, BodyLayout, Head, encode, read_head
 from adapters.arrow_journal.header import Format
-from adapters.arrow_journal.pieces import RUN, Piece, Source, are_whole, fetch, readable
+from adapters.arrow_journal.pieces import (
+    BODY_DAMAGED,
+    RUN,
+    Piece,
+    Source,
+    are_whole,
+    fetch,
+    read_rows,
+    readable,
+)
 from adapters.arrow_journal.recent import Recent
 from adapters.arrow_journal.scanning import find_batches
 from adapters.arrow_journal.segments import SegmentState
@@ -24,7 +33,7 @@ from adapters.disk import READ_FAILURES, ReadFile, UnreadableError
 from app.model.errors import DamagedError, GatewayError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import DAMAGED_MESSAGE, Damage, Extent
-from app.ports import JOURNAL_SCHEMA, Segment, messages_of
+from app.ports import JOURNAL_SCHEMA, PlacedBodies, Segment, messages_of
 
 T = TypeVar("T")
 
@@ -158,6 +167,19 @@ class OpenSegment:
             if isinstance(each, Damage):
                 messages[at] = messages[at].unreadable(DAMAGED_MESSAGE, str(each))
         return messages
+
+    def placed_bodies(self, batch: int, rows: Sequence[int]) -> PlacedBodies:
+        """Return the bodies in these rows, which ascend. Raises KeyError for a row that the batch does not have, and
+        the same errors as `layout`; DamagedError also for a damaged body."""
+        head = self.head(batch)
+        layout = head.layout
+        if not 0 <= rows[0] <= rows[-1] < head.rows:
+            raise KeyError((self.state.number, batch, rows))
+        bodies = read_rows(self.file(), layout.start, layout.offsets, layout.crcs, rows)
+        if bodies is None:
+            raise self._damaged(batch, BODY_DAMAGED)
+        offsets = [layout.start + layout.offsets[row] for row in rows]
+        return PlacedBodies(self.columns(head).column("framing"), bodies, offsets)
 
     def message(self, batch: int, row: int) -> PhysicalMessage:
         """Return one message of a batch. Raises KeyError when there is none, and DamagedError."""

@@ -5,7 +5,7 @@ and messages for quarantine. Many processes run it at the same time, where the o
 content store, under names that follow from the attachment.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -30,13 +30,14 @@ from app.model.records import (
     RefusedContent,
 )
 from app.pipeline.ahead import PartsAhead
-from app.pipeline.core import Outcome
+from app.pipeline.core import NOT_FETCHED, Outcome
 from app.ports import JournalArchive
 from app.service.content.access import opened
 from app.service.context import Stores
 from app.service.finishing.contents import Spoilt, first_place, read_content, spoilt_entries
 from app.service.finishing.files import HELD_BYTES
 from app.service.finishing.parts import messages_at
+from app.service.finishing.plain_files import WholeFile, plain_files
 from app.service.quarantine import Entry, quarantine_entry, quarantine_record
 from app.tables.quality import Increment
 
@@ -94,13 +95,15 @@ def finish(outcomes: Iterable[Outcome], stores: Stores, archive: JournalArchive)
 def _finish(outcomes: list[Outcome], stores: Stores, archive: JournalArchive) -> list[Result]:
     """Return the results of these outcomes, whose content is durable."""
     outcomes.sort(key=lambda outcome: outcome.position)
-    wholes = [_whole(outcome) for outcome in outcomes]
-    places = {place for outcome in outcomes for place in _asked_for(outcome)}
-    fetched = messages_at(archive, places | {whole.first for whole in wholes if whole and whole.first is not None})
-    results = []
-    ahead = PartsAhead(stores.journal)
     with stores.store.together() as store:
-        writing = replace(stores, store=store, journal=ahead)
+        writing = replace(stores, store=store)
+        plain = plain_files(_complete(outcomes), archive, writing)
+        wholes = [_whole(outcome, plain) for outcome in outcomes]
+        places = {place for outcome in outcomes for place in _asked_for(outcome)}
+        fetched = messages_at(archive, places | {whole.first for whole in wholes if whole and whole.first is not None})
+        results = []
+        ahead = PartsAhead(stores.journal)
+        writing = replace(writing, journal=ahead)
         for some in _near(zip(outcomes, wholes, strict=True)):
             ahead.hold(position for _, whole in some if whole and _is_small(whole) for position in _positions(whole))
             for outcome, whole in some:
@@ -108,8 +111,16 @@ def _finish(outcomes: list[Outcome], stores: Stores, archive: JournalArchive) ->
                 if whole is not None:
                     first = None if whole.first is None else fetched.get(whole.first)
                     result = with_content(result, whole.record, whole.parts, writing, first)
+                elif outcome.record is not None and (finished := plain.get(outcome.record.id)) is not None:
+                    result = result._replace(finished=finished, fresh=())
                 results.append(result)
     return results
+
+
+def _complete(outcomes: Iterable[Outcome]) -> Iterator[WholeFile]:
+    for outcome in outcomes:
+        if outcome.complete is not None and outcome.record is not None:
+            yield WholeFile(outcome.record, outcome.complete)
 
 
 class _Whole(NamedTuple):
@@ -147,8 +158,8 @@ def _positions(whole: _Whole) -> Iterator[Position]:
         yield from (Position(segment, batch, row + number) for number in range(length))
 
 
-def _whole(outcome: Outcome) -> _Whole | None:
-    if outcome.complete is None or outcome.record is None:
+def _whole(outcome: Outcome, plain: Container[str]) -> _Whole | None:
+    if outcome.complete is None or outcome.record is None or outcome.record.id in plain:
         return None
     parts = Parts(list(outcome.complete))
     return _Whole(outcome.record, parts, first_place(outcome.record, parts))
@@ -257,8 +268,8 @@ def _lost(outcome: Outcome, refused: Refused) -> Entry | None:
 
 
 def _answered(message: MessageRecord, application: int | None, fetched: dict[int, PhysicalMessage]) -> MessageRecord:
-    """Return the message with its application message, if that has come."""
-    if message.application_body is None:
+    """Return the message with its application message, if that has come and is not in the record already."""
+    if message.application_body is None or message.application_body != NOT_FETCHED.body:
         return message
     answer = fetched.get(application) if application is not None else None
     if answer is None:

@@ -25,8 +25,8 @@ from app.pipeline.core import NOT_FETCHED, Outcome, assemble_news, by_key
 from app.pipeline.references import SCHEMA, What, from_batch, unpacked_claim, unpacked_detail
 from app.tables.quality import Increment, hour_of
 
-_MESSAGE = np.array([What.ADDRESS, What.COUNT])
-"""The kinds of the references of a plain message, ascending."""
+_UNSEQUENCED = (What.COUNT, What.ANSWER)
+"""The kinds of the reference to the application message of a plain message."""
 
 Rows = npt.NDArray[np.int64]
 
@@ -219,13 +219,13 @@ def _least_count(body: bytes, dialects: int, most: int) -> int | None:
 
 
 def _message_rows(rows: pa.RecordBatch, starts: Rows, known: int | None) -> Rows:
-    """Return the rows of plain messages, all of them after the position `known`: two for each, in the order of
-    `_MESSAGE`."""
+    """Return the rows of plain messages, all of them after the position `known`: two for each, the address first."""
     what, positions = rows.column("what").to_numpy(), rows.column("position").to_numpy()
     heights = np.diff(np.append(starts, len(rows)))
-    lines = starts[heights == len(_MESSAGE), None] + np.arange(len(_MESSAGE))
+    lines = starts[heights == 2, None] + np.arange(2)
     lines = np.take_along_axis(lines, np.argsort(what[lines], axis=1), axis=1)
-    is_plain = (what[lines] == _MESSAGE).all(axis=1)
+    addresses, others = what[lines].T
+    is_plain = (addresses == What.ADDRESS) & np.isin(others, _UNSEQUENCED)
     if known is not None:
         is_plain &= (positions[lines] > known).all(axis=1)
     found: Rows = lines[is_plain]
@@ -233,22 +233,29 @@ def _message_rows(rows: pa.RecordBatch, starts: Rows, known: int | None) -> Rows
 
 
 def _messages(rows: pa.RecordBatch, lines: Rows) -> Iterator[tuple[Outcome, list[int]]]:
-    headers = lines[:, 0]
+    headers, applications = lines.T
     positions = rows.column("position").to_numpy()[lines]
     columns = (
         lines.tolist(),
         _values(rows, "key", headers),
         _values(rows, "detail", headers),
+        (rows.column("what").to_numpy()[applications] == What.ANSWER).tolist(),
+        _values(rows, "detail", applications),
         positions.tolist(),
         _numbers(rows, "received_at", "<i8", headers)[0].tolist(),
     )
-    for taken, key, detail, (begin, end), received_at in zip(*columns, strict=True):
+    for taken, key, detail, is_held, answer, (begin, end), received_at in zip(*columns, strict=True):
         message = unpacked_detail(detail)
         if begin > end or message_address(message) != address_of((message.source, key)):
             continue
         quality = Increment(message.source, hour_of(received_at), 2)
-        found = (answered(message, NOT_FETCHED),)
-        yield Outcome(begin, end, quality, messages=found, applications=((message.id, end),)), taken
+        if is_held:
+            body, format_, ccsid = unpacked_detail(answer)
+            found = answered(message, NOT_FETCHED._replace(body=body, format=format_, ccsid=ccsid))
+            yield Outcome(begin, end, quality, messages=(found,)), taken
+        else:
+            to_fetch = ((message.id, end),)
+            yield Outcome(begin, end, quality, messages=(answered(message, NOT_FETCHED),), applications=to_fetch), taken
 
 
 # --- columns ----------------------------------------------------------------------------------------------------------

@@ -33,6 +33,9 @@ from app.ports import messages_of
 LONGEST_COUNT = 8
 """The size of the largest message that may be a count, in bytes."""
 
+LONGEST_ANSWER = 1024
+"""The size of the largest application message that its reference holds, in bytes. Larger ones are fetched later."""
+
 _KINDS = {int(kind): kind for kind in AttachmentKind}
 _DEFINITION = attrgetter(*(each.name for each in fields(AttachmentDefinition) if each.name != "kind"))
 
@@ -78,6 +81,9 @@ class What(IntEnum):
     COUNT = 9
     """An unsequenced message; its body, not pickled, if that is small enough for a count. `from_row` makes it an
     `EVENT`."""
+    ANSWER = 10
+    """An unsequenced message that is too large for a count, and not larger than `LONGEST_ANSWER`; its body, its format
+    and its CCSID. `from_row` makes it an `EVENT`."""
 
 
 class Reference(NamedTuple):
@@ -121,8 +127,8 @@ def from_row(row: Iterable[Any]) -> Reference:
     """Return the reference of one row, its values in the order of `SCHEMA`."""
     source, key, position, what, first, sizes, received_at, detail = row
     lengths, times = memoryview(sizes).cast("i").tolist(), memoryview(received_at).cast("q").tolist()
-    if what == What.COUNT:
-        event = Unsequenced(key, read_counts(detail), lengths[0])
+    if what in (What.COUNT, What.ANSWER):
+        event = Unsequenced(key, read_counts(detail) if what == What.COUNT else (), lengths[0])
         return Reference(source, key, position, What.EVENT, first, lengths, times, event)
     return Reference(source, key, position, what, first, lengths, times, _unpacked(what, detail))
 
@@ -169,7 +175,7 @@ def references(batch: pa.RecordBatch, first_position: int) -> pa.RecordBatch:
     columns = _columns(batch)
     found = [_parts(batch, first_position, columns)]
     if len(columns.bare):
-        found.append(_counts(batch, first_position, columns.bare, columns.bare_keys))
+        found += _unsequenced(batch, first_position, columns.bare, columns.bare_keys)
     others = np.flatnonzero(~_marked(batch, columns.parts, columns.bare)).tolist()
     if others:
         found.append(_read_rows(batch, first_position, others))
@@ -252,29 +258,45 @@ def _marked(batch: pa.RecordBatch, *rows: Numbers) -> npt.NDArray[np.bool_]:
     return marked
 
 
-def _counts(batch: pa.RecordBatch, first_position: int, rows: Numbers, keys: npt.NDArray[np.uint8]) -> pa.RecordBatch:
-    """Return references to unsequenced messages."""
+def _unsequenced(
+    batch: pa.RecordBatch, first_position: int, rows: Numbers, keys: npt.NDArray[np.uint8]
+) -> Iterator[pa.RecordBatch]:
+    """Yield references to unsequenced messages."""
     offsets, _ = _bodies(batch)
     sizes = np.diff(offsets)[rows].astype("<i4")
+    are_answers = (sizes > LONGEST_COUNT) & (sizes <= LONGEST_ANSWER)
+    for what, some in ((What.COUNT, ~are_answers), (What.ANSWER, are_answers)):
+        taken, count = rows[some], int(some.sum())
+        if not count:
+            continue
+        received_at = batch.column("received_at").cast(pa.int64()).to_numpy()[taken].astype("<i8", copy=False)
+        each = np.arange(count + 1)
+        details = _small_bodies(batch, taken, sizes[some]) if what is What.COUNT else _answers(batch, taken)
+        made = [
+            batch.column("source").take(pa.array(taken)),
+            _binary(keys[some], each * KEY_SIZE),
+            pa.array(first_position + taken),
+            pa.array(np.full(count, what, np.int8)),
+            pa.array(np.zeros(count, np.int64)),
+            _binary(sizes[some], each * sizes.itemsize),
+            _binary(received_at, each * received_at.itemsize),
+            details,
+        ]
+        yield pa.RecordBatch.from_arrays(made, schema=SCHEMA)
+
+
+def _small_bodies(batch: pa.RecordBatch, rows: Numbers, sizes: npt.NDArray[np.int32]) -> pa.Array:
+    """Return the bodies of messages that may be counts; nothing for larger ones."""
     small = sizes <= LONGEST_COUNT
     bodies = batch.column("body").take(pa.array(rows[small])).cast(pa.binary())
-    ends = np.append(0, np.cumsum(np.where(small, sizes, 0)))
-    received_at = batch.column("received_at").cast(pa.int64()).to_numpy()[rows].astype("<i8", copy=False)
-    taken, count = pa.array(rows), len(rows)
-    each = np.arange(count + 1)
-    made = [
-        batch.column("source").take(taken),
-        _binary(keys, each * KEY_SIZE),
-        pa.array(first_position + rows),
-        pa.array(np.full(count, What.COUNT, np.int8)),
-        pa.array(np.zeros(count, np.int64)),
-        _binary(sizes, each * sizes.itemsize),
-        _binary(received_at, each * received_at.itemsize),
-        pa.Array.from_buffers(
-            pa.binary(), count, [None, pa.py_buffer(ends.astype(np.int32)), bodies.buffers()[2] or pa.py_buffer(b"")]
-        ),
-    ]
-    return pa.RecordBatch.from_arrays(made, schema=SCHEMA)
+    ends = np.append(0, np.cumsum(np.where(small, sizes, 0))).astype(np.int32)
+    data = bodies.buffers()[2] or pa.py_buffer(b"")
+    return pa.Array.from_buffers(pa.binary(), len(rows), [None, pa.py_buffer(ends), data])
+
+
+def _answers(batch: pa.RecordBatch, rows: Numbers) -> pa.Array:
+    values = [batch.column(name).take(pa.array(rows)).to_pylist() for name in ("body", "format", "ccsid")]
+    return pa.array([pickle.dumps(answer) for answer in zip(*values, strict=True)], pa.binary())
 
 
 def _parts(batch: pa.RecordBatch, first_position: int, columns: Columns) -> pa.RecordBatch:

@@ -37,6 +37,7 @@ from app.ports.journal import (
     JournalPlugin,
     JournalReader,
     OpenSegment,
+    PlacedBodies,
     Prepared,
     Segment,
 )
@@ -79,6 +80,7 @@ __all__ = [
     "ObjectWriter",
     "OpenSegment",
     "Page",
+    "PlacedBodies",
     "Prepared",
     "Progress",
     "QuarantineCatalog",

@@ -27,6 +27,15 @@ class OpenSegment(NamedTuple):
     pieces: Iterator[memoryview]
 
 
+class PlacedBodies(NamedTuple):
+    """Bodies of a record batch, and the byte of its segment's file at which each begins. `framings` is the column of
+    the whole batch."""
+
+    framings: pa.StringArray
+    bodies: Sequence[memoryview]
+    offsets: Sequence[int]
+
+
 class JournalReader(Protocol):
     """Read access to journalled messages.
 
@@ -81,6 +90,10 @@ class JournalArchive(JournalReader, Protocol):
     def record_batch(self, segment: int, batch: int) -> pa.RecordBatch:
         """Return a record batch as written, with the columns of JOURNAL_SCHEMA. Raises KeyError if there is none, and
         DamagedError."""
+
+    def placed_bodies(self, segment: int, batch: int, rows: Sequence[int]) -> PlacedBodies:
+        """Return the bodies in these rows of a record batch, which ascend. Raises KeyError if there is no such batch or
+        row, and DamagedError if one of the bodies, or the batch, is damaged."""
 
     def open_segment(self) -> OpenSegment | None:
         """Return the segment that a journal in this folder is writing, or None if it has no durable message."""

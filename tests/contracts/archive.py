@@ -89,6 +89,21 @@ class ArchiveContract:
             with pytest.raises(KeyError):
                 archive.messages(*at)
 
+    def test_gives_bodies_with_their_places(self, archived: Archived) -> None:
+        messages = messages_of([5, 0, 70_000, 1, 300_000, 20_000, 2])
+        positions = archived.append(messages)
+        number, batch, _ = positions[0]
+        archive = archived.open()
+        extents = list(archive.extents(positions))
+        for rows in ([0, 2, 4], [3], [1], [*range(7)], [2, 3, 5, 6]):
+            found = archive.placed_bodies(number, batch, rows)
+            assert list(found.bodies) == [messages[row].body for row in rows]
+            assert list(found.offsets) == [extents[row].offset for row in rows]
+            assert [found.framings[row].as_py() for row in rows] == [messages[row].framing for row in rows]
+        for at in ((number, batch, [5, 7]), (number, batch, [-1, 0]), (number, batch + 1, [0]), (number + 1, 0, [0])):
+            with pytest.raises(KeyError):
+                archive.placed_bodies(*at)
+
     def test_lists_what_is_sealed_and_only_that(self, archived: Archived) -> None:
         archive = archived.open()
         assert archive.segments() == []

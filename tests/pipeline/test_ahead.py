@@ -15,7 +15,7 @@ from tests.support import mixed_journal
 from tests.support.found import in_folder
 from tests.support.loads import messages
 from tests.support.passes import run_batch
-from tests.support.sas_client import Program, binary_file
+from tests.support.sas_client import Program, binary_file, text_file
 
 
 @pytest.fixture
@@ -61,8 +61,9 @@ def test_if_a_body_cannot_be_read_the_others_still_can(archive: ArrowArchive, mo
 def test_small_attachments_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     random = Random(1)
     program = Program(random)
-    made = [binary_file(program, f"file {number}", random.randbytes(random.randrange(20_000))) for number in range(50)]
-    made.append(binary_file(program, "large", random.randbytes(600_000)))
+    made = [text_file(program, f"text {number}", b"a line\n" * random.randrange(3_000)) for number in range(50)]
+    made.append(text_file(program, "large", b"one more line\n" * 50_000))
+    made += [binary_file(program, f"file {number}", random.randbytes(random.randrange(20_000))) for number in range(50)]
     sent = [each._replace(source="s") for each in messages(program, made)]
     random.shuffle(sent)
     mixed_journal.write(tmp_path / "journal", sent)
@@ -76,8 +77,8 @@ def test_small_attachments_are_read_together(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(ArrowArchive, "bodies", counted)
     assert run_batch(tmp_path / "out", tmp_path / "journal") is not None
-    assert asked[0] == sum(len(each.bodies) for each in made[:-1])
-    assert len(asked) <= 4, "one for all small ones, the others for the large one"
+    assert asked[0] == sum(len(each.bodies) for each in made[:50])
+    assert len(asked) <= 5, "one for all small texts, the others for the large one, none for binary files"
     found = {
         item["correl_id"]: item["sha256"]
         for item in in_folder(tmp_path / "out", tmp_path / "journal").attachments.values()

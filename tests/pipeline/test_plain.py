@@ -6,24 +6,28 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapters.arrow_journal.archive import ArrowArchive
 from app.assembly.headers import Claim
 from app.assembly.machine import Limits
 from app.codecs.sas import correlid, dialect
 from app.codecs.sas.attachment import write_count
-from app.codecs.sas.dialect import Dialect
+from app.codecs.sas.dialect import DIALECTS, Dialect
 from app.model.attachment import AttachmentDefinition, AttachmentKind
 from app.model.event import Unsequenced
 from app.model.identity import message_id
+from app.model.message import Position
 from app.model.records import MessageRecord, PartRun
 from app.pipeline import core, plain
 from app.pipeline.core import Outcome, assemble_news, by_key
-from app.pipeline.references import SCHEMA, Reference, What, from_batch, to_batch
+from app.pipeline.references import SCHEMA, Reference, What, from_batch, references, to_batch
 from tests.support import mixed_journal
-from tests.support.references import Announcing, all_references, journalled
+from tests.support.references import Announcing, all_references, batches, journalled
+from tests.support.sas_client import APPLICATION_BODY, Program, binary_file, message
 
 LIMITS = Limits(parts=70_000, attachments=100)
 SOURCES, KEYS = ("a", "b"), (b"", *(bytes([number]) * correlid.KEY_SIZE for number in range(4)), bytes(24))
@@ -67,7 +71,7 @@ def message_of(source: str, key: bytes, sequence: int) -> MessageRecord:
 
 
 @st.composite
-def references(draw: st.DrawFn) -> list[Reference]:
+def drawn_references(draw: st.DrawFn) -> list[Reference]:
     """Draw the references under some keys, most of them plain, in any order, with repetitions and gaps."""
     made: list[Reference] = []
     places = iter(draw(st.permutations(range(0, 12 * len(KEYS) * len(SOURCES) * 8, 8))))
@@ -110,7 +114,7 @@ def shown(outcomes: Sequence[Outcome]) -> list[str]:
     return sorted(map(repr, outcomes))
 
 
-@given(references(), st.none() | st.integers(0, 800), st.integers(1, 9))
+@given(drawn_references(), st.none() | st.integers(0, 800), st.integers(1, 9))
 def test_columns_and_machine_agree(found: list[Reference], known: int | None, size: int) -> None:
     rows = as_rows(found)
     assert shown(by_columns(rows, known, size)) == shown(by_machine(rows, known))
@@ -162,6 +166,38 @@ def test_plain_attachments_and_messages_take_no_machine(machine_calls: list[byte
     assert (plain_one.record.bytes_received, plain_one.record.completed_at, plain_one.reached) == (7, 9, 18)
     assert [each.application_body for each in message.messages] == [b""]
     assert open_one.complete is None
+
+
+def test_small_application_messages_are_in_their_references(tmp_path: Path, machine_calls: list[bytes]) -> None:
+    program = Program(Random(1), DIALECTS[24], ccsid=500, encoding=785)
+    sent = message(program, [binary_file(program, "file", b"bytes")])
+    for size, is_held in ((9, True), (1024, True), (1025, False), (8, False)):
+        body = bytes(size)
+        answered = [each._replace(body=body) if each.body == APPLICATION_BODY else each for each in sent]
+        archive = journalled(tmp_path / str(size), answered)
+        found = [*map(to_batch, [Announcing(archive).references(from_batch(headers(archive)))]), *others(archive)]
+        rows = pa.Table.from_batches(found).sort_by([("source", "ascending"), ("key", "ascending")]).combine_chunks()
+        (outcome,) = [each for each in by_columns(rows.to_batches()[0], None, 1024) if each.messages]
+        (record,) = outcome.messages
+        place = next(at for at, each in enumerate(answered) if each.body == body)
+        if is_held:
+            assert (record.application_body, record.application_format, record.application_ccsid) == (
+                body,
+                answered[place].format,
+                500,
+            )
+        assert outcome.applications == (() if is_held else ((record.id, Position(1, 0, place).pack()),))
+    assert not any(machine_calls)
+
+
+def headers(archive: ArrowArchive) -> pa.RecordBatch:
+    (rows,) = (references(batch, first) for first, batch in batches(archive))
+    return rows.filter(pc.equal(rows.column("what"), int(What.HEADER)))
+
+
+def others(archive: ArrowArchive) -> list[pa.RecordBatch]:
+    found = (references(batch, first) for first, batch in batches(archive))
+    return [rows.filter(pc.not_equal(rows.column("what"), int(What.HEADER))) for rows in found]
 
 
 def test_a_key_in_many_batches_is_gathered_and_rows_without_one_are_not() -> None:

@@ -1,6 +1,7 @@
 """What a journal batch means, found all at once, is what its messages mean one by one."""
 
 from collections.abc import Sequence
+from itertools import compress
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -18,6 +19,7 @@ from app.model.errors import InvalidInputError
 from app.model.event import PartArrived
 from app.model.message import PhysicalMessage, Position
 from app.pipeline.references import (
+    LONGEST_ANSWER,
     LONGEST_COUNT,
     Reference,
     What,
@@ -25,6 +27,7 @@ from app.pipeline.references import (
     messages,
     references,
     to_batch,
+    unpacked_detail,
 )
 from tests.support import mixed_journal
 from tests.support.references import all_references, batches, journalled
@@ -134,7 +137,7 @@ def test_rows_keep_what_references_say() -> None:
     assert found == said
 
 
-def test_counts_are_found_in_columns(tmp_path: Path) -> None:
+def test_unsequenced_messages_are_found_in_columns(tmp_path: Path) -> None:
     sent = mixed_journal.traffic(Random(2), 4, 30_000)
     is_count = [
         each.framing == "sas_queue" and each.msg_type == SUBORDINATE_MSG_TYPE and not correlid.split(each.correl_id)[1]
@@ -142,12 +145,15 @@ def test_counts_are_found_in_columns(tmp_path: Path) -> None:
     ]
     archive = journalled(tmp_path, sent)
     rows = [row for first, batch in batches(archive) for row in references(batch, first).to_pylist()]
-    found = [row["detail"] for row in rows if row["what"] == What.COUNT]
-    assert len(found) >= 4
+    counts = [row["detail"] for row in rows if row["what"] == What.COUNT]
+    answers = [unpacked_detail(row["detail"])[0] for row in rows if row["what"] == What.ANSWER]
+    assert len(counts) >= 4
     bodies = [
         bytes(each.body)
         for each, count in zip(sent, is_count, strict=True)
         if count and (len(each.body) <= LONGEST_COUNT or len(each.correl_id) >= correlid.COMPARED_SIZE)
     ]
-    assert max(map(len, bodies)) > LONGEST_COUNT
-    assert sorted(found) == sorted(body if len(body) <= LONGEST_COUNT else b"" for body in bodies)
+    are_answers = [LONGEST_COUNT < len(body) <= LONGEST_ANSWER for body in bodies]
+    assert sorted(answers) == sorted(compress(bodies, are_answers)) != []
+    rest = (body for body, is_answer in zip(bodies, are_answers, strict=True) if not is_answer)
+    assert sorted(counts) == sorted(body if len(body) <= LONGEST_COUNT else b"" for body in rest)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -44,7 +44,8 @@ def content_of(
     if (why := arrangement_of(record).misfit(keys, sizes)) is not None:
         raise InvalidInputError("bad-group", "offset", -1, why)
     if received.is_small and not stores.in_place and (found := _part_by_part(record, received, read_by)) is not None:
-        return _stored_at_once(record, received, found, stores)
+        content_type = stored_type(record.kind, received.first)
+        return stored_at_once(record, content_type, found.reader, found.tally, found.data, stores)
     return _file_content(record, received, read_by.file(record, received), stores)
 
 
@@ -124,7 +125,7 @@ def _file_content(record: AttachmentRecord, received: ReceivedParts, file: FileC
             finished_at=0,
             extents=found.extents,
             dialects=file.dialects,
-            **_announced(file.description, found.tally),
+            **announced(file.description, found.tally),
         )
     tally = files.Tally()
     with stores.store.create(object_name(record.id)) as target:
@@ -135,7 +136,7 @@ def _file_content(record: AttachmentRecord, received: ReceivedParts, file: FileC
             _write_lines(records, line_end, file.description and file.description.filesize, measured)
         else:
             _write_joined(records, measured)
-    return measured.stored(record, content_type, file.dialects, **_announced(file.description, tally))
+    return measured.stored(record, content_type, file.dialects, **announced(file.description, tally))
 
 
 class _Records(NamedTuple):
@@ -164,17 +165,19 @@ def _part_by_part(record: AttachmentRecord, received: ReceivedParts, read_by: Fr
     return found
 
 
-def _stored_at_once(record: AttachmentRecord, received: ReceivedParts, found: _Records, stores: Stores) -> Finished:
-    """Return the content of a small file, which is written at once."""
+def stored_at_once(
+    record: AttachmentRecord,
+    content_type: str,
+    reader: PartReader,
+    tally: files.Tally,
+    data: Iterable[Body],
+    stores: Stores,
+) -> Finished:
+    """Return the content of a small file, all of whose bytes are `data`, after writing it to the store at once."""
     with stores.store.create(object_name(record.id)) as target:
         measured = Measured(target)
-        measured.write(b"".join(found.data))
-    content_type, reader = stored_type(record.kind, received.first), found.reader
-    return measured.stored(record, content_type, reader.dialects, **_announced(reader.description, found.tally))
-
-
-def _announced(description: files.FileDescription | None, tally: files.Tally) -> dict[str, Any]:
-    return {} if description is None else announced(description, tally)
+        measured.write(b"".join(data))
+    return measured.stored(record, content_type, reader.dialects, **announced(reader.description, tally))
 
 
 class _Extents(NamedTuple):

@@ -221,7 +221,7 @@ def _told(reading: _Reading) -> dict[str, Any]:
     reader = reading.reader
     if reader is None:
         return {}
-    said = {} if reader.description is None else announced(reader.description, reading.tally)
+    said = announced(reader.description, reading.tally)
     return {"dialects": reader.dialects, **said}
 
 

@@ -8,8 +8,11 @@ from app.model.attachment import AttachmentKind
 from app.model.message import PhysicalMessage
 
 
-def announced(description: FileDescription, tally: Tally) -> dict[str, Any]:
-    """Return the fields of `Finished` for the sender's description of a file, and what its records contradict."""
+def announced(description: FileDescription | None, tally: Tally) -> dict[str, Any]:
+    """Return the fields of `Finished` for the sender's description of a file, if there is one, and what its records
+    contradict."""
+    if description is None:
+        return {}
     return {
         "record_length": description.lrecl,
         "announced_size": description.filesize,

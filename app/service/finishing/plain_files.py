@@ -1,0 +1,180 @@
+"""Binary files whose parts came in order and hold only whole records: many are read from an archive at once.
+
+Their bodies are read a record batch at a time, each once. `app.service.finishing.contents.read_content` gives the same
+for each of them, in more time. All other attachments are left to it, and so is everything that cannot be read: it tells
+why.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from app.codecs.sas.files import Tally
+from app.framing.protocol import PartReader
+from app.framing.registry import FRAMINGS
+from app.model.attachment import AttachmentKind
+from app.model.errors import DamagedError
+from app.model.message import Position
+from app.model.records import AttachmentRecord, Extent, Finished, PartRun
+from app.ports import JournalArchive
+from app.service.context import Stores
+from app.service.finishing.files import stored_at_once
+from app.service.finishing.incremental import EXTENTS_A_PART
+from app.service.finishing.media_types import BINARY_TYPE, announced
+
+LARGEST = 8 << 20
+"""The size in bytes of the largest file that is read with others: all of it is in memory."""
+
+AT_ONCE_BYTES, AT_ONCE_PARTS = 4 << 20, 2048
+"""The size and the number of the parts from which on no more files are read at the same time."""
+
+_ROW_BITS = 12
+"""The bits of a packed position below its record batch."""
+
+Places = npt.NDArray[np.int64]
+
+
+class WholeFile(NamedTuple):
+    """A complete attachment with the runs of its parts, by sequence number."""
+
+    record: AttachmentRecord
+    runs: Sequence[PartRun]
+
+
+class _Part(NamedTuple):
+    """A part of a file: its row in a record batch, its body, and where that begins in the file of its segment."""
+
+    framings: pa.StringArray
+    row: int
+    body: memoryview
+    segment: int
+    offset: int
+
+    @property
+    def framing(self) -> str:
+        name: str = self.framings[self.row].as_py()
+        return name
+
+
+def plain_files(wholes: Iterable[WholeFile], archive: JournalArchive, stores: Stores) -> dict[str, Finished]:
+    """Return the content of those of these attachments that are plain files, by identifier.
+
+    Neighbours in the journal should be neighbours here. `finished_at` is not set.
+    """
+    found: dict[str, Finished] = {}
+    for some in _near(filter(_may_be_plain, wholes)):
+        counts = [whole.record.parts_received for whole in some]
+        parts = _parts(archive, _places(some))
+        for whole, end, count in zip(some, accumulate(counts), counts, strict=True):
+            own = parts[end - count : end]
+            if None not in own and (finished := _content(whole.record, own, stores)) is not None:  # type: ignore[arg-type]
+                found[whole.record.id] = finished
+    return found
+
+
+def _may_be_plain(whole: WholeFile) -> bool:
+    record = whole.record
+    if record.kind is not AttachmentKind.BINARY_FILE or record.group is not None or record.bytes_received > LARGEST:
+        return False
+    following = 1
+    for first, length, _ in whole.runs:
+        if first != following:
+            return False
+        following += length
+    return following - 1 == record.parts_expected == record.parts_received > 0
+
+
+def _near(wholes: Iterable[WholeFile]) -> Iterator[list[WholeFile]]:
+    """Yield files in pieces that are read together."""
+    gathered: list[WholeFile] = []
+    size = parts = 0
+    for whole in wholes:
+        gathered.append(whole)
+        size += whole.record.bytes_received
+        parts += whole.record.parts_received
+        if size >= AT_ONCE_BYTES or parts >= AT_ONCE_PARTS:
+            yield gathered
+            gathered, size, parts = [], 0, 0
+    if gathered:
+        yield gathered
+
+
+# --- parts ------------------------------------------------------------------------------------------------------------
+
+
+def _places(wholes: Iterable[WholeFile]) -> Places:
+    """Return the packed position of each part, file by file in the order of the content."""
+    runs = np.array([(length, position) for whole in wholes for _, length, position in whole.runs], np.int64)
+    lengths, positions = runs.T
+    within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    places: Places = np.repeat(positions, lengths) + within
+    return places
+
+
+def _parts(archive: JournalArchive, places: Places) -> list[_Part | None]:
+    """Return the parts at these places. None stands for the parts of a record batch that cannot be read."""
+    found: list[_Part | None] = [None] * len(places)
+    order = np.argsort(places)
+    ascending = places[order]
+    batches = ascending >> _ROW_BITS
+    starts = np.flatnonzero(np.diff(batches, prepend=-1))
+    for start, end in zip(starts, np.append(starts[1:], len(places)), strict=True):
+        segment, batch, _ = Position.unpack(int(ascending[start]))
+        rows = (ascending[start:end] & (1 << _ROW_BITS) - 1).tolist()
+        try:
+            read = archive.placed_bodies(segment, batch, rows)
+        except (KeyError, DamagedError):
+            continue
+        for number, row, body, offset in zip(order[start:end].tolist(), rows, read.bodies, read.offsets, strict=True):
+            found[number] = _Part(read.framings, row, body, segment, offset)
+    return found
+
+
+# --- content ----------------------------------------------------------------------------------------------------------
+
+
+def _content(record: AttachmentRecord, parts: Sequence[_Part], stores: Stores) -> Finished | None:
+    """Return the content of a file, in the journal or in the store; None if it is not plain."""
+    described = parts[0]
+    framing = FRAMINGS.get(described.framing)
+    reader = None if framing is None else framing.begin_file(record, described.body)
+    if reader is None:
+        return None
+    tally = Tally()
+    pieces: list[memoryview] = []
+    extents: list[Extent] = []
+    for part in parts[1:]:
+        if (spans := reader.spans(part.body)) is None or (stores.in_place and len(spans) > EXTENTS_A_PART):
+            return None
+        for start, length in spans:
+            tally.add(length)
+            if length:
+                pieces.append(part.body[start : start + length])
+                extents.append(Extent(part.segment, part.offset + start, length))
+    if stores.in_place:
+        return _in_journal(record, reader, tally, pieces, extents)
+    return stored_at_once(record, BINARY_TYPE, reader, tally, pieces, stores)
+
+
+def _in_journal(
+    record: AttachmentRecord, reader: PartReader, tally: Tally, pieces: Iterable[memoryview], extents: Iterable[Extent]
+) -> Finished:
+    digest = sha256()
+    for piece in pieces:
+        digest.update(piece)
+    return Finished(
+        record.id,
+        tally.size,
+        digest.hexdigest(),
+        BINARY_TYPE,
+        storage="journal",
+        finished_at=0,
+        extents=tuple(extents),
+        dialects=reader.dialects,
+        **announced(reader.description, tally),
+    )
