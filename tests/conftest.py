@@ -131,11 +131,9 @@ def azure(azurite_port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture
-def container(azure: int) -> str:
-    """The URL of an empty container of Azure Blob Storage."""
-    name = f"container-{token_hex(4)}"
-    azurite.create_container(azure, name)
-    return f"az://{name}"
+def container(azure: int) -> azurite.Container:
+    """An empty container of Azure Blob Storage."""
+    return azurite.Container(azure, f"container-{token_hex(4)}")
 
 
 @pytest.fixture(scope="session")

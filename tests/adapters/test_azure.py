@@ -11,12 +11,13 @@ from app.model.message import PhysicalMessage
 from app.model.records import JournalIdentity
 from app.service.archiver import Archiver
 from tests.contracts.store import StoreContract, put
+from tests.support.azurite import Container
 from tests.support.service_context import service_context
 
 
 @pytest.fixture
-def url(container: str) -> str:
-    return f"{container}/content"
+def url(container: Container) -> str:
+    return f"{container.url}/content"
 
 
 class TestContent(StoreContract):

@@ -138,8 +138,8 @@ def near(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(params=["bucket", "container"], ids=["Amazon S3", "Azure Blob Storage"])
 def url(request: pytest.FixtureRequest) -> str:
     """The URL of an empty bucket or container."""
-    found: Bucket | str = request.getfixturevalue(request.param)
-    return found if isinstance(found, str) else found.url
+    found: Bucket = request.getfixturevalue(request.param)
+    return found.url
 
 
 def run(spark: SparkSession, chosen: Settings, journal: str) -> None:

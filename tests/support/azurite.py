@@ -17,6 +17,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tests.support.environment import with_proxies
+from tests.support.object_server import Bucket
 from tests.support.waiting import until
 
 PACKAGE = "azurite@3.37.0"
@@ -25,6 +26,8 @@ ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 """The account and the key that are the same in every Azurite, as its documentation says."""
 VERSION = "2021-08-06"
+REQUESTS = Path(__file__).with_name("azurite_requests.cjs")
+"""Counts the requests, and delays the answers."""
 RUN = ("npx", "--yes", "--prefer-offline", "--package", PACKAGE, "azurite-blob")
 """Without `--prefer-offline` npm asks the registry for all 200 packages each time, which takes a minute."""
 
@@ -38,7 +41,12 @@ def running_azurite(folder: Path, port: int) -> Iterator[None]:
     with (folder / "azurite.log").open("wb") as log:
         command = [*RUN, *options, "--skipApiVersionCheck", "--silent"]
         server = subprocess.Popen(
-            command, cwd=folder, env=with_proxies(), stdout=log, stderr=log, start_new_session=True
+            command,
+            cwd=folder,
+            env={**with_proxies(), "NODE_OPTIONS": f"--require {REQUESTS}"},
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
     try:
         until(lambda: _accepts(port) or server.poll() is not None, FETCH_SECONDS)
@@ -60,6 +68,18 @@ def environment(port: int) -> dict[str, str]:
         "AZURE_STORAGE_ENDPOINT": f"http://127.0.0.1:{port}/{ACCOUNT}",
         "AZURE_ALLOW_HTTP": "true",
     }
+
+
+class Container(Bucket):
+    """An empty container of a running Azurite."""
+
+    def __init__(self, port: int, name: str) -> None:
+        self._port = port
+        super().__init__(port, name)
+        self.url, self._path = f"az://{name}", f"/{ACCOUNT}/{name}"
+
+    def _create(self) -> None:
+        create_container(self._port, self.name)
 
 
 def create_container(port: int, name: str) -> None:

@@ -78,13 +78,13 @@ class Bucket:
     """A bucket of a server."""
 
     def __init__(self, port: int, name: str) -> None:
-        self._server = f"http://127.0.0.1:{port}"
+        self._server, self._path = f"http://127.0.0.1:{port}", f"/{name}"
+        self.url = f"s3://{name}"
         self.name = name
-        self.ask(f"/{name}", "PUT")
+        self._create()
 
-    @property
-    def url(self) -> str:
-        return f"s3://{self.name}"
+    def _create(self) -> None:
+        self.ask(self._path, "PUT")
 
     def ask(self, path: str, method: str = "GET") -> bytes:
         with urlopen(Request(self._server + path, method=method)) as answer:
@@ -101,7 +101,7 @@ class Bucket:
 
     def counts(self, method: str, folder: str) -> Counter[str]:
         """Return the number of requests for each object below a folder."""
-        begin = f"{method} /{self.name}/{folder}/"
+        begin = f"{method} {self._path}/{folder}/"
         counted = orjson.loads(self.ask(COUNTS))
         return Counter({key.removeprefix(begin): count for key, count in counted.items() if key.startswith(begin)})
 

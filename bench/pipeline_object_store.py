@@ -1,20 +1,23 @@
-"""A batch on Spark from and to a bucket: 2,000 files of 16 KiB, with 30 ms before each answer of the store.
+"""A batch on Spark from and to an object store: 2,000 files of 16 KiB, with 30 ms before each answer of the store.
 
-    python -m bench.pipeline_s3
+    python -m bench.pipeline_object_store
+    python -m bench.pipeline_object_store --store azure
 
-batch      `pipeline batch`: segments fetched, attachments put together, content copied to the bucket, catalog and
+batch      `pipeline batch`: segments fetched, attachments put together, content copied to the store, catalog and
            tables written; the cache of segments holds a tenth of the archive
 puts       the same bytes by obstore itself, which the content store uses: so many uploads of 16 KiB, 32 at a time
 downloads  requests for segments, those for their headers included, for each segment of the archive
 
-The store is moto's server of S3, in a process of its own. It computes for each request, on the same machine, so that
-`puts` is what this store can do. Figures are those of the best round; Spark runs a batch once before the clock runs.
+The store is moto's server of S3, or Azurite, in a process of its own. It computes for each request, on the same
+machine, so that `puts` is what this store can do. Figures are those of the best round; Spark runs a batch once before
+the clock runs.
 """
 
 import argparse
 import os
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -36,7 +39,8 @@ from app.ports import AttachmentFilter
 from app.service.threads import collect_seldom
 from app.settings import Settings
 from bench.pipeline_journals import files_of, write
-from tests.support.object_server import Bucket, environment, free_port, serving
+from tests.support import azurite, object_server
+from tests.support.object_server import Bucket
 
 SIZE = 16 << 10
 SEGMENT_BYTES = 1 << 20
@@ -58,12 +62,30 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=2000, help="number of files (2,000)")
     parser.add_argument("--delay", type=float, default=0.03, help="seconds before each answer of the store (0.03)")
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--store", choices=STORES, default="s3", help="the object store (s3)")
     given = parser.parse_args()
     configure_logging("warning", "console")
-    port = free_port()
-    os.environ.update(environment(port))
-    with serving(port), TemporaryDirectory(prefix="bench-pipeline-s3-") as folder:
-        measure(Bucket(port, "bench"), Path(folder), given)
+    with TemporaryDirectory(prefix="bench-pipeline-") as folder, STORES[given.store](Path(folder)) as bucket:
+        measure(bucket, Path(folder), given)
+
+
+@contextmanager
+def amazon_s3(_folder: Path) -> Iterator[Bucket]:
+    port = object_server.free_port()
+    os.environ.update(object_server.environment(port))
+    with object_server.serving(port):
+        yield Bucket(port, "bench")
+
+
+@contextmanager
+def azure_blob_storage(folder: Path) -> Iterator[Bucket]:
+    port = object_server.free_port()
+    os.environ.update(azurite.environment(port))
+    with azurite.running_azurite(folder, port):
+        yield azurite.Container(port, "bench")
+
+
+STORES = {"s3": amazon_s3, "azure": azure_blob_storage}
 
 
 def measure(bucket: Bucket, folder: Path, given: argparse.Namespace) -> None:
@@ -85,7 +107,7 @@ def measure(bucket: Bucket, folder: Path, given: argparse.Namespace) -> None:
     print(f"puts       {given.files:,} uploads in {straight:.1f} s")
     print(f"downloads  {best.downloads}, {best.downloads / segments:.2f} a segment")
     print(
-        f"ratios: s3_over_puts={straight / best.seconds:.2f} s3_seconds={best.seconds:.1f} "
+        f"ratios: {given.store}_over_puts={straight / best.seconds:.2f} {given.store}_seconds={best.seconds:.1f} "
         f"downloads_a_segment={best.downloads / segments:.2f}"
     )
 
