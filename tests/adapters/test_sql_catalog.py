@@ -201,7 +201,7 @@ class SqlCatalogContract(CatalogContract):
         theirs = attachment(1, AttachmentState.COMPLETE, message_id="m1")
         catalog.checkpoint(Checkpoint(attachments=[theirs], messages=[message(1, "a1", message_correl_id=blank * 24)]))
         catalog.finish([finished(1)], [])
-        assert catalog.complete_messages(["a1"], 60) == ["m1"]
+        assert catalog.complete_messages(["a1"], 60) == {"m1": "quay"}
 
     def test_two_catalogs_on_one_database_write_in_turns(self, catalog: SqlCatalog, url: str) -> None:
         """As the gateway and a job beside it do: neither overwrites, deadlocks with or fails because of the other."""
