@@ -329,8 +329,8 @@ class Finisher:
             self._restart(record)
             return None
         try:
-            if read.table is not None:
-                return table_content(record, read.table, stores)
+            if read.made is not None:
+                return table_content(record, *read.made, stores)
             return read_content(record, parts, stores, read.first)
         except Spoilt as spoilt:
             if spoilt.error.code == DAMAGED_PART and self._context.catalog.part_runs(record.id) != runs:
