@@ -53,6 +53,9 @@ _SQLITE_WRITER = (
     "PRAGMA wal_autocheckpoint = 4096",
     "PRAGMA journal_size_limit = 67108864",
 )
+FROM_HEX = "octets_from_hex"
+"""The function that every connection to SQLite has for lists of bytes: its own `unhex` came in version 3.41."""
+
 _ON_CONNECT: dict[tuple[str, str], tuple[str, ...]] = {
     ("sqlite", "reader"): (_BUSY_TIMEOUT, "PRAGMA query_only = ON"),
     ("sqlite", "quick"): (*_SQLITE_WRITER, "PRAGMA synchronous = NORMAL"),
@@ -185,6 +188,7 @@ def _engine(address: URL, role: str, *, more_on_connect: Sequence[str] = (), **o
         if dialect == "sqlite":
             # The driver must not begin transactions by itself: it would begin them as readers.
             connection.isolation_level = None
+            connection.create_function(FROM_HEX, 1, bytes.fromhex, deterministic=True)
         cursor = connection.cursor()
         for statement in (*statements, *more_on_connect):
             cursor.execute(statement)

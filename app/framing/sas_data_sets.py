@@ -111,7 +111,7 @@ def _small(
     `planned` are the plans of those before it; its own is added to them.
     """
     known, first, bodies = record.dialects or dialect.ALL, received.first, list(received.bodies())
-    heads = [bytes(body[:TYPE_SIZE]) for body in bodies]
+    heads = tuple([bytes(body[:TYPE_SIZE]) for body in bodies])
     kinds = _kinds(heads, known)
     definitions = tuple(bytes(body) for body, kind in zip(bodies, kinds, strict=True) if kind in _DEFINING)
     observations = [body for body, kind in zip(bodies, kinds, strict=True) if kind is MessageKind.OBSERVATIONS]
@@ -133,12 +133,10 @@ def _small(
     return Small(plan, joined), DataSetFacts(rows, len(said.variables), said.dialects)
 
 
-def _kinds(heads: Sequence[bytes], dialects: int) -> list[MessageKind]:
+@lru_cache(maxsize=64)
+def _kinds(heads: tuple[bytes, ...], dialects: int) -> list[MessageKind]:
     """Return the kinds of messages by their first bytes. Raises WireError."""
-    return [_kind(head, dialects) for head in heads]
-
-
-_kind = lru_cache(maxsize=64)(dataset.message_kind)
+    return [dataset.message_kind(head, dialects) for head in heads]
 
 
 def _plan_of(record: AttachmentRecord, received: Received, known: int) -> _Planned | None:
