@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from app.dataset.small_parquet import Rows, small_files
+from app.dataset.small_parquet import MOST_ROWS, Rows, small_files
 
 ROW_GROUP_BYTES = 32 << 20
 ROW_GROUP_ROWS = 1 << 20
@@ -78,7 +78,7 @@ def _file_alone(table: Rows) -> bytes:
 
 def _small_file(group: pa.Table) -> bytes | None:
     """Return the file of a table that is small; None for another one."""
-    if not group.num_columns or not 0 < group.num_rows < SHORT_ROWS:
+    if not group.num_columns or not 0 < group.num_rows < MOST_ROWS:
         return None
     (batch,) = group.combine_chunks().to_batches()
     (file,) = small_files([Rows(batch.columns, 0, batch.num_rows, group.schema)])
