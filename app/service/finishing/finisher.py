@@ -253,7 +253,8 @@ class Finisher:
             return {}
         try:
             unknown = [each for each, found in complete.items() if found is None]
-            records = {record.id: record for record in self._context.catalog.attachments_by_id(unknown)}
+            listed = self._context.catalog.attachments_by_id(unknown) if unknown else []
+            records = {record.id: record for record in listed}
             # An earlier attempt may have failed after it had finished them.
             self._complete_messages([each.id for each in records.values() if each.state is AttachmentState.FINISHED])
         except Exception as error:  # noqa: BLE001 - the caller logs it

@@ -69,11 +69,17 @@ def _wholes(waiting: Iterable[tuple[AttachmentRecord, list[PartRun] | None]], mo
         if size >= most:
             break
         size += record.bytes_received
-        if runs:
-            places = islice(ordered_places(record, Parts(runs)), None if _is_small(record) else 1)
-            if found := list(places):
-                wholes.append(_Whole(record, found))
+        if runs and (found := [*islice(_places(record, runs), None if _is_small(record) else 1)]):
+            wholes.append(_Whole(record, found))
     return wholes
+
+
+def _places(record: AttachmentRecord, runs: list[PartRun]) -> Iterable[int]:
+    """Return the packed positions of the parts, in order. Mostly they came in order, and together."""
+    first, length, position = runs[0]
+    if record.group is None and len(runs) == first == 1 and length == record.parts_expected:
+        return range(position, position + length)
+    return ordered_places(record, Parts(runs))
 
 
 def _is_small(record: AttachmentRecord) -> bool:
