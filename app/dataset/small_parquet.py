@@ -124,7 +124,7 @@ class _Frame(NamedTuple):
     columns: Sequence[tuple[bool, bytes]]
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=128)
 def _frame(serialized: bytes) -> _Frame | None:
     """Return the frame of a schema; None if it is long or has other types, or if texts in it look like the fields that
     the rows change.
