@@ -44,6 +44,9 @@ from app.model.errors import GatewayError
 
 Insert = sqlite.Insert | postgresql.Insert
 
+FROM_HEX = "octets_from_hex"
+"""The function that every connection to SQLite has for lists of bytes: its own `unhex` came in version 3.41."""
+
 _BUSY_TIMEOUT = "PRAGMA busy_timeout = 30000"
 _SQLITE_WRITER = (
     _BUSY_TIMEOUT,
@@ -53,9 +56,6 @@ _SQLITE_WRITER = (
     "PRAGMA wal_autocheckpoint = 4096",
     "PRAGMA journal_size_limit = 67108864",
 )
-FROM_HEX = "octets_from_hex"
-"""The function that every connection to SQLite has for lists of bytes: its own `unhex` came in version 3.41."""
-
 _ON_CONNECT: dict[tuple[str, str], tuple[str, ...]] = {
     ("sqlite", "reader"): (_BUSY_TIMEOUT, "PRAGMA query_only = ON"),
     ("sqlite", "quick"): (*_SQLITE_WRITER, "PRAGMA synchronous = NORMAL"),

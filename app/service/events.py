@@ -91,8 +91,13 @@ def damage_event(record: AttachmentRecord, reason: str, now: int) -> NewEvent:
     return NewEvent("attachment.damaged", record.id, now, data, record.trace_parent)
 
 
-def message_event(message_id: str, source: str, now: int) -> NewEvent:
+def message_event(message: MessageRecord, now: int) -> NewEvent:
     """Return the event of a message that lacks nothing any more."""
+    return completion_event(message.id, message.source, now)
+
+
+def completion_event(message_id: str, source: str, now: int) -> NewEvent:
+    """Return the same event as `message_event`."""
     return NewEvent("message.complete", message_id, now, {"source": source})
 
 
@@ -122,4 +127,4 @@ def complete_messages(catalog: Catalog, attachment_ids: Sequence[str], now: int,
     if others := [each for each in already if each not in complete]:
         complete |= {message.id: message.source for message in catalog.messages_by_id(others)}
     if complete:
-        catalog.add_events([message_event(message_id, source, now) for message_id, source in complete.items()])
+        catalog.add_events([completion_event(message_id, source, now) for message_id, source in complete.items()])
