@@ -4,7 +4,7 @@ from array import array
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, zip_longest
 from threading import Lock
 from typing import TypeVar
 
@@ -148,11 +148,14 @@ class OpenSegment:
         begin, end = start + offsets[row], start + offsets[row + 1]
         return Piece(self, batch, row, begin, end, crcs[row], begin, end)
 
-    def messages(self, batch: int, rows: Sequence[int] | None = None) -> list[PhysicalMessage]:
+    def messages(
+        self, batch: int, rows: Sequence[int] | None = None, held: Sequence[memoryview | None] = ()
+    ) -> list[PhysicalMessage]:
         """Return the messages of a batch, or of these rows of it. A message with a damaged body has no body and is
         marked unreadable.
 
-        Raises the same errors as `layout`, and KeyError for a row that the batch does not have.
+        `held` are the bodies of these rows, as far as they need not be read. Raises the same errors as `layout`, and
+        KeyError for a row that the batch does not have.
         """
         head = self.head(batch)
         columns = self.columns(head)
@@ -160,7 +163,8 @@ class OpenSegment:
             if not all(0 <= row < head.rows for row in rows):
                 raise KeyError((self.state.number, batch, rows))
             columns = _rows_of(columns, rows)
-        found = list(fetch(self.piece(batch, row, head.layout) for row in (range(head.rows) if rows is None else rows)))
+        wanted = zip_longest(range(head.rows) if rows is None else rows, held)
+        found = list(fetch(self.piece(batch, row, head.layout) if body is None else body for row, body in wanted))
         bodies = [_EMPTY if isinstance(each, Damage) else each for each in found]
         messages = messages_of(columns, bodies)
         for at, each in enumerate(found):
@@ -293,7 +297,8 @@ class Reader:
         return self.segment(position.segment).message(position.batch, position.row)
 
     def messages(self, segment: int, batch: int, rows: Sequence[int]) -> list[PhysicalMessage]:
-        return self.segment(segment).messages(batch, rows)
+        held = [self._recent.body((segment, batch), row) for row in rows]
+        return self.segment(segment).messages(batch, rows, held)
 
     def descriptors(self, number: int, batch: int) -> pa.RecordBatch:
         """Return the columns of a batch without its bodies; see `app.ports.Journal.descriptors`."""

@@ -26,9 +26,17 @@ class AnyText(TypeDecorator[str]):
         return storable
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> str | None:  # noqa: ARG002
-        if value is None or "\x1a" not in value:
-            return value
-        return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), value)
+        return original(value)
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any | None], str | None]:  # noqa: ARG002
+        return original
+
+
+def original(value: str | None) -> str | None:
+    """Return the text for which `storable` returned this one."""
+    if value is None or "\x1a" not in value:
+        return value
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), value)
 
 
 def storable(value: str | None) -> str | None:

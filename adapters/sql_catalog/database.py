@@ -44,6 +44,9 @@ from app.model.errors import GatewayError
 
 Insert = sqlite.Insert | postgresql.Insert
 
+FROM_HEX = "octets_from_hex"
+"""The function that every connection to SQLite has for lists of bytes: its own `unhex` came in version 3.41."""
+
 _BUSY_TIMEOUT = "PRAGMA busy_timeout = 30000"
 _SQLITE_WRITER = (
     _BUSY_TIMEOUT,
@@ -185,6 +188,7 @@ def _engine(address: URL, role: str, *, more_on_connect: Sequence[str] = (), **o
         if dialect == "sqlite":
             # The driver must not begin transactions by itself: it would begin them as readers.
             connection.isolation_level = None
+            connection.create_function(FROM_HEX, 1, bytes.fromhex, deterministic=True)
         cursor = connection.cursor()
         for statement in (*statements, *more_on_connect):
             cursor.execute(statement)

@@ -39,6 +39,7 @@ _NOT_FINISHED = tuple(state.value for state in AttachmentState if state is not A
 _theirs = _attachments.c.message_id == _messages.c.id
 _INCOMPLETE = select(
     _messages.c.id,
+    _messages.c.source,
     _messages.c.attachments,
     _messages.c.message_correl_id,
     _messages.c.application_body.is_not(None).label("answered"),
@@ -131,14 +132,14 @@ class Finishing(CatalogPart):
             )
         return unpack_extents(packed or b"")
 
-    def complete_messages(self, attachment_ids: Sequence[str], now: int) -> list[str]:
+    def complete_messages(self, attachment_ids: Sequence[str], now: int) -> dict[str, str]:
         with self._database.write() as connection:
             waiting = {row.id: row for some in chunks(attachment_ids) for row in _waiting_messages(connection, some)}
             doubtful = [row for row in waiting.values() if row.finished != len(row.attachments)]
             finished = _finished(connection, {each for row in doubtful for each in row.attachments})
             open_ones = {row.id for row in doubtful if not finished.issuperset(row.attachments)}
-            done = [each for each in waiting if each not in open_ones]
-            _COMPLETE_MESSAGE.run(connection, {"message": done, "now": [now] * len(done)})
+            done = {each: row.source for each, row in waiting.items() if each not in open_ones}
+            _COMPLETE_MESSAGE.run(connection, {"message": [*done], "now": [now] * len(done)})
         return done
 
     def set_state(

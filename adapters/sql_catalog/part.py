@@ -7,8 +7,8 @@ from sqlalchemy import JSON, ColumnElement, Connection, Row, Select, func, inser
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from adapters.sql_catalog.bulk import Bulk
-from adapters.sql_catalog.column_types import AnyText, all_storable
-from adapters.sql_catalog.database import Database
+from adapters.sql_catalog.column_types import AnyText, Octets, all_storable
+from adapters.sql_catalog.database import FROM_HEX, Database
 from adapters.sql_catalog.rows import columns_of
 from adapters.sql_catalog.tables import events
 from app.model.records import NewEvent
@@ -46,15 +46,22 @@ def among(connection: Connection, column: ColumnElement[T], values: Sequence[T])
     """Return the condition that a column has one of these values.
 
     PostgreSQL joins with an array of them. Without statistics of a table it may compare a list with every row, which
-    takes minutes in a catalog that grows fast. SQLite takes texts as one list in JSON: SQLAlchemy would prepare each
-    parameter of a list by itself, which takes longer than looking it up.
+    takes minutes in a catalog that grows fast. SQLite takes texts and bytes as one list in JSON: SQLAlchemy would
+    prepare each parameter of a list by itself, which takes longer than looking it up.
     """
     if connection.dialect.name == "postgresql":
         return column.in_(select(func.unnest(literal(list(values), ARRAY(column.type)))))
     if isinstance(column.type, AnyText):
-        listed = literal([*all_storable(cast("Sequence[str]", values))], JSON)
-        return column.in_(select(func.json_each(listed).table_valued("value").c.value))
+        return column.in_(select(_listed(all_storable(cast("Sequence[str]", values)))))
+    if isinstance(column.type, Octets):
+        listed = _listed([each.hex() for each in cast("Sequence[bytes]", values)])
+        return column.in_(select(getattr(func, FROM_HEX)(listed)))
     return column.in_(values)
+
+
+def _listed(texts: Sequence[str | None]) -> ColumnElement[str]:
+    """Return the column of a table that has these texts."""
+    return func.json_each(literal([*texts], JSON)).table_valued("value").c.value
 
 
 def limited(

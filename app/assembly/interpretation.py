@@ -4,13 +4,12 @@ The machine never sees bytes. A host gives `interpret` access to the messages th
 the result in its own way: at once, in memory, or with the results of a batch.
 """
 
-from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from app.assembly.collecting import Address, ApplicationMessage, Refused, Repeated
 from app.model.errors import DamagedError, InvalidInputError
 from app.model.message import PhysicalMessage
-from app.model.records import MessageRecord
+from app.model.records import MessageRecord, changed
 
 
 class Messages(Protocol):
@@ -92,7 +91,7 @@ def _compare(effect: Repeated, messages: Messages) -> Consequence:
 
 def answered(message: MessageRecord, answer: PhysicalMessage) -> MessageRecord:
     """Return a message with its application message. If it has no attachments, it is then complete."""
-    return replace(
+    return changed(
         message,
         application_body=bytes(answer.body),
         application_format=answer.format,

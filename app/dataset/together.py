@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from app.dataset import layout
 from app.dataset.decode import Plan, read_column
+from app.dataset.small_parquet import Rows
 
 
 class Small(NamedTuple):
@@ -22,7 +23,7 @@ class Small(NamedTuple):
         return len(self.observations) // self.plan.obs_length
 
 
-def decode_together(several: Sequence[Small]) -> list[pa.RecordBatch] | None:
+def decode_together(several: Sequence[Small]) -> list[Rows] | None:
     """Return the observations of data sets whose plans differ in nothing but metadata.
 
     Return None if values of one of them do not fit its plan, or raise doubts about it: then each has to be decoded by
@@ -43,7 +44,4 @@ def decode_together(several: Sequence[Small]) -> list[pa.RecordBatch] | None:
         if suited is not column:
             return None
         arrays += made
-    return [
-        pa.RecordBatch.from_arrays([array.slice(start, each.rows) for array in arrays], schema=each.plan.schema)
-        for each, start in zip(several, starts, strict=True)
-    ]
+    return [Rows(arrays, start, end, each.plan.schema) for each, start, end in zip(several, starts, ends, strict=True)]

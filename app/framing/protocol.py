@@ -29,6 +29,8 @@ from app.wire import WireError
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile  # which takes a while to load
 
+    from app.dataset.small_parquet import Rows
+
 Body = bytes | memoryview
 
 ArrangementName = Literal["numbered", "grouped"]
@@ -135,10 +137,10 @@ class DataSetFacts(NamedTuple):
 
 
 class DataSetTable(NamedTuple):
-    """A small data set that has been read."""
+    """A small data set that has been read, with columns that it shares with others."""
 
     facts: DataSetFacts
-    table: pa.RecordBatch
+    table: "Rows"
 
 
 StoreTable = Callable[[pa.Schema, Iterable[pa.RecordBatch]], int]

@@ -75,16 +75,15 @@ def read_small_data_sets(several: Mapping[str, tuple[AttachmentRecord, Received]
     the usual plan.
     """
     alike: dict[int, dict[str, tuple[Small, DataSetFacts]]] = {}
-    planned: dict[_Alike, _Planned | None] = {}
     for name, (record, received) in several.items():
         with suppress(InvalidInputError, WireError):
-            if (found := _small(record, received, planned)) is not None:
+            if (found := _small(record, received)) is not None:
                 alike.setdefault(id(found[0].plan.columns), {})[name] = found
     tables: dict[str, DataSetTable] = {}
     for group in alike.values():
-        batches = decode_together([small for small, _ in group.values()]) if len(group) > 1 else None
-        for (name, (_, facts)), batch in zip(group.items(), batches or (), strict=False):
-            tables[name] = DataSetTable(facts, batch)
+        decoded = decode_together([small for small, _ in group.values()]) if len(group) > 1 else None
+        for (name, (_, facts)), rows in zip(group.items(), decoded or (), strict=False):
+            tables[name] = DataSetTable(facts, rows)
     return tables
 
 
@@ -103,15 +102,17 @@ class _Planned(NamedTuple):
     plan: decode.Plan
 
 
-def _small(
-    record: AttachmentRecord, received: Received, planned: dict[_Alike, _Planned | None]
-) -> tuple[Small, DataSetFacts] | None:
-    """Return a data set to be decoded with others; None if it has to be read by itself.
+_MOST_PLANNED = 128
+"""The number of plans of small data sets that are kept. Data sets that differ in the number of observations alone have
+plans of their own."""
+_planned: dict[_Alike, _Planned | None] = {}
+"""The plans of small data sets, the oldest first."""
 
-    `planned` are the plans of those before it; its own is added to them.
-    """
+
+def _small(record: AttachmentRecord, received: Received) -> tuple[Small, DataSetFacts] | None:
+    """Return a data set to be decoded with others; None if it has to be read by itself."""
     known, first, bodies = record.dialects or dialect.ALL, received.first, list(received.bodies())
-    heads = [bytes(body[:TYPE_SIZE]) for body in bodies]
+    heads = tuple([bytes(body[:TYPE_SIZE]) for body in bodies])
     kinds = _kinds(heads, known)
     definitions = tuple(bytes(body) for body, kind in zip(bodies, kinds, strict=True) if kind in _DEFINING)
     observations = [body for body, kind in zip(bodies, kinds, strict=True) if kind is MessageKind.OBSERVATIONS]
@@ -119,9 +120,11 @@ def _small(
         return None
     names = record.qualifier_1, record.qualifier_2
     alike = _Alike(definitions, names, known, (first.encoding, received.encoding), first.ccsid)
-    if alike not in planned:
-        planned[alike] = _plan_of(record, received, known)
-    if (found := planned[alike]) is None or _kinds(heads, found.said.dialects) != kinds:
+    if alike not in _planned:
+        if len(_planned) >= _MOST_PLANNED:
+            _planned.pop(next(iter(_planned)), None)
+        _planned[alike] = _plan_of(record, received, known)
+    if (found := _planned[alike]) is None or _kinds(heads, found.said.dialects) != kinds:
         return None
     said, plan = found
     joined = b"".join([body[TYPE_SIZE:] for body in observations])
@@ -133,12 +136,10 @@ def _small(
     return Small(plan, joined), DataSetFacts(rows, len(said.variables), said.dialects)
 
 
-def _kinds(heads: Sequence[bytes], dialects: int) -> list[MessageKind]:
+@lru_cache(maxsize=64)
+def _kinds(heads: tuple[bytes, ...], dialects: int) -> list[MessageKind]:
     """Return the kinds of messages by their first bytes. Raises WireError."""
-    return [_kind(head, dialects) for head in heads]
-
-
-_kind = lru_cache(maxsize=64)(dataset.message_kind)
+    return [dataset.message_kind(head, dialects) for head in heads]
 
 
 def _plan_of(record: AttachmentRecord, received: Received, known: int) -> _Planned | None:

@@ -427,8 +427,12 @@ class Finished:
 
 _FINISHED_VALUES = attrgetter(*(each.name for each in fields(Finished)))
 
-_Changing = TypeVar("_Changing", AttachmentRecord, Finished)
-_READ: Mapping[type, Callable[[Any], tuple[Any, ...]]] = {AttachmentRecord: _VALUES, Finished: _FINISHED_VALUES}
+_Changing = TypeVar("_Changing", AttachmentRecord, MessageRecord, Finished)
+_READ: Mapping[type, Callable[[Any], tuple[Any, ...]]] = {
+    AttachmentRecord: _VALUES,
+    MessageRecord: attrgetter(*(each.name for each in fields(MessageRecord))),
+    Finished: _FINISHED_VALUES,
+}
 
 
 def changed(record: _Changing, **changes: Any) -> _Changing:

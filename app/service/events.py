@@ -93,7 +93,12 @@ def damage_event(record: AttachmentRecord, reason: str, now: int) -> NewEvent:
 
 def message_event(message: MessageRecord, now: int) -> NewEvent:
     """Return the event of a message that lacks nothing any more."""
-    return NewEvent("message.complete", message.id, now, {"source": message.source})
+    return completion_event(message.id, message.source, now)
+
+
+def completion_event(message_id: str, source: str, now: int) -> NewEvent:
+    """Return the same event as `message_event`."""
+    return NewEvent("message.complete", message_id, now, {"source": source})
 
 
 def quarantine_event(record: QuarantineRecord) -> NewEvent:
@@ -118,7 +123,8 @@ def complete_messages(catalog: Catalog, attachment_ids: Sequence[str], now: int,
 
     `already` are the identifiers of other messages that have become complete.
     """
-    complete = catalog.complete_messages(attachment_ids, now) if attachment_ids else []
-    if told := [*complete, *already]:
-        messages = catalog.messages_by_id(told)
-        catalog.add_events([message_event(message, now) for message in messages])
+    complete = catalog.complete_messages(attachment_ids, now) if attachment_ids else {}
+    if others := [each for each in already if each not in complete]:
+        complete |= {message.id: message.source for message in catalog.messages_by_id(others)}
+    if complete:
+        catalog.add_events([completion_event(message_id, source, now) for message_id, source in complete.items()])

@@ -21,7 +21,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, text, update
 
 from adapters.sql_catalog import SqlCatalog
-from adapters.sql_catalog.database import _ON_CONNECT, Database
+from adapters.sql_catalog.database import _ON_CONNECT, FROM_HEX, Database
 from adapters.sql_catalog.migrations import configuration
 from adapters.sql_catalog.rows import attachment_columns, delivery_values
 from adapters.sql_catalog.tables import attachments, deliveries, metadata, progress
@@ -201,7 +201,7 @@ class SqlCatalogContract(CatalogContract):
         theirs = attachment(1, AttachmentState.COMPLETE, message_id="m1")
         catalog.checkpoint(Checkpoint(attachments=[theirs], messages=[message(1, "a1", message_correl_id=blank * 24)]))
         catalog.finish([finished(1)], [])
-        assert catalog.complete_messages(["a1"], 60) == ["m1"]
+        assert catalog.complete_messages(["a1"], 60) == {"m1": "quay"}
 
     def test_two_catalogs_on_one_database_write_in_turns(self, catalog: SqlCatalog, url: str) -> None:
         """As the gateway and a job beside it do: neither overwrites, deadlocks with or fails because of the other."""
@@ -362,6 +362,8 @@ class TestSqlite(SqlCatalogContract):
             event.remove(Engine, "before_cursor_execute", listen)
         engine = create_engine(url)
         with engine.connect() as connection:
+            driver: Any = connection.connection
+            driver.create_function(FROM_HEX, 1, bytes.fromhex)
             for statement, parameters in asked:
                 plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()
                 slow = [

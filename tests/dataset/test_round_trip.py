@@ -205,11 +205,14 @@ def test_format_references_look_as_in_sas(parts: tuple[Any, ...], reference: str
     assert str(formats.Format(*parts)) == reference
 
 
-@pytest.mark.parametrize(("rows", "compression", "has_dictionary"), [(3, "SNAPPY", False), (2000, "ZSTD", True)])
+@pytest.mark.parametrize(
+    ("rows", "name", "compression", "has_dictionary"),
+    [(3, "Ada", "UNCOMPRESSED", False), (300, "Ada" * 99, "SNAPPY", False), (2000, "Ada", "ZSTD", True)],
+)
 def test_short_tables_are_written_without_what_costs_more_than_they_hold(
-    rows: int, compression: str, *, has_dictionary: bool
+    rows: int, name: str, compression: str, *, has_dictionary: bool
 ) -> None:
-    table = pa.table({"name": ["Ada"] * rows, "salary": [1.5] * rows})
+    table = pa.table({"name": [name] * rows, "salary": [1.5] * rows})
     sink = io.BytesIO()
     assert write_parquet(table.schema, table.to_batches(), sink) == rows
     column = pq.ParquetFile(io.BytesIO(sink.getvalue())).metadata.row_group(0).column(0)

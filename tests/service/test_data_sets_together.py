@@ -14,6 +14,7 @@ import pytest
 from app.codecs.ibm_mq.encodings import MQENC_S390
 from app.codecs.sas.entries import TYPE_SIZE
 from app.dataset.layout import SAMPLE_ROWS
+from app.dataset.small_parquet import MOST_ROWS
 from app.dataset.together import decode_together
 from app.model.attachment import AttachmentState
 from app.model.errors import GatewayError
@@ -84,7 +85,7 @@ def test_their_bytes_are_those_that_each_has_alone(
     program: Program, tmp_path: Path, decoded: list[int], monkeypatch: pytest.MonkeyPatch, encoding: int | None
 ) -> None:
     program = replace(program, encoding=encoding) if encoding else program
-    rows = [program.random.randrange(8, 200) for _ in range(12)]
+    rows = [MOST_ROWS + 5, *(program.random.randrange(8, 200) for _ in range(11))]
     attached = [data_set(program, "WORK", f"S{n % 3}", table(program, count)) for n, count in enumerate(rows)]
     messages = sent(program, attached)
     one_by_one = alone(tmp_path / "alone", messages, monkeypatch)
@@ -102,6 +103,21 @@ def test_their_bytes_are_those_that_each_has_alone(
         read = pq.read_table(pa.BufferReader(together[each.definition.correl_id][1]))
         assert read["station"].to_pylist() == each.content["station"].to_pylist()
         np.testing.assert_array_equal(read["celsius"].is_null(), each.content["celsius"].is_null())
+
+
+def test_few_plans_are_kept(
+    program: Program, tmp_path: Path, decoded: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: dict[Any, Any] = {}
+    monkeypatch.setattr("app.framing.sas_data_sets._planned", kept)
+    monkeypatch.setattr("app.framing.sas_data_sets._MOST_PLANNED", 2)
+    attached = [data_set(program, "WORK", "STATIONS", table(program, count)) for count in (50, 51, 52, 53, 50)]
+    with service_context(tmp_path) as context:
+        receive(context, sent(program, attached))
+        observations = [record.observations for record, _ in contents(context).values()]
+    assert decoded == [5]
+    assert len(kept) == 2
+    assert sorted(filter(None, observations)) == [50, 50, 51, 52, 53]
 
 
 def test_one_with_a_special_missing_value_has_the_others_read_alone(

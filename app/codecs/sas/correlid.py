@@ -39,6 +39,9 @@ def join(key: bytes, sequence: int) -> bytes:
 
 def compared(correl_id: bytes) -> bytes:
     """Return the 20 bytes by which correlids are compared; blanks in the last four bytes are replaced with zeros."""
+    found = correl_id[:COMPARED_SIZE]
+    if len(found) == COMPARED_SIZE and not found.endswith(_BLANKS):
+        return found
     key, sequence = split(correl_id)
     return key + sequence.to_bytes(COMPARED_SIZE - KEY_SIZE, "big")
 

@@ -39,9 +39,9 @@ class FinishingCatalog(Protocol):
         Returns False and does nothing if the attachment is not finished or this was recorded before.
         """
 
-    def complete_messages(self, attachment_ids: Sequence[str], now: int) -> list[str]:
+    def complete_messages(self, attachment_ids: Sequence[str], now: int) -> dict[str, str]:
         """Mark messages of these attachments complete if all their attachments are finished and their announced
-        application message has come; return their identifiers."""
+        application message has come; return their sources by their identifiers."""
 
     def set_state(
         self,

@@ -429,10 +429,12 @@ class Assembler:
         self._assembly.forget_beyond(self._context.settings.limits.attachments_in_memory)
         finished = [record for record in closed.attachments if record.id not in missed]
         self._count(finished)
-        self._pass_on(unsaved, checkpoint, {record.id for record in closed.attachments})
+        ids_closed = {record.id for record in closed.attachments}
+        to_finish = [each for each in unsaved.completed if each not in ids_closed]
+        self._pass_on(to_finish, unsaved.healed, checkpoint)
         self._complete_messages(
             [record.id for record in finished if record.message_id not in closed.messages],
-            [message for message in answered if message.id not in closed.messages],
+            _without_any_of(to_finish, [message for message in answered if message.id not in closed.messages]),
         )
         self._context.notifier.notify()
 
@@ -446,15 +448,15 @@ class Assembler:
             if each not in unsaved.healed and all(extent.segment in segments for extent in content.extents)
         }
 
-    def _pass_on(self, unsaved: _Unsaved, checkpoint: Checkpoint, closed: Collection[str]) -> None:
-        """Pass complete attachments whose content has not been read to finishing, with what is known of them."""
-        waiting: dict[str, Complete | None] = dict.fromkeys(each for each in unsaved.completed if each not in closed)
+    def _pass_on(self, to_finish: Sequence[str], healed: Sequence[str], checkpoint: Checkpoint) -> None:
+        """Pass complete attachments to finishing, with what is known of them, and those with a healed part."""
+        waiting: dict[str, Complete | None] = dict.fromkeys(to_finish)
         for record in checkpoint.attachments if waiting else ():
             if record.id in waiting and record.state is AttachmentState.COMPLETE:
                 waiting[record.id] = Complete.of(record, checkpoint.part_runs.get(record.id, []))
-        if unsaved.healed:
-            self._context.catalog.set_state([*dict.fromkeys(unsaved.healed)], AttachmentState.COMPLETE)
-            waiting.update(dict.fromkeys(unsaved.healed))
+        if healed:
+            self._context.catalog.set_state([*dict.fromkeys(healed)], AttachmentState.COMPLETE)
+            waiting.update(dict.fromkeys(healed))
         if waiting:
             self._finish(waiting)
 
@@ -469,3 +471,9 @@ class Assembler:
         alone = [message.id for message in answered if not message.attachments]
         if attachments or alone:
             complete_messages(self._context.catalog, attachments, self._context.clock.now(), alone)
+
+
+def _without_any_of(to_finish: Collection[str], messages: Sequence[MessageRecord]) -> list[MessageRecord]:
+    """Return the messages that have none of these attachments. Finishing completes the others, with their last one."""
+    waiting = set(to_finish)
+    return [message for message in messages if waiting.isdisjoint(message.attachments)]

@@ -26,6 +26,9 @@ class BlockChecksums:
 
     def update(self, data: bytes | bytearray | memoryview) -> None:
         """Add bytes."""
+        if isinstance(data, bytes) and self._filled + len(data) < BLOCK:
+            self._crc, self._filled = crc32c(data, self._crc), self._filled + len(data)
+            return
         rest = memoryview(data).cast("B")
         while rest:
             some = rest[: BLOCK - self._filled]

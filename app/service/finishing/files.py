@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from app.assembly.arrangement import arrangement_of
 from app.codecs.sas import files
-from app.dataset.parquet import write_parquet, write_small_parquet
-from app.framing.protocol import Body, DataSetFacts, DataSetTable, FileContent, Framing, PartReader
+from app.dataset.parquet import write_parquet
+from app.framing.protocol import Body, DataSetFacts, FileContent, Framing, PartReader
 from app.framing.registry import framing
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
@@ -96,12 +96,12 @@ def _data_set_content(record: AttachmentRecord, received: ReceivedParts, read_by
     return _described(written, record, facts)
 
 
-def table_content(record: AttachmentRecord, read: DataSetTable, stores: Stores) -> Finished:
-    """Return the content of a data set whose table has been read, which is one Parquet object."""
+def table_content(record: AttachmentRecord, facts: DataSetFacts, file: bytes, stores: Stores) -> Finished:
+    """Return the content of a data set that is this Parquet file."""
     with stores.store.create(object_name(record.id)) as target:
         written = Measured(target)
-        write_small_parquet(read.table, written)
-    return _described(written, record, read.facts)
+        written.write(file)
+    return _described(written, record, facts)
 
 
 def _described(written: Measured, record: AttachmentRecord, facts: DataSetFacts) -> Finished:

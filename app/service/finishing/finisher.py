@@ -14,8 +14,8 @@ The queue is bounded. While it is full, assembly waits, so that the journal's qu
 Attachments that an earlier process left complete are in the catalog. They are fetched page by page when there is room.
 """
 
-from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Condition
@@ -32,6 +32,7 @@ from app.model.records import (
     Checkpoint,
     Finished,
     PartRun,
+    changed,
 )
 from app.model.trace_context import trace_fields
 from app.observe import Recurring, logger
@@ -39,7 +40,7 @@ from app.service.context import Between, ServiceContext, Stores, at_once
 from app.service.events import complete_messages, finished_event, refusal_event
 from app.service.finishing.contents import Spoilt, read_content, spoilt_entries
 from app.service.finishing.files import table_content
-from app.service.finishing.parts import held_parts, segments_of
+from app.service.finishing.parts import are_there, held_parts, segments_of
 from app.service.finishing.together import NOTHING_KNOWN, Known, read_together
 
 log = logger(__name__)
@@ -252,7 +253,8 @@ class Finisher:
             return {}
         try:
             unknown = [each for each, found in complete.items() if found is None]
-            records = {record.id: record for record in self._context.catalog.attachments_by_id(unknown)}
+            listed = self._context.catalog.attachments_by_id(unknown) if unknown else []
+            records = {record.id: record for record in listed}
             # An earlier attempt may have failed after it had finished them.
             self._complete_messages([each.id for each in records.values() if each.state is AttachmentState.FINISHED])
         except Exception as error:  # noqa: BLE001 - the caller logs it
@@ -324,13 +326,13 @@ class Finisher:
         """
         # Segments of an attachment that had expired may be gone.
         runs = self._context.catalog.part_runs(record.id) if known is None else known
+        if read.made is not None and are_there(runs, segments):
+            return table_content(record, *read.made, stores)
         _, parts, is_all_there = held_parts(record, runs, segments)
         if not is_all_there or record.parts_expected is None or (record.parts_expected and not parts.count):
             self._restart(record)
             return None
         try:
-            if read.table is not None:
-                return table_content(record, read.table, stores)
             return read_content(record, parts, stores, read.first)
         except Spoilt as spoilt:
             if spoilt.error.code == DAMAGED_PART and self._context.catalog.part_runs(record.id) != runs:
@@ -364,13 +366,12 @@ class Finisher:
         if not contents:
             return
         now = self._context.clock.now()
-        finished = [(record, replace(content, finished_at=now)) for record, content in contents]
+        finished = [(record, changed(content, finished_at=now)) for record, content in contents]
         events = [finished_event(record, content) for record, content in finished]
         accepted = self._context.catalog.finish([content for _, content in finished], events)
+        self._count([record for record, _ in finished if record.id in accepted], AttachmentState.FINISHED)
         for record, content in finished:
-            if record.id in accepted:
-                self._count(record, AttachmentState.FINISHED)
-            elif content.object_name is not None and not self._is_finished(record.id):
+            if record.id not in accepted and content.object_name is not None and not self._is_finished(record.id):
                 self._context.store.delete(content.object_name)
         self._complete_messages([record.id for record, _ in finished if record.id in accepted])
         self._context.notifier.notify()
@@ -403,11 +404,13 @@ class Finisher:
             [record.id], state, reason_code=refused.code, reason=refused.reason, events=events
         )
         self._context.metrics.quarantined.labels(record.source, refused.code).inc()
-        self._count(record, state)
+        self._count([record], state)
         self._context.notifier.notify()
 
-    def _count(self, record: AttachmentRecord, state: AttachmentState) -> None:
-        self._context.metrics.attachments.labels(state, record.kind.word if record.kind else "unknown").inc()
+    def _count(self, records: Iterable[AttachmentRecord], state: AttachmentState) -> None:
+        kinds = Counter(record.kind.word if record.kind else "unknown" for record in records)
+        for kind, number in kinds.items():
+            self._context.metrics.attachments.labels(state, kind).inc(number)
 
     def _complete_messages(self, attachment_ids: list[str]) -> None:
         complete_messages(self._context.catalog, attachment_ids, self._context.clock.now())

@@ -1,6 +1,6 @@
 """The parts of an attachment: those that the journal still has, and those that have not come."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import groupby
 
 from app.assembly.arrangement import arrangement_of
@@ -34,13 +34,18 @@ def messages_at(journal: JournalReader, places: Collection[int]) -> dict[int, Ph
     return found
 
 
+def are_there(runs: Iterable[PartRun], segments: Collection[int]) -> bool:
+    """Tell whether these parts are all in these segments."""
+    return all(Position.unpack(run.position).segment in segments for run in runs)
+
+
 def held_parts(
     record: AttachmentRecord, runs: list[PartRun], segments: Collection[int]
 ) -> tuple[AttachmentRecord, Parts, bool]:
     """Return an attachment with those of its parts (`runs`) that are in these segments, and whether they are all that
     ever came."""
     parts = Parts(runs)
-    if all(Position.unpack(run.position).segment in segments for run in parts.runs):
+    if are_there(parts.runs, segments):
         return record, parts, True
     return without_gone(record, parts, segments), parts, False
 

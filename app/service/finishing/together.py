@@ -1,16 +1,17 @@
 """What is read of several complete attachments at once, before each is finished.
 
-Their first messages are read a batch at a time. Small data sets with the same definition are decoded as one table. What
-cannot be read is left out: reading it again, with its attachment alone, tells why.
+Their first messages are read a batch at a time. Small data sets with the same definition are decoded as one table, and
+their files are made from it. What cannot be read is left out: reading it again, with its attachment alone, tells why.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
 
 from app.assembly.parts import Parts
-from app.framing.protocol import DataSetTable
+from app.dataset.parquet import parquet_files
+from app.framing.protocol import DataSetFacts, DataSetTable
 from app.framing.registry import framing
 from app.model.attachment import AttachmentKind
 from app.model.message import UNREADABLE, PhysicalMessage, Position
@@ -26,11 +27,18 @@ TABLES_BYTES = 4 << 20
 """The bytes of all data sets that are decoded at once: they are in memory until the last one is written."""
 
 
+class Made(NamedTuple):
+    """The Parquet file of a data set, and what was found in its messages."""
+
+    facts: DataSetFacts
+    file: bytes
+
+
 class Known(NamedTuple):
-    """The first message of an attachment, and its table if it is a small data set that could be read."""
+    """The first message of an attachment, and its file if it is a small data set that could be read."""
 
     first: PhysicalMessage | None = None
-    table: DataSetTable | None = None
+    made: Made | None = None
 
 
 NOTHING_KNOWN = Known()
@@ -49,8 +57,8 @@ def read_together(
     messages = messages_at(stores.journal, {whole.places[0] for whole in wholes})
     read = [(whole, first) for whole in wholes if (first := messages.get(whole.places[0])) is not None]
     read = [(whole, first) for whole, first in read if first.framing != UNREADABLE]
-    tables = _tables(read, stores)
-    return {whole.record.id: Known(first, tables.get(whole.record.id)) for whole, first in read}
+    made = _made(_tables(read, stores))
+    return {whole.record.id: Known(first, made.get(whole.record.id)) for whole, first in read}
 
 
 def _wholes(waiting: Iterable[tuple[AttachmentRecord, list[PartRun] | None]], most: int) -> list[_Whole]:
@@ -61,11 +69,17 @@ def _wholes(waiting: Iterable[tuple[AttachmentRecord, list[PartRun] | None]], mo
         if size >= most:
             break
         size += record.bytes_received
-        if runs:
-            places = islice(ordered_places(record, Parts(runs)), None if _is_small(record) else 1)
-            if found := list(places):
-                wholes.append(_Whole(record, found))
+        if runs and (found := [*islice(_places(record, runs), None if _is_small(record) else 1)]):
+            wholes.append(_Whole(record, found))
     return wholes
+
+
+def _places(record: AttachmentRecord, runs: list[PartRun]) -> Iterable[int]:
+    """Return the packed positions of the parts, in order. Mostly they came in order, and together."""
+    first, length, position = runs[0]
+    if record.group is None and len(runs) == first == 1 and length == record.parts_expected:
+        return range(position, position + length)
+    return ordered_places(record, Parts(runs))
 
 
 def _is_small(record: AttachmentRecord) -> bool:
@@ -86,6 +100,19 @@ def _tables(read: list[tuple[_Whole, PhysicalMessage]], stores: Stores) -> dict[
             with suppress(Exception):  # the one at fault fails when it is read alone, and costs the others nothing
                 tables |= framing(name).small_data_sets(_received(several, stores))
     return tables
+
+
+def _made(tables: Mapping[str, DataSetTable]) -> dict[str, Made]:
+    """Return the files of tables, by identifier."""
+    sharing: dict[int, list[tuple[str, DataSetTable]]] = {}
+    for each, read in tables.items():
+        sharing.setdefault(id(read.table.columns), []).append((each, read))
+    made: dict[str, Made] = {}
+    for some in sharing.values():
+        with suppress(Exception):  # as above
+            files = parquet_files([read.table for _, read in some])
+            made.update((each, Made(read.facts, file)) for (each, read), file in zip(some, files, strict=True))
+    return made
 
 
 def _received(

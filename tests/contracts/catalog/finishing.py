@@ -110,9 +110,8 @@ class Finishing:
         )
         assert catalog.checkpoint(step) == set()
         assert catalog.counts()["attachments"][State.FINISHED] == len(many)
-        assert sorted(catalog.complete_messages([f"a{number}" for number in many], 60)) == sorted(
-            f"m{number}" for number in many
-        )
+        complete = catalog.complete_messages([f"a{number}" for number in many], 60)
+        assert complete == {f"m{number}": "quay" for number in many}
         assert catalog.checkpoint(step) == {f"a{number}" for number in many}
 
     def test_an_expired_attachment_is_revived(self, catalog: Catalog) -> None:
@@ -142,7 +141,7 @@ class Finishing:
         catalog.checkpoint(Checkpoint(messages=[message(1, "a1")], attachments=[attachment(1, State.COMPLETE)]))
         keep(catalog, attachment(1, State.COMPLETE, message_id="m1"))
         catalog.finish([finished(1)], [])
-        assert catalog.complete_messages(["a1"], 60) == ["m1"]
+        assert catalog.complete_messages(["a1"], 60) == {"m1": "quay"}
         answered = message(1, "a1", application_body=b"\0body", application_format="MQSTR", application_ccsid=37)
         catalog.checkpoint(Checkpoint(messages=[answered]))
         assert catalog.message("m1") == replace(answered, complete_at=60)
@@ -327,10 +326,10 @@ class Finishing:
         catalog.finish([finished(1)], [])
         if not unfinished:
             catalog.finish([finished(2)], [])
-        assert catalog.complete_messages(["a1", "a2", "a3", "a4"], 60) == (["m1"] if complete else [])
+        assert catalog.complete_messages(["a1", "a2", "a3", "a4"], 60) == ({"m1": "quay"} if complete else {})
         found = catalog.message("m1")
         assert found == (replace(record, complete_at=60) if complete else record)
-        assert catalog.complete_messages(["a1"], 61) == []
+        assert catalog.complete_messages(["a1"], 61) == {}
 
     def test_only_segments_that_hold_parts_are_needed(self, catalog: Catalog) -> None:
         """Not what lies between the first part of an attachment and the last."""
