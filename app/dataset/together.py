@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from app.dataset import layout
 from app.dataset.decode import Plan, read_column
-from app.dataset.small_parquet import Rows
 
 
 class Small(NamedTuple):
@@ -23,7 +22,7 @@ class Small(NamedTuple):
         return len(self.observations) // self.plan.obs_length
 
 
-def decode_together(several: Sequence[Small]) -> list[Rows] | None:
+def decode_together(several: Sequence[Small]) -> list[pa.RecordBatch] | None:
     """Return the observations of data sets whose plans differ in nothing but metadata.
 
     Return None if values of one of them do not fit its plan, or raise doubts about it: then each has to be decoded by
@@ -44,4 +43,7 @@ def decode_together(several: Sequence[Small]) -> list[Rows] | None:
         if suited is not column:
             return None
         arrays += made
-    return [Rows(arrays, start, end, each.plan.schema) for each, start, end in zip(several, starts, ends, strict=True)]
+    return [
+        pa.RecordBatch.from_arrays([array.slice(start, each.rows) for array in arrays], schema=each.plan.schema)
+        for each, start in zip(several, starts, strict=True)
+    ]

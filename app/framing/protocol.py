@@ -29,8 +29,6 @@ from app.wire import WireError
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile  # which takes a while to load
 
-    from app.dataset.small_parquet import Rows
-
 Body = bytes | memoryview
 
 ArrangementName = Literal["numbered", "grouped"]
@@ -137,10 +135,10 @@ class DataSetFacts(NamedTuple):
 
 
 class DataSetTable(NamedTuple):
-    """A small data set that has been read, with columns that it shares with others."""
+    """A small data set that has been read."""
 
     facts: DataSetFacts
-    table: "Rows"
+    table: pa.RecordBatch
 
 
 StoreTable = Callable[[pa.Schema, Iterable[pa.RecordBatch]], int]

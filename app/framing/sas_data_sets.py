@@ -81,9 +81,9 @@ def read_small_data_sets(several: Mapping[str, tuple[AttachmentRecord, Received]
                 alike.setdefault(id(found[0].plan.columns), {})[name] = found
     tables: dict[str, DataSetTable] = {}
     for group in alike.values():
-        decoded = decode_together([small for small, _ in group.values()]) if len(group) > 1 else None
-        for (name, (_, facts)), rows in zip(group.items(), decoded or (), strict=False):
-            tables[name] = DataSetTable(facts, rows)
+        batches = decode_together([small for small, _ in group.values()]) if len(group) > 1 else None
+        for (name, (_, facts)), batch in zip(group.items(), batches or (), strict=False):
+            tables[name] = DataSetTable(facts, batch)
     return tables
 
 

@@ -14,7 +14,7 @@ import pytest
 from app.codecs.ibm_mq.encodings import MQENC_S390
 from app.codecs.sas.entries import TYPE_SIZE
 from app.dataset.layout import SAMPLE_ROWS
-from app.dataset.small_parquet import MOST_ROWS
+from app.dataset.parquet import SHORT_ROWS
 from app.dataset.together import decode_together
 from app.model.attachment import AttachmentState
 from app.model.errors import GatewayError
@@ -85,7 +85,7 @@ def test_their_bytes_are_those_that_each_has_alone(
     program: Program, tmp_path: Path, decoded: list[int], monkeypatch: pytest.MonkeyPatch, encoding: int | None
 ) -> None:
     program = replace(program, encoding=encoding) if encoding else program
-    rows = [MOST_ROWS + 5, *(program.random.randrange(8, 200) for _ in range(11))]
+    rows = [SHORT_ROWS + 5, *(program.random.randrange(8, 200) for _ in range(11))]
     attached = [data_set(program, "WORK", f"S{n % 3}", table(program, count)) for n, count in enumerate(rows)]
     messages = sent(program, attached)
     one_by_one = alone(tmp_path / "alone", messages, monkeypatch)

@@ -1,7 +1,7 @@
 """What is read of several complete attachments at once, before each is finished.
 
-Their first messages are read a batch at a time. Small data sets with the same definition are decoded as one table, and
-their files are made from it. What cannot be read is left out: reading it again, with its attachment alone, tells why.
+Their first messages are read a batch at a time. Small data sets with the same definition are decoded as one table. What
+cannot be read is left out: reading it again, with its attachment alone, tells why.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from app.assembly.parts import Parts
-from app.dataset.parquet import parquet_files
+from app.dataset.parquet import parquet_file
 from app.framing.protocol import DataSetFacts, DataSetTable
 from app.framing.registry import framing
 from app.model.attachment import AttachmentKind
@@ -104,14 +104,10 @@ def _tables(read: list[tuple[_Whole, PhysicalMessage]], stores: Stores) -> dict[
 
 def _made(tables: Mapping[str, DataSetTable]) -> dict[str, Made]:
     """Return the files of tables, by identifier."""
-    sharing: dict[int, list[tuple[str, DataSetTable]]] = {}
-    for each, read in tables.items():
-        sharing.setdefault(id(read.table.columns), []).append((each, read))
     made: dict[str, Made] = {}
-    for some in sharing.values():
+    for each, read in tables.items():
         with suppress(Exception):  # as above
-            files = parquet_files([read.table for _, read in some])
-            made.update((each, Made(read.facts, file)) for (each, read), file in zip(some, files, strict=True))
+            made[each] = Made(read.facts, parquet_file(read.table))
     return made
 
 
