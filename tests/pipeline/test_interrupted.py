@@ -33,7 +33,7 @@ def stream(archive: Archive, *ends: int) -> None:
         runs.resolve(passes, job, catalog, SystemClock())
         committer = Committer(open_job(job), catalog, SystemClock(), passes.table_writer(job))
         for end in ends:
-            committer.commit(passes.news(job, end, committer.progress))
+            committer.commit(*passes.news(job, end, committer.progress))
 
 
 def recorded(archive: Archive) -> list[PipelineRun]:
