@@ -53,6 +53,9 @@ _SQLITE_WRITER = (
     "PRAGMA wal_autocheckpoint = 4096",
     "PRAGMA journal_size_limit = 67108864",
 )
+_LARGE_CACHE = "PRAGMA cache_size = -65536"
+"""For very many rows at once: their identifiers have no order, so that they change most pages of the indexes. A smaller
+cache writes these pages several times in a transaction."""
 _ON_CONNECT: dict[tuple[str, str], tuple[str, ...]] = {
     ("sqlite", "reader"): (_BUSY_TIMEOUT, "PRAGMA query_only = ON"),
     ("sqlite", "quick"): (*_SQLITE_WRITER, "PRAGMA synchronous = NORMAL"),
@@ -156,6 +159,7 @@ def _attached(connection: Connection, image: bytes | None) -> Iterator[None]:
     if image is None:
         yield
         return
+    driver.execute(_LARGE_CACHE)
     driver.execute("ATTACH ':memory:' AS staged")
     try:
         driver.deserialize(image, name="staged")

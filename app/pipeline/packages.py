@@ -25,9 +25,9 @@ from app.service.tracing import ratio_of
 from app.spans import Added
 from app.tables.quality import Increment, increments
 
-AT_ONCE = 5000
+AT_ONCE = 16_384
 """The largest number of results in a package: its attachments go to the catalog in one transaction, and so do its
-messages."""
+messages. Each transaction writes most pages of the catalog's indexes once, since identifiers have no order."""
 
 LEAST = 64
 """The number of results for which a package takes less time than the results one by one."""
