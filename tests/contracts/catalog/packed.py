@@ -61,7 +61,7 @@ def complete(number: int) -> tuple[AttachmentRecord, Finished, NewEvent]:
 
 def checkpoint(*numbers: int) -> Checkpoint:
     records, found, events = (list(each) for each in zip(*map(complete, numbers), strict=True))
-    return Checkpoint(attachments=records, finished=found, events=events)  # type: ignore[arg-type]
+    return Checkpoint(attachments=records, finished=found, events=events)
 
 
 def events(catalog: Catalog) -> list[EventRecord]:
