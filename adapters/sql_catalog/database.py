@@ -155,10 +155,10 @@ def _attached(connection: Connection, image: bytes | None) -> Iterator[None]:
 
     Each image is attached anew: SQLite would read another image by the schema of the first.
     """
-    driver: Any = connection.connection.driver_connection
     if image is None:
         yield
         return
+    driver: Any = connection.connection.driver_connection
     driver.execute(_LARGE_CACHE)
     driver.execute("ATTACH ':memory:' AS staged")
     try:
