@@ -26,6 +26,7 @@ from adapters.sql_catalog import tables
 from adapters.sql_catalog.bulk import Bulk
 from adapters.sql_catalog.closing import FOUND, as_finished, finish, forget_pieces, place, refuse, states
 from adapters.sql_catalog.column_types import AnyText
+from adapters.sql_catalog.database import Insert
 from adapters.sql_catalog.part import CatalogPart, among, chunks, log_events
 from adapters.sql_catalog.receiving import NOTHING_CAME
 from adapters.sql_catalog.rows import (
@@ -213,8 +214,12 @@ class Assembly(CatalogPart):
 
     @cached_property
     def _upsert_message(self) -> Bulk:
+        return Bulk(self._message_upsert, _messages.columns.keys())
+
+    @cached_property
+    def _message_upsert(self) -> Insert:
         answer = dict.fromkeys(_ANSWER, _unless_answered)
-        return self._upsert(_messages, "id", merged={"complete_at": func.coalesce, **answer})
+        return self._merging(_messages, "id", merged={"complete_at": func.coalesce, **answer})
 
     @cached_property
     def _upsert_quarantine(self) -> Bulk:
@@ -231,6 +236,11 @@ class Assembly(CatalogPart):
     def _upsert(
         self, table: Table, key: str, *, kept: Collection[str] = (), merged: Mapping[str, Merge] = MappingProxyType({})
     ) -> Bulk:
+        return Bulk(self._merging(table, key, kept=kept, merged=merged), table.columns.keys())
+
+    def _merging(
+        self, table: Table, key: str, *, kept: Collection[str] = (), merged: Mapping[str, Merge] = MappingProxyType({})
+    ) -> Insert:
         """Return an INSERT that becomes an UPDATE where the key exists. It sets every column except those `kept`. The
         functions in `merged` combine the old value and the new."""
         statement = self._database.insert(table)
@@ -239,8 +249,7 @@ class Assembly(CatalogPart):
             name, new = column.name, statement.excluded[column.name]
             if name != key and name not in kept:
                 changes[name] = merged[name](column, new) if name in merged else new
-        names = [column.name for column in table.columns]
-        return Bulk(statement.on_conflict_do_update(index_elements=[key], set_=changes), names)
+        return statement.on_conflict_do_update(index_elements=[key], set_=changes)
 
 
 def _can_close(state: AttachmentState | None) -> bool:

@@ -22,7 +22,7 @@ class Bulk:
 
     def __init__(self, statement: Insert | Update | Delete, names: Sequence[str]) -> None:
         self._statement, self._names = statement, tuple(names)
-        self._prepared: dict[str, _Prepared] = {}
+        self._prepared: dict[str, Prepared] = {}
 
     def run(self, connection: Connection, columns: Columns) -> None:
         """Run the statement once for each row. `columns` may hold more columns than the statement needs."""
@@ -31,14 +31,14 @@ class Bulk:
         dialect = connection.dialect
         prepared = self._prepared.get(dialect.name)
         if prepared is None:
-            prepared = self._prepared[dialect.name] = _Prepared(self._statement, self._names, dialect)
+            prepared = self._prepared[dialect.name] = Prepared(self._statement, self._names, dialect)
         # SQLAlchemy would first make a list of all rows, which the garbage collector would scan repeatedly.
         cursor: Any = connection.connection.cursor()
         with closing(cursor):
             cursor.executemany(prepared.sql, prepared.rows(columns))
 
 
-class _Prepared:
+class Prepared:
     """The statement in the form of a dialect's driver."""
 
     def __init__(self, statement: Insert | Update | Delete, names: Sequence[str], dialect: Dialect) -> None:

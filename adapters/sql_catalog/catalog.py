@@ -1,6 +1,5 @@
 """The catalog: one class over one database, composed of one part for each concern."""
 
-from adapters.sql_catalog.assembly import Assembly
 from adapters.sql_catalog.belonging import Belonging
 from adapters.sql_catalog.database import Database
 from adapters.sql_catalog.deliveries import Deliveries
@@ -9,6 +8,7 @@ from adapters.sql_catalog.finishing import Finishing
 from adapters.sql_catalog.keys import Keys
 from adapters.sql_catalog.listing import Reading
 from adapters.sql_catalog.maintenance import Maintenance
+from adapters.sql_catalog.packed import PackedRows, pack
 from adapters.sql_catalog.pipeline_runs import PipelineRuns
 from adapters.sql_catalog.quarantine import Quarantine
 from adapters.sql_catalog.receiving import Receiving
@@ -16,10 +16,12 @@ from adapters.sql_catalog.repairing import Repairing
 from adapters.sql_catalog.retention import Retention
 from adapters.sql_catalog.segments import Segments
 from adapters.sql_catalog.webhooks import Webhooks
+from app.model.records import Checkpoint
+from app.ports import Packed
 
 
 class SqlCatalog(
-    Assembly,
+    PackedRows,
     Receiving,
     Finishing,
     Segments,
@@ -46,6 +48,11 @@ class SqlCatalog(
     def database(url: str) -> Maintenance:
         """Return the database at this URL as a whole, whether it can be opened as a catalog or not."""
         return Maintenance(url)
+
+    @staticmethod
+    def pack(packing: str, checkpoint: Checkpoint) -> Packed:
+        """Return the rows of a checkpoint in this form."""
+        return pack(packing, checkpoint)
 
     def close(self) -> None:
         self._database.close()

@@ -56,6 +56,9 @@ _SQLITE_WRITER = (
     "PRAGMA wal_autocheckpoint = 4096",
     "PRAGMA journal_size_limit = 67108864",
 )
+_LARGE_CACHE = "PRAGMA cache_size = -65536"
+"""For very many rows at once: their identifiers have no order, so that they change most pages of the indexes. A smaller
+cache writes these pages several times in a transaction."""
 _ON_CONNECT: dict[tuple[str, str], tuple[str, ...]] = {
     ("sqlite", "reader"): (_BUSY_TIMEOUT, "PRAGMA query_only = ON"),
     ("sqlite", "quick"): (*_SQLITE_WRITER, "PRAGMA synchronous = NORMAL"),
@@ -83,7 +86,7 @@ class Database:
 
     def __init__(self, url: str) -> None:
         address = make_url(url)
-        self.dialect = address.get_backend_name()
+        self.dialect, self.driver = address.get_backend_name(), address.get_driver_name()
         if self.dialect not in ("sqlite", "postgresql"):
             raise ValueError(f"unsupported catalog database {self.dialect!r}: use sqlite or postgresql")
         if self.dialect == "sqlite":
@@ -112,10 +115,19 @@ class Database:
             yield connection
 
     @contextmanager
-    def write(self, *, durable: bool = False) -> Iterator[Connection]:
-        """Open a transaction, the only writer of this database. It is rolled back when the block raises an error."""
+    def write(self, *, durable: bool = False, attached: bytes | None = None) -> Iterator[Connection]:
+        """Open a transaction, the only writer of this database. It is rolled back when the block raises an error.
+
+        `attached` is the image of a database of SQLite, whose tables the transaction can read.
+        """
         engine = self._durable if durable else self._quick
-        with explained(self.place), self._write_lock, engine.begin() as connection:
+        with (
+            explained(self.place),
+            self._write_lock,
+            engine.connect() as connection,
+            _attached(connection, attached),
+            connection.begin(),
+        ):
             self.admit(connection)
             yield connection
 
@@ -140,6 +152,25 @@ class Database:
                 engine.dispose()
 
 
+@contextmanager
+def _attached(connection: Connection, image: bytes | None) -> Iterator[None]:
+    """Attach the image of a database, if there is one, while the connection is in no transaction.
+
+    Each image is attached anew: SQLite would read another image by the schema of the first.
+    """
+    if image is None:
+        yield
+        return
+    driver: Any = connection.connection.driver_connection
+    driver.execute(_LARGE_CACHE)
+    driver.execute("ATTACH ':memory:' AS staged")
+    try:
+        driver.deserialize(image, name="staged")
+        yield
+    finally:
+        driver.execute("DETACH staged")
+
+
 def _lock(address: URL, place: str) -> GatewayLock:
     if address.get_backend_name() == "sqlite":
         return FileLock(Path(address.database or ""))
@@ -152,7 +183,7 @@ def _make_folder(address: URL) -> None:
     Path(address.database).parent.mkdir(parents=True, exist_ok=True)
 
 
-def _json(value: Any) -> str:
+def to_json(value: Any) -> str:
     """Return a value as JSON. Texts may hold lone surrogates, which only ASCII escapes can represent."""
     try:
         return orjson.dumps(value).decode()
@@ -175,7 +206,7 @@ def _engine(address: URL, role: str, *, more_on_connect: Sequence[str] = (), **o
             address,
             hide_parameters=True,
             pool_pre_ping=dialect == "postgresql",
-            json_serializer=_json,
+            json_serializer=to_json,
             json_deserializer=_from_json,
             **options,
         )

@@ -16,11 +16,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from app.pipeline import runs, steps, tables
+from app.pipeline import packages, runs, steps, tables
 from app.pipeline.commit import Committed, WriteTables
 from app.pipeline.finishing import Result
 from app.pipeline.intent import Window
 from app.pipeline.job import Job, open_job
+from app.pipeline.packages import Found
 from app.pipeline.references import SCHEMA, What, to_batch
 from app.pipeline.retired import Retired
 from app.pipeline.runs import Again
@@ -60,17 +61,18 @@ class SparkPasses:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 
-    def news(self, job: Job, last: int, known: int | None, retired: Retired) -> list[Result]:
+    def news(self, job: Job, last: int, known: int | None, retired: Retired) -> Found:
         with self._described("assemble", job, last), _all_references(self._spark, job, last, retired) as references:
-            return steps.results_of(_finished(job, references, last, known).toArrow())
+            return packages.found_in(_finished(job, references, last, known).toArrow())
 
-    def again(self, job: Job, last: int, window: Window, retired: Retired) -> list[Result]:
+    def again(self, job: Job, last: int, window: Window, retired: Retired) -> Sequence[Result]:
         step = in_task(steps.assemble_again(job, window))
         with (
             self._described("process again", job, last),
             _all_references(self._spark, job, last, retired) as references,
         ):
-            return steps.results_of(references.mapInArrow(step, from_arrow_schema(steps.RESULTS)).toArrow())
+            found = references.mapInArrow(step, from_arrow_schema(packages.RESULTS))
+            return packages.found_in(found.toArrow()).results
 
     def table_writer(self, job: Job) -> WriteTables:
         return table_writer(self._spark, job)
@@ -116,9 +118,9 @@ def _with_headers_read(spark: SparkSession, job: Job, references: DataFrame, ret
 
 
 def _finished(job: Job, references: DataFrame, last_segment: int, known: int | None) -> DataFrame:
-    """Return the results, in rows of `steps.RESULTS`, of all attachments with messages after the packed position
+    """Return the results, in rows of `packages.RESULTS`, of all attachments with messages after the packed position
     `known`."""
-    results = from_arrow_schema(steps.RESULTS)
+    results = from_arrow_schema(packages.RESULTS)
     if job.is_local:
         return references.mapInArrow(in_task(steps.assemble_all(job, known)), results)
     shares = _shares(job, last_segment, _most_shares(references.sparkSession))
@@ -126,7 +128,7 @@ def _finished(job: Job, references: DataFrame, last_segment: int, known: int | N
         references.mapInArrow(in_task(steps.outcomes_by_place(job, shares, known)), from_arrow_schema(steps.PLACED))
         .repartitionById(len(shares), "share")
         .sortWithinPartitions("position")
-        .mapInArrow(in_task(steps.finish_all(job)), results)
+        .mapInArrow(in_task(steps.finish_all(job, known)), results)
     )
 
 

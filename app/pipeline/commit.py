@@ -8,40 +8,43 @@ Only one process may commit: a catalog that has changed meanwhile refuses the ba
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
-from operator import attrgetter
+from itertools import chain
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from app.assembly.parts import Parts
 from app.assembly.states import DONE
-from app.model.attachment import AttachmentKind, AttachmentState
+from app.model.attachment import AttachmentState
 from app.model.errors import GatewayError
 from app.model.message import Position
-from app.model.records import (
-    DAMAGED_MESSAGE,
-    DAMAGED_PART,
-    AttachmentRecord,
-    Checkpoint,
-    Finished,
-    MessageRecord,
-    NewEvent,
-    changed,
-)
+from app.model.records import AttachmentRecord, Checkpoint, MessageRecord
 from app.pipeline import tables
+from app.pipeline.changes import (
+    begun,
+    checkpoint_of,
+    damaged_segments,
+    data_sets,
+    dated,
+    files,
+    ids_of,
+    qualities,
+    traces,
+)
 from app.pipeline.finishing import Result, with_content
 from app.pipeline.gaps import Gaps
 from app.pipeline.intent import Intent, begin, end, journal_name
 from app.pipeline.job import Opened
+from app.pipeline.packages import Package, results_in
 from app.pipeline.tables import Committed as TableCommitted
-from app.pipeline.tables import DataSet, TableTask, Written
+from app.pipeline.tables import TableTask, Written
 from app.ports import Catalog, Clock
 from app.service.assembling import closing
-from app.service.events import complete_messages, finished_event, quarantine_event, refusal_event
+from app.service.events import complete_messages
 from app.service.tables import APPLICATION
-from app.service.tracing import begun, ratio_of
+from app.service.tracing import ratio_of
 from app.spans import Added
-from app.tables.quality import Increment, hour_of, increments
+from app.tables.quality import Increment, hour_of, increments, quality_rows
 
 AT_ONCE = 5000
 """The number of finished attachments that the catalog takes in one transaction."""
@@ -87,18 +90,25 @@ class Committer:
         self.progress = catalog.progress()
         self._journal: str | None = None
 
-    def commit(self, results: Sequence[Result], left_behind: Collection[str] | None = None) -> Committed | None:
-        """Commit the results of a batch. Return None for a batch without messages.
+    def commit(
+        self,
+        results: Sequence[Result],
+        packages: Sequence[Package] = (),
+        *,
+        left_behind: Collection[str] | None = None,
+    ) -> Committed | None:
+        """Commit the results of a batch, one by one and in packages. Return None for a batch without messages.
 
         Attachments that are complete in the catalog are finished too, of these only `left_behind` if it is given.
 
         Raises GatewayError when another process has committed since the last batch, or since this object was made.
         """
-        if not results:
+        if not results and not packages:
             return None
-        reached = max(result.reached for result in results)
+        reached = max([result.reached for result in results] + [package.reached for package in packages])
         progress = self._catalog.progress()
         if progress is not None and progress >= reached:
+            results = [*results, *results_in(packages)]
             self._drop_unfinished(results)
             self._complete_messages(results)
             return Committed(reached, was_known=True)
@@ -106,27 +116,41 @@ class Committer:
             raise GatewayError(
                 "another process commits to this catalog: stop the other pipeline, or the gateway that assembles"
             )
+        known, packages = self._apart(packages)
+        results = [*results, *results_in(known)]
         others = list(self._left_behind(results, reached, left_behind))
-        results = [*results, *others]
         now = self._clock.now()
-        results = [self._begun(dated(result, now)) for result in results]
+        results = self._completed([*results, *others], now)
         store = self._opened.stores.store
         begin(store, self._intent(reached, [other.record.id for other in others if other.record is not None]))
-        quality = quality_of(results)
+        quality = quality_rows(chain(qualities(results), *(package.quality for package in packages)))
         news = list(self._news(results))
-        added = self._commit_tables(news, quality, reached)
-        complete = self._commit_catalog(results, ids_of(news), reached, now)
+        added = self._commit_tables(news, packages, quality, reached, now)
+        complete = self._commit_catalog(results, packages, ids_of(news), reached, now)
         self.progress = reached
-        self._complete_messages(results, complete)
+        self._complete_messages(results, complete, packages)
         end(store)
         found = summary(results, quality, reached, added)
-        return found._replace(traced=traced(news, added), began_at=now, ended_at=self._clock.now())
+        return found._replace(
+            finished=found.finished + sum(len(package.attachments) for package in packages),
+            traced=_traced(chain(traces(news), *(package.traces for package in packages)), added),
+            began_at=now,
+            ended_at=self._clock.now(),
+        )
 
-    def _begun(self, result: Result) -> Result:
+    def _apart(self, packages: Sequence[Package]) -> tuple[list[Package], list[Package]]:
+        """Return the packages with attachments that the catalog has, and those without."""
+        asked = [*chain.from_iterable(package.attachments for package in packages)]
+        known = {record.id for record in self._catalog.attachments_by_id(asked)}
+        return (
+            [package for package in packages if not known.isdisjoint(package.attachments)],
+            [package for package in packages if known.isdisjoint(package.attachments)],
+        )
+
+    def _completed(self, results: Iterable[Result], now: int) -> list[Result]:
+        """Return results with the time (µs) of finishing, and with the traces that begin here."""
         ratio = ratio_of(self._opened.stores.settings.traces)
-        if not ratio or result.record is None:
-            return result
-        return result._replace(record=begun(result.record, ratio))
+        return [begun(dated(result, now), ratio) for result in results]
 
     def _intent(self, reached: int, left_behind: Sequence[str]) -> Intent:
         if self._journal is None:
@@ -135,15 +159,19 @@ class Committer:
 
     # --- tables -------------------------------------------------------------------------------------------------------
 
-    def _commit_tables(self, news: Sequence[Result], quality: pa.Table, transaction: int) -> tuple[TableCommitted, ...]:
+    def _commit_tables(
+        self, news: Sequence[Result], packages: Sequence[Package], quality: pa.Table, transaction: int, now: int
+    ) -> tuple[TableCommitted, ...]:
         store = self._opened.tables
         if store is None:
             return ()
-        plans = tables.plan(store, data_sets(news), APPLICATION, transaction)
+        new_data_sets = chain(data_sets(news), *(package.data_sets for package in packages))
+        plans = tables.plan(store, new_data_sets, APPLICATION, transaction)
         written = list(self._write_tables([task for each in plans for task in each.tasks]))
         committed = tables.commit(plans, written, store, APPLICATION, transaction)
+        packaged = (tables.with_finished_at(package.files, now) for package in packages)
         own: tuple[tuple[str, pa.Table], ...] = (
-            (tables.FILES, tables.file_rows(files(news))),
+            (tables.FILES, pa.concat_tables([tables.file_rows(files(news)), *packaged])),
             (tables.QUALITY, quality),
         )
         appended = [tables.append(store, name, rows, APPLICATION, transaction) for name, rows in own]
@@ -164,12 +192,19 @@ class Committer:
 
     # --- the catalog --------------------------------------------------------------------------------------------------
 
-    def _commit_catalog(self, results: Sequence[Result], news: set[str], reached: int, now: int) -> set[str]:
-        """Save the results in the catalog, many finished attachments in several transactions beforehand.
+    def _commit_catalog(
+        self, results: Sequence[Result], packages: Sequence[Package], news: set[str], reached: int, now: int
+    ) -> set[str]:
+        """Save packages and results in the catalog: packages, and many finished attachments, in several transactions
+        beforehand.
 
         They change nothing for a batch that is run again. Return the messages that this completes: those of which all
-        attachments are among the `news`.
+        attachments are among the `news` or in packages.
         """
+        added, refused = self._add_finished(packages, now)
+        complete = self._add_messages(added, now)
+        news = news.union(*(package.attachments for package in added))
+        results = [*results, *self._completed(results_in(refused), now)]
         finished = [result for result in results if result.finished is not None]
         split = len(finished) - len(finished) % AT_ONCE if len(finished) > AT_ONCE else 0
         for start in range(0, split, AT_ONCE):
@@ -177,8 +212,30 @@ class Committer:
         rest = [result for result in results if result.finished is None]
         checkpoint = checkpoint_of([*finished[split:], *rest], now)
         checkpoint.progress = reached
-        complete = closing.complete(checkpoint, news, now)
+        complete |= closing.complete(checkpoint, news, now)
         self._take(checkpoint)
+        return complete
+
+    def _add_finished(self, packages: Iterable[Package], now: int) -> tuple[list[Package], list[Package]]:
+        """Add the attachments of packages to the catalog. Return the packages that it has taken, and those with
+        attachments that have come to it meanwhile."""
+        added: list[Package] = []
+        refused: list[Package] = []
+        for package in packages:
+            is_added = not package.attachments or self._catalog.add_finished(package.finished_rows, now)
+            (added if is_added else refused).append(package)
+        return added, refused
+
+    def _add_messages(self, packages: Sequence[Package], now: int) -> set[str]:
+        """Add the messages of packages. Return those of which all attachments are in packages: they are complete."""
+        finished = set().union(*(package.attachments for package in packages))
+        complete: set[str] = set()
+        for package in packages:
+            if package.messages:
+                done = {each for each, attachments in package.messages.items() if finished.issuperset(attachments)}
+                incomplete = [each for each in package.messages if each not in done]
+                self._catalog.add_messages(package.message_rows, incomplete, now)
+                complete |= done
         return complete
 
     def _take(self, checkpoint: Checkpoint) -> set[str]:
@@ -217,125 +274,36 @@ class Committer:
             parts = Parts(self._catalog.part_runs(record.id))
             yield with_content(Result(reached, quality, record), record, parts, self._opened.stores)
 
-    def _complete_messages(self, results: Sequence[Result], complete: Container[str] = ()) -> None:
+    def _complete_messages(
+        self, results: Sequence[Result], complete: Container[str] = (), packages: Sequence[Package] = ()
+    ) -> None:
         """Complete the messages that these results leave without anything missing, apart from those that are."""
-        rest = [result for result in results if result.finished is not None and _message(result) not in complete]
-        finished = [result.finished.id for result in sorted(rest, key=_message) if result.finished is not None]
+        finished = [(_message(result), result.finished.id) for result in results if result.finished is not None]
+        finished += [(message or "", each) for package in packages for each, message in package.attachments.items()]
+        # The catalog asks once for attachments of one message that are together.
+        waiting = [each for message, each in sorted(pair for pair in finished if pair[0] not in complete)]
         messages = (message for result in results for message in result.messages if message.id not in complete)
         answered = [message for message in messages if _is_answered(message)]
         listed = [attachment for message in answered for attachment in message.attachments]
+        for package in packages:
+            listed += chain.from_iterable(found for each, found in package.messages.items() if each not in complete)
         alone = [message.id for message in answered if not message.attachments]
-        complete_messages(self._catalog, [*finished, *listed], self._clock.now(), alone)
-
-
-def ids_of(results: Iterable[Result]) -> set[str]:
-    """Return the attachments of results."""
-    return {result.record.id for result in results if result.record is not None}
+        complete_messages(self._catalog, [*waiting, *listed], self._clock.now(), alone)
 
 
 def _message(result: Result) -> str:
-    """Return the message of a result's attachment. The catalog asks once for attachments of one message that are
-    together."""
+    """Return the message of a result's attachment."""
     return (result.record and result.record.message_id) or ""
 
 
-def dated(result: Result, now: int) -> Result:
-    """Return the result with the time (µs) at which its attachment is finished."""
-    return result if result.finished is None else result._replace(finished=changed(result.finished, finished_at=now))
+def _traced(found: Iterable[Added], added: Collection[TableCommitted]) -> tuple[Added, ...]:
+    """Return those attachments with a trace whose rows are in the `added` tables."""
+    changed_tables = {each.table for each in added}
+    return tuple(each for each in found if each.table in changed_tables)
 
 
 def _is_answered(message: MessageRecord) -> bool:
     return message.application_body is not None
-
-
-def checkpoint_of(results: Sequence[Result], now: int) -> Checkpoint:
-    """Return the changes of results for the catalog, without its progress."""
-    checkpoint = Checkpoint()
-    for result in results:
-        record = result.record
-        if record is not None:
-            checkpoint.attachments.append(record)
-            checkpoint.events += _events(record, result, now)
-            if result.has_less:
-                checkpoint.without_parts.append(record.id)
-            if result.fresh:
-                checkpoint.part_runs[record.id] = list(result.fresh)
-        if result.finished is not None:
-            checkpoint.finished.append(result.finished)
-        if result.refused is not None:
-            checkpoint.refused.append(result.refused)
-        if result.removed is not None:
-            checkpoint.removed_attachments.append(result.removed)
-        checkpoint.messages += result.messages
-        checkpoint.quarantine += result.quarantine
-        checkpoint.quarantine_copies += result.copies
-        checkpoint.events += map(quarantine_event, result.quarantine)
-    for result in sorted(results, key=attrgetter("reached")):
-        if result.dialects is not None:
-            checkpoint.source_dialects[result.quality.source] = result.dialects
-    return checkpoint
-
-
-def _events(record: AttachmentRecord, result: Result, now: int) -> Iterator[NewEvent]:
-    if result.finished is not None:
-        yield finished_event(record, result.finished)
-    if result.refused is not None:
-        yield refusal_event(record, result.refused, now)
-
-
-def data_sets(results: Iterable[Result]) -> Iterator[DataSet]:
-    """Yield the finished data sets of results."""
-    for result in results:
-        record, finished = result.record, result.finished
-        if record is not None and finished is not None and finished.object_name and result.schema is not None:
-            yield DataSet(
-                record.id,
-                record.message_id,
-                record.source,
-                record.first_received_at,
-                record.qualifier_1,
-                record.qualifier_2,
-                result.beside or finished.object_name,
-                finished.size,
-                pa.ipc.read_schema(pa.py_buffer(result.schema)),
-            )
-
-
-def files(results: Iterable[Result]) -> Iterator[tuple[AttachmentRecord, Finished]]:
-    """Yield the finished files of results."""
-    for result in results:
-        record, finished = result.record, result.finished
-        if record is not None and finished is not None and record.kind is not AttachmentKind.DATA_SET:
-            yield record, finished
-
-
-def traced(results: Iterable[Result], added: Collection[TableCommitted]) -> tuple[Added, ...]:
-    """Return the attachments of results that have a trace, with those of the `added` tables that have their rows."""
-    changed_tables = {each.table for each in added}
-    found: list[Added] = []
-    for record in (result.record for result in results):
-        if record is not None and record.trace_parent is not None:
-            is_data_set = record.kind is AttachmentKind.DATA_SET
-            table = tables.table_name(record.qualifier_1, record.qualifier_2) if is_data_set else tables.FILES
-            if table in changed_tables:
-                found.append(Added(record.id, record.trace_parent, table))
-    return tuple(found)
-
-
-def quality_of(results: Iterable[Result]) -> pa.Table:
-    """Return the rows of the table of quality to which results add."""
-    return tables.quality_rows(result.quality for result in results if any(result.quality[2:]))
-
-
-def damaged_segments(results: Iterable[Result]) -> tuple[int, ...]:
-    """Return the numbers of segments that results have found damage in."""
-    damaged = {
-        Position.unpack(entry.position).segment
-        for result in results
-        for entry in result.quarantine
-        if entry.code in (DAMAGED_MESSAGE, DAMAGED_PART)
-    }
-    return tuple(sorted(damaged))
 
 
 def summary(results: Sequence[Result], quality: pa.Table, reached: int, added: tuple[TableCommitted, ...]) -> Committed:
@@ -346,8 +314,8 @@ def summary(results: Sequence[Result], quality: pa.Table, reached: int, added: t
         finished=sum(result.finished is not None for result in results),
         refused=sum(result.refused is not None for result in results),
         quarantined=sum(len(result.quarantine) for result in results),
-        duplicates=sum(result.quality.duplicates for result in results),
-        conflicts=sum(result.quality.conflicts for result in results),
+        duplicates=sum(fact.duplicates for fact in facts),
+        conflicts=sum(fact.conflicts for fact in facts),
         tables=added,
         damaged=damaged_segments(results),
         quality=facts,

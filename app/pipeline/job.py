@@ -22,7 +22,8 @@ class Job:
     Credentials of object stores are in the environment of the process that opens them. `forget_finished` (seconds) is
     how long late duplicates are recognized. Every `expire_unfinished` seconds an open attachment is checked. `cache` is
     the folder for segments of an object store, and `cache_bytes` its size. `run` tells the runs of one process apart:
-    each opens the archive anew, since segments may have been replaced.
+    each opens the archive anew, since segments may have been replaced. `packing` is the form in which the run's catalog
+    takes packed rows, None if it takes none.
     """
 
     journal: str
@@ -35,6 +36,7 @@ class Job:
     cache: str | None = None
     cache_bytes: int = 4 << 30
     run: str = ""
+    packing: str | None = None
 
     @classmethod
     def of(cls, settings: Settings, journal: str, *, in_place: bool, tables: bool = True) -> "Job":
@@ -50,9 +52,9 @@ class Job:
             cache_bytes=settings.pipeline.cache_bytes,
         )
 
-    def anew(self) -> "Job":
-        """Return the job for another run."""
-        return replace(self, run=token_hex(8))
+    def anew(self, packing: str | None = None) -> "Job":
+        """Return the job for another run, whose catalog takes packed rows in this form."""
+        return replace(self, run=token_hex(8), packing=packing)
 
     @property
     def is_local(self) -> bool:

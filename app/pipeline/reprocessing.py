@@ -28,19 +28,8 @@ from app.model.records import (
     QuarantineRecord,
 )
 from app.pipeline import tables
-from app.pipeline.commit import (
-    AT_ONCE,
-    Committed,
-    WriteTables,
-    checkpoint_of,
-    damaged_segments,
-    data_sets,
-    dated,
-    files,
-    ids_of,
-    quality_of,
-    summary,
-)
+from app.pipeline.changes import checkpoint_of, damaged_segments, data_sets, dated, files, ids_of, qualities
+from app.pipeline.commit import AT_ONCE, Committed, WriteTables, summary
 from app.pipeline.finishing import Result
 from app.pipeline.gaps import missing_segments
 from app.pipeline.intent import Window
@@ -95,7 +84,7 @@ class Reprocessor:
         reached = self._progress or 0
         ids = ids_of(changed)
         counted = [_counted(result, ids) for result in news]
-        found = summary(counted, quality_of(counted), reached, tuple(replaced))
+        found = summary(counted, quality_rows(qualities(counted)), reached, tuple(replaced))
         is_same = not (changed or removed or replaced or healed or found.quarantined)
         return found._replace(was_known=is_same, damaged=damaged_segments(asked), received=received)
 
@@ -212,9 +201,8 @@ class Reprocessor:
         gone = _tables_before(changed, known)
         done = self._replace_data_sets(store, list(data_sets(finished)), ids, gone)
         done += _replace_files(store, finished, ids, known)
-        qualities = [result.quality for result in results if any(result.quality[2:])]
-        qualities += self._quarantined_elsewhere({record.id for result in asked if (record := result.record)})
-        changed_quality, received = _replace_quality(store, qualities, self._opened)
+        elsewhere = self._quarantined_elsewhere({record.id for result in asked if (record := result.record)})
+        changed_quality, received = _replace_quality(store, [*qualities(results), *elsewhere], self._opened)
         return done + changed_quality, received
 
     def _quarantined_elsewhere(self, asked: set[str]) -> Iterator[Increment]:
@@ -402,12 +390,12 @@ def _replace_files(
 
 
 def _replace_quality(
-    store: TableStore, qualities: Iterable[Increment], opened: Opened
+    store: TableStore, counted: Iterable[Increment], opened: Opened
 ) -> tuple[list[TableCommitted], tuple[Increment, ...]]:
     """Replace the quality of all hours of which the archive has every message. Return also what it has gained."""
     hour = _first_whole_hour(opened)
     since = pc.field("hour") >= pa.scalar(hour, SCHEMA.field("hour").type)
-    now = quality_rows(qualities).filter(since)
+    now = quality_rows(counted).filter(since)
     try:
         before = summed(store.rows(QUALITY, SCHEMA.names)).filter(since)
     except KeyError:

@@ -21,6 +21,7 @@ from app.pipeline.finishing import Result
 from app.pipeline.gaps import missing_segments, spoken
 from app.pipeline.intent import Intent, Window
 from app.pipeline.job import Job, Opened, open_job
+from app.pipeline.packages import Found
 from app.pipeline.recording import recording
 from app.pipeline.reprocessing import Reprocessor
 from app.pipeline.retired import Retired, retired_headers
@@ -36,10 +37,10 @@ class Passes(Protocol):
     `retired` is what the catalog knows of headers that the archive no longer has.
     """
 
-    def news(self, job: Job, last: int, known: int | None, retired: Retired) -> list[Result]:
+    def news(self, job: Job, last: int, known: int | None, retired: Retired) -> Found:
         """Return the results of the messages after the packed position `known`; of all messages if it is None."""
 
-    def again(self, job: Job, last: int, window: Window, retired: Retired) -> list[Result]:
+    def again(self, job: Job, last: int, window: Window, retired: Retired) -> Sequence[Result]:
         """Return the results of the messages in a window, and the quality of all others."""
 
     def table_writer(self, job: Job) -> WriteTables:
@@ -70,7 +71,7 @@ def run(passes: Passes, job: Job, catalog: Catalog, clock: Clock, again: Again |
 
 
 def _run(passes: Passes, job: Job, catalog: Catalog, clock: Clock, again: Again | None) -> Committed | None:
-    job = job.anew()
+    job = job.anew(catalog.packing())
     done = resolve(passes, job, catalog, clock)
     opened = open_job(job)
     numbers = [segment.number for segment in opened.archive.segments()]
@@ -153,7 +154,8 @@ def _commit(
     """Commit the messages after a packed position, up to and including a segment."""
     opened = open_job(job)
     committer = Committer(opened, catalog, clock, passes.table_writer(job))
-    return committer.commit(passes.news(job, last, known, _retired(opened, catalog)), left_behind)
+    found = passes.news(job, last, known, _retired(opened, catalog))
+    return committer.commit(found.results, found.packages, left_behind=left_behind)
 
 
 def _retired(opened: Opened, catalog: Catalog) -> Retired:

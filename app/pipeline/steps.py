@@ -22,6 +22,7 @@ from app.pipeline.finishing import Result, finish
 from app.pipeline.headers import HeaderPass, Memory
 from app.pipeline.intent import Window
 from app.pipeline.job import Job, Opened, open_job
+from app.pipeline.packages import rows_of
 from app.pipeline.references import Reference, from_batch, to_batch
 from app.pipeline.retired import NOTHING_RETIRED, Retired
 from app.service.finishing.parts import messages_at
@@ -29,9 +30,6 @@ from app.tables.quality import Increment, increments, quality_rows
 
 HEADERS_AT_ONCE = 1024
 """The number of headers whose messages are fetched together."""
-
-RESULTS_A_ROW = 64
-"""The number of results that go to the driver together."""
 
 QUALITIES_AT_ONCE = 10_000
 """The number of increments of quality that are summed together."""
@@ -45,12 +43,6 @@ PLACED = pa.schema(
 )
 """Outcomes with their positions, and the number of the share of the journal that they begin in. The last share
 has number 0: the newest segments have been read last, and some are still in the cache of an object store's segments."""
-RESULTS = pa.schema([pa.field("results", pa.binary(), nullable=False)])
-"""One column of a pickled `Outcome`, or of pickled lists of `Result`: the job that reads them has written them. The
-lists are compressed, because the driver holds all of them and Spark limits it to `spark.driver.maxResultSize`."""
-
-_CODEC = "zstd"
-
 OUTCOMES_A_BATCH = 1024
 
 Step = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -100,7 +92,7 @@ def assemble_all(job: Job, known: int | None = None) -> Step:
     `known`."""
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _results(plain.outcomes(batches, known, job.limits), open_job(job))
+        return _results(plain.outcomes(batches, known, job.limits), job, known)
 
     return step
 
@@ -137,9 +129,10 @@ def assemble_again(job: Job, window: Window) -> Step:
         limits = job.limits
         outcomes = (outcome for key, some in by_key(rows) for outcome in assemble(key, some, Held(), limits)[0])
         rest: list[Increment] = []
-        yield from _packed(_again(outcomes, window, beside, store, rest))
+        one_by_one = replace(job, packing=None)
+        yield from rows_of(_again(outcomes, window, beside, store, rest), one_by_one, None)
         if rest:
-            yield from _packed(_qualities(rest))
+            yield from rows_of(_qualities(rest), one_by_one, None)
 
     return step
 
@@ -173,28 +166,17 @@ def _qualities(rest: Iterable[Increment]) -> Iterator[Result]:
     return (Result(ELSEWHERE, quality) for quality in increments(quality_rows(rest)))
 
 
-def finish_all(job: Job) -> Step:
-    """Return the step from outcomes to results."""
+def finish_all(job: Job, known: int | None = None) -> Step:
+    """Return the step from outcomes to results. The catalog has the messages up to the packed position `known`."""
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         outcomes = (unpack(outcome) for batch in batches for outcome in batch.column("outcome").to_pylist())
-        return _results(outcomes, open_job(job))
+        return _results(outcomes, job, known)
 
     return step
 
 
-def results_of(table: pa.Table) -> list[Result]:
-    """Return the results that came to the driver."""
-    return [result for row in table.column("results") for result in unpack(_decompressed(row.as_buffer()))]
-
-
-def _decompressed(packed: pa.Buffer) -> bytes:
-    with pa.input_stream(packed, compression=_CODEC) as stream:
-        data: bytes = stream.read()
-    return data
-
-
-def pack(value: Outcome | list[Result]) -> bytes:
+def pack(value: Outcome) -> bytes:
     return pickle.dumps(value)
 
 
@@ -202,11 +184,6 @@ def unpack(packed: bytes) -> Any:
     return pickle.loads(packed)  # noqa: S301 - written by the same job
 
 
-def _results(outcomes: Iterable[Outcome], opened: Opened) -> Iterator[pa.RecordBatch]:
-    return _packed(finish(outcomes, opened.stores, opened.archive))
-
-
-def _packed(found: Iterator[Result]) -> Iterator[pa.RecordBatch]:
-    while some := list(islice(found, RESULTS_A_ROW)):
-        packed = pa.compress(pack(some), codec=_CODEC, asbytes=True)
-        yield pa.RecordBatch.from_arrays([pa.array([packed], pa.binary())], schema=RESULTS)
+def _results(outcomes: Iterable[Outcome], job: Job, known: int | None) -> Iterator[pa.RecordBatch]:
+    opened = open_job(job)
+    return rows_of(finish(outcomes, opened.stores, opened.archive), job, known)

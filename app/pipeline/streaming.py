@@ -20,12 +20,13 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
 from app.model.message import Position
-from app.pipeline import runs, steps
+from app.pipeline import packages, runs, steps
 from app.pipeline.batch import SparkPasses, table_writer
 from app.pipeline.commit import Committed, Committer
 from app.pipeline.finishing import Result
 from app.pipeline.gaps import missing_segments, spoken
 from app.pipeline.job import Job, Opened, open_job
+from app.pipeline.packages import Found
 from app.pipeline.processors import OUTCOMES, REFERENCES, AttachmentProcessor, HeaderProcessor
 from app.pipeline.recording import recording
 from app.pipeline.references import What
@@ -35,7 +36,8 @@ from app.pipeline.workers import in_task
 from app.ports import Catalog, Clock
 
 Watch = Callable[[int, Sequence[Result], Committed], None]
-"""A function that is called for every micro-batch with its number, its results and its outcome."""
+"""A function that is called for every micro-batch with its number, those of its results that are in no package, and its
+outcome."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -56,27 +58,27 @@ def start(
     A micro-batch takes at most `bytes_per_trigger` bytes of journal. A new one begins every `every` seconds. With None,
     the stream ends with the segments that are sealed now.
     """
-    job = job.anew()
+    job = job.anew(catalog.packing())
     runs.resolve(SparkPasses(spark), job, catalog, clock)
     opened = open_job(job)
     committer = Committer(opened, catalog, clock, table_writer(spark, job))
-    results_in_spark = from_arrow_schema(steps.RESULTS)
+    results_in_spark = from_arrow_schema(packages.RESULTS)
 
     def take(outcomes: DataFrame, number: int) -> None:
         before = committer.progress
         with recording(catalog, clock, "stream") as record:
             with described(spark, f"micro-batch {number}: assemble and finish attachments"):
-                finished = outcomes.mapInArrow(in_task(steps.finish_all(job)), results_in_spark)
-                results = steps.results_of(finished.toArrow())
-            if not results:
+                finished = outcomes.mapInArrow(in_task(steps.finish_all(job, before)), results_in_spark)
+                found = packages.found_in(finished.toArrow())
+            if not found:
                 return
             record.begin()
-            committed = committer.commit(results)
+            committed = committer.commit(found.results, found.packages)
             record.end(committed)
         if committed is not None:
-            log.info("batch_committed", batch=number, **_told(committed, results))
+            log.info("batch_committed", batch=number, **_told(committed, found))
             _warn(opened, job, before, committed)
-            watch(number, results, committed)
+            watch(number, found.results, committed)
 
     writer = (
         outcomes(spark, job, bytes_per_trigger, committer.progress)
@@ -128,12 +130,12 @@ def outcomes(spark: SparkSession, job: Job, bytes_per_trigger: int, known: int |
     )
 
 
-def _told(committed: Committed, results: Sequence[Result]) -> dict[str, object]:
+def _told(committed: Committed, found: Found) -> dict[str, object]:
     told: dict[str, object] = {
         "finished": committed.finished,
         "refused": committed.refused,
         "quarantined": committed.quarantined,
         "tables": len(committed.tables),
-        "state_bytes": sum(result.state for result in results),
+        "state_bytes": sum(result.state for result in found.results) + sum(package.state for package in found.packages),
     }
     return told | ({"again": True} if committed.was_known else {})

@@ -13,7 +13,7 @@ from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
 from app.model.errors import CatalogError, GatewayError
 from app.model.pipeline import PipelineRun, RunState
-from app.pipeline import intent, runs
+from app.pipeline import intent, packages, runs
 from app.pipeline.commit import Committer
 from app.pipeline.job import open_job
 from tests.support.damaged_archive import Archive, Killed, die_after
@@ -26,14 +26,20 @@ def archive(tmp_path: Path) -> Archive:
     return Archive(tmp_path)
 
 
+@pytest.fixture(autouse=True)
+def results_in_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages, "LEAST", 1)
+
+
 def stream(archive: Archive, *ends: int) -> None:
     """Commit micro-batches that end with these segments, as a stream without a checkpoint does."""
-    passes, job = LocalPasses(), job_of(archive.out, archive.journal).anew()
+    passes = LocalPasses()
     with closing(SqlCatalog(settings(archive.out).catalog_url)) as catalog:
+        job = job_of(archive.out, archive.journal).anew(catalog.packing())
         runs.resolve(passes, job, catalog, SystemClock())
         committer = Committer(open_job(job), catalog, SystemClock(), passes.table_writer(job))
         for end in ends:
-            committer.commit(passes.news(job, end, committer.progress))
+            committer.commit(*passes.news(job, end, committer.progress))
 
 
 def recorded(archive: Archive) -> list[PipelineRun]:
@@ -54,6 +60,9 @@ def batch(archive: Archive, *_ends: int) -> None:
         (DeltaTables, "commit", False),
         (Committer, "_commit_tables", True),
         (Committer, "_commit_tables", False),
+        (SqlCatalog, "add_finished", True),
+        (SqlCatalog, "add_finished", False),
+        (SqlCatalog, "add_messages", True),
         (Committer, "_commit_catalog", True),
     ],
 )

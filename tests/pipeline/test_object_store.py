@@ -22,7 +22,7 @@ from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
 from app.model.message import PhysicalMessage, Position
 from app.model.segment_names import segment_name
-from app.pipeline import batch, steps
+from app.pipeline import batch, packages, steps
 from app.pipeline.finishing import Result
 from app.pipeline.job import Job, open_job
 from app.pipeline.partitions import shares
@@ -110,7 +110,8 @@ def _as_spark_does(job: Job, archive: ArrowArchive) -> Iterator[Result]:
     )
     for share in range(len(starts)):
         mine = outcomes.filter(pc.equal(outcomes["share"], share)).sort_by("position")
-        yield from steps.results_of(pa.Table.from_batches(steps.finish_all(job)(mine.to_batches()), steps.RESULTS))
+        found = pa.Table.from_batches(steps.finish_all(job)(mine.to_batches()), packages.RESULTS)
+        yield from packages.found_in(found).results
 
 
 def _read(archive: ArrowArchive) -> Iterator[pa.RecordBatch]:

@@ -43,7 +43,7 @@ def commit_to(archive: HeaderApart, last: int) -> None:
     passes, job = LocalPasses(), job_of(archive.out, archive.journal).anew()
     with closing(SqlCatalog(settings(archive.out).catalog_url)) as catalog:
         committer = Committer(open_job(job), catalog, SystemClock(), passes.table_writer(job))
-        committer.commit(passes.news(job, last, committer.progress))
+        committer.commit(*passes.news(job, last, committer.progress))
 
 
 def test_a_batch_finishes_what_a_retired_header_has_announced(whole: HeaderApart, begun: HeaderApart) -> None:

@@ -14,7 +14,7 @@ from app.assembly.machine import Limits
 from app.model.errors import GatewayError
 from app.model.message import Position
 from app.model.records import DAMAGED_PART
-from app.pipeline import finishing, steps
+from app.pipeline import finishing, packages, steps
 from app.pipeline.core import Held, Outcome, assemble, by_key
 from app.pipeline.headers import Remembered
 from app.pipeline.job import Job, open_job
@@ -80,7 +80,7 @@ def test_results_do_not_depend_on_how_many_are_made_together(tmp_path: Path, mon
     assert not any(result.fresh for result in together if result.finished)
     packed = pa.RecordBatch.from_pylist([{"outcome": steps.pack(each)} for each in outcomes()], steps.OUTCOMES)
     sent = pa.Table.from_batches(steps.finish_all(job(tmp_path))([packed]))
-    assert sorted(map(repr, steps.results_of(sent))) == sorted(map(repr, together))
+    assert sorted(map(repr, packages.found_in(sent).results)) == sorted(map(repr, together))
 
 
 def test_a_part_that_rotted_is_quarantined_and_stops_no_batch(tmp_path: Path) -> None:

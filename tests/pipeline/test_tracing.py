@@ -7,6 +7,7 @@ import pytest
 
 from adapters.delta_tables import DeltaTables
 from app.model.trace_context import TRACE_PARENT, TraceContext, span_id_of
+from app.pipeline import packages
 from app.pipeline.tracing import batch_spans
 from app.settings import TraceSettings
 from app.spans import PROCESS
@@ -17,9 +18,11 @@ from tests.support.passes import run_batch
 SENDER = TraceContext("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", is_sampled=True)
 
 
+@pytest.mark.parametrize("least", [1, packages.LEAST])
 def test_each_finished_attachment_has_a_span_with_the_version_of_its_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least: int
 ) -> None:
+    monkeypatch.setattr(packages, "LEAST", least)
     told = {TRACE_PARENT: str(SENDER)}
     traffic = mixed_journal.traffic(Random(11), 12, 30_000)
     mixed_journal.write(

@@ -9,12 +9,13 @@ import pyarrow as pa
 
 from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
-from app.pipeline import runs, steps
+from app.pipeline import packages, runs, steps
 from app.pipeline import tables as building
 from app.pipeline.commit import Committed, WriteTables
 from app.pipeline.finishing import Result
 from app.pipeline.intent import Window
 from app.pipeline.job import Job, open_job
+from app.pipeline.packages import Found
 from app.pipeline.references import SCHEMA, Reference, What, from_batch, to_batch
 from app.pipeline.retired import NOTHING_RETIRED, Retired
 from app.pipeline.runs import Again
@@ -27,11 +28,11 @@ from tests.support.found import settings
 class LocalPasses:
     """`app.pipeline.runs.Passes` in this process."""
 
-    def news(self, job: Job, last: int, known: int | None, retired: Retired = NOTHING_RETIRED) -> list[Result]:
-        return self._results(job, last, steps.assemble_all(job, known), retired)
+    def news(self, job: Job, last: int, known: int | None, retired: Retired = NOTHING_RETIRED) -> Found:
+        return self._found(job, last, steps.assemble_all(job, known), retired)
 
-    def again(self, job: Job, last: int, window: Window, retired: Retired = NOTHING_RETIRED) -> list[Result]:
-        return self._results(job, last, steps.assemble_again(job, window), retired)
+    def again(self, job: Job, last: int, window: Window, retired: Retired = NOTHING_RETIRED) -> Sequence[Result]:
+        return self._found(job, last, steps.assemble_again(job, window), retired).results
 
     def table_writer(self, job: Job) -> WriteTables:
         def write(tasks: Sequence[TableTask]) -> Iterable[Written]:
@@ -41,13 +42,13 @@ class LocalPasses:
 
         return write
 
-    def _results(self, job: Job, last: int, step: Step, retired: Retired) -> list[Result]:
+    def _found(self, job: Job, last: int, step: Step, retired: Retired) -> Found:
         read = self._read(job, last)
         headers = sorted((each for each in read if each.what == What.HEADER), key=attrgetter("source", "position"))
         announced = [found for batch in steps.headers(job, retired)([to_batch(headers)]) for found in from_batch(batch)]
         everything = [*(each for each in read if each.what != What.HEADER), *announced, *retired.references]
         rows = to_batch(sorted(everything, key=attrgetter("source", "key")))
-        return steps.results_of(pa.Table.from_batches(step([rows]), steps.RESULTS))
+        return packages.found_in(pa.Table.from_batches(step([rows]), packages.RESULTS))
 
     def _read(self, job: Job, last: int) -> list[Reference]:
         source = ReferenceSource({"path": job.journal, "last_segment": str(last), **cache_options(job)})

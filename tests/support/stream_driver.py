@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,9 @@ from typing import Any
 from adapters.delta_tables import DeltaTables
 from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
-from app.pipeline import steps, streaming
+from app.pipeline import packages, steps, streaming
 from app.pipeline.job import Job
+from app.pipeline.packages import Found
 from app.pipeline.session import SparkSettings, session
 from app.settings import Settings
 from tests.support.brief_java import OPTIONS
@@ -61,21 +62,21 @@ def _die_at(moment: str, batch: int, catalog: SqlCatalog) -> None:
     def is_the_one() -> bool:
         return begun == batch
 
-    def results_of(table: Any) -> Sequence[Any]:
+    def found_in(table: Any) -> Found:
         found = read(table)
         if moment == "read" and is_the_one():
             _die()
         return found
 
-    def finish_all(job: Job) -> Any:
+    def finish_all(job: Job, known: int | None) -> Any:
         nonlocal begun
         begun += 1
         if is_the_one() and moment == "at work":
             threading.Timer(AT_WORK_SECONDS, _die).start()
-        return step(job)
+        return step(job, known)
 
-    read, step = steps.results_of, steps.finish_all
-    steps.results_of, steps.finish_all = results_of, finish_all  # type: ignore[assignment]
+    read, step = packages.found_in, steps.finish_all
+    packages.found_in, steps.finish_all = found_in, finish_all  # type: ignore[assignment]
     if moment == "one table":
         DeltaTables.commit = _dying_after(DeltaTables.commit, is_the_one)  # type: ignore[method-assign]
     if moment == "all tables":

@@ -27,7 +27,7 @@ from app.pipeline.tables.building import (
     plan_again,
     write,
 )
-from app.pipeline.tables.files import file_rows
+from app.pipeline.tables.files import file_rows, with_finished_at
 from app.tables.quality import QUALITY, Increment, hour_of, quality_rows, summed
 
 __all__ = [
@@ -49,5 +49,6 @@ __all__ = [
     "quality_rows",
     "summed",
     "table_name",
+    "with_finished_at",
     "write",
 ]

@@ -34,6 +34,12 @@ def file_rows(files: Iterable[tuple[AttachmentRecord, Finished]]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
+def with_finished_at(rows: pa.Table, time: int) -> pa.Table:
+    """Return the rows with this time (µs) of finishing."""
+    at = SCHEMA.get_field_index("finished_at")
+    return rows.set_column(at, SCHEMA.field(at), pa.repeat(pa.scalar(time, _TIME), rows.num_rows))
+
+
 def _row(record: AttachmentRecord, finished: Finished) -> tuple[object, ...]:
     """Return the values of a row in the order of `SCHEMA`."""
     return (

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from app.model.records import Checkpoint
 from app.ports.catalog.assembly import AssemblyCatalog, JournalReferences
 from app.ports.catalog.database import CatalogBinding, CatalogDatabase, CatalogRepair
 from app.ports.catalog.deliveries import DeliveryCatalog, IdempotencyConflict
@@ -19,6 +20,7 @@ from app.ports.catalog.listing import (
     Sort,
     Tallies,
 )
+from app.ports.catalog.packed import Packed, PackedCatalog
 from app.ports.catalog.pipeline import PipelineCatalog
 from app.ports.catalog.quarantine import QuarantineCatalog
 from app.ports.catalog.retention import RetentionCatalog
@@ -43,6 +45,8 @@ __all__ = [
     "JournalReferences",
     "KeyCatalog",
     "ListingCatalog",
+    "Packed",
+    "PackedCatalog",
     "Page",
     "PipelineCatalog",
     "QuarantineCatalog",
@@ -56,6 +60,7 @@ __all__ = [
 class Catalog(
     CatalogBinding,
     AssemblyCatalog,
+    PackedCatalog,
     JournalReferences,
     ExpiryCatalog,
     FinishingCatalog,
@@ -87,3 +92,10 @@ class CatalogPlugin(Protocol):
 
     def database(self, url: str) -> CatalogDatabase:
         """Return the database at a SQLAlchemy URL, whether a catalog can be opened in it or not."""
+
+    def pack(self, packing: str, checkpoint: Checkpoint) -> Packed:
+        """Return the rows of a checkpoint in a form that a catalog has asked for (`PackedCatalog.packing`).
+
+        It has nothing but attachments that are complete and `finished`, or messages, and the events of these. The times
+        in events, of finishing and of completion are set when the catalog takes the rows. No database is needed.
+        """

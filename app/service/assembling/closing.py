@@ -47,8 +47,11 @@ def complete(checkpoint: Checkpoint, finished: Collection[str], now: int) -> set
 
 def _is_complete(message: MessageRecord, finished: Collection[str]) -> bool:
     """Tell whether a message that is not complete lacks nothing once these attachments are finished."""
+    return lacks_only_attachments(message) and all(each in finished for each in message.attachments)
+
+
+def lacks_only_attachments(message: MessageRecord) -> bool:
+    """Tell whether a message that is not complete has attachments and lacks nothing else."""
     if message.complete_at is not None or not message.attachments:
-        return False
-    if not all(each in finished for each in message.attachments):
         return False
     return message.application_body is not None or not announces_application(message.message_correl_id)

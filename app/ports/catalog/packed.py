@@ -1,0 +1,33 @@
+"""Rows that a catalog takes as a whole: other processes have made them of records, in the form that its database
+reads."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+Packed = tuple[bytes, ...]
+"""The rows of a checkpoint, as `CatalogPlugin.pack` makes them."""
+
+
+class PackedCatalog(Protocol):
+    """What finished attachments and their messages need, very many at a time.
+
+    Nothing here changes what the catalog has of an attachment. Where it has any of them, `AssemblyCatalog.checkpoint`
+    is the way.
+    """
+
+    def packing(self) -> str | None:
+        """Return the form of packed rows that this catalog takes, for `CatalogPlugin.pack`; None if it takes none."""
+
+    def add_finished(self, packed: Packed, now: int) -> bool:
+        """Add finished attachments, with `now` (µs) as the time at which they are finished, and as the time of their
+        events.
+
+        Return False, and change nothing, if the catalog has any of them.
+        """
+
+    def add_messages(self, packed: Packed, incomplete: Sequence[str], now: int) -> None:
+        """Add messages, and their events, at the time `now` (µs).
+
+        All but those `incomplete` are complete now; these get no event. A message that the catalog has is updated as by
+        a checkpoint.
+        """

@@ -1,0 +1,135 @@
+"""Rows that other processes have packed are what a checkpoint would have written."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+from app import plugins
+from app.model.attachment import AttachmentKind
+from app.model.records import (
+    AttachmentRecord,
+    Checkpoint,
+    EventRecord,
+    Extent,
+    Finished,
+    GroupProgress,
+    MessageRecord,
+    NewEvent,
+)
+from app.ports import Catalog, Packed
+from tests.contracts.catalog.records import State, attachment, finished, keep, known, message
+
+NOW = 77
+ANY = "tab\t, line\n\r\v, \\N \\x00 \\, \"quotes', %s %(now)s :now, \0\x1a\ud800, Grüße €"
+
+
+def pack(catalog: Catalog, checkpoint: Checkpoint) -> Packed:
+    packing = catalog.packing()
+    assert packing is not None
+    return plugins.catalog().pack(packing, checkpoint)
+
+
+def complete(number: int) -> tuple[AttachmentRecord, Finished, NewEvent]:
+    """One of every kind of value in each place that a sender fills."""
+    record = attachment(
+        number,
+        State.COMPLETE,
+        message_id=None if number % 2 else f"m{number}",
+        kind=AttachmentKind.DATA_SET if number % 3 else None,
+        qualifier_1=ANY,
+        qualifier_2=f"{ANY}{number}",
+        description="" if number % 2 else ANY,
+        dialects=(1 << 64) - number,
+        parts_expected=number,
+        bytes_received=1 << 62,
+        pending_counts=(1, number),
+        group=GroupProgress(None, number, 1 << 40) if number % 2 else None,
+        completed_at=number,
+        trace_parent=ANY if number % 2 else None,
+    )
+    in_journal = {"storage": "journal", "object_name": None, "extents": (Extent(1, 2, number), Extent(1, 9, 1 << 40))}
+    found = finished(
+        number,
+        checksums=bytes(range(256)) if number % 2 else None,
+        dialects=None if number % 2 else 5,
+        observations=number,
+        warnings=(ANY, "two") if number % 3 else (),
+        **(in_journal if number % 2 else {}),
+    )
+    data: dict[str, object] = {"name": ANY, "size": number, "list": [None, 1.5]}
+    return record, found, NewEvent("attachment.finished", record.id, 0, data, record.trace_parent)
+
+
+def checkpoint(*numbers: int) -> Checkpoint:
+    records, found, events = (list(each) for each in zip(*map(complete, numbers), strict=True))
+    return Checkpoint(attachments=records, finished=found, events=events)
+
+
+def events(catalog: Catalog) -> list[EventRecord]:
+    return catalog.events_after(0, 1000)
+
+
+class PackedRows:
+    """A part of `CatalogContract`, which the tests of adapters inherit."""
+
+    def test_packed_rows_say_what_a_checkpoint_says(self, catalog: Catalog) -> None:
+        """Packages of different sizes follow each other, some as checkpoints."""
+        ends = [1, 3, 150, 151, 153, 160]
+        for is_packed, (first, end) in enumerate(pairwise(ends)):
+            some = checkpoint(*range(first, end))
+            if is_packed % 4:
+                assert catalog.add_finished(pack(catalog, some), NOW)
+            else:
+                some.finished = [replace(each, finished_at=NOW) for each in some.finished]
+                some.events = [event._replace(time=NOW) for event in some.events]
+                assert catalog.checkpoint(some) == set()
+        for number in range(ends[0], ends[-1]):
+            record, found, _ = complete(number)
+            names = (
+                "size",
+                "sha256",
+                "content_type",
+                "storage",
+                "object_name",
+                "checksums",
+                "observations",
+                "warnings",
+            )
+            outcome = {name: getattr(found, name) for name in (*names, "warnings")}
+            outcome |= {"finished_at": NOW, "state": State.FINISHED}
+            dialects = record.dialects if found.dialects is None else found.dialects
+            assert known(catalog, number) == replace(record, **outcome, dialects=dialects)
+            assert catalog.extents(record.id) == found.extents
+        told = [(event.number, event[1:]) for event in events(catalog)]
+        wanted = [complete(number)[2]._replace(time=NOW) for number in range(ends[0], ends[-1])]
+        assert told == [*enumerate(map(tuple, wanted), 1)]
+
+    def test_packed_attachments_are_all_new_or_none_is_added(self, catalog: Catalog) -> None:
+        keep(catalog, attachment(2, State.DELETED))
+        before = known(catalog, 2)
+        assert not catalog.add_finished(pack(catalog, checkpoint(1, 2, 3)), NOW)
+        same_key = checkpoint(4)
+        same_key.attachments = [replace(same_key.attachments[0], correl_id=before.correl_id)]
+        assert not catalog.add_finished(pack(catalog, same_key), NOW)
+        assert [catalog.attachment(f"a{number}") for number in range(1, 5)] == [None, before, None, None]
+        assert events(catalog) == []
+        assert catalog.add_finished(pack(catalog, checkpoint(1, 3)), NOW)
+
+    def test_packed_messages_are_complete_but_for_those_that_lack_something(self, catalog: Catalog) -> None:
+        answer = {"application_body": b"\0\\x", "application_format": ANY, "application_ccsid": 1208}
+        catalog.checkpoint(Checkpoint(messages=[message(1, "a1", **answer), message(2, "a2", complete_at=3)]))
+        new: list[MessageRecord] = [
+            message(1, "a1"),
+            message(2, "a2"),
+            message(3, "a3", "a4", **answer),
+            message(4, "a5", source=ANY),
+        ]
+        told = [NewEvent("message.complete", each.id, 0, {"source": each.source}) for each in new]
+        catalog.add_messages(pack(catalog, Checkpoint(messages=new, events=told)), ["m2", "m4"], NOW)
+        assert [catalog.message(each.id) for each in new] == [
+            message(1, "a1", **answer, complete_at=NOW),
+            message(2, "a2", complete_at=3),
+            replace(new[2], complete_at=NOW),
+            new[3],
+        ]
+        assert [event[1:] for event in events(catalog)] == [told[at]._replace(time=NOW) for at in (0, 2)]
+        assert catalog.incomplete_messages() == [new[3]]

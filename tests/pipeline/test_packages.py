@@ -1,0 +1,121 @@
+"""Packages come to what the same results come to one by one."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from adapters.object_store import ObjectStore
+from adapters.sql_catalog import SqlCatalog
+from app.main import SystemClock
+from app.model.attachment import AttachmentState
+from app.model.records import AttachmentRecord, Checkpoint
+from app.pipeline import packages
+from app.pipeline.commit import Committed, Committer
+from app.pipeline.job import open_job
+from app.pipeline.packages import Found, Package
+from tests.support.damaged_archive import Archive, Killed, die_after, objects
+from tests.support.found import assert_same, in_folder, settings, tables
+from tests.support.passes import LocalPasses, job_of, run_batch
+
+MOST_EVENTS = 10_000
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    return Archive(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def small_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages, "LEAST", 1)
+    monkeypatch.setattr(packages, "AT_ONCE", 16)
+
+
+def events(folder: Path) -> Counter[tuple[str, str, str]]:
+    with closing(SqlCatalog(settings(folder).catalog_url)) as catalog:
+        return Counter((each.type, each.subject, repr(each.data)) for each in catalog.events_after(0, MOST_EVENTS))
+
+
+def one_by_one(archive: Archive, folder: Path, *, in_place: bool) -> Committed:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(SqlCatalog, "packing", lambda _catalog: None)
+        committed = run_batch(folder, archive.journal, in_place=in_place)
+    assert committed is not None
+    return committed
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_packages_come_to_the_same_as_results_one_by_one(archive: Archive, tmp_path: Path, in_place: bool) -> None:
+    with closing(SqlCatalog(settings(archive.out).catalog_url)) as catalog:
+        job = job_of(archive.out, archive.journal, in_place=in_place).anew(catalog.packing())
+        found = LocalPasses().news(job, archive.numbers[-1], None)
+        assert len(found.packages) > 3
+        assert sum(len(package.attachments) for package in found.packages) >= 40
+        assert sum(len(package.messages) for package in found.packages) > 10
+        committer = Committer(open_job(job), catalog, SystemClock(), LocalPasses().table_writer(job))
+        committed = committer.commit(*found)
+        assert catalog.incomplete_messages() == []
+    apart = one_by_one(archive, tmp_path / "apart", in_place=in_place)
+    assert committed is not None
+    assert committed._replace(began_at=0, ended_at=0, tables=()) == apart._replace(began_at=0, ended_at=0, tables=())
+    assert sorted(committed.tables) == sorted(apart.tables)
+    assert_same(in_folder(archive.out, archive.journal), in_folder(tmp_path / "apart", archive.journal), settled=True)
+    assert tables(archive.out) == tables(tmp_path / "apart")
+    assert events(archive.out) == events(tmp_path / "apart")
+
+
+def keep_some(catalog: SqlCatalog, found: Found) -> None:
+    """Save attachments of some packages, as if a part of each had come before."""
+    some = [next(iter(package.attachments)) for package in found.packages[::2] if package.attachments]
+    results = packages.results_in(found.packages)
+    records = [result.record for result in results if result.record is not None and result.record.id in some]
+    catalog.checkpoint(Checkpoint(attachments=[receiving(record) for record in records]))
+
+
+def receiving(record: AttachmentRecord) -> AttachmentRecord:
+    return AttachmentRecord(record.id, record.source, record.correl_id, first_received_at=record.first_received_at)
+
+
+def unchecked(_committer: Committer, found: Sequence[Package]) -> tuple[list[Package], list[Package]]:
+    return [], [*found]
+
+
+@pytest.mark.parametrize("apart", [Committer._apart, unchecked])
+def test_attachments_that_the_catalog_has_are_committed_one_by_one(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, apart: Callable[..., tuple[list[Package], list[Package]]]
+) -> None:
+    """Also if they have come to it after the catalog was asked."""
+    monkeypatch.setattr(Committer, "_apart", apart)
+    with closing(SqlCatalog(settings(archive.out).catalog_url)) as catalog:
+        job = job_of(archive.out, archive.journal).anew(catalog.packing())
+        found = LocalPasses().news(job, archive.numbers[-1], None)
+        keep_some(catalog, found)
+        committer = Committer(open_job(job), catalog, SystemClock(), LocalPasses().table_writer(job))
+        assert committer.commit(*found) is not None
+    archive.assert_as_if_whole()
+
+
+def test_what_is_deleted_before_a_killed_commit_is_repeated_stays_deleted(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        die_after(patched, SqlCatalog, "add_messages")
+        with pytest.raises(Killed):
+            run_batch(archive.out, archive.journal)
+    with closing(SqlCatalog(settings(archive.out).catalog_url)) as catalog:
+        deleted = next(event.subject for event in catalog.events_after(0, 9) if event.type == "attachment.finished")
+        record = catalog.attachment(deleted)
+        assert record is not None
+        assert record.object_name in objects(archive.out)
+        catalog.set_state([deleted], AttachmentState.DELETED)
+        ObjectStore(settings(archive.out).content_url).delete(str(record.object_name))
+    assert run_batch(archive.out, archive.journal) is not None
+    with closing(SqlCatalog(settings(archive.out).catalog_url)) as catalog:
+        again = catalog.attachment(deleted)
+    assert again is not None
+    assert again.state is AttachmentState.DELETED
+    assert record.object_name not in objects(archive.out)
+    assert set(events(archive.out).values()) == {1}
