@@ -33,6 +33,13 @@ BRIEF_JAVA = "-XX:TieredStopAtLevel=1"
 """Options of a Java that runs one batch: it goes without the second compiler, which would take more time than it
 saves."""
 
+_COLLECTOR = "-XX:+UseParallelGC"
+"""The garbage collector of Java on this machine. Java's own choice, G1, works beside the program, and so takes time
+from the Python workers, which do the work."""
+_ANY_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
+_JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+"""The environment variables from which Java takes options: it does not start with two collectors."""
+
 _LOCAL_CORES = re.compile(r"local(?:\[(\d+|\*)\])?")
 """A master on this machine that does not say how often a task may fail. Spark's own number is once."""
 _CONNECT = "sc://"
@@ -196,6 +203,9 @@ def _for_java(settings: SparkSettings, name: str) -> dict[str, str]:
     if settings.local and not any(_JAVA_TEMPORARY in option for option in options):
         # A Java that is killed leaves native libraries, artifacts and blocks there.
         options.insert(0, f"-D{_JAVA_TEMPORARY}={_temporary_folder()}")
+    chosen = [*options, *(os.environ.get(name, "") for name in _JAVA_VARIABLES)]
+    if settings.local and not any(map(_ANY_COLLECTOR.search, chosen)):
+        options.insert(0, _COLLECTOR)
     conf["spark.driver.extraJavaOptions"] = " ".join(filter(None, [jvm.logging_option(), *options]))
     return conf
 

@@ -160,6 +160,25 @@ def test_java_leaves_nothing_in_the_temporary_folder(spark: SparkSession) -> Non
     assert "java.io.tmpdir" not in cluster["spark.driver.extraJavaOptions"]
 
 
+@pytest.mark.parametrize(
+    ("settings", "variable", "expected"),
+    [
+        (SparkSettings("local[2]"), "", ["-XX:+UseParallelGC"]),
+        (SparkSettings("local[2]", java_options="-XX:+UseZGC -Xss4m"), "", ["-XX:+UseZGC"]),
+        (SparkSettings("local", conf={"spark.driver.extraJavaOptions": "-XX:+UseG1GC"}), "", ["-XX:+UseG1GC"]),
+        (SparkSettings("local[2]"), "-XX:+UseSerialGC", []),
+        (SparkSettings("spark://spark.example:7077"), "", []),
+    ],
+    ids=["chosen", "by the program", "by the user", "by a variable", "on a cluster"],
+)
+def test_java_on_this_machine_has_one_collector(
+    monkeypatch: pytest.MonkeyPatch, settings: SparkSettings, variable: str, expected: list[str]
+) -> None:
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", variable)
+    options = _for_java(settings, "name")["spark.driver.extraJavaOptions"].split()
+    assert [option for option in options if option.startswith("-XX:+Use")] == expected
+
+
 def test_a_command_of_one_batch_has_a_java_for_it_that_the_user_can_change() -> None:
     brief = _for_java(spark_settings("local[2]", None, None, None, brief=True), "brief")
     assert BRIEF_JAVA in brief["spark.driver.extraJavaOptions"].split()
