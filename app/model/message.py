@@ -93,6 +93,8 @@ class Position(NamedTuple):
         return cls(packed >> 32, packed >> 12 & 0xFFFFF, packed & 0xFFF)
 
 
+ROW_BITS = 12
+"""The bits of a packed position below its record batch."""
 MAX_SEGMENTS = 1 << 31
 MAX_BATCHES_A_SEGMENT = 1 << 20
 MAX_ROWS_A_BATCH = 512

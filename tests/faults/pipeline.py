@@ -34,8 +34,9 @@ MOST = 17
 """The number of kills that one round draws."""
 PARTS = 4
 """The number of parts in which an archive arrives at most."""
-EACH = 18
-"""The number of attachments of each sender in the archive of a long round, beside some data sets and a larger file."""
+EACH = 60
+"""The number of attachments of each sender in the archive of a long round, beside some data sets and a larger file: so
+many that results are packed."""
 _JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _OPTIONS = (
     *("--memory", "1g"),

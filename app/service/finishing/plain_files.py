@@ -19,7 +19,7 @@ from app.framing.protocol import PartReader
 from app.framing.registry import FRAMINGS
 from app.model.attachment import AttachmentKind
 from app.model.errors import DamagedError
-from app.model.message import Position
+from app.model.message import ROW_BITS, Position
 from app.model.records import AttachmentRecord, Extent, Finished, PartRun
 from app.ports import JournalArchive
 from app.service.context import Stores
@@ -32,9 +32,6 @@ LARGEST = 8 << 20
 
 AT_ONCE_BYTES, AT_ONCE_PARTS = 4 << 20, 2048
 """The size and the number of the parts from which on no more files are read at the same time."""
-
-_ROW_BITS = 12
-"""The bits of a packed position below its record batch."""
 
 Places = npt.NDArray[np.int64]
 
@@ -121,11 +118,11 @@ def _parts(archive: JournalArchive, places: Places) -> list[_Part | None]:
     found: list[_Part | None] = [None] * len(places)
     order = np.argsort(places)
     ascending = places[order]
-    batches = ascending >> _ROW_BITS
+    batches = ascending >> ROW_BITS
     starts = np.flatnonzero(np.diff(batches, prepend=-1))
     for start, end in zip(starts, np.append(starts[1:], len(places)), strict=True):
         segment, batch, _ = Position.unpack(int(ascending[start]))
-        rows = (ascending[start:end] & (1 << _ROW_BITS) - 1).tolist()
+        rows = (ascending[start:end] & (1 << ROW_BITS) - 1).tolist()
         try:
             read = archive.placed_bodies(segment, batch, rows)
         except (KeyError, DamagedError):
