@@ -99,18 +99,12 @@ def best(rounds: int, work: Callable[[], Any]) -> float:
 
 
 def on_spark(journal: Path, cores: int, rounds: int) -> dict[str, Any]:
-    """Measure scan and batch on this number of cores."""
-    peak = Peak()
-    peak.start()
+    """Measure the seconds of scan and batch on this number of cores."""
     with TemporaryDirectory() as folder:
-        events = Path(folder) / "events"
-        events.mkdir()
-        logged = {"enabled": "true", "dir": events.as_uri(), "compress": "false"}
-        conf = {f"spark.eventLog.{name}": value for name, value in logged.items()}
-        spark = session("bench", SparkSettings(f"local[{cores}]", "1g", conf=conf))
+        spark = session("bench", SparkSettings(f"local[{cores}]", "1g"))
+        collect_seldom()  # as the command does
         register(spark)
         scanned = best(rounds, lambda: _scan(spark, journal))
-        idle = peak.java, peak.python
         count = 0
 
         def whole() -> None:
@@ -120,10 +114,26 @@ def on_spark(journal: Path, cores: int, rounds: int) -> dict[str, Any]:
 
         batched = best(rounds, whole)
         spark.stop()
-        shuffled = _shuffled(events) / count
+    return {"scan": scanned, "batch": batched}
+
+
+def watched(journal: Path, cores: int) -> dict[str, Any]:
+    """Measure the memory of scan and batch, and the bytes that a batch shuffles. No clock runs: watching takes time."""
+    peak = Peak()
+    peak.start()
+    with TemporaryDirectory() as folder:
+        events = Path(folder) / "events"
+        events.mkdir()
+        logged = {"enabled": "true", "dir": events.as_uri(), "compress": "false"}
+        conf = {f"spark.eventLog.{name}": value for name, value in logged.items()}
+        spark = session("bench", SparkSettings(f"local[{cores}]", "1g", conf=conf))
+        register(spark)
+        _scan(spark, journal)
+        idle = peak.java, peak.python
+        _batch(spark, journal, Path(folder) / "out")
+        spark.stop()
+        shuffled = _shuffled(events)
     return {
-        "scan": scanned,
-        "batch": batched,
         "shuffled": shuffled,
         "scan_java": idle[0],
         "scan_python": idle[1],
@@ -271,6 +281,7 @@ def embedded(journal: Path, rounds: int) -> float:
 
 PARTS: dict[str, Callable[[argparse.Namespace], Any]] = {
     "spark": lambda given: on_spark(given.journal, given.cores, given.rounds),
+    "watched": lambda given: watched(given.journal, given.cores),
     "stream": lambda given: streamed(given.journal, given.open_journal),
     "embedded": lambda given: embedded(given.journal, given.rounds),
     "small": lambda given: small_on_spark(given.journal, given.cores, given.rounds),
@@ -346,10 +357,10 @@ def report(journal: Path, open_journal: Path, rounds: int) -> dict[str, float]:
         found = by_cores[cores] = measured("spark", journal, rounds, cores)
         scan, whole = size / MIB / found["scan"], size / MIB / found["batch"]
         print(f"{cores} core{'s' * (cores > 1)}    scan {scan:,.0f} MiB/s, batch {whole:,.0f} MiB/s")
-    two = by_cores[2]
-    print(f"shuffled  {two['shuffled'] / MIB:,.2f} MiB a batch")
-    print(f"memory    scan: Java {two['scan_java']:,.0f} MiB, Python {two['scan_python']:,.0f} MiB; ", end="")
-    print(f"with batch: Java {two['java']:,.0f} MiB, Python {two['python']:,.0f} MiB")
+    two, seen = by_cores[2], measured("watched", journal, rounds)
+    print(f"shuffled  {seen['shuffled'] / MIB:,.2f} MiB a batch")
+    print(f"memory    scan: Java {seen['scan_java']:,.0f} MiB, Python {seen['scan_python']:,.0f} MiB; ", end="")
+    print(f"with batch: Java {seen['java']:,.0f} MiB, Python {seen['python']:,.0f} MiB")
     seconds = measured("embedded", journal, rounds)
     print(f"embedded  {size / MIB / seconds:,.0f} MiB/s")
     stream = measured("stream", journal, rounds, open_journal=open_journal)
@@ -361,7 +372,7 @@ def report(journal: Path, open_journal: Path, rounds: int) -> dict[str, float]:
     return {
         "batch_over_scan": two["scan"] / two["batch"],
         "batch_over_embedded": seconds / two["batch"],
-        "shuffled_share": two["shuffled"] / size,
+        "shuffled_share": seen["shuffled"] / size,
         "state_kib_per_1000_open": stream["state"] / 1024 * 1000 / OPEN,
     }
 

@@ -56,6 +56,7 @@ _STATE_STORE = "spark.sql.streaming.stateStore"
 
 _CHOSEN = {
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.adaptive.enabled": "false",  # the shuffles are of known sizes, and each stage would be planned anew
     "spark.python.authenticate.socketTimeout": "60s",  # Spark's 15 s are too short for a worker on a busy machine
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     f"{_STATE_STORE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
