@@ -14,7 +14,7 @@ small      100,000 files of 1 to 32 KiB and 500 data sets among them: a batch th
 
 Every figure is the best of the rounds, in MiB/s of the journal, with the page cache warm; Spark runs in a process of
 its own for each number of cores, and is asked once before the clock runs. Shuffled bytes are Spark's own count, memory
-is the most that was resident at once: of Java, and of all Python workers together.
+is the most that was resident at once: of Java, and of all Python workers together. Both are of a run of their own.
 """
 
 import argparse

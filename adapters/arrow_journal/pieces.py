@@ -90,13 +90,10 @@ def read_rows(
     at = 0
     file.will_need(start + offsets[rows[0]], start + offsets[rows[-1] + 1])
     while at < len(rows):
-        first = end = offsets[rows[at]]
-        behind = at
+        first, end, behind = offsets[rows[at]], offsets[rows[at] + 1], at + 1
         while behind < len(rows) and offsets[rows[behind]] <= end + GAP and offsets[rows[behind] + 1] - first <= RUN:
             end = offsets[rows[behind] + 1]
             behind += 1
-        behind = max(behind, at + 1)
-        end = offsets[rows[behind - 1] + 1]
         try:
             data = memoryview(file.read(start + first, start + end))
         except UnreadableError:

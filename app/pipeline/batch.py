@@ -1,7 +1,8 @@
 """Batch processing of a whole archive: every sealed segment of a journal.
 
-Spark shuffles references twice, headers by source and all references by attachment, and never a body. An archive that
-has grown since an earlier run is read as a whole, and only its new messages are committed (`app.pipeline.runs`).
+Spark shuffles references twice, headers by source and all references by attachment, and never the body of a part. An
+archive that has grown since an earlier run is read as a whole, and only its new messages are committed
+(`app.pipeline.runs`).
 """
 
 import pickle

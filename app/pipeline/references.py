@@ -2,7 +2,8 @@
 
 Sequenced parts of one attachment that lie in consecutive rows with consecutive numbers are one reference. Their framing
 finds them in the columns of the whole batch. All other messages (a header, a count, a part of a group, a message with a
-wrong framing) are read one by one. A header is only carried along: the headers of a source are read later, in order.
+wrong framing) are read one by one. A header is only carried along: the headers of a source are read later, in order. So
+are small application messages, whose bodies would otherwise be read once more.
 """
 
 import pickle
