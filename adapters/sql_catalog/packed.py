@@ -6,8 +6,9 @@ PostgreSQL the text of COPY. The rows are staged in tables of their own, and one
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import cache
 from typing import Any
 
 from sqlalchemy import (
@@ -15,6 +16,7 @@ from sqlalchemy import (
     Column,
     Connection,
     MetaData,
+    Select,
     Table,
     bindparam,
     case,
@@ -30,13 +32,24 @@ from sqlalchemy.schema import CreateTable
 from adapters.sql_catalog import tables
 from adapters.sql_catalog.assembly import Assembly
 from adapters.sql_catalog.bulk import Prepared
-from adapters.sql_catalog.closing import as_finished
+from adapters.sql_catalog.closing import FOUND, as_finished
 from adapters.sql_catalog.database import to_json
 from adapters.sql_catalog.part import among
-from adapters.sql_catalog.rows import Columns, attachment_columns, columns_of, message_columns, pack_triplets
-from app.model.records import Checkpoint, NewEvent
+from adapters.sql_catalog.rows import (
+    Columns,
+    attachment_columns,
+    attachment_record,
+    columns_of,
+    message_columns,
+    message_record,
+    pack_triplets,
+    unpack_extents,
+)
+from app.model.attachment import AttachmentState
+from app.model.records import NOTHING_CAME, Checkpoint, Finished, NewEvent, changed
 from app.ports.catalog.packed import Packed
 
+_UNFINISHED = {"state": AttachmentState.COMPLETE, **{name: NOTHING_CAME[name] for name in FOUND}}
 _EVENT = ("type", "subject", "data", "trace_parent")
 
 
@@ -59,17 +72,18 @@ _TABLES = {
 
 # Both databases take the values that SQLite's driver takes: texts, integers, bytes and nothing else.
 _DIALECT = SQLiteDialect_pysqlite(json_serializer=to_json)
-_PREPARED = {table: Prepared(insert(table), table.columns.keys(), _DIALECT) for table in _TABLES}
 
 _now = bindparam("now", type_=BigInteger)
-_ADD_ATTACHMENTS = insert(tables.attachments).from_select(
-    _attachments.columns.keys(),
-    select(*(_now if column.name == "finished_at" else column for column in _attachments.columns)),
-)
-_ADD_EXTENTS = insert(tables.extents).from_select(_extents.columns.keys(), select(_extents))
+_NEW_ATTACHMENTS = select(*(_now if column.name == "finished_at" else column for column in _attachments.columns))
 _NEW_EVENTS = select(*_events.columns, _now)
 _EVENT_COLUMNS = (*_EVENT, "time")
-_ADD_EVENTS = insert(tables.events).from_select(_EVENT_COLUMNS, _NEW_EVENTS)
+_ADDED: tuple[tuple[Table, Sequence[str], Select[Any], Column[str]], ...] = (
+    (tables.attachments, _attachments.columns.keys(), _NEW_ATTACHMENTS, _attachments.c.id),
+    (tables.extents, _extents.columns.keys(), select(_extents), _extents.c.attachment_id),
+    (tables.events, _EVENT_COLUMNS, _NEW_EVENTS, _events.c.subject),
+)
+"""The tables that get the rows of finished attachments: the names of their columns, the staged rows, and the column of
+these that has the attachment."""
 
 
 # --- making them ------------------------------------------------------------------------------------------------------
@@ -88,22 +102,32 @@ def pack(packing: str, checkpoint: Checkpoint) -> Packed:
         _messages: message_columns(checkpoint.messages),
         _events: columns_of(NewEvent, checkpoint.events),
     }
-    return _PACK[packing]({table: _PREPARED[table].rows(found) for table, found in columns.items()})
+    return _PACK[packing](columns)
 
 
-def _image(rows: Mapping[Table, Iterator[Any]]) -> Packed:
+@cache
+def _prepared(table: Table, names: tuple[str, ...]) -> Prepared:
+    return Prepared(insert(table), names, _DIALECT)
+
+
+def _image(columns: Mapping[Table, Columns]) -> Packed:
     """Return the image of a database with these rows, and without any index."""
     with closing(sqlite3.connect(":memory:")) as database:
-        for table, some in rows.items():
+        for table, found in columns.items():
             database.execute(str(CreateTable(table).compile(dialect=_DIALECT)))
-            database.executemany(_PREPARED[table].sql, some)
+            # A third of the columns have no value in any row, and each value takes time.
+            names = tuple(name for name in table.columns.keys() if any(each is not None for each in found[name]))  # noqa: SIM118 - columns, not a dict
+            if names:
+                prepared = _prepared(table, names)
+                database.executemany(prepared.sql, prepared.rows(found))
         database.commit()
         return (database.serialize(),)
 
 
-def _copies(rows: Mapping[Table, Iterator[Any]]) -> Packed:
+def _copies(columns: Mapping[Table, Columns]) -> Packed:
     """Return the text of COPY of each table's rows."""
-    return tuple("".join("\t".join(map(_text, row)) + "\n" for row in some).encode() for some in rows.values())
+    rows = (_prepared(table, tuple(table.columns.keys())).rows(found) for table, found in columns.items())
+    return tuple("".join("\t".join(map(_text, row)) + "\n" for row in some).encode() for some in rows)
 
 
 def _text(value: str | bytes | int | None) -> str:
@@ -121,7 +145,7 @@ _TEXTS: Mapping[type, Callable[[Any], str]] = {
     bytes: lambda value: f"\\\\x{value.hex()}",
     type(None): lambda _value: "\\N",
 }
-_PACK: Mapping[str, Callable[[Mapping[Table, Iterator[Any]]], Packed]] = {"sqlite": _image, "postgresql": _copies}
+_PACK: Mapping[str, Callable[[Mapping[Table, Columns]], Packed]] = {"sqlite": _image, "postgresql": _copies}
 
 
 # --- taking them ------------------------------------------------------------------------------------------------------
@@ -137,14 +161,36 @@ class PackedRows(Assembly):
             return "sqlite" if hasattr(sqlite3.Connection, "deserialize") else None
         return "postgresql" if self._database.driver == "psycopg" else None
 
-    def add_finished(self, packed: Packed, now: int) -> bool:
+    def add_finished(self, packed: Packed, now: int, without: Collection[str] = ()) -> bool:
         try:
             with self._staged(packed) as connection:
-                for statement in (_ADD_ATTACHMENTS, _ADD_EXTENTS, _ADD_EVENTS):
-                    connection.execute(statement, {"now": now})
+                for table, names, rows, attachment in _ADDED:
+                    added = rows.where(~among(connection, attachment, [*without])) if without else rows
+                    connection.execute(insert(table).from_select(names, added), {"now": now})
         except IntegrityError:
             return False
         return True
+
+    def unpacked(self, packed: Packed) -> Checkpoint:
+        with self._staged(packed) as connection:
+            attachments, extents, messages = (
+                connection.execute(select(table)).all() for table in (_attachments, _extents, _messages)
+            )
+        pieces = {attachment_id: unpack_extents(blob) for attachment_id, blob in extents}
+        found = [attachment_record(row) for row in attachments]
+        return Checkpoint(
+            attachments=[changed(record, **_UNFINISHED) for record in found],
+            finished=[
+                Finished(
+                    id=record.id,
+                    extents=pieces.get(record.id, ()),
+                    dialects=record.dialects,
+                    **{name: getattr(record, name) for name in FOUND} | {"finished_at": 0},
+                )
+                for record in found
+            ],
+            messages=[message_record(row) for row in messages],
+        )
 
     def add_messages(self, packed: Packed, incomplete: Sequence[str], now: int) -> None:
         with self._staged(packed) as connection:

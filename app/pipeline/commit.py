@@ -35,7 +35,7 @@ from app.pipeline.finishing import Result, with_content
 from app.pipeline.gaps import Gaps
 from app.pipeline.intent import Intent, begin, end, journal_name
 from app.pipeline.job import Opened
-from app.pipeline.packages import Package, results_in
+from app.pipeline.packages import Package, finished_in, results_in, without
 from app.pipeline.tables import Committed as TableCommitted
 from app.pipeline.tables import TableTask, Written
 from app.ports import Catalog, Clock
@@ -108,7 +108,7 @@ class Committer:
         reached = max([result.reached for result in results] + [package.reached for package in packages])
         progress = self._catalog.progress()
         if progress is not None and progress >= reached:
-            results = [*results, *results_in(packages)]
+            results = [*results, *results_in(packages, self._catalog)]
             self._drop_unfinished(results)
             self._complete_messages(results)
             return Committed(reached, was_known=True)
@@ -117,7 +117,7 @@ class Committer:
                 "another process commits to this catalog: stop the other pipeline, or the gateway that assembles"
             )
         known, packages = self._apart(packages)
-        results = [*results, *results_in(known)]
+        results = [*results, *known]
         others = list(self._left_behind(results, reached, left_behind))
         now = self._clock.now()
         results = self._completed([*results, *others], now)
@@ -138,14 +138,17 @@ class Committer:
             ended_at=self._clock.now(),
         )
 
-    def _apart(self, packages: Sequence[Package]) -> tuple[list[Package], list[Package]]:
-        """Return the packages with attachments that the catalog has, and those without."""
+    def _apart(self, packages: Sequence[Package]) -> tuple[list[Result], list[Package]]:
+        """Return the results of attachments that the catalog has, and the packages without them."""
         asked = [*chain.from_iterable(package.attachments for package in packages)]
         known = {record.id for record in self._catalog.attachments_by_id(asked)}
-        return (
-            [package for package in packages if not known.isdisjoint(package.attachments)],
-            [package for package in packages if known.isdisjoint(package.attachments)],
-        )
+        results: list[Result] = []
+        others: list[Package] = []
+        for package in packages:
+            some = known.intersection(package.attachments)
+            results += finished_in(package, self._catalog, some)
+            others.append(without(package, some))
+        return results, others
 
     def _completed(self, results: Iterable[Result], now: int) -> list[Result]:
         """Return results with the time (µs) of finishing, and with the traces that begin here."""
@@ -204,7 +207,7 @@ class Committer:
         added, refused = self._add_finished(packages, now)
         complete = self._add_messages(added, now)
         news = news.union(*(package.attachments for package in added))
-        results = [*results, *self._completed(results_in(refused), now)]
+        results = [*results, *self._completed(results_in(refused, self._catalog), now)]
         finished = [result for result in results if result.finished is not None]
         split = len(finished) - len(finished) % AT_ONCE if len(finished) > AT_ONCE else 0
         for start in range(0, split, AT_ONCE):
@@ -222,7 +225,9 @@ class Committer:
         added: list[Package] = []
         refused: list[Package] = []
         for package in packages:
-            is_added = not package.attachments or self._catalog.add_finished(package.finished_rows, now)
+            is_added = not package.attachments or self._catalog.add_finished(
+                package.finished_rows, now, package.left_out
+            )
             (added if is_added else refused).append(package)
         return added, refused
 

@@ -2,15 +2,15 @@
 
 Most results are of finished attachments that are new, and of their messages. The tasks turn them into rows, so that the
 driver adds them to the catalog and to the tables without an object for each. It still needs the identifiers: what the
-catalog has already is committed one by one, and so is everything else.
+catalog has already is taken out of the rows again and committed one by one, and so is everything else.
 """
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from app import plugins
 from app.pipeline import tables
@@ -18,7 +18,7 @@ from app.pipeline.changes import begun, checkpoint_of, data_sets, files, qualiti
 from app.pipeline.finishing import Result
 from app.pipeline.job import Job
 from app.pipeline.tables import DataSet
-from app.ports import Packed
+from app.ports import Catalog, Packed
 from app.service.assembling.closing import lacks_only_attachments
 from app.service.events import message_event
 from app.service.tracing import ratio_of
@@ -35,12 +35,12 @@ LEAST = 64
 RESULTS_A_ROW = 64
 """The number of other results that go to the driver together."""
 
-RESULTS = pa.schema([pa.field("results", pa.binary(), nullable=False), pa.field("package", pa.binary())])
-"""Pickled lists of `Result`, and the `Package` with the same results if there is one: the job that reads them has
-written them. Both are compressed, because the driver holds all of them and Spark limits it to
-`spark.driver.maxResultSize`."""
+RESULTS = pa.schema([pa.field("packed", pa.binary(), nullable=False)])
+"""Pickled `Found`: the job that reads them has written them. They are compressed, because the driver holds all of them
+and Spark limits it to `spark.driver.maxResultSize`."""
 
 _CODEC = "zstd"
+_NOTHING = Increment("", 0)
 
 
 class Package(NamedTuple):
@@ -48,7 +48,8 @@ class Package(NamedTuple):
 
     `attachments` are those that are finished, each with its message, and `messages` those that lack nothing but
     attachments, each with these. `finished_rows` and `message_rows` are for the catalog. `files` are rows of the table
-    of files, without the time of finishing. `state` is the sum of what the results say. `results` are the results.
+    of files, without the time of finishing. `state` is the sum of what the results say. `left_out` are attachments that
+    only the rows for the catalog still have.
     """
 
     reached: int
@@ -61,7 +62,7 @@ class Package(NamedTuple):
     quality: tuple[Increment, ...]
     traces: tuple[Added, ...]
     state: int
-    results: pa.Buffer | None = None
+    left_out: frozenset[str] = frozenset()
 
 
 class Found(NamedTuple):
@@ -91,16 +92,16 @@ def rows_of(found: Iterable[Result], job: Job, known: int | None) -> Iterator[pa
         else:
             others.append(result)
         if len(plain) == AT_ONCE:
-            yield _row(plain, _package(plain, job))
+            yield _row(Found(packages=[_package(plain, job)]))
             plain = []
         if len(others) == RESULTS_A_ROW:
-            yield _row(others)
+            yield _row(Found(others))
             others = []
     if len(plain) >= LEAST:
-        yield _row(plain, _package(plain, job))
+        yield _row(Found(packages=[_package(plain, job)]))
         plain = []
     if others or plain:
-        yield _row([*others, *plain])
+        yield _row(Found([*others, *plain]))
 
 
 def _is_plain(result: Result, known: int | None) -> bool:
@@ -142,14 +143,9 @@ def _packed(results: Sequence[Result], job: Job) -> Packed:
     return plugins.catalog().pack(job.packing, checkpoint)
 
 
-def _row(results: Sequence[Result], package: Package | None = None) -> pa.RecordBatch:
-    packed = [_compressed(results)], [None if package is None else _compressed(package)]
-    return pa.RecordBatch.from_arrays([pa.array(each, pa.binary()) for each in packed], schema=RESULTS)
-
-
-def _compressed(value: Any) -> bytes:
-    compressed: bytes = pa.compress(pickle.dumps(value), codec=_CODEC, asbytes=True)
-    return compressed
+def _row(found: Found) -> pa.RecordBatch:
+    packed = pa.compress(pickle.dumps(found), codec=_CODEC, asbytes=True)
+    return pa.RecordBatch.from_arrays([pa.array([packed], pa.binary())], schema=RESULTS)
 
 
 # --- in the driver ----------------------------------------------------------------------------------------------------
@@ -159,19 +155,47 @@ def found_in(table: pa.Table) -> Found:
     """Return what came to the driver in rows of `RESULTS`."""
     results: list[Result] = []
     packages: list[Package] = []
-    for packed, package in zip(table.column("results"), table.column("package"), strict=True):
-        if package.is_valid:
-            packages.append(_unpacked(package.as_buffer())._replace(results=packed.as_buffer()))
-        else:
-            results += _unpacked(packed.as_buffer())
+    for packed in table.column("packed"):
+        with pa.input_stream(packed.as_buffer(), compression=_CODEC) as stream:
+            found = pickle.loads(stream.read())  # noqa: S301 - of this job
+        results += found.results
+        packages += found.packages
     return Found(results, packages)
 
 
-def results_in(packages: Iterable[Package]) -> list[Result]:
-    """Return the results of packages one by one."""
-    return [*chain.from_iterable(_unpacked(package.results) for package in packages)]
+def without(package: Package, attachments: Collection[str]) -> Package:
+    """Return a package without these attachments. Their messages stay, and so does what is counted of them."""
+    if not attachments:
+        return package
+    left_out = package.left_out.union(attachments)
+    is_out = pc.is_in(package.files.column("attachment"), pa.array([*left_out], pa.string()))
+    return package._replace(
+        attachments={each: message for each, message in package.attachments.items() if each not in left_out},
+        files=package.files.filter(pc.invert(is_out)),
+        data_sets=tuple(each for each in package.data_sets if each.attachment not in left_out),
+        traces=tuple(each for each in package.traces if each.attachment not in left_out),
+        left_out=left_out,
+    )
 
 
-def _unpacked(packed: pa.Buffer) -> Any:
-    with pa.input_stream(packed, compression=_CODEC) as stream:
-        return pickle.loads(stream.read())  # noqa: S301 - of this job
+def finished_in(package: Package, catalog: Catalog, attachments: Collection[str]) -> list[Result]:
+    """Return the results of these attachments of a package, without what is counted of them."""
+    if not attachments:
+        return []
+    checkpoint = catalog.unpacked(package.finished_rows)
+    schemas = {each.attachment: each.schema.serialize().to_pybytes() for each in package.data_sets}
+    return [
+        Result(package.reached, _NOTHING, record, finished=finished, schema=schemas.get(record.id))
+        for record, finished in zip(checkpoint.attachments, checkpoint.finished, strict=True)
+        if record.id in attachments
+    ]
+
+
+def results_in(packages: Iterable[Package], catalog: Catalog) -> list[Result]:
+    """Return the results of packages one by one, without what is counted of them."""
+    results: list[Result] = []
+    for package in packages:
+        results += finished_in(package, catalog, package.attachments)
+        messages = catalog.unpacked(package.message_rows).messages if package.messages else []
+        results += (Result(package.reached, _NOTHING, messages=(message,)) for message in messages)
+    return results

@@ -1,7 +1,7 @@
 """Packages come to what the same results come to one by one."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -14,8 +14,10 @@ from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord, Checkpoint
 from app.pipeline import packages
 from app.pipeline.commit import Committed, Committer
+from app.pipeline.finishing import Result
 from app.pipeline.job import open_job
 from app.pipeline.packages import Found, Package
+from app.ports import Packed
 from tests.support.damaged_archive import Archive, Killed, die_after, objects
 from tests.support.found import assert_same, in_folder, settings, tables
 from tests.support.passes import LocalPasses, job_of, run_batch
@@ -67,34 +69,44 @@ def test_packages_come_to_the_same_as_results_one_by_one(archive: Archive, tmp_p
     assert events(archive.out) == events(tmp_path / "apart")
 
 
-def keep_some(catalog: SqlCatalog, found: Found) -> None:
-    """Save attachments of some packages, as if a part of each had come before."""
+def keep_some(catalog: SqlCatalog, found: Found) -> list[str]:
+    """Save attachments of some packages, as if a part of each had come before. Return their identifiers."""
     some = [next(iter(package.attachments)) for package in found.packages[::2] if package.attachments]
-    results = packages.results_in(found.packages)
+    results = packages.results_in(found.packages, catalog)
     records = [result.record for result in results if result.record is not None and result.record.id in some]
     catalog.checkpoint(Checkpoint(attachments=[receiving(record) for record in records]))
+    return some
 
 
 def receiving(record: AttachmentRecord) -> AttachmentRecord:
     return AttachmentRecord(record.id, record.source, record.correl_id, first_received_at=record.first_received_at)
 
 
-def unchecked(_committer: Committer, found: Sequence[Package]) -> tuple[list[Package], list[Package]]:
+def unchecked(_committer: Committer, found: Sequence[Package]) -> tuple[list[Result], list[Package]]:
     return [], [*found]
 
 
 @pytest.mark.parametrize("apart", [Committer._apart, unchecked])
 def test_attachments_that_the_catalog_has_are_committed_one_by_one(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch, apart: Callable[..., tuple[list[Package], list[Package]]]
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, apart: Callable[..., tuple[list[Result], list[Package]]]
 ) -> None:
-    """Also if they have come to it after the catalog was asked."""
+    """Also if they have come to it after the catalog was asked. The others stay in their packages."""
     monkeypatch.setattr(Committer, "_apart", apart)
+    left_out: set[str] = set()
+    add_finished = SqlCatalog.add_finished
+
+    def watched(catalog: SqlCatalog, packed: Packed, now: int, without: Collection[str] = ()) -> bool:
+        left_out.update(without)
+        return add_finished(catalog, packed, now, without)
+
+    monkeypatch.setattr(SqlCatalog, "add_finished", watched)
     with closing(SqlCatalog(settings(archive.out).catalog_url)) as catalog:
         job = job_of(archive.out, archive.journal).anew(catalog.packing())
         found = LocalPasses().news(job, archive.numbers[-1], None)
-        keep_some(catalog, found)
+        known = keep_some(catalog, found)
         committer = Committer(open_job(job), catalog, SystemClock(), LocalPasses().table_writer(job))
         assert committer.commit(*found) is not None
+        assert left_out == (set() if apart is unchecked else set(known))
     archive.assert_as_if_whole()
 
 

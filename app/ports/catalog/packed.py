@@ -1,8 +1,10 @@
 """Rows that a catalog takes as a whole: other processes have made them of records, in the form that its database
 reads."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
+
+from app.model.records import Checkpoint
 
 Packed = tuple[bytes, ...]
 """The rows of a checkpoint, as `CatalogPlugin.pack` makes them."""
@@ -18,11 +20,17 @@ class PackedCatalog(Protocol):
     def packing(self) -> str | None:
         """Return the form of packed rows that this catalog takes, for `CatalogPlugin.pack`; None if it takes none."""
 
-    def add_finished(self, packed: Packed, now: int) -> bool:
-        """Add finished attachments, with `now` (µs) as the time at which they are finished, and as the time of their
-        events.
+    def add_finished(self, packed: Packed, now: int, without: Collection[str] = ()) -> bool:
+        """Add finished attachments, all but those `without`, with `now` (µs) as the time at which they are finished,
+        and as the time of their events.
 
         Return False, and change nothing, if the catalog has any of them.
+        """
+
+    def unpacked(self, packed: Packed) -> Checkpoint:
+        """Return the attachments, the finished and the messages in these rows, without events.
+
+        `finished_at` is not set.
         """
 
     def add_messages(self, packed: Packed, incomplete: Sequence[str], now: int) -> None:

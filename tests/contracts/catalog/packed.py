@@ -114,6 +114,31 @@ class PackedRows:
         assert events(catalog) == []
         assert catalog.add_finished(pack(catalog, checkpoint(1, 3)), NOW)
 
+    def test_attachments_are_left_out_of_packed_rows(self, catalog: Catalog) -> None:
+        keep(catalog, attachment(2, State.DELETED))
+        before = known(catalog, 2)
+        packed = pack(catalog, checkpoint(1, 2, 3, 4))
+        assert catalog.add_finished(packed, NOW, ["a2", "a3"])
+        assert [known(catalog, number).state for number in (1, 4)] == [State.FINISHED] * 2
+        assert [catalog.attachment(f"a{number}") for number in (2, 3)] == [before, None]
+        assert [event.subject for event in events(catalog)] == ["a1", "a4"]
+        assert [catalog.extents(f"a{number}") != () for number in (1, 2, 3)] == [True, False, False]
+
+    def test_packed_rows_are_read_back(self, catalog: Catalog) -> None:
+        given = checkpoint(*range(1, 9))
+        given.messages = [message(1, "a1", application_body=b"\0\\x", application_format=ANY), message(2, source=ANY)]
+        read = catalog.unpacked(pack(catalog, given))
+        merged = [
+            replace(each, dialects=record.dialects if each.dialects is None else each.dialects, finished_at=0)
+            for each, record in zip(given.finished, given.attachments, strict=True)
+        ]
+        assert sorted(read.finished, key=lambda each: each.id) == merged
+        dialects = {each.id: each.dialects for each in merged}
+        records = [replace(record, dialects=dialects[record.id]) for record in given.attachments]
+        assert sorted(read.attachments, key=lambda record: record.id) == records
+        assert sorted(read.messages, key=lambda each: each.id) == given.messages
+        assert catalog.attachment("a1") is None
+
     def test_packed_messages_are_complete_but_for_those_that_lack_something(self, catalog: Catalog) -> None:
         answer = {"application_body": b"\0\\x", "application_format": ANY, "application_ccsid": 1208}
         catalog.checkpoint(Checkpoint(messages=[message(1, "a1", **answer), message(2, "a2", complete_at=3)]))
