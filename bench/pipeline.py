@@ -101,7 +101,7 @@ def best(rounds: int, work: Callable[[], Any]) -> float:
 def on_spark(journal: Path, cores: int, rounds: int) -> dict[str, Any]:
     """Measure the seconds of scan and batch on this number of cores."""
     with TemporaryDirectory() as folder:
-        spark = session("bench", SparkSettings(f"local[{cores}]", "1g"))
+        spark = session("bench", SparkSettings(f"local[{cores}]", "1g", java_options=BRIEF_JAVA))
         collect_seldom()  # as the command does
         register(spark)
         scanned = best(rounds, lambda: _scan(spark, journal))

@@ -27,6 +27,7 @@ from app.pipeline.references import SCHEMA, What, to_batch
 from app.pipeline.retired import Retired
 from app.pipeline.runs import Again
 from app.pipeline.session import is_connected
+from app.pipeline.shuffle import packed, packing, unpacking
 from app.pipeline.sources import cache_options, register
 from app.pipeline.stages import described
 from app.pipeline.tables import TableTask, Written
@@ -43,6 +44,10 @@ TABLE_TASKS_HERE = 1
 SHARES_PER_CORE = 2
 LEAST_SHARE, MOST_SHARE = 8 << 20, 256 << 20
 """The size of the segments that one task reads for references, in bytes. A task costs about as much as 40 MiB."""
+
+PARTITION_BYTES = 512 << 20
+"""The size of the segments, in bytes, whose references one task may hold in memory. They take a hundredth of it if
+messages are large, and up to a half if all are tiny."""
 
 SMALL_TABLE = 1 << 20
 """The size of the stored data sets up to which tables are written at the same time: their files wait for the disk, or
@@ -67,7 +72,7 @@ class SparkPasses:
             return packages.found_in(_finished(job, references, last, known).toArrow())
 
     def again(self, job: Job, last: int, window: Window, retired: Retired) -> Sequence[Result]:
-        step = in_task(steps.assemble_again(job, window))
+        step = in_task(unpacking(steps.assemble_again(job, window)))
         with (
             self._described("process again", job, last),
             _all_references(self._spark, job, last, retired) as references,
@@ -84,38 +89,42 @@ class SparkPasses:
 
 @contextmanager
 def _all_references(spark: SparkSession, job: Job, last_segment: int, retired: Retired) -> Iterator[DataFrame]:
-    """Provide all references up to a segment, sorted by source and key, for the block.
+    """Provide all references up to a segment, packed by partition, for the block.
 
     Every segment is read once for all references, which Spark keeps during the block.
     """
     register(spark)
-    read = _references(spark, job, last_segment).persist()
+    size = sum(segment.size for segment in open_job(job).archive.segments() if segment.number <= last_segment)
+    partitions = max(_shuffle_partitions(spark), ceil(size / PARTITION_BYTES))
+    read = _references(spark, job, last_segment, size, partitions).persist()
     try:
-        yield _with_headers_read(spark, job, read, retired)
+        yield _with_headers_read(spark, job, read, retired, partitions)
     finally:
         read.unpersist()
 
 
-def _with_headers_read(spark: SparkSession, job: Job, references: DataFrame, retired: Retired) -> DataFrame:
-    """Return references by source and key, with those to the content of headers in place of the headers, and with those
-    of retired headers."""
-    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or "1")
+def _with_headers_read(
+    spark: SparkSession, job: Job, references: DataFrame, retired: Retired, partitions: int
+) -> DataFrame:
+    """Return packed references, those to the content of headers in place of the headers, and with those of retired
+    headers."""
     is_header = references.what == int(What.HEADER)
+    read_headers = packing(steps.headers(job, retired), partitions)
     headers = (
         references.filter(is_header)
-        .repartition(partitions, "source")
+        .repartition(_shuffle_partitions(spark), "source")
         .sortWithinPartitions("source", "position")
-        .mapInArrow(in_task(steps.headers(job, retired)), from_arrow_schema(SCHEMA))
+        .mapInArrow(in_task(read_headers), from_arrow_schema(SCHEMA))
     )
     if retired.references:
-        known = pa.Table.from_batches([to_batch(retired.references)])
+        known = pa.Table.from_batches(packed([to_batch(retired.references)], partitions))
         headers = headers.unionByName(spark.createDataFrame(known))
-    return (
-        references.filter(~is_header)
-        .unionByName(headers)
-        .repartition(partitions, "source", "key")
-        .sortWithinPartitions("source", "key")
-    )
+    everything = references.filter(~is_header).unionByName(headers)
+    return everything.repartitionById(partitions, everything.position.cast("int"))
+
+
+def _shuffle_partitions(spark: SparkSession) -> int:
+    return int(spark.conf.get("spark.sql.shuffle.partitions") or "1")
 
 
 def _finished(job: Job, references: DataFrame, last_segment: int, known: int | None) -> DataFrame:
@@ -123,10 +132,11 @@ def _finished(job: Job, references: DataFrame, last_segment: int, known: int | N
     `known`."""
     results = from_arrow_schema(packages.RESULTS)
     if job.is_local:
-        return references.mapInArrow(in_task(steps.assemble_all(job, known)), results)
+        return references.mapInArrow(in_task(unpacking(steps.assemble_all(job, known))), results)
     shares = _shares(job, last_segment, _most_shares(references.sparkSession))
+    placed = from_arrow_schema(steps.PLACED)
     return (
-        references.mapInArrow(in_task(steps.outcomes_by_place(job, shares, known)), from_arrow_schema(steps.PLACED))
+        references.mapInArrow(in_task(unpacking(steps.outcomes_by_place(job, shares, known))), placed)
         .repartitionById(len(shares), "share")
         .sortWithinPartitions("position")
         .mapInArrow(in_task(steps.finish_all(job, known)), results)
@@ -163,7 +173,7 @@ def table_writer(spark: SparkSession, job: Job) -> Callable[[Sequence[TableTask]
 def _most_shares(spark: SparkSession) -> int:
     """Return the number of tasks that keep all cores busy. The cores of a Spark Connect server are not known."""
     if is_connected(spark):
-        return int(spark.conf.get("spark.sql.shuffle.partitions") or "1")
+        return _shuffle_partitions(spark)
     return SHARES_PER_CORE * spark.sparkContext.defaultParallelism
 
 
@@ -218,9 +228,13 @@ def write_tables(job: Job, tasks: Sequence[TableTask]) -> list[Written]:
     return [next(done) if task.size <= SMALL_TABLE else run(task) for task in tasks]
 
 
-def _references(spark: SparkSession, job: Job, last_segment: int) -> DataFrame:
-    size = sum(segment.size for segment in open_job(job).archive.segments() if segment.number <= last_segment)
+def _references(spark: SparkSession, job: Job, last_segment: int, size: int, partitions: int) -> DataFrame:
     share = min(max(size // _most_shares(spark), LEAST_SHARE), MOST_SHARE)
-    wanted = {"last_segment": last_segment, "partition_bytes": share, "newest_first": not job.is_local}
+    wanted = {
+        "last_segment": last_segment,
+        "partition_bytes": share,
+        "newest_first": not job.is_local,
+        "partitions": partitions,
+    }
     options = {**{name: str(value) for name, value in wanted.items()}, **cache_options(job)}
     return spark.read.format("attachment_references").options(**options).load(job.journal)

@@ -85,6 +85,9 @@ class What(IntEnum):
     ANSWER = 10
     """An unsequenced message that is too large for a count, and not larger than `LONGEST_ANSWER`; its body, its format
     and its CCSID. `from_row` makes it an `EVENT`."""
+    PACKED = 11
+    """Many references (`app.pipeline.shuffle`); a record batch of them in Arrow's IPC format, without its schema and
+    not pickled. `position` is the number of their partition."""
 
 
 class Reference(NamedTuple):
@@ -139,6 +142,9 @@ def _packed(what: int, detail: Any) -> bytes:
     unpacked in an eighth of the time of their classes."""
     if detail is None:
         return b""
+    if what == What.PACKED:
+        packed: bytes = detail
+        return packed
     if what == What.CLAIM:
         message, ordinal, definition, dialects, trace_parent = detail
         detail = (message, ordinal, dialects, trace_parent, int(definition.kind), *_DEFINITION(definition))

@@ -21,6 +21,7 @@ from weakref import WeakSet
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import PositiveInt
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -46,6 +47,7 @@ from app.pipeline.job import Job
 from app.pipeline.partitions import Share, SourceOptions, admitted, shares
 from app.pipeline.references import SCHEMA as REFERENCES_SCHEMA
 from app.pipeline.references import lost_batch, references, to_batch
+from app.pipeline.shuffle import packed
 from app.pipeline.workers import at_task_start
 from app.ports import JOURNAL_SCHEMA, Segment
 
@@ -70,6 +72,12 @@ class JournalOptions(SourceOptions):
     """Options with `bodies`, which says whether there is a column of bodies."""
 
     bodies: bool = False
+
+
+class ReferenceOptions(SourceOptions):
+    """Options with `partitions`, the number of partitions that references are packed for (`app.pipeline.shuffle`)."""
+
+    partitions: PositiveInt | None = None
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -107,8 +115,12 @@ class SegmentSource(DataSource):
         """Yield the rows of a share with the columns of `schema`, in Spark's types. Raises GatewayError."""
         at_task_start()
         wanted = to_arrow_schema(schema, timezone="UTC")
-        for rows in self._rows_of(share):
+        for rows in self.prepared(self._rows_of(share)):
             yield from map(partial(_cast, wanted), _pieces(rows.select(wanted.names)))
+
+    def prepared(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Return the rows of a share as Spark gets them."""
+        return batches
 
     def lost(self, first_position: int, error: DamagedError) -> pa.RecordBatch | None:  # noqa: ARG002
         """Return the rows that stand for a batch that is lost; None for no rows."""
@@ -274,6 +286,8 @@ def _messages(columns: pa.Schema, batch: pa.RecordBatch, first_position: int) ->
 class ReferenceSource(SegmentSource):
     """References: the meaning of physical messages for assembly, and their positions."""
 
+    options_model = ReferenceOptions
+
     @classmethod
     def name(cls) -> str:
         return "attachment_references"
@@ -283,6 +297,11 @@ class ReferenceSource(SegmentSource):
 
     def rows(self) -> Rows:
         return references
+
+    def prepared(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        options = self.checked
+        assert isinstance(options, ReferenceOptions)
+        return batches if options.partitions is None else packed(batches, options.partitions)
 
     def lost(self, first_position: int, error: DamagedError) -> pa.RecordBatch:
         """Return a reference to the batch, for quarantine."""
