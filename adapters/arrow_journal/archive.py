@@ -136,6 +136,12 @@ class ArrowArchive:
                 return found
         return self._fetched_again(segment).messages(batch, rows)
 
+    def descriptors(self, segment: int, batch: int) -> pa.RecordBatch:
+        with suppress(DamagedError):
+            return self._reader.descriptors(segment, batch)
+        self._fetched_again(segment)
+        return self._reader.descriptors(segment, batch)
+
     def placed_bodies(self, segment: int, batch: int, rows: Sequence[int]) -> PlacedBodies:
         return self._reader.segment(segment).placed_bodies(batch, rows)
 

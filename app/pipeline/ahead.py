@@ -6,6 +6,8 @@ other are read together.
 
 from collections.abc import Iterable, Iterator, Sequence
 
+import pyarrow as pa
+
 from app.model.errors import DamagedError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import Damage, Extent
@@ -42,6 +44,9 @@ class PartsAhead:
 
     def messages(self, segment: int, batch: int, rows: Sequence[int]) -> list[PhysicalMessage]:
         return self._journal.messages(segment, batch, rows)
+
+    def descriptors(self, segment: int, batch: int) -> pa.RecordBatch:
+        return self._journal.descriptors(segment, batch)
 
     def extents(self, positions: Iterable[Position]) -> Iterator[Extent]:
         return self._journal.extents(positions)

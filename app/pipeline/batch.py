@@ -23,12 +23,13 @@ from app.pipeline.finishing import Result
 from app.pipeline.intent import Window
 from app.pipeline.job import Job, open_job
 from app.pipeline.packages import Found
+from app.pipeline.partitions import Share
 from app.pipeline.references import SCHEMA, What, to_batch
 from app.pipeline.retired import Retired
 from app.pipeline.runs import Again
 from app.pipeline.session import is_connected
 from app.pipeline.shuffle import packed, packing, unpacking
-from app.pipeline.sources import cache_options, register
+from app.pipeline.sources import ReferenceSource, cache_options
 from app.pipeline.stages import described
 from app.pipeline.tables import TableTask, Written
 from app.pipeline.workers import at_task_start, in_task
@@ -67,15 +68,18 @@ class SparkPasses:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 
-    def news(self, job: Job, last: int, known: int | None, retired: Retired) -> Found:
-        with self._described("assemble", job, last), _all_references(self._spark, job, last, retired) as references:
-            return packages.found_in(_finished(job, references, last, known).toArrow())
+    def news(self, job: Job, last: int, known: int | None, retired: Retired, *, checked: bool) -> Found:
+        with (
+            self._described("assemble", job, last),
+            _all_references(self._spark, job, last, retired, checked=checked) as references,
+        ):
+            return packages.found_in(_finished(job, references, last, known, checked).toArrow())
 
     def again(self, job: Job, last: int, window: Window, retired: Retired) -> Sequence[Result]:
         step = in_task(unpacking(steps.assemble_again(job, window)))
         with (
             self._described("process again", job, last),
-            _all_references(self._spark, job, last, retired) as references,
+            _all_references(self._spark, job, last, retired, checked=True) as references,
         ):
             found = references.mapInArrow(step, from_arrow_schema(packages.RESULTS))
             return packages.found_in(found.toArrow()).results
@@ -88,15 +92,16 @@ class SparkPasses:
 
 
 @contextmanager
-def _all_references(spark: SparkSession, job: Job, last_segment: int, retired: Retired) -> Iterator[DataFrame]:
+def _all_references(
+    spark: SparkSession, job: Job, last_segment: int, retired: Retired, *, checked: bool
+) -> Iterator[DataFrame]:
     """Provide all references up to a segment, packed by partition, for the block.
 
     Every segment is read once for all references, which Spark keeps during the block.
     """
-    register(spark)
     size = sum(segment.size for segment in open_job(job).archive.segments() if segment.number <= last_segment)
     partitions = max(_shuffle_partitions(spark), ceil(size / PARTITION_BYTES))
-    read = _references(spark, job, last_segment, size, partitions).persist()
+    read = _references(spark, job, last_segment, size, partitions, checked).persist()
     try:
         yield _with_headers_read(spark, job, read, retired, partitions)
     finally:
@@ -127,19 +132,19 @@ def _shuffle_partitions(spark: SparkSession) -> int:
     return int(spark.conf.get("spark.sql.shuffle.partitions") or "1")
 
 
-def _finished(job: Job, references: DataFrame, last_segment: int, known: int | None) -> DataFrame:
+def _finished(job: Job, references: DataFrame, last_segment: int, known: int | None, checked: bool) -> DataFrame:
     """Return the results, in rows of `packages.RESULTS`, of all attachments with messages after the packed position
     `known`."""
     results = from_arrow_schema(packages.RESULTS)
     if job.is_local:
-        return references.mapInArrow(in_task(unpacking(steps.assemble_all(job, known))), results)
+        return references.mapInArrow(in_task(unpacking(steps.assemble_all(job, known, checked=checked))), results)
     shares = _shares(job, last_segment, _most_shares(references.sparkSession))
     placed = from_arrow_schema(steps.PLACED)
     return (
         references.mapInArrow(in_task(unpacking(steps.outcomes_by_place(job, shares, known))), placed)
         .repartitionById(len(shares), "share")
         .sortWithinPartitions("position")
-        .mapInArrow(in_task(steps.finish_all(job, known)), results)
+        .mapInArrow(in_task(steps.finish_all(job, known, checked=checked)), results)
     )
 
 
@@ -228,13 +233,27 @@ def write_tables(job: Job, tasks: Sequence[TableTask]) -> list[Written]:
     return [next(done) if task.size <= SMALL_TABLE else run(task) for task in tasks]
 
 
-def _references(spark: SparkSession, job: Job, last_segment: int, size: int, partitions: int) -> DataFrame:
+def _references(
+    spark: SparkSession, job: Job, last_segment: int, size: int, partitions: int, checked: bool
+) -> DataFrame:
     share = min(max(size // _most_shares(spark), LEAST_SHARE), MOST_SHARE)
     wanted = {
         "last_segment": last_segment,
         "partition_bytes": share,
         "newest_first": not job.is_local,
         "partitions": partitions,
+        "all_bodies": checked,
     }
     options = {**{name: str(value) for name, value in wanted.items()}, **cache_options(job)}
-    return spark.read.format("attachment_references").options(**options).load(job.journal)
+    source = ReferenceSource({"path": job.journal, **options})
+    shares = source.reader(source.schema()).partitions()
+    numbers = spark.range(0, len(shares), 1, len(shares))
+    return numbers.mapInArrow(partial(_read_shares, source, shares), source.schema())
+
+
+def _read_shares(
+    source: ReferenceSource, shares: Sequence[Share], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for number in batch.column("id").to_pylist():
+            yield from source.read(shares[number], source.schema())

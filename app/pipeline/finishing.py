@@ -5,7 +5,7 @@ and messages for quarantine. Many processes run it at the same time, where the o
 content store, under names that follow from the attachment.
 """
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from app.model.errors import DamagedError, InvalidInputError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import (
     DAMAGED_MESSAGE,
+    DAMAGED_PART,
     AttachmentRecord,
     Finished,
     MessageRecord,
@@ -36,7 +37,7 @@ from app.service.content.access import opened
 from app.service.context import Stores
 from app.service.finishing.contents import Spoilt, first_place, read_content, spoilt_entries
 from app.service.finishing.files import HELD_BYTES
-from app.service.finishing.parts import messages_at
+from app.service.finishing.parts import by_batch, messages_at, places_of, segments_of
 from app.service.finishing.plain_files import WholeFile, plain_files
 from app.service.quarantine import Entry, quarantine_entry, quarantine_record
 from app.tables.quality import Increment
@@ -59,7 +60,8 @@ class Result(NamedTuple):
 
     `fresh` are part runs of an unfinished attachment, and all of its runs if it `has_less` than before. `schema` is the
     serialized schema of a finished data set. `state` is the size in bytes of the state kept for unfinished ones, if it
-    is counted. `beside` is the object with the content, if it is not the one that has the attachment's name.
+    is counted. `beside` is the object with the content, if it is not the one that has the attachment's name. `damaged`
+    says that the references were made before a damaged body was found: nothing of the job may be committed.
     """
 
     reached: int
@@ -77,22 +79,28 @@ class Result(NamedTuple):
     has_less: bool = False
     state: int = 0
     beside: str | None = None
+    damaged: bool = False
 
 
-def finish(outcomes: Iterable[Outcome], stores: Stores, archive: JournalArchive) -> Iterator[Result]:
-    """Yield the results of outcomes, in any order. `archive` is the journal of `stores`."""
+def finish(
+    outcomes: Iterable[Outcome], stores: Stores, archive: JournalArchive, *, checked: bool = True
+) -> Iterator[Result]:
+    """Yield the results of outcomes, in any order. `archive` is the journal of `stores`.
+
+    If bodies were not `checked` before, all bodies that the outcomes refer to are read here.
+    """
     waiting: list[Outcome] = []
     runs = 0
     for outcome in outcomes:
         waiting.append(outcome)
         runs += len(outcome.fresh) + len(outcome.complete or ())
         if len(waiting) >= AT_ONCE or runs >= RUNS_AT_ONCE:
-            yield from _finish(waiting, stores, archive)
+            yield from _finish(waiting, stores, archive, checked)
             waiting, runs = [], 0
-    yield from _finish(waiting, stores, archive)
+    yield from _finish(waiting, stores, archive, checked)
 
 
-def _finish(outcomes: list[Outcome], stores: Stores, archive: JournalArchive) -> list[Result]:
+def _finish(outcomes: list[Outcome], stores: Stores, archive: JournalArchive, checked: bool) -> list[Result]:
     """Return the results of these outcomes, whose content is durable."""
     outcomes.sort(key=lambda outcome: outcome.position)
     with stores.store.together() as store:
@@ -114,7 +122,37 @@ def _finish(outcomes: list[Outcome], stores: Stores, archive: JournalArchive) ->
                 elif outcome.record is not None and (finished := plain.get(outcome.record.id)) is not None:
                     result = result._replace(finished=finished, fresh=())
                 results.append(result)
+    if not checked and (any(map(_is_spoilt, results)) or _has_damage(outcomes, places, fetched, archive)):
+        results.append(Result(outcomes[0].reached, Increment("", 0), damaged=True))
     return results
+
+
+def _is_spoilt(result: Result) -> bool:
+    return result.refused is not None and result.refused.code == DAMAGED_PART
+
+
+def _has_damage(
+    outcomes: Iterable[Outcome], places: Iterable[int], fetched: Mapping[int, PhysicalMessage], archive: JournalArchive
+) -> bool:
+    """Tell whether a message at one of these places, or a part of an unfinished attachment, cannot be read back."""
+    present = segments_of(archive)
+    for place in places:
+        message = fetched.get(place)
+        is_readable = message is not None and message.properties.get("refused-code") != DAMAGED_MESSAGE
+        if not is_readable and Position.unpack(place).segment in present:
+            return True
+    unfinished = [outcome for outcome in outcomes if outcome.record is not None and outcome.complete is None]
+    pending = [outcome.record.pending_position for outcome in unfinished if outcome.record is not None]
+    runs = [run for outcome in unfinished for run in outcome.fresh]
+    runs += [PartRun(0, 1, place) for place in pending if place is not None]
+    for segment, batch, rows, _ in by_batch(places_of(runs)):
+        try:
+            archive.placed_bodies(segment, batch, rows)
+        except DamagedError:
+            return True
+        except KeyError:
+            continue
+    return False
 
 
 def _complete(outcomes: Iterable[Outcome]) -> Iterator[WholeFile]:

@@ -7,7 +7,7 @@ catalog has already is taken out of the rows again and committed one by one, and
 
 import pickle
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -74,6 +74,11 @@ class Found(NamedTuple):
     def __bool__(self) -> bool:
         """Tell whether anything was found."""
         return bool(self.results or self.packages)
+
+    @property
+    def damaged(self) -> bool:
+        """Return whether a task has found a damaged body that was not checked before (`Result.damaged`)."""
+        return any(result.damaged for result in self.results)
 
 
 # --- in tasks ---------------------------------------------------------------------------------------------------------

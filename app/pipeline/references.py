@@ -8,6 +8,7 @@ are small application messages, whose bodies would otherwise be read once more.
 
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from enum import IntEnum
 from operator import attrgetter
@@ -25,22 +26,24 @@ from app.framing.events import is_header, read_event
 from app.framing.protocol import KEY_SIZE, NO_COLUMNS, Columns, Framing
 from app.framing.registry import FRAMINGS
 from app.model.attachment import AttachmentDefinition, AttachmentKind
-from app.model.errors import InvalidInputError
+from app.model.errors import DamagedError, InvalidInputError
 from app.model.event import Announced, Pieces, Unsequenced
-from app.model.message import PhysicalMessage
+from app.model.message import PhysicalMessage, Position
 from app.model.records import DAMAGED_MESSAGE
-from app.ports import messages_of
+from app.pipeline.bodies import JournalBatch, Numbers
+from app.ports import JournalArchive
 
 LONGEST_COUNT = 8
 """The size of the largest message that may be a count, in bytes."""
+
+WORTH_BYTES = 8 << 10
+"""The size, in bytes, of the bodies that take as long to read as one body that is read by itself."""
 
 LONGEST_ANSWER = 1024
 """The size of the largest application message that its reference holds, in bytes. Larger ones are fetched later."""
 
 _KINDS = {int(kind): kind for kind in AttachmentKind}
 _DEFINITION = attrgetter(*(each.name for each in fields(AttachmentDefinition) if each.name != "kind"))
-
-Numbers = npt.NDArray[np.int64]
 
 SCHEMA = pa.schema(
     [
@@ -179,12 +182,30 @@ def references(batch: pa.RecordBatch, first_position: int) -> pa.RecordBatch:
 
     `first_position` is the packed position of the first message.
     """
-    columns = _columns(batch)
+    whole = JournalBatch.whole(batch)
+    return _references(whole, first_position, _columns(whole.columns))
+
+
+def references_at(archive: JournalArchive, place: Position) -> pa.RecordBatch:
+    """Return references to the messages of the batch at a place, without reading the bodies of sequenced parts.
+
+    They are those of `references`, unless one of these bodies is damaged. Raises KeyError and DamagedError as
+    `JournalArchive.record_batch`.
+    """
+    with suppress(DamagedError):
+        batch = JournalBatch.unread(archive, place)
+        columns = _columns(batch.columns)
+        if batch.sizes.sum() > WORTH_BYTES * (len(batch.sizes) - len(columns.parts)):
+            return _references(batch, place.pack(), columns)
+    return references(archive.record_batch(place.segment, place.batch), place.pack())
+
+
+def _references(batch: JournalBatch, first_position: int, columns: Columns) -> pa.RecordBatch:
     found = [_parts(batch, first_position, columns)]
     if len(columns.bare):
         found += _unsequenced(batch, first_position, columns.bare, columns.bare_keys)
-    others = np.flatnonzero(~_marked(batch, columns.parts, columns.bare)).tolist()
-    if others:
+    others = np.flatnonzero(~_marked(len(batch.sizes), columns.parts, columns.bare))
+    if len(others):
         found.append(_read_rows(batch, first_position, others))
     return pa.concat_batches(found)
 
@@ -194,16 +215,9 @@ def lost_batch(first_position: int, why: str) -> Reference:
     return Reference("", b"", first_position, What.REFUSED, detail=(DAMAGED_MESSAGE, "", -1, why))
 
 
-def _read_rows(batch: pa.RecordBatch, first_position: int, rows: Sequence[int]) -> pa.RecordBatch:
-    read = (_read(first_position + row, message) for row, message in zip(rows, messages(batch, rows), strict=True))
-    return to_batch([reference for some in read for reference in some])
-
-
-def messages(batch: pa.RecordBatch, rows: Sequence[int]) -> list[PhysicalMessage]:
-    """Return the messages in these rows of a journal batch; their bodies are views of it."""
-    offsets, bodies = _bodies(batch)
-    described = batch.select([name for name in batch.schema.names if name != "body"]).take(pa.array(rows, pa.int64()))
-    return messages_of(described, [bodies[offsets[row] : offsets[row + 1]] for row in rows])
+def _read_rows(batch: JournalBatch, first_position: int, rows: Numbers) -> pa.RecordBatch:
+    messages = zip((first_position + rows).tolist(), batch.messages(rows), strict=True)
+    return to_batch([reference for position, message in messages for reference in _read(position, message)])
 
 
 def _read(position: int, message: PhysicalMessage) -> list[Reference]:
@@ -250,74 +264,64 @@ def _columns(batch: pa.RecordBatch) -> Columns:
 
 
 def _columns_of(framing: Framing, batch: pa.RecordBatch, framed: npt.NDArray[np.bool_]) -> Columns:
-    columns = framing.read_columns(descriptors_of_batch(batch), framed)
-    if columns is not None:
-        return columns
-    rows = np.flatnonzero(framed)
-    are_headers = [framing.is_header(message) for message in messages(batch, rows.tolist())]
-    return NO_COLUMNS._replace(headers=rows[np.array(are_headers, np.bool_)])
+    return framing.read_columns(descriptors_of_batch(batch), framed) or NO_COLUMNS
 
 
-def _marked(batch: pa.RecordBatch, *rows: Numbers) -> npt.NDArray[np.bool_]:
-    marked = np.zeros(len(batch), np.bool_)
+def _marked(count: int, *rows: Numbers) -> npt.NDArray[np.bool_]:
+    marked = np.zeros(count, np.bool_)
     for some in rows:
         marked[some] = True
     return marked
 
 
 def _unsequenced(
-    batch: pa.RecordBatch, first_position: int, rows: Numbers, keys: npt.NDArray[np.uint8]
+    batch: JournalBatch, first_position: int, rows: Numbers, keys: npt.NDArray[np.uint8]
 ) -> Iterator[pa.RecordBatch]:
     """Yield references to unsequenced messages."""
-    offsets, _ = _bodies(batch)
-    sizes = np.diff(offsets)[rows].astype("<i4")
+    sizes = batch.sizes[rows].astype("<i4")
     are_answers = (sizes > LONGEST_COUNT) & (sizes <= LONGEST_ANSWER)
     for what, some in ((What.COUNT, ~are_answers), (What.ANSWER, are_answers)):
         taken, count = rows[some], int(some.sum())
         if not count:
             continue
-        received_at = batch.column("received_at").cast(pa.int64()).to_numpy()[taken].astype("<i8", copy=False)
         each = np.arange(count + 1)
-        details = _small_bodies(batch, taken, sizes[some]) if what is What.COUNT else _answers(batch, taken)
+        received_at = _received_at(batch, taken)
         made = [
-            batch.column("source").take(pa.array(taken)),
+            batch.columns.column("source").take(pa.array(taken)),
             _binary(keys[some], each * KEY_SIZE),
             pa.array(first_position + taken),
             pa.array(np.full(count, what, np.int8)),
             pa.array(np.zeros(count, np.int64)),
             _binary(sizes[some], each * sizes.itemsize),
             _binary(received_at, each * received_at.itemsize),
-            details,
+            pa.array(_counts(batch, taken) if what is What.COUNT else _answers(batch, taken), pa.binary()),
         ]
         yield pa.RecordBatch.from_arrays(made, schema=SCHEMA)
 
 
-def _small_bodies(batch: pa.RecordBatch, rows: Numbers, sizes: npt.NDArray[np.int32]) -> pa.Array:
+def _counts(batch: JournalBatch, rows: Numbers) -> list[bytes | memoryview]:
     """Return the bodies of messages that may be counts; nothing for larger ones."""
-    small = sizes <= LONGEST_COUNT
-    bodies = batch.column("body").take(pa.array(rows[small])).cast(pa.binary())
-    ends = np.append(0, np.cumsum(np.where(small, sizes, 0))).astype(np.int32)
-    data = bodies.buffers()[2] or pa.py_buffer(b"")
-    return pa.Array.from_buffers(pa.binary(), len(rows), [None, pa.py_buffer(ends), data])
+    small = batch.sizes[rows] <= LONGEST_COUNT
+    bodies = iter(batch.bodies(rows[small]))
+    return [next(bodies) if is_small else b"" for is_small in small.tolist()]
 
 
-def _answers(batch: pa.RecordBatch, rows: Numbers) -> pa.Array:
-    values = [batch.column(name).take(pa.array(rows)).to_pylist() for name in ("body", "format", "ccsid")]
-    return pa.array([pickle.dumps(answer) for answer in zip(*values, strict=True)], pa.binary())
+def _answers(batch: JournalBatch, rows: Numbers) -> list[bytes]:
+    formats, ccsids = (batch.columns.column(name).take(pa.array(rows)).to_pylist() for name in ("format", "ccsid"))
+    bodies = map(bytes, batch.bodies(rows))
+    return [pickle.dumps(answer) for answer in zip(bodies, formats, ccsids, strict=True)]
 
 
-def _parts(batch: pa.RecordBatch, first_position: int, columns: Columns) -> pa.RecordBatch:
+def _parts(batch: JournalBatch, first_position: int, columns: Columns) -> pa.RecordBatch:
     """Return references to sequenced parts, one for each run of them."""
     rows, sequences, keys = columns.parts, columns.sequences, np.ascontiguousarray(columns.keys)
-    begins = _run_starts(rows, sequences, keys, _numbered_sources(batch)[rows])
+    begins = _run_starts(rows, sequences, keys, _numbered_sources(batch.columns)[rows])
     ends = np.append(begins, len(rows))
-    offsets, _ = _bodies(batch)
-    sizes = np.diff(offsets)[rows].astype("<i4")
-    received_at = batch.column("received_at").cast(pa.int64()).to_numpy()[rows].astype("<i8", copy=False)
+    sizes, received_at = batch.sizes[rows].astype("<i4"), _received_at(batch, rows)
     firsts = rows[begins]
     count = len(begins)
     made = [
-        batch.column("source").take(pa.array(firsts)),
+        batch.columns.column("source").take(pa.array(firsts)),
         _binary(keys[begins], np.arange(count + 1) * KEY_SIZE),
         pa.array(first_position + firsts),
         pa.array(np.full(count, What.PARTS, np.int8)),
@@ -348,11 +352,9 @@ def _numbered_sources(batch: pa.RecordBatch) -> Numbers:
     return numbers
 
 
-def _bodies(batch: pa.RecordBatch) -> tuple[Numbers, memoryview]:
-    """Return the offsets of the bodies, one more than there are bodies, and the bytes that they refer to."""
-    column = batch.column("body")
-    _, offsets, data = column.buffers()
-    return np.frombuffer(offsets, "<i8", len(column) + 1, 8 * column.offset), memoryview(data or b"")
+def _received_at(batch: JournalBatch, rows: Numbers) -> Numbers:
+    times: Numbers = batch.columns.column("received_at").cast(pa.int64()).to_numpy()[rows]
+    return times.astype("<i8", copy=False)
 
 
 def _binary(values: npt.NDArray[Any], offsets: Numbers) -> pa.Array:

@@ -4,6 +4,9 @@ Tables that are ahead of the catalog belong to a commit that was interrupted. It
 position is in the tables. So the commit is repeated over the messages up to there, with the same number, before
 anything else is committed. The tables ignore what they have of it.
 
+Bodies are read once, after assembly. A damaged one must not take the place of an undamaged copy. So if there is one,
+everything is read again, and all bodies are compared with their checksums before assembly.
+
 This module does not depend on Spark: `Passes` is the work that many processes share.
 """
 
@@ -37,8 +40,12 @@ class Passes(Protocol):
     `retired` is what the catalog knows of headers that the archive no longer has.
     """
 
-    def news(self, job: Job, last: int, known: int | None, retired: Retired) -> Found:
-        """Return the results of the messages after the packed position `known`; of all messages if it is None."""
+    def news(self, job: Job, last: int, known: int | None, retired: Retired, *, checked: bool) -> Found:
+        """Return the results of the messages after the packed position `known`; of all messages if it is None.
+
+        Bodies are `checked` before assembly, or else read once, when they are needed. Then what is found may be
+        `damaged`.
+        """
 
     def again(self, job: Job, last: int, window: Window, retired: Retired) -> Sequence[Result]:
         """Return the results of the messages in a window, and the quality of all others."""
@@ -154,7 +161,11 @@ def _commit(
     """Commit the messages after a packed position, up to and including a segment."""
     opened = open_job(job)
     committer = Committer(opened, catalog, clock, passes.table_writer(job))
-    found = passes.news(job, last, known, _retired(opened, catalog))
+    retired = _retired(opened, catalog)
+    found = passes.news(job, last, known, retired, checked=False)
+    if found.damaged:
+        log.warning("damage_found", journal=job.journal, last_segment=last)
+        found = passes.news(job, last, known, retired, checked=True)
     return committer.commit(found.results, found.packages, left_behind=left_behind)
 
 

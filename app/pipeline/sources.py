@@ -46,10 +46,10 @@ from app.observe import logger
 from app.pipeline.job import Job
 from app.pipeline.partitions import Share, SourceOptions, admitted, shares
 from app.pipeline.references import SCHEMA as REFERENCES_SCHEMA
-from app.pipeline.references import lost_batch, references, to_batch
+from app.pipeline.references import lost_batch, references, references_at, to_batch
 from app.pipeline.shuffle import packed
 from app.pipeline.workers import at_task_start
-from app.ports import JOURNAL_SCHEMA, Segment
+from app.ports import JOURNAL_SCHEMA, JournalArchive, Segment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,8 +59,9 @@ log = logger(__name__)
 BATCH_BYTES = 16 << 20
 """The size above which a record batch for Spark is halved: both sides hold whole batches in memory."""
 
-Rows = Callable[[pa.RecordBatch, int], pa.RecordBatch]
-"""A function that converts a journal's record batch to rows. The number is the packed position of its first row."""
+Rows = Callable[[JournalArchive, Position], pa.RecordBatch]
+"""A function that reads the record batch at a place and converts it to rows. It raises KeyError and DamagedError as
+`JournalArchive.record_batch`."""
 
 Offset = dict[str, int]
 
@@ -75,9 +76,11 @@ class JournalOptions(SourceOptions):
 
 
 class ReferenceOptions(SourceOptions):
-    """Options with `partitions`, the number of partitions that references are packed for (`app.pipeline.shuffle`)."""
+    """Options with `partitions`, the number of partitions that references are packed for (`app.pipeline.shuffle`), and
+    with `all_bodies`, which says whether all bodies are read, and compared with their checksums."""
 
     partitions: PositiveInt | None = None
+    all_bodies: bool = True
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -94,7 +97,7 @@ class SegmentSource(DataSource):
 
     @abstractmethod
     def rows(self) -> Rows:
-        """Return the conversion of record batches. It is called once for each task, in the worker."""
+        """Return the function that reads record batches. It is called once for each task, in the worker."""
 
     @property
     def checked(self) -> SourceOptions:
@@ -135,15 +138,15 @@ class SegmentSource(DataSource):
             number = piece.segment
             try:
                 for batch in piece.batches(archive.batch_sizes(number)):
-                    first = Position(number, batch, 0).pack()
+                    place = Position(number, batch, 0)
                     try:
-                        found = archive.record_batch(number, batch)
+                        found = rows(archive, place)
                     except DamagedError as error:
                         log.error("segment_damaged", segment=number, batch=batch, reason=str(error))  # noqa: TRY400
-                        if (lost := self.lost(first, error)) is not None:
+                        if (lost := self.lost(place.pack(), error)) is not None:
                             yield lost
                     else:
-                        yield rows(found, first)
+                        yield found
             except KeyError:
                 raise GatewayError(f"journal segment {number} of {options.path} is gone") from None
 
@@ -274,9 +277,10 @@ class JournalSource(SegmentSource):
         return options.bodies
 
 
-def _messages(columns: pa.Schema, batch: pa.RecordBatch, first_position: int) -> pa.RecordBatch:
+def _messages(columns: pa.Schema, archive: JournalArchive, place: Position) -> pa.RecordBatch:
+    batch, first = archive.record_batch(place.segment, place.batch), place.pack()
     made: Mapping[str, Any] = {
-        "position": pa.array(np.arange(first_position, first_position + len(batch))),
+        "position": pa.array(np.arange(first, first + len(batch))),
         "size": pc.binary_length(batch.column("body")),
     }
     arrays = [made[name] if name in made else batch.column(name) for name in columns.names]
@@ -296,7 +300,9 @@ class ReferenceSource(SegmentSource):
         return REFERENCES_SCHEMA
 
     def rows(self) -> Rows:
-        return references
+        options = self.checked
+        assert isinstance(options, ReferenceOptions)
+        return _references if options.all_bodies else references_at
 
     def prepared(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         options = self.checked
@@ -306,6 +312,10 @@ class ReferenceSource(SegmentSource):
     def lost(self, first_position: int, error: DamagedError) -> pa.RecordBatch:
         """Return a reference to the batch, for quarantine."""
         return to_batch([lost_batch(first_position, str(error))])
+
+
+def _references(archive: JournalArchive, place: Position) -> pa.RecordBatch:
+    return references(archive.record_batch(place.segment, place.batch), place.pack())
 
 
 def cache_options(job: Job) -> dict[str, str]:

@@ -87,12 +87,12 @@ def _header_pass(
     return HeaderPass(memory, described, job.limits.attachments, job.configured_dialects(source))
 
 
-def assemble_all(job: Job, known: int | None = None) -> Step:
+def assemble_all(job: Job, known: int | None = None, *, checked: bool = True) -> Step:
     """Return the step from all references, sorted by source and key, to results of those after the packed position
-    `known`."""
+    `known`. `checked` is as in `app.pipeline.finishing.finish`."""
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _results(plain.outcomes(batches, known, job.limits), job, known)
+        return _results(plain.outcomes(batches, known, job.limits), job, known, checked)
 
     return step
 
@@ -166,12 +166,13 @@ def _qualities(rest: Iterable[Increment]) -> Iterator[Result]:
     return (Result(ELSEWHERE, quality) for quality in increments(quality_rows(rest)))
 
 
-def finish_all(job: Job, known: int | None = None) -> Step:
-    """Return the step from outcomes to results. The catalog has the messages up to the packed position `known`."""
+def finish_all(job: Job, known: int | None = None, *, checked: bool = True) -> Step:
+    """Return the step from outcomes to results. The catalog has the messages up to the packed position `known`.
+    `checked` is as in `app.pipeline.finishing.finish`."""
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         outcomes = (unpack(outcome) for batch in batches for outcome in batch.column("outcome").to_pylist())
-        return _results(outcomes, job, known)
+        return _results(outcomes, job, known, checked)
 
     return step
 
@@ -184,6 +185,6 @@ def unpack(packed: bytes) -> Any:
     return pickle.loads(packed)  # noqa: S301 - written by the same job
 
 
-def _results(outcomes: Iterable[Outcome], job: Job, known: int | None) -> Iterator[pa.RecordBatch]:
+def _results(outcomes: Iterable[Outcome], job: Job, known: int | None, checked: bool) -> Iterator[pa.RecordBatch]:
     opened = open_job(job)
-    return rows_of(finish(outcomes, opened.stores, opened.archive), job, known)
+    return rows_of(finish(outcomes, opened.stores, opened.archive, checked=checked), job, known)

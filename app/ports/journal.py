@@ -53,6 +53,10 @@ class JournalReader(Protocol):
         there is no such batch or row, and DamagedError if the batch is lost.
         """
 
+    def descriptors(self, segment: int, batch: int) -> pa.RecordBatch:
+        """Return the columns of a durable record batch: those of JOURNAL_SCHEMA without `body`, and `size`, the bytes
+        of each body (int64). No body is read. Raises KeyError if there is no such batch, and DamagedError."""
+
     def bodies(self, positions: Iterable[Position]) -> Iterator[memoryview]:
         """Return the bodies at these positions, in the given order. Raises KeyError and DamagedError as `read`."""
 
@@ -119,10 +123,6 @@ class Journal(JournalReader, Protocol):
     def end(self) -> Position | None:
         """Return the last durable position, even if its segment was retired since; None if the journal never had a
         message."""
-
-    def descriptors(self, segment: int, batch: int) -> pa.RecordBatch:
-        """Return the columns of a durable record batch: those of JOURNAL_SCHEMA without `body`, and `size`, the bytes
-        of each body (int64). No body is read. Raises KeyError if there is no such batch, and DamagedError."""
 
     def reserve(self, segment: int) -> None:
         """Give all later segments numbers above this one, durably. Used after segments were lost. Ends the segment

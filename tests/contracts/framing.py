@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
@@ -29,10 +30,11 @@ from app.model.event import Announced, PartArrived, Pieces
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions
 from app.pipeline import batch, finishing
+from app.pipeline.bodies import JournalBatch
 from app.pipeline.core import Held, Outcome, assemble, by_key
 from app.pipeline.finishing import Result
 from app.pipeline.job import Job, open_job
-from app.pipeline.references import What, messages
+from app.pipeline.references import What
 from app.ports import AttachmentFilter
 from app.service.assembling.assembler import Assembler
 from app.service.context import ServiceContext
@@ -171,7 +173,7 @@ class FramingContract:
         expected = {
             first + row: self._meaning(message)
             for first, batch_ in batches(archive)
-            for row, message in enumerate(messages(batch_, range(len(batch_))))
+            for row, message in enumerate(JournalBatch.whole(batch_).messages(np.arange(len(batch_))))
         }
         assert found == expected
 

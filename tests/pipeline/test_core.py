@@ -5,6 +5,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 
 from app.assembly.collecting import ApplicationMessage, Attachment, Completed, Effect, Key, Refused, Repeated
@@ -17,8 +18,9 @@ from app.model.event import Announced, Pieces
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, MessageRecord, PartRun
 from app.pipeline import state
+from app.pipeline.bodies import JournalBatch
 from app.pipeline.core import Held, Outcome, assemble, assemble_news, by_key, missing_count
-from app.pipeline.references import Reference, messages
+from app.pipeline.references import Reference
 from tests.support import mixed_journal
 from tests.support.references import LIMIT, Announcing, all_references, batches, journalled
 from tests.support.sas_client import Program
@@ -130,7 +132,7 @@ def test_keys_apart_come_to_the_same(tmp_path: Path, seed: int, count: int) -> N
     expected = in_a_row(
         (first + row, message)
         for first, batch in batches(archive)
-        for row, message in enumerate(messages(batch, range(len(batch))))
+        for row, message in enumerate(JournalBatch.whole(batch).messages(np.arange(len(batch))))
     )
     found, outcomes = key_by_key(slices(all_references(archive), random, count), Announcing(archive), random)
     assert found.attachments == expected.attachments

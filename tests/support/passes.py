@@ -28,11 +28,13 @@ from tests.support.found import settings
 class LocalPasses:
     """`app.pipeline.runs.Passes` in this process."""
 
-    def news(self, job: Job, last: int, known: int | None, retired: Retired = NOTHING_RETIRED) -> Found:
-        return self._found(job, last, steps.assemble_all(job, known), retired)
+    def news(
+        self, job: Job, last: int, known: int | None, retired: Retired = NOTHING_RETIRED, *, checked: bool = False
+    ) -> Found:
+        return self._found(job, last, steps.assemble_all(job, known, checked=checked), retired, checked)
 
     def again(self, job: Job, last: int, window: Window, retired: Retired = NOTHING_RETIRED) -> Sequence[Result]:
-        return self._found(job, last, steps.assemble_again(job, window), retired).results
+        return self._found(job, last, steps.assemble_again(job, window), retired, checked=True).results
 
     def table_writer(self, job: Job) -> WriteTables:
         def write(tasks: Sequence[TableTask]) -> Iterable[Written]:
@@ -42,16 +44,17 @@ class LocalPasses:
 
         return write
 
-    def _found(self, job: Job, last: int, step: Step, retired: Retired) -> Found:
-        read = self._read(job, last)
+    def _found(self, job: Job, last: int, step: Step, retired: Retired, checked: bool) -> Found:
+        read = self._read(job, last, checked)
         headers = sorted((each for each in read if each.what == What.HEADER), key=attrgetter("source", "position"))
         announced = [found for batch in steps.headers(job, retired)([to_batch(headers)]) for found in from_batch(batch)]
         everything = [*(each for each in read if each.what != What.HEADER), *announced, *retired.references]
         rows = to_batch(sorted(everything, key=attrgetter("source", "key")))
         return packages.found_in(pa.Table.from_batches(step([rows]), packages.RESULTS))
 
-    def _read(self, job: Job, last: int) -> list[Reference]:
-        source = ReferenceSource({"path": job.journal, "last_segment": str(last), **cache_options(job)})
+    def _read(self, job: Job, last: int, checked: bool) -> list[Reference]:
+        options = {"last_segment": str(last), "all_bodies": str(checked)}
+        source = ReferenceSource({"path": job.journal, **options, **cache_options(job)})
         reader = source.reader(source.schema())
         assert isinstance(reader, BatchReader)
         batches = (batch for share in reader.partitions() for batch in reader.read(share))

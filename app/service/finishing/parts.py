@@ -1,18 +1,23 @@
 """The parts of an attachment: those that the journal still has, and those that have not come."""
 
-from collections.abc import Collection, Iterable, Sequence
-from itertools import groupby
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import groupby, pairwise
+
+import numpy as np
+import numpy.typing as npt
 
 from app.assembly.arrangement import arrangement_of
 from app.assembly.parts import Parts
 from app.model.errors import DamagedError
-from app.model.message import PhysicalMessage, Position
+from app.model.message import ROW_BITS, PhysicalMessage, Position
 from app.model.records import AttachmentRecord, PartRun, changed
 from app.model.trace_context import trace_fields
 from app.observe import logger
 from app.ports import JournalReader, JournalReferences
 
 log = logger(__name__)
+
+Places = npt.NDArray[np.int64]
 
 
 def segments_of(journal: JournalReader) -> set[int]:
@@ -32,6 +37,24 @@ def messages_at(journal: JournalReader, places: Collection[int]) -> dict[int, Ph
             continue
         found.update(zip([place.pack() for place in wanted], read, strict=True))
     return found
+
+
+def places_of(runs: Iterable[PartRun]) -> Places:
+    """Return the packed position of each part of these runs."""
+    lengths, positions = np.array([(length, position) for _, length, position in runs], np.int64).reshape(-1, 2).T
+    within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    places: Places = np.repeat(positions, lengths) + within
+    return places
+
+
+def by_batch(places: Places) -> Iterator[tuple[int, int, list[int], list[int]]]:
+    """Yield the record batches of packed positions: segment, batch, rows, which ascend, and their indices here."""
+    order = np.argsort(places)
+    ascending = places[order]
+    starts = np.flatnonzero(np.diff(ascending >> ROW_BITS, prepend=-1))
+    for start, end in pairwise([*starts.tolist(), len(places)]):
+        segment, batch, _ = Position.unpack(int(ascending[start]))
+        yield segment, batch, (ascending[start:end] & (1 << ROW_BITS) - 1).tolist(), order[start:end].tolist()
 
 
 def are_there(runs: Iterable[PartRun], segments: Collection[int]) -> bool:

@@ -7,11 +7,9 @@ why.
 
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from app.codecs.sas.files import Tally
@@ -19,21 +17,19 @@ from app.framing.protocol import PartReader
 from app.framing.registry import FRAMINGS
 from app.model.attachment import AttachmentKind
 from app.model.errors import DamagedError
-from app.model.message import ROW_BITS, Position
 from app.model.records import AttachmentRecord, Extent, Finished, PartRun
 from app.ports import JournalArchive
 from app.service.context import Stores
 from app.service.finishing.files import stored_at_once
 from app.service.finishing.incremental import EXTENTS_A_PART
 from app.service.finishing.media_types import BINARY_TYPE, announced
+from app.service.finishing.parts import Places, by_batch, places_of
 
 LARGEST = 8 << 20
 """The size in bytes of the largest file that is read with others: all of it is in memory."""
 
-AT_ONCE_BYTES, AT_ONCE_PARTS = 4 << 20, 2048
+AT_ONCE_BYTES, AT_ONCE_PARTS = 1 << 20, 2048
 """The size and the number of the parts from which on no more files are read at the same time."""
-
-Places = npt.NDArray[np.int64]
 
 
 class WholeFile(NamedTuple):
@@ -66,7 +62,7 @@ def plain_files(wholes: Iterable[WholeFile], archive: JournalArchive, stores: St
     found: dict[str, Finished] = {}
     for some in _near(filter(_may_be_plain, wholes)):
         counts = [whole.record.parts_received for whole in some]
-        parts = _parts(archive, _places(some))
+        parts = _parts(archive, places_of(chain.from_iterable(whole.runs for whole in some)))
         for whole, end, count in zip(some, accumulate(counts), counts, strict=True):
             own = parts[end - count : end]
             if None not in own and (finished := _content(whole.record, own, stores)) is not None:  # type: ignore[arg-type]
@@ -104,30 +100,15 @@ def _near(wholes: Iterable[WholeFile]) -> Iterator[list[WholeFile]]:
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 
-def _places(wholes: Iterable[WholeFile]) -> Places:
-    """Return the packed position of each part, file by file in the order of the content."""
-    runs = np.array([(length, position) for whole in wholes for _, length, position in whole.runs], np.int64)
-    lengths, positions = runs.T
-    within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    places: Places = np.repeat(positions, lengths) + within
-    return places
-
-
 def _parts(archive: JournalArchive, places: Places) -> list[_Part | None]:
     """Return the parts at these places. None stands for the parts of a record batch that cannot be read."""
     found: list[_Part | None] = [None] * len(places)
-    order = np.argsort(places)
-    ascending = places[order]
-    batches = ascending >> ROW_BITS
-    starts = np.flatnonzero(np.diff(batches, prepend=-1))
-    for start, end in zip(starts, np.append(starts[1:], len(places)), strict=True):
-        segment, batch, _ = Position.unpack(int(ascending[start]))
-        rows = (ascending[start:end] & (1 << ROW_BITS) - 1).tolist()
+    for segment, batch, rows, numbers in by_batch(places):
         try:
             read = archive.placed_bodies(segment, batch, rows)
         except (KeyError, DamagedError):
             continue
-        for number, row, body, offset in zip(order[start:end].tolist(), rows, read.bodies, read.offsets, strict=True):
+        for number, row, body, offset in zip(numbers, rows, read.bodies, read.offsets, strict=True):
             found[number] = _Part(read.framings, row, body, segment, offset)
     return found
 
