@@ -36,8 +36,8 @@ from adapters.disk import ReadFile
 from adapters.places import bucket, local_folder
 from app.model.errors import DamagedError, GatewayError
 from app.model.message import PhysicalMessage, Position
-from app.model.records import DAMAGED_MESSAGE, Damage, Extent, JournalIdentity
-from app.ports import OpenSegment, PlacedBodies, Segment
+from app.model.records import Damage, Extent, JournalIdentity
+from app.ports import OpenSegment, PlacedBodies, Segment, is_damaged
 
 CACHE_BYTES = 4 << 30
 
@@ -132,7 +132,7 @@ class ArrowArchive:
     def messages(self, segment: int, batch: int, rows: Sequence[int]) -> list[PhysicalMessage]:
         with suppress(DamagedError):
             found = self._reader.messages(segment, batch, rows)
-            if not any(message.properties.get("refused-code") == DAMAGED_MESSAGE for message in found):
+            if not any(map(is_damaged, found)):
                 return found
         return self._fetched_again(segment).messages(batch, rows)
 

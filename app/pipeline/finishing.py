@@ -32,7 +32,7 @@ from app.model.records import (
 )
 from app.pipeline.ahead import PartsAhead
 from app.pipeline.core import NOT_FETCHED, Outcome
-from app.ports import JournalArchive
+from app.ports import JournalArchive, is_damaged
 from app.service.content.access import opened
 from app.service.context import Stores
 from app.service.finishing.contents import Spoilt, first_place, read_content, spoilt_entries
@@ -118,7 +118,8 @@ def _finish(outcomes: list[Outcome], stores: Stores, archive: JournalArchive, ch
                 result = _result(outcome, fetched)
                 if whole is not None:
                     first = None if whole.first is None else fetched.get(whole.first)
-                    result = with_content(result, whole.record, whole.parts, writing, first)
+                    readable = None if first is None or is_damaged(first) else first
+                    result = with_content(result, whole.record, whole.parts, writing, readable)
                 elif outcome.record is not None and (finished := plain.get(outcome.record.id)) is not None:
                     result = result._replace(finished=finished, fresh=())
                 results.append(result)
@@ -138,8 +139,7 @@ def _has_damage(
     present = segments_of(archive)
     for place in places:
         message = fetched.get(place)
-        is_readable = message is not None and message.properties.get("refused-code") != DAMAGED_MESSAGE
-        if not is_readable and Position.unpack(place).segment in present:
+        if (message is None or is_damaged(message)) and Position.unpack(place).segment in present:
             return True
     unfinished = [outcome for outcome in outcomes if outcome.record is not None and outcome.complete is None]
     pending = [outcome.record.pending_position for outcome in unfinished if outcome.record is not None]
@@ -223,6 +223,8 @@ class _Fetched(NamedTuple):
         """Return a body, as `app.assembly.interpretation.Messages` specifies."""
         if (message := self.messages.get(position)) is None:
             raise DamagedError("the message is no longer in the journal")
+        if is_damaged(message):
+            raise DamagedError("the message cannot be read back")
         return message.body
 
 

@@ -43,7 +43,7 @@ from app.ports.journal import (
     Prepared,
     Segment,
 )
-from app.ports.journal_batch import JOURNAL_SCHEMA, messages_of
+from app.ports.journal_batch import JOURNAL_SCHEMA, is_damaged, messages_of
 from app.ports.spans import Span, SpanExporter, SpanExporterPlugin
 from app.ports.tables import IcebergPlugin, IcebergTables, TableFile, TableStore, TableStorePlugin, TableVersion
 from app.ports.transport import Intake, Progress, Receiver, Sender, SendFailed, TransportPlugin
@@ -103,5 +103,6 @@ __all__ = [
     "TableVersion",
     "Tallies",
     "TransportPlugin",
+    "is_damaged",
     "messages_of",
 ]

@@ -6,7 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from app.model.message import NO_PROPERTIES, PhysicalMessage
+from app.model.message import NO_PROPERTIES, UNREADABLE, PhysicalMessage
+from app.model.records import DAMAGED_MESSAGE
 
 _JOURNAL_TYPES: dict[str, pa.DataType] = {
     "source": pa.string(),
@@ -41,6 +42,11 @@ def messages_of(rows: pa.RecordBatch, bodies: Sequence[memoryview]) -> list[Phys
     values["body"] = bodies
     values["properties"] = _properties(rows.column("properties"))
     return list(map(PhysicalMessage._make, zip(*(values[name] for name in PhysicalMessage._fields), strict=True)))
+
+
+def is_damaged(message: PhysicalMessage) -> bool:
+    """Tell whether the journal could not read the body of a message back."""
+    return message.framing == UNREADABLE and message.properties.get("refused-code") == DAMAGED_MESSAGE
 
 
 def _values(column: pa.Array) -> list[Any]:

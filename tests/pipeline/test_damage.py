@@ -3,10 +3,12 @@
 The whole of a batch runs in this process, without Spark.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -27,7 +29,7 @@ from app.pipeline.reprocessing import Reprocessor
 from app.pipeline.runs import Again
 from app.service import context
 from tests.support.damaged_archive import Archive, Killed, die_after, objects
-from tests.support.found import in_folder, settings, tables
+from tests.support.found import assert_same, in_folder, settings, tables
 from tests.support.kept import flip
 from tests.support.passes import LocalPasses, run_batch
 
@@ -125,17 +127,54 @@ def test_one_damaged_bit_in_each_segment_finishes_nothing_wrong_and_is_recovered
     assert finished.items() <= {key: item["sha256"] for key, item in whole.attachments.items()}.items()
 
 
+def all_checked(patched: pytest.MonkeyPatch) -> None:
+    """Have batches compare all bodies with their checksums before assembly."""
+    news = LocalPasses.news
+    patched.setattr(LocalPasses, "news", lambda *given, checked: news(*given, checked=True))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bodies_that_are_read_once_come_to_what_bodies_checked_before_come_to(
+    archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """One body of each segment is damaged: of any message, and in the first round of one that comes twice."""
+    reader = ArrowArchive(archive.journal)
+    bodies: dict[Position, bytes] = {}
+    for number in archive.numbers:
+        for batch in range(len(reader.batch_sizes(number))):
+            rows = reader.record_batch(number, batch)["body"].to_pylist()
+            bodies |= {Position(number, batch, row): body for row, body in enumerate(rows) if body}
+    times = Counter(bodies.values())
+    random = Random(seed)
+    for number in archive.numbers:
+        places = [place for place in bodies if place.segment == number]
+        again = [place for place in places if times[bodies[place]] > 1]
+        (extent,) = reader.extents([random.choice(again if again and not seed else places)])
+        flip(archive.segment(number), extent.offset + random.randrange(extent.length))
+    once = run_batch(tmp_path / "once", archive.journal)
+    with monkeypatch.context() as patched:
+        all_checked(patched)
+        checked = run_batch(tmp_path / "checked", archive.journal)
+    assert once is not None
+    assert checked is not None
+    assert once.damaged == checked.damaged == tuple(archive.numbers)
+    assert_same(*(in_folder(tmp_path / name, archive.journal) for name in ("once", "checked")), settled=True)
+    assert tables(tmp_path / "once") == tables(tmp_path / "checked")
+    assert objects(tmp_path / "once") == objects(tmp_path / "checked")
+
+
 def test_a_part_that_rots_before_it_is_finished_is_recovered(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     """The references have been read from an undamaged segment; the attachment becomes quarantined."""
     sound = archive.segment(5).read_bytes()
     finish = finishing.finish
 
-    def rotten(*given: Any) -> Iterator[Result]:
+    def rotten(*given: Any, checked: bool) -> Iterator[Result]:
         at = sound.index(longest_body(archive, 5))
         flip(archive.segment(5), at + 1000)
-        return finish(*given)
+        return finish(*given, checked=checked)
 
     with monkeypatch.context() as patched:
+        all_checked(patched)
         patched.setattr(steps, "finish", rotten)
         committed = run_batch(archive.out, archive.journal)
     assert committed is not None

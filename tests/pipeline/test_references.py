@@ -7,6 +7,8 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,14 +20,15 @@ from app.model.attachment import AttachmentDefinition, AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.event import PartArrived
 from app.model.message import PhysicalMessage, Position
+from app.pipeline.bodies import JournalBatch
 from app.pipeline.references import (
     LONGEST_ANSWER,
     LONGEST_COUNT,
     Reference,
     What,
     from_batch,
-    messages,
     references,
+    references_at,
     to_batch,
     unpacked_detail,
 )
@@ -86,10 +89,15 @@ def check(sent: Sequence[PhysicalMessage]) -> None:
         expected = [
             one_by_one(first + row, message)
             for first, batch in batches(archive)
-            for row, message in enumerate(messages(batch, range(len(batch))))
+            for row, message in enumerate(JournalBatch.whole(batch).messages(np.arange(len(batch))))
         ]
         found = [each for reference in all_references(archive) for each in unfolded(reference)]
         assert sorted(found, key=lambda each: each[1]) == expected
+        with pytest.MonkeyPatch.context() as patched:
+            for worth in (-1, 1 << 40):
+                patched.setattr("app.pipeline.references.WORTH_BYTES", worth)
+                for first, batch in batches(archive):
+                    assert references_at(archive, Position.unpack(first)).equals(references(batch, first))
 
 
 @given(st.lists(MESSAGES, min_size=1, max_size=40))

@@ -128,14 +128,16 @@ class PackedRows:
         given = checkpoint(*range(1, 9))
         given.messages = [message(1, "a1", application_body=b"\0\\x", application_format=ANY), message(2, source=ANY)]
         read = catalog.unpacked(pack(catalog, given))
-        merged = [
-            replace(each, dialects=record.dialects if each.dialects is None else each.dialects, finished_at=0)
+        dialects = [
+            record.dialects if each.dialects is None else each.dialects
             for each, record in zip(given.finished, given.attachments, strict=True)
         ]
-        assert sorted(read.finished, key=lambda each: each.id) == merged
-        dialects = {each.id: each.dialects for each in merged}
-        records = [replace(record, dialects=dialects[record.id]) for record in given.attachments]
-        assert sorted(read.attachments, key=lambda record: record.id) == records
+        assert sorted(read.finished, key=lambda each: each.id) == [
+            replace(each, dialects=known, finished_at=0) for each, known in zip(given.finished, dialects, strict=True)
+        ]
+        assert sorted(read.attachments, key=lambda record: record.id) == [
+            replace(record, dialects=known) for record, known in zip(given.attachments, dialects, strict=True)
+        ]
         assert sorted(read.messages, key=lambda each: each.id) == given.messages
         assert catalog.attachment("a1") is None
 
