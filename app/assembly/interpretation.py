@@ -79,14 +79,19 @@ def _compare(effect: Repeated, messages: Messages) -> Consequence:
     if first is None:
         return duplicate
     try:
-        is_same = messages.body(first) == messages.body(again)
+        has_changed = not is_same(messages.body(first), messages.body(again))
     except DamagedError as error:
         return duplicate if attachment is None else Unreadable(attachment, first, again, error)
-    message = None if is_same else messages.message(again)
+    message = messages.message(again) if has_changed else None
     if message is None:
         return duplicate
     why = "its place is taken by an earlier message with other bytes"
     return Rejected(again, message, InvalidInputError("conflicting-part", "body", -1, why))
+
+
+def is_same(body: bytes | memoryview, other: bytes | memoryview) -> bool:
+    """Tell whether two bodies have the same bytes. Python compares views byte by byte, in ten times as long."""
+    return len(body) == len(other) and bytes(body) == bytes(other)
 
 
 def answered(message: MessageRecord, answer: PhysicalMessage) -> MessageRecord:

@@ -6,15 +6,17 @@ content store, under names that follow from the attachment.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import structlog
 
 from app.assembly.collecting import Refused, Repeated
-from app.assembly.interpretation import Rejected, answered, interpret
+from app.assembly.interpretation import Rejected, answered, interpret, is_same
 from app.assembly.parts import Parts
 from app.model.attachment import AttachmentKind
 from app.model.errors import DamagedError, InvalidInputError
@@ -107,7 +109,8 @@ def _finish(outcomes: list[Outcome], stores: Stores, archive: JournalArchive, ch
         writing = replace(stores, store=store)
         plain = plain_files(_complete(outcomes), archive, writing)
         wholes = [_whole(outcome, plain) for outcome in outcomes]
-        places = {place for outcome in outcomes for place in _asked_for(outcome)}
+        equal = _equal(outcomes, archive)
+        places = {place for outcome in outcomes for place in _asked_for(outcome, equal)}
         fetched = messages_at(archive, places | {whole.first for whole in wholes if whole and whole.first is not None})
         results = []
         ahead = PartsAhead(stores.journal)
@@ -203,10 +206,24 @@ def _whole(outcome: Outcome, plain: Container[str]) -> _Whole | None:
     return _Whole(outcome.record, parts, first_place(outcome.record, parts))
 
 
-def _asked_for(outcome: Outcome) -> Iterator[int]:
-    """Yield the positions of single messages that an outcome refers to, except a first part."""
+def _equal(outcomes: Iterable[Outcome], archive: JournalArchive) -> set[tuple[int | None, int]]:
+    """Return the pairs of a message and its repetition whose bodies can be read and are the same: nothing else of them
+    is needed."""
+    pairs = {pair for outcome in outcomes for pair in outcome.repeated if pair[0] is not None}
+    places = np.unique(np.array([*pairs], np.int64))
+    bodies: dict[int | None, memoryview] = {}
+    for segment, batch, rows, numbers in by_batch(places):
+        with suppress(KeyError, DamagedError):
+            bodies.update(
+                zip(places[numbers].tolist(), archive.placed_bodies(segment, batch, rows).bodies, strict=True)
+            )
+    return {pair for pair in pairs if bodies.keys() >= {*pair} and is_same(*(bodies[place] for place in pair))}
+
+
+def _asked_for(outcome: Outcome, equal: Container[tuple[int | None, int]]) -> Iterator[int]:
+    """Yield the positions of single messages that an outcome refers to, except a first part and `equal` pairs."""
     yield from (refusal.position for refusal in outcome.refused)
-    yield from (place for pair in outcome.repeated for place in pair if place is not None)
+    yield from (place for pair in outcome.repeated if pair not in equal for place in pair if place is not None)
     yield from (place for _, place in outcome.applications)
 
 

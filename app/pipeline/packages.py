@@ -25,7 +25,7 @@ from app.service.tracing import ratio_of
 from app.spans import Added
 from app.tables.quality import Increment, increments
 
-AT_ONCE = 16_384
+AT_ONCE = 32_768
 """The largest number of results in a package: its attachments go to the catalog in one transaction, and so do its
 messages. Each transaction writes most pages of the catalog's indexes once, since identifiers have no order."""
 
@@ -39,7 +39,7 @@ RESULTS = pa.schema([pa.field("packed", pa.binary(), nullable=False)])
 """Pickled `Found`: the job that reads them has written them. They are compressed, because the driver holds all of them
 and Spark limits it to `spark.driver.maxResultSize`."""
 
-_CODEC = "zstd"
+_CODEC = "lz4"
 _NOTHING = Increment("", 0)
 
 
