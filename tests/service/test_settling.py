@@ -1,6 +1,9 @@
 """Content that cannot be settled stops no other."""
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -108,7 +111,7 @@ def test_bytes_that_are_not_those_received_are_not_settled_but_marked(tmp_path: 
 def test_a_full_store_ends_the_round_and_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with service_context(tmp_path, content={"settle_after": 0}) as context, capture_logs() as logs:
         all_of_them = [finished(context, number, in_the_journal(context)) for number in range(20)]
-        create, room = context.store.create, [3]
+        create, together, room = context.store.create, context.store.together, [3]
 
         def limited(name: str) -> object:
             if not room[0]:
@@ -116,7 +119,13 @@ def test_a_full_store_ends_the_round_and_is_told_once(tmp_path: Path, monkeypatc
             room[0] -= 1
             return create(name)
 
+        @contextmanager
+        def limited_together() -> Iterator[object]:
+            with together():
+                yield context.store if room[0] > len(all_of_them) else Nowhere()
+
         monkeypatch.setattr(context.store, "create", limited)
+        monkeypatch.setattr(context.store, "together", limited_together)
         settler = Settler(context)
         for _ in range(4):
             settler.settle()
@@ -126,6 +135,57 @@ def test_a_full_store_ends_the_round_and_is_told_once(tmp_path: Path, monkeypatc
         settler.settle()
         assert {storage(context, each) for each in all_of_them} == {"store"}
     assert [entry["event"] for entry in logs] == ["settling_failed", "settling_recovered"]
+
+
+class Nowhere:
+    """A store that takes nothing."""
+
+    def create(self, name: str) -> object:
+        raise StoreFull(f"no space left for {name}")
+
+
+def test_one_that_the_store_never_takes_does_not_stop_those_written_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store refuses it at the end of writing them together, and by itself."""
+    with service_context(tmp_path, content={"settle_after": 0}) as context, capture_logs() as logs:
+        all_of_them = [finished(context, number, in_the_journal(context)) for number in range(9)]
+        create, together = context.store.create, context.store.together
+
+        def picky(name: str) -> object:
+            if name.endswith(all_of_them[4]):
+                raise OSError(f"{name} is refused")
+            return create(name)
+
+        @contextmanager
+        def refusing() -> Iterator[object]:
+            with together() as store:
+                yield store
+                raise OSError("one of them is refused")
+
+        monkeypatch.setattr(context.store, "together", refusing)
+        monkeypatch.setattr(context.store, "create", picky)
+        settler = Settler(context)
+        settler.settle()
+        assert [storage(context, each) for each in all_of_them] == ["store"] * 4 + ["journal"] + ["store"] * 4
+        assert settler.check()["failing"] == 1
+    assert [entry["event"] for entry in logs] == ["settling_failed"]
+
+
+def test_small_objects_share_the_flushes_of_a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with service_context(tmp_path, content={"settle_after": 0}) as context:
+        all_of_them = [finished(context, number, in_the_journal(context)) for number in range(250)]
+        flushes: list[int] = []
+
+        def counted(flush: Callable[[int], None], file: int) -> None:
+            flushes.append(file)
+            flush(file)
+
+        for name in ("fsync", "fdatasync"):
+            monkeypatch.setattr(os, name, partial(counted, getattr(os, name)))
+        Settler(context).settle()
+        assert {storage(context, each) for each in all_of_them} == {"store"}
+        assert len(flushes) < 30
 
 
 def test_what_was_copied_or_deleted_meanwhile_is_not_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,13 @@
 """The settler: it copies finished content from the journal to the content store, so that segments may be retired.
 
-Each attachment is copied by itself. One that fails (its segment is missing, its bytes are damaged) is skipped, and
-tried again after a pause that doubles. So a failure does not stop the other attachments. A store that takes nothing (a
-full disk) ends the round. Each copy is compared with the digest that finishing recorded.
+Many attachments are copied together: small objects by themselves would cost two flushes of a disk each. One that fails
+(its segment is missing, its bytes are damaged) is skipped, and tried again after a pause that doubles. So a failure
+does not stop the other attachments. If the store does not take all of them together, they are copied one by one. A
+store that then takes nothing (a full disk) ends the round. Each copy is compared with the digest that finishing
+recorded.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from threading import Event
 from time import monotonic
 from typing import Any, NamedTuple
@@ -13,6 +15,7 @@ from typing import Any, NamedTuple
 from app.model.errors import DamagedError, StoreFull
 from app.model.records import AttachmentRecord, StoredObject
 from app.observe import Recurring, logger
+from app.ports import ContentStore
 from app.service.content.access import object_name, open_content
 from app.service.content.damage import Damages
 from app.service.content.measured import Measured
@@ -22,7 +25,7 @@ from app.settings import microseconds
 log = logger(__name__)
 
 AT_ONCE = 100
-"""Attachments that are settled in one transaction."""
+"""Attachments that are copied together, and settled in one transaction."""
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 3600.0
 """The shortest and the longest pause after a failure, in seconds."""
 REMEMBERED = 100_000
@@ -76,25 +79,39 @@ class Settler:
                 return
             last = page[-1]
 
-    def _copy_all(self, page: list[AttachmentRecord]) -> None:
+    def _copy_all(self, page: Sequence[AttachmentRecord]) -> None:
+        store = self._context.store
+        try:
+            with store.together() as pending:
+                copied = self._copied(page, pending)
+        except Exception:  # noqa: BLE001 - each fails by itself then
+            for record in page:
+                self._settle(self._copied([record], store))
+        else:
+            self._settle(copied)
+
+    def _copied(self, page: Sequence[AttachmentRecord], store: ContentStore) -> dict[str, StoredObject]:
+        """Copy the attachments of a page that do not wait for a retry. Return their objects."""
         now = monotonic()
         copied: dict[str, StoredObject] = {}
-        try:
-            for record in page:
-                failed = self._failed.get(record.id)
-                if self._stop.is_set():
-                    break
-                if (failed is None or failed.due <= now) and (stored := self._try(record)) is not None:
-                    copied[record.id] = stored
-        finally:
-            if copied:
-                settled = self._context.catalog.settle(copied, self._context.clock.now())
-                for deleted in copied.keys() - settled:
-                    self._context.store.delete(copied[deleted].name)
+        for record in page:
+            failed = self._failed.get(record.id)
+            if self._stop.is_set():
+                break
+            if (failed is None or failed.due <= now) and (stored := self._try(record, store)) is not None:
+                copied[record.id] = stored
+        return copied
 
-    def _try(self, record: AttachmentRecord) -> StoredObject | None:
+    def _settle(self, copied: Mapping[str, StoredObject]) -> None:
+        """Save that these attachments are in the store, whose objects are durable."""
+        if copied:
+            settled = self._context.catalog.settle(copied, self._context.clock.now())
+            for deleted in copied.keys() - settled:
+                self._context.store.delete(copied[deleted].name)
+
+    def _try(self, record: AttachmentRecord, store: ContentStore) -> StoredObject | None:
         try:
-            copied = self._copy(record)
+            copied = self._copy(record, store)
         except StoreFull:
             raise
         except Exception as error:  # noqa: BLE001 - `Recurring` logs it
@@ -103,19 +120,19 @@ class Settler:
         self._failed.pop(record.id, None)
         return copied
 
-    def _copy(self, record: AttachmentRecord) -> StoredObject | None:
+    def _copy(self, record: AttachmentRecord, store: ContentStore) -> StoredObject | None:
         """Copy one attachment's content. Return None when it was deleted or copied by another process meanwhile."""
         try:
-            return self._write(record)
+            return self._write(record, store)
         except KeyError as gone:
             if (lost := self._damages.lost(record, gone)) is not None:
                 raise lost from gone
             return None
 
-    def _write(self, record: AttachmentRecord) -> StoredObject:
+    def _write(self, record: AttachmentRecord, store: ContentStore) -> StoredObject:
         content = open_content(record, self._context.catalog, self._context.store, self._context.journal)
         name = object_name(record.id)
-        with self._context.store.create(name) as target:
+        with store.create(name) as target:
             measured = Measured(target)
             for piece in content.read(0, content.size):
                 measured.write(piece)
