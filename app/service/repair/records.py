@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from re import compile as pattern
 from typing import Any, NamedTuple
 
+import orjson
+
 from app.model.errors import GatewayError
 from app.ports import ContentStore, ObjectWriter
 from app.service.repair.rows import Row, from_json, kind_of, to_json
@@ -54,6 +56,16 @@ class Dropped(NamedTuple):
     id: str
 
 
+class _Line(NamedTuple):
+    """A line of an object: as it is, and what it says. A merge copies lines as they are."""
+
+    data: bytes
+    said: dict[str, Any]
+
+
+_NOTHING = _Line(b"", {})
+
+
 @dataclass(frozen=True, slots=True)
 class Header:
     """The first line: the number of the last `event` of the catalog's log that is included, and the `journal` of
@@ -71,12 +83,12 @@ def files(store: ContentStore) -> list[RecordFile]:
 
 def header(store: ContentStore, file: RecordFile) -> Header:
     """Return the header of an object. Raises KeyError when it is gone, and GatewayError when it is damaged."""
-    return _header(next(_lines(store, file), {}), file)
+    return _header(next(_lines(store, file), _NOTHING), file)
 
 
 def write(store: ContentStore, file: RecordFile, said: Header, rows: Iterable[Row | Dropped]) -> None:
     """Write a whole object of records, each row once."""
-    _write(store, file, said, map(_line, rows))
+    _write(store, file, said, (to_line(_said(row)) for row in rows))
 
 
 def rows(store: ContentStore, on_damage: Callable[[GatewayError], None] | None = None) -> Iterator[Row | Dropped]:
@@ -86,7 +98,7 @@ def rows(store: ContentStore, on_damage: Callable[[GatewayError], None] | None =
     """
     seen: set[tuple[str, str]] = set()
     for line in _newest(store, seen, on_damage):
-        yield _row(line)
+        yield _row(line.said)
 
 
 def merge(store: ContentStore) -> int:
@@ -98,7 +110,7 @@ def merge(store: ContentStore) -> int:
             break
         newest = alike[-1]
         lines = _once(store, reversed(alike), set())
-        _write(store, RecordFile(newest.number, level + 1), header(store, newest), lines)
+        _write(store, RecordFile(newest.number, level + 1), header(store, newest), (line.data for line in lines))
         for file in alike:
             store.delete(file.name)
         went += len(alike)
@@ -107,16 +119,16 @@ def merge(store: ContentStore) -> int:
 
 def check(store: ContentStore, file: RecordFile) -> None:
     """Read an object to its end. Raises KeyError when it is gone, and GatewayError when it is damaged."""
-    said = _lines(store, file)
-    _header(next(said, {}), file)
-    for line in said:
-        if line["kind"] != DROPPED:
-            _row(line)
+    lines = _lines(store, file)
+    _header(next(lines, _NOTHING), file)
+    for line in lines:
+        if line.said["kind"] != DROPPED:
+            _row(line.said)
 
 
 def _newest(
     store: ContentStore, seen: set[tuple[str, str]], on_damage: Callable[[GatewayError], None] | None
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[_Line]:
     done: set[RecordFile] = set()
     for _ in range(_ATTEMPTS):
         try:
@@ -136,12 +148,12 @@ def _newest(
     raise GatewayError("the catalog's records are rewritten faster than they can be read; try again")
 
 
-def _once(store: ContentStore, found: Iterable[RecordFile], seen: set[tuple[str, str]]) -> Iterator[dict[str, Any]]:
+def _once(store: ContentStore, found: Iterable[RecordFile], seen: set[tuple[str, str]]) -> Iterator[_Line]:
     for file in found:
         lines = _lines(store, file)
-        _header(next(lines, {}), file)
+        _header(next(lines, _NOTHING), file)
         for line in lines:
-            key = _key(line)
+            key = _key(line.said)
             if key not in seen:
                 seen.add(key)
                 yield line
@@ -151,7 +163,7 @@ def _key(line: dict[str, Any]) -> tuple[str, str]:
     return (line["of"], line["id"]) if line["kind"] == DROPPED else (line["kind"], line["row"]["id"])
 
 
-def _line(row: Row | Dropped) -> dict[str, Any]:
+def _said(row: Row | Dropped) -> dict[str, Any]:
     if isinstance(row, Dropped):
         return {"kind": DROPPED, "of": row.kind, "id": row.id}
     return {"kind": kind_of(row), "row": to_json(row)}
@@ -164,49 +176,59 @@ def _row(line: dict[str, Any]) -> Row | Dropped:
         raise GatewayError(f"the catalog's records hold a row that cannot be read: {error}") from error
 
 
-def _write(store: ContentStore, file: RecordFile, said: Header, lines: Iterable[dict[str, Any]]) -> None:
+def _write(store: ContentStore, file: RecordFile, said: Header, lines: Iterable[bytes]) -> None:
     first = {"format": FORMAT, "event": said.event, "journal": said.journal}
     with store.create(file.name) as target:
         packer = _Packer(target)
-        packer.write(first)
+        packer.write(to_line(first))
         for line in lines:
             packer.write(line)
         packer.finish()
 
 
 class _Packer:
-    """A writer of JSON lines into a gzip file."""
+    """A writer of lines into a gzip file."""
 
     def __init__(self, target: ObjectWriter) -> None:
         self._target = target
         self._deflate = zlib.compressobj(_FAST, zlib.DEFLATED, _GZIP)
 
-    def write(self, line: dict[str, Any]) -> None:
-        if packed := self._deflate.compress(to_line(line)):
+    def write(self, line: bytes) -> None:
+        if packed := self._deflate.compress(line):
             self._target.write(packed)
 
     def finish(self) -> None:
         self._target.write(self._deflate.flush())
 
 
-def _header(line: dict[str, Any], file: RecordFile) -> Header:
-    if line.get("format") != FORMAT or not isinstance(line.get("event"), int):
-        raise GatewayError(f"{file.name} is of format {line.get('format')}, expected {FORMAT}")
-    return Header(line["event"], line.get("journal"))
+def _header(line: _Line, file: RecordFile) -> Header:
+    said = line.said
+    if said.get("format") != FORMAT or not isinstance(said.get("event"), int):
+        raise GatewayError(f"{file.name} is of format {said.get('format')}, expected {FORMAT}")
+    return Header(said["event"], said.get("journal"))
 
 
-def _lines(store: ContentStore, file: RecordFile) -> Iterator[dict[str, Any]]:
+def _lines(store: ContentStore, file: RecordFile) -> Iterator[_Line]:
     inflate = zlib.decompressobj(_GZIP)
     rest = b""
     try:
         for piece in store.read(file.name):
             *whole, rest = (rest + inflate.decompress(bytes(piece))).split(b"\n")
             for line in whole:
-                yield json.loads(line)
+                yield _Line(line + b"\n", _parsed(line))
     except (zlib.error, ValueError) as error:
         raise GatewayError(f"{file.name} is damaged: {error}") from error
     if rest or not inflate.eof:
         raise GatewayError(f"{file.name} is damaged: it ends too early")
+
+
+def _parsed(line: bytes) -> dict[str, Any]:
+    """Return the object of a line. Raises ValueError."""
+    try:
+        said: dict[str, Any] = orjson.loads(line)
+    except ValueError:  # also for lone surrogates, which names may hold
+        said = json.loads(line)
+    return said
 
 
 def next_number(found: list[RecordFile]) -> int:
