@@ -6,11 +6,14 @@ data set     a table is uploaded as Parquet, sent and received, and downloaded a
 unfinished   so many attachments of three parts of which two come
 
 Each runs in a gateway process of its own. Figures are the process's peak resident memory (VmHWM) in MiB, pages of
-mapped files included. Run it as `python -m bench.memory`.
+mapped files included. The gateway has no pandas, as in its image: PySpark's environment has it, where pyarrow loads it,
+which takes some 35 MiB. Run it as `python -m bench.memory`.
 """
 
 import argparse
+import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -178,11 +181,20 @@ def step(what: str, process: GatewayProcess) -> None:
     print(f"  {peak(process):7.0f} MiB  {what}", flush=True)
 
 
+def _without_pandas(folder: Path) -> dict[str, str]:
+    """Return the environment of a process that does not find pandas."""
+    hiding = folder / "hiding"
+    hiding.mkdir()
+    (hiding / "pandas.py").write_text('raise ImportError("hidden")')
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(hiding), *sys.path])}
+
+
 def measure(run: Callable[[GatewayProcess, Mosquitto, Path], None]) -> float:
     """Return the peak memory of a gateway that sends to the topic it receives from."""
     with TemporaryDirectory() as name, Mosquitto(Path(name)) as broker:
         back = mqtt_destination("back", broker.port, TOPIC)
-        with GatewayProcess(Path(name), back + mqtt_source("memory", broker.port, TOPIC)) as process:
+        settings = back + mqtt_source("memory", broker.port, TOPIC)
+        with GatewayProcess(Path(name), settings, _without_pandas(Path(name))) as process:
             process.await_source("memory")
             started = perf_counter()
             run(process, broker, Path(name))
