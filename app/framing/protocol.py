@@ -42,14 +42,13 @@ ArrangementName = Literal["numbered", "grouped"]
 
 
 class Columns(NamedTuple):
-    """The headers and parts that the columns of a batch show. Rows ascend.
+    """The parts and unsequenced messages that the columns of a batch show. Rows ascend.
 
-    `headers` are rows that hold headers. `parts` are rows that hold sequenced parts. For each part, `keys` has the
-    16-byte key of the attachment (a row of bytes), and `sequences` the sequence number. `bare` are rows that hold
-    unsequenced messages (`app.model.event.Unsequenced`), with their `bare_keys`.
+    `parts` are rows that hold sequenced parts. For each part, `keys` has the 16-byte key of the attachment (a row of
+    bytes), and `sequences` the sequence number. `bare` are rows that hold unsequenced messages
+    (`app.model.event.Unsequenced`), with their `bare_keys`.
     """
 
-    headers: npt.NDArray[np.int64]
     parts: npt.NDArray[np.int64]
     keys: npt.NDArray[np.uint8]
     sequences: npt.NDArray[np.int64]
@@ -61,7 +60,7 @@ KEY_SIZE = 16
 """The length of the key of an attachment of numbered parts, in bytes."""
 
 _NO_ROWS, _NO_KEYS = np.zeros(0, np.int64), np.zeros((0, KEY_SIZE), np.uint8)
-NO_COLUMNS = Columns(_NO_ROWS, _NO_ROWS, _NO_KEYS, _NO_ROWS, _NO_ROWS, _NO_KEYS)
+NO_COLUMNS = Columns(_NO_ROWS, _NO_KEYS, _NO_ROWS, _NO_ROWS, _NO_KEYS)
 """The columns of no message."""
 
 
@@ -188,7 +187,7 @@ class Framing(Protocol):
         return False
 
     def read_columns(self, batch: Descriptors, framed: npt.NDArray[np.bool_]) -> Columns | None:  # noqa: ARG002
-        """Return the headers and parts among the `framed` rows of a batch, as `read` would find them.
+        """Return the parts and unsequenced messages among the `framed` rows of a batch, as `read` would find them.
 
         Other rows are read one by one. If the result is None, all rows are.
         """

@@ -28,8 +28,8 @@ def runs_and_others(messages: Sequence[PhysicalMessage]) -> list[Run | int]:
     """
     sources, framings = _numbered([each.source for each in messages]), _numbered([each.framing for each in messages])
     descriptors = descriptors_of(messages)
-    found = [_columns(descriptors, framings.values == at, name) for at, name in enumerate(framings.names)]
-    rows, keys, sequences = (np.concatenate([each[at] for each in found]) for at in (1, 2, 3))
+    found = [columns_of(descriptors, framings.values == at, name) for at, name in enumerate(framings.names)]
+    rows, keys, sequences, *_ = map(np.concatenate, zip(*found, strict=True))
     is_other = np.ones(len(messages), np.bool_)
     is_other[rows] = False
     others = np.flatnonzero(is_other)
@@ -50,7 +50,8 @@ def _numbered(column: list[str]) -> _Numbered:
     return _Numbered([*numbers], np.array([numbers[name] for name in column], np.int64))
 
 
-def _columns(descriptors: Descriptors, framed: npt.NDArray[np.bool_], name: str) -> Columns:
+def columns_of(descriptors: Descriptors, framed: npt.NDArray[np.bool_], name: str) -> Columns:
+    """Return the columns that the framing of this name finds for its rows. An unknown framing finds none."""
     framing = FRAMINGS.get(name)
     return (framing and framing.read_columns(descriptors, framed)) or NO_COLUMNS
 

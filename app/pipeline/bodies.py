@@ -30,15 +30,14 @@ class JournalBatch:
         """Return a batch whose bodies are in memory."""
         column = batch.column("body")
         _, offsets, data = column.buffers()
-        width = "<i8" if pa.types.is_large_binary(column.type) else "<i4"
-        ends = np.frombuffer(offsets, width, len(column) + 1, np.dtype(width).itemsize * column.offset)
+        ends = np.frombuffer(offsets, "<i8", len(column) + 1, 8 * column.offset)
         bodies, places = memoryview(data or b""), ends.tolist()
 
         def read(rows: Sequence[int]) -> list[memoryview]:
             return [bodies[places[row] : places[row + 1]] for row in rows]
 
         columns = batch.select([name for name in batch.schema.names if name != "body"])
-        return cls(columns, np.diff(ends).astype(np.int64), read)
+        return cls(columns, np.diff(ends), read)
 
     @classmethod
     def unread(cls, archive: JournalArchive, place: Position) -> "JournalBatch":

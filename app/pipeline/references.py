@@ -23,8 +23,8 @@ from app.codecs.sas import dialect
 from app.codecs.sas.attachment import read_counts
 from app.framing.descriptors import descriptors_of_batch
 from app.framing.events import is_header, read_event
-from app.framing.protocol import KEY_SIZE, NO_COLUMNS, Columns, Framing
-from app.framing.registry import FRAMINGS
+from app.framing.protocol import KEY_SIZE, NO_COLUMNS, Columns
+from app.framing.runs import columns_of
 from app.model.attachment import AttachmentDefinition, AttachmentKind
 from app.model.errors import DamagedError, InvalidInputError
 from app.model.event import Announced, Pieces, Unsequenced
@@ -186,18 +186,23 @@ def references(batch: pa.RecordBatch, first_position: int) -> pa.RecordBatch:
     return _references(whole, first_position, _columns(whole.columns))
 
 
+def checked_references_at(archive: JournalArchive, place: Position) -> pa.RecordBatch:
+    """Return references to the messages of the batch at a place, of which all bodies are read. Raises KeyError and
+    DamagedError as `JournalArchive.record_batch`."""
+    return references(archive.record_batch(place.segment, place.batch), place.pack())
+
+
 def references_at(archive: JournalArchive, place: Position) -> pa.RecordBatch:
     """Return references to the messages of the batch at a place, without reading the bodies of sequenced parts.
 
-    They are those of `references`, unless one of these bodies is damaged. Raises KeyError and DamagedError as
-    `JournalArchive.record_batch`.
+    They are those of `checked_references_at`, unless one of these bodies is damaged. Raises the same errors.
     """
     with suppress(DamagedError):
         batch = JournalBatch.unread(archive, place)
         columns = _columns(batch.columns)
         if batch.sizes.sum() > WORTH_BYTES * (len(batch.sizes) - len(columns.parts)):
             return _references(batch, place.pack(), columns)
-    return references(archive.record_batch(place.segment, place.batch), place.pack())
+    return checked_references_at(archive, place)
 
 
 def _references(batch: JournalBatch, first_position: int, columns: Columns) -> pa.RecordBatch:
@@ -247,24 +252,15 @@ def _read(position: int, message: PhysicalMessage) -> list[Reference]:
 def _columns(batch: pa.RecordBatch) -> Columns:
     """Return the columns that each framing finds for its messages, merged by row."""
     names = batch.column("framing").dictionary_encode()
-    indices = names.indices.to_numpy()
-    found = [
-        _columns_of(framing, batch, indices == index)
-        for index, name in enumerate(names.dictionary.to_pylist())
-        if (framing := FRAMINGS.get(name)) is not None
-    ]
+    indices, descriptors = names.indices.to_numpy(), descriptors_of_batch(batch)
+    found = [columns_of(descriptors, indices == index, name) for index, name in enumerate(names.dictionary.to_pylist())]
     if len(found) == 1:
         return found[0]
     if not found:
         return NO_COLUMNS
-    headers, parts, keys, sequences, bare, bare_keys = map(np.concatenate, zip(*found, strict=True))
+    parts, keys, sequences, bare, bare_keys = map(np.concatenate, zip(*found, strict=True))
     order, of_bare = np.argsort(parts), np.argsort(bare)
-    in_order = parts[order], keys[order], sequences[order], bare[of_bare], bare_keys[of_bare]
-    return Columns(np.sort(headers), *in_order)
-
-
-def _columns_of(framing: Framing, batch: pa.RecordBatch, framed: npt.NDArray[np.bool_]) -> Columns:
-    return framing.read_columns(descriptors_of_batch(batch), framed) or NO_COLUMNS
+    return Columns(parts[order], keys[order], sequences[order], bare[of_bare], bare_keys[of_bare])
 
 
 def _marked(count: int, *rows: Numbers) -> npt.NDArray[np.bool_]:

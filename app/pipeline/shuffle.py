@@ -5,7 +5,8 @@ references by key into partitions and packs those of each partition (`What.PACKE
 and sorts them, all in memory. There are as many partitions as that allows.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from zlib import crc32
 
 import numpy as np
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.pipeline.references import SCHEMA, Reference, What, to_batch
+from app.pipeline.steps import Step
 
 PACKED_BYTES = 64 << 10
 """The largest size of packed references, in bytes, unless one reference is larger: a thousand of them come to a task
@@ -24,8 +26,6 @@ HELD_BYTES = 16 << 20
 
 ROWS_AT_ONCE = 16_384
 """The number of sorted references in a record batch."""
-
-Step = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def packing(step: Step, partitions: int) -> Step:
@@ -73,7 +73,7 @@ def _packed(batches: Sequence[pa.RecordBatch], partitions: int) -> pa.RecordBatc
     rows = rows.take(pa.array(order))
     found = (
         Reference("", b"", number, What.PACKED, detail=pack.serialize().to_pybytes())
-        for number, (begin, end) in enumerate(zip([0, *ends], ends, strict=False))
+        for number, (begin, end) in enumerate(pairwise([0, *ends]))
         for pack in _pieces(rows.slice(begin, end - begin))
     )
     return to_batch([*found])

@@ -46,7 +46,7 @@ from app.observe import logger
 from app.pipeline.job import Job
 from app.pipeline.partitions import Share, SourceOptions, admitted, shares
 from app.pipeline.references import SCHEMA as REFERENCES_SCHEMA
-from app.pipeline.references import lost_batch, references, references_at, to_batch
+from app.pipeline.references import checked_references_at, lost_batch, references_at, to_batch
 from app.pipeline.shuffle import packed
 from app.pipeline.workers import at_task_start
 from app.ports import JOURNAL_SCHEMA, JournalArchive, Segment
@@ -302,7 +302,7 @@ class ReferenceSource(SegmentSource):
     def rows(self) -> Rows:
         options = self.checked
         assert isinstance(options, ReferenceOptions)
-        return _references if options.all_bodies else references_at
+        return checked_references_at if options.all_bodies else references_at
 
     def prepared(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         options = self.checked
@@ -312,10 +312,6 @@ class ReferenceSource(SegmentSource):
     def lost(self, first_position: int, error: DamagedError) -> pa.RecordBatch:
         """Return a reference to the batch, for quarantine."""
         return to_batch([lost_batch(first_position, str(error))])
-
-
-def _references(archive: JournalArchive, place: Position) -> pa.RecordBatch:
-    return references(archive.record_batch(place.segment, place.batch), place.pack())
 
 
 def cache_options(job: Job) -> dict[str, str]:
