@@ -139,11 +139,9 @@ def _has_damage(
     outcomes: Iterable[Outcome], places: Iterable[int], fetched: Mapping[int, PhysicalMessage], archive: JournalArchive
 ) -> bool:
     """Tell whether a message at one of these places, or a part of an unfinished attachment, cannot be read back."""
-    present = segments_of(archive)
-    for place in places:
-        message = fetched.get(place)
-        if (message is None or is_damaged(message)) and Position.unpack(place).segment in present:
-            return True
+    unread = {place for place in places if (message := fetched.get(place)) is None or is_damaged(message)}
+    if unread and not segments_of(archive).isdisjoint(Position.unpack(place).segment for place in unread):
+        return True
     unfinished = [outcome for outcome in outcomes if outcome.record is not None and outcome.complete is None]
     pending = [outcome.record.pending_position for outcome in unfinished if outcome.record is not None]
     runs = [run for outcome in unfinished for run in outcome.fresh]
