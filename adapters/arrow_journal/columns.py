@@ -9,7 +9,7 @@ A lost batch is replaced by one without rows. The mark after its head confirms t
 and a CRC-32C of the head and this number.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from struct import Struct
 from typing import Any, NamedTuple
@@ -33,6 +33,9 @@ _PROPERTIES = _TYPES["properties"]
 _NO_BYTES = pa.py_buffer(b"")
 
 Bytes = bytes | bytearray | memoryview
+
+Area = Callable[[int], memoryview | None]
+"""What returns aligned memory of a size in bytes, if it has some."""
 
 
 class Encoded(NamedTuple):
@@ -65,18 +68,22 @@ def encode(messages: Sequence[PhysicalMessage], first: Position, seed: int, crcs
     return encoded
 
 
-def prepare(messages: Sequence[PhysicalMessage], crcs: memoryview | None = None) -> Encoded:
-    """Return a record batch as `encode` does, without its positions and its checksum, which `place` adds."""
+def prepare(
+    messages: Sequence[PhysicalMessage], crcs: memoryview | None = None, area: Area = lambda _size: None
+) -> Encoded:
+    """Return a record batch as `encode` does, without its positions and its checksum, which `place` adds.
+
+    If `area` returns memory for a batch of its size, the batch is copied there.
+    """
     count = len(messages)
     values: dict[str, Sequence[Any]] = dict(zip(PhysicalMessage._fields, zip(*messages, strict=True), strict=True))
     bodies = values["body"]
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(np.fromiter(map(len, bodies), np.int64, count), out=offsets[1:])
     values["put_time"] = [time or None for time in values["put_time"]]
-    sums = np.fromiter(map(crc32c, bodies) if crcs is None else crcs, np.uint32, count)
     made = {
         "properties": _properties(values["properties"]),
-        "body_crc32": pa.array(sums),
+        "body_crc32": pa.array(np.zeros(count, np.uint32)),
         "position": pa.array(np.zeros(count, np.int64)),
         "batch_crc32": pa.array(np.zeros(count, np.uint32)),
         "body": pa.Array.from_buffers(pa.large_binary(), count, [None, pa.py_buffer(bytes(offsets.nbytes)), _NO_BYTES]),
@@ -84,7 +91,27 @@ def prepare(messages: Sequence[PhysicalMessage], crcs: memoryview | None = None)
     columns = [made[name] if name in made else pa.array(values[name], kind) for name, kind in _TYPES.items()]
     head = bytearray(pa.RecordBatch.from_arrays(columns, schema=SCHEMA).serialize())
     fill = ipc.fill_in(head, offsets)
-    return Encoded(head, bodies, fill, memoryview(offsets.tobytes()).cast("q"), memoryview(sums.tobytes()).cast("I"))
+    staged = area(len(head) + int(offsets[-1]) + fill)
+    found = crcs if crcs is not None else map(crc32c, bodies) if staged is None else _copied(bodies, staged, len(head))
+    sums = np.fromiter(found, np.uint32, count).tobytes()
+    head[_crcs_before(_positions_in(_batch_crc32_in(len(head), count), count).start, count)] = sums
+    batch = Encoded(head, bodies, fill, memoryview(offsets.tobytes()).cast("q"), memoryview(sums).cast("I"))
+    if staged is None:
+        return batch
+    staged[: len(head)] = head
+    staged[batch.size - fill :] = bytes(fill)
+    return batch._replace(head=staged[: len(head)], staged=staged)
+
+
+def _copied(bodies: Iterable[Bytes], target: memoryview, at: int) -> Iterator[int]:
+    """Copy bodies to a place in memory, and yield the checksum of each. It is computed just before the copy, so that
+    memory is read once."""
+    for body in bodies:
+        crc = crc32c(body)
+        end = at + len(body)
+        target[at:end] = body
+        at = end
+        yield crc
 
 
 def place(encoded: Encoded, first: Position, seed: int) -> None:
@@ -187,7 +214,7 @@ def read_head(get: Callable[[int, int], bytes], start: int, segment: int, versio
 def _head_with_rows(frame: ipc.Frame, data: bytes, start: int, segment: int, version: int, seed: int) -> Head | None:
     column = _batch_crc32_in(frame.head, frame.rows)
     places = _positions_in(column, frame.rows).start if version > 1 else column.start
-    crcs = places - 4 * frame.rows - ipc.padding(4 * frame.rows)
+    crcs = _crcs_before(places, frame.rows).start
     if crcs < frame.metadata:
         return None
     crc = crc32c(data[column.stop :], crc32c(bytes(4 * frame.rows), crc32c(memoryview(data)[: column.start], seed)))
@@ -214,6 +241,12 @@ def _head(number: int, start: int, frame: ipc.Frame, data: bytes, crcs: int) -> 
 def _positions_in(sums: slice, count: int) -> slice:
     """Return the place of the column `position`, just before the column `batch_crc32`."""
     return slice(sums.start - 8 * count, sums.start)
+
+
+def _crcs_before(end: int, count: int) -> slice:
+    """Return the place of the column `body_crc32`, which is padded and ends before the next column."""
+    start = end - 4 * count - ipc.padding(4 * count)
+    return slice(start, start + 4 * count)
 
 
 def _batch_crc32_in(length: int, count: int) -> slice:

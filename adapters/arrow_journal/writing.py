@@ -35,20 +35,14 @@ class Stagings:
     def __init__(self) -> None:
         self._free: deque[memoryview] = deque(maxlen=STAGINGS)
 
-    def staged(self, batch: Encoded) -> Encoded:
-        """Return a batch with a copy of its bytes in aligned memory, if it is not too large."""
-        if batch.size > STAGING_BYTES:
-            return batch
+    def area(self, size: int) -> memoryview | None:
+        """Return memory for a batch of a size in bytes; None if it is too large."""
+        if size > STAGING_BYTES:
+            return None
         try:
-            area = self._free.pop()
+            return self._free.pop()[:size]
         except IndexError:
-            area = memoryview(mmap(-1, STAGING_BYTES))
-        whole = area[: batch.size]
-        at = 0
-        for buffer in (batch.head, *batch.bodies, bytes(batch.fill)):
-            whole[at : at + len(buffer)] = buffer
-            at += len(buffer)
-        return batch._replace(head=whole[: len(batch.head)], staged=whole)
+            return memoryview(mmap(-1, STAGING_BYTES))[:size]
 
     def free(self, batches: Iterable[Encoded]) -> None:
         """Take back the memory of batches that nobody writes any more."""

@@ -124,6 +124,9 @@ class PartReader(Protocol):
     def spans(self, body: Body) -> list[tuple[int, int]] | None:
         """Return the (start, length) of the file's records in a part; None if it does not consist of whole records."""
 
+    def record_start(self, bodies: Sequence[Body]) -> int | None:
+        """Return where the record begins that is the rest of each of these parts; None if `spans` must look."""
+
 
 class DataSetFacts(NamedTuple):
     """The facts that reading a data set gives."""

@@ -85,6 +85,9 @@ class _RecordReader:
         except (WireError, InvalidInputError):
             return None
 
+    def record_start(self, _bodies: Sequence[Body]) -> int | None:
+        return None
+
 
 # --- data sets --------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """The places of a file's bytes in the parts that the SAS Common Messaging Interface defines."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from app.codecs.ibm_mq.encodings import in_charset
 from app.codecs.sas import dialect, files
@@ -61,12 +61,17 @@ class SasPartReader:
 
     def spans(self, body: Body) -> list[tuple[int, int]] | None:
         """Return the (start, length) of the records in a part; None if it does not consist of whole records."""
-        plain = self._plain if self._chosen in (None, self._plain) else None
-        if plain is not None and (found := files.whole_record(body, plain)) is not None:
-            self._chosen = plain
-            return [found]
+        if (start := self.record_start([body])) is not None:
+            return [(start, len(body) - start)]
         try:
             self._chosen = self._chosen or files.detect(lambda: [body], self._possible)
             return [(start, length) for _, start, length, _ in files.spans([body], self._chosen)]
         except WireError:
             return None
+
+    def record_start(self, bodies: Sequence[Body]) -> int | None:
+        plain = self._plain if self._chosen in (None, self._plain) else None
+        if plain is None or (start := files.record_start(bodies, plain)) is None:
+            return None
+        self._chosen = plain
+        return start

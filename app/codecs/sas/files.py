@@ -10,7 +10,7 @@ the length's bytes in any file, or included in the length in a text file (`detec
 
 import struct
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -52,6 +52,12 @@ class Tally:
         self.count += 1
         self.size += length
         self.longest = max(self.longest, length)
+
+    def add_all(self, lengths: Sequence[int]) -> None:
+        """Count records of these lengths."""
+        self.count += len(lengths)
+        self.size += sum(lengths)
+        self.longest = max([self.longest, *lengths])
 
     def of(self, records: Iterable[Buffer]) -> Iterator[Buffer]:
         """Yield the records, and count them."""
@@ -257,19 +263,16 @@ def tried_first(mask: int) -> Dialect | None:
     return None if first is None or first.aligned else first
 
 
-def whole_record(part: Buffer, plain: Dialect) -> tuple[int, int] | None:
-    """Return the (start, length) of the record that is all of a part, in a dialect without padding and NULs; None when
-    the part is not one record."""
-    size, unpack = _plain_length(plain)
-    if len(part) < size or unpack(part)[0] != len(part) - size:
-        return None
-    return size, len(part) - size
-
-
-@lru_cache(maxsize=64)
-def _plain_length(plain: Dialect) -> tuple[int, Callable[[Buffer], tuple[int]]]:
+def record_start(parts: Iterable[Buffer], plain: Dialect) -> int | None:
+    """Return where the record of each part begins, in a dialect without padding and NULs; None unless each part is one
+    record."""
     length = _length_of(plain)
-    return length.size, length.unpack_from
+    size, unpack = length.size, length.unpack_from
+    try:
+        whole = all(unpack(part)[0] == len(part) - size for part in parts)
+    except struct.error:  # a part is shorter than a length
+        return None
+    return size if whole else None
 
 
 def _nul_included(parts: Callable[[], Iterable[Buffer]], found: Dialect, *, is_whole: bool) -> Dialect:
@@ -289,7 +292,7 @@ def _nul_included(parts: Callable[[], Iterable[Buffer]], found: Dialect, *, is_w
 
 def _detect(parts: Callable[[], Iterable[Buffer]], mask: int, *, is_whole: bool) -> Dialect:
     plain = tried_first(mask)
-    if plain is not None and all(whole_record(part, plain) for part in _prefix(parts())):
+    if plain is not None and record_start(_prefix(parts()), plain) is not None:
         return plain
     possible = frames(mask)
     candidates = [dialect for nul in _RECORD_NULS for dialect in members(with_nul(possible, nul))]

@@ -263,7 +263,7 @@ class Assembler:
         unsure = load(steps, self._assembly, self._context)
         for step in steps:
             if isinstance(step, Run):
-                self._apply_run(step, [messages[row] for row in step.rows], [places[row] for row in step.rows])
+                self._apply_run(step, [messages[row] for row in step.rows], [positions[row] for row in step.rows])
             elif self._apply(step):
                 load_messages(unsure, self._assembly, self._context)
                 unsure = []
@@ -271,8 +271,9 @@ class Assembler:
         self._reached = max(self._reached, places[-1])
         self._unsaved.progress = self._reached
 
-    def _apply_run(self, run: Run, messages: Sequence[PhysicalMessage], places: Sequence[int]) -> None:
+    def _apply_run(self, run: Run, messages: Sequence[PhysicalMessage], positions: Sequence[Position]) -> None:
         """Apply sequenced parts together, or one by one if one of them is not new."""
+        places = [position.pack() for position in positions]
         sizes, times = [len(message.body) for message in messages], [message.received_at for message in messages]
         arrived = PartsArrived(run.correl_id, run.first, sizes, times)
         effects = self._assembly.take_parts(run.source, arrived, places)
@@ -282,7 +283,7 @@ class Assembler:
             return
         if self._read_early:
             record = self._assembly.attachments[run.source, run.correl_id].record
-            self._incremental.parts(record, run.first, messages, places)
+            self._incremental.parts(record, run.first, messages, positions)
         for effect in effects:
             self._carry_out(effect, places[-1], messages[-1])
 
@@ -321,10 +322,11 @@ class Assembler:
 
     def _read_incrementally(self, part: PartArrived | GroupPart, at: int, message: PhysicalMessage) -> None:
         record = self._assembly.attachments[message.source, part.correl_id].record
+        position = Position.unpack(at)
         if isinstance(part, PartArrived):
-            self._incremental.parts(record, part.sequence, [message], [at])
+            self._incremental.parts(record, part.sequence, [message], [position])
         else:
-            self._incremental.group_part(record.id, part, self._context.described(message), Position.unpack(at))
+            self._incremental.group_part(record.id, part, self._context.described(message), position)
 
     def _read(self, message: PhysicalMessage) -> Event | Pieces:
         known = self._dialects.get(message.source, dialect.ALL)

@@ -6,15 +6,15 @@ are those with parts out of order, small records or records that span parts, and
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 from app.codecs.sas import files
-from app.framing.protocol import PartReader
+from app.framing.protocol import Body, PartReader
 from app.framing.registry import FRAMINGS
 from app.model.attachment import AttachmentKind
 from app.model.event import GroupPart
@@ -37,6 +37,9 @@ EXTENTS_HELD = 100_000
 
 BATCHES_BEHIND = 2
 """The most batches that may wait to be hashed."""
+
+HASHED_AT_ONCE = 1 << 20
+"""The bytes of a file from which on they are hashed by one call."""
 
 Content = Callable[[int], Finished]
 """The content of a file, given the time at which it is finished. Call it after `IncrementalReader.let_go`."""
@@ -77,10 +80,9 @@ class IncrementalReader:
         self._hashing: deque[Future[None]] = deque()
 
     def parts(
-        self, record: AttachmentRecord, first: int, messages: Sequence[PhysicalMessage], places: Sequence[int]
+        self, record: AttachmentRecord, first: int, messages: Sequence[PhysicalMessage], positions: Sequence[Position]
     ) -> None:
-        """Read parts that have come for the first time, with sequence numbers from `first` on, at these packed
-        positions."""
+        """Read parts that have come for the first time, with sequence numbers from `first` on."""
         behind = 0
         if first == 1:
             self._begin(record, messages[0])
@@ -88,7 +90,8 @@ class IncrementalReader:
         reading = self._reading.get(record.id)
         if reading is None or behind == len(messages):
             return
-        if first + behind != reading.following or not self._read(reading, messages[behind:], places[behind:]):
+        bodies = [message.body for message in messages[behind:]]
+        if first + behind != reading.following or not self._read(reading, bodies, positions[behind:]):
             self._leave(record.id)
 
     def group_part(self, attachment_id: str, event: GroupPart, message: PhysicalMessage, position: Position) -> None:
@@ -178,30 +181,27 @@ class IncrementalReader:
             self._leave(next(iter(self._reading)))
         self._reading[attachment_id] = reading
 
-    def _read(self, reading: _Reading, messages: Sequence[PhysicalMessage], places: Sequence[int]) -> bool:
+    def _read(self, reading: _Reading, bodies: Sequence[Body], positions: Iterable[Position]) -> bool:
         """Read parts that follow. Return False when one of them does not consist of a few whole records."""
         if reading.reader is None:
             return False
-        spans_of, held, extents, add = reading.reader.spans, reading.held, reading.extents, reading.tally.add
-        located = self._journal.extents(map(Position.unpack, places))
-        for message, (segment, offset, _) in zip(messages, located, strict=True):
-            try:
-                spans = spans_of(message.body)
-            except Exception:
-                log.exception("early_reading_failed")
-                return False
-            if spans is None or len(spans) > EXTENTS_A_PART or self._extents + len(spans) > EXTENTS_HELD:
-                return False
-            view = memoryview(message.body)
-            for start, length in spans:
-                add(length)
-                if length:
-                    held.append(view[start : start + length])
-                    extents.append(Extent(segment, offset + start, length))
-                    reading.size += length
-                    self._extents += 1
-        reading.following += len(messages)
-        reading.parts += len(messages)
+        located = list(self._journal.extents(positions))
+        try:
+            found = _records(reading.reader, bodies, located)
+        except Exception:
+            log.exception("early_reading_failed")
+            return False
+        if found is None or self._extents + len(found.extents) > EXTENTS_HELD:
+            return False
+        lengths = [extent.length for extent in found.extents]
+        extents = [extent for extent in found.extents if extent.length]
+        reading.tally.add_all(lengths)
+        reading.held += filter(len, found.data)
+        reading.extents += extents
+        reading.size += sum(lengths)
+        self._extents += len(extents)
+        reading.following += len(bodies)
+        reading.parts += len(bodies)
         self._holding[id(reading)] = reading
         return True
 
@@ -214,6 +214,28 @@ class IncrementalReader:
             self._extents += 1
         reading.parts += 1
         self._holding[id(reading)] = reading
+
+
+class _Records(NamedTuple):
+    """Records of a file, and where the journal has them. They may be empty."""
+
+    data: list[memoryview]
+    extents: list[Extent]
+
+
+def _records(reader: PartReader, bodies: Sequence[Body], located: Sequence[Extent]) -> _Records | None:
+    """Return the records of parts; None if one of them does not consist of a few whole records."""
+    if (start := reader.record_start(bodies)) is not None:
+        data = [memoryview(body)[start:] for body in bodies]
+        return _Records(data, [Extent(segment, at + start, length - start) for segment, at, length in located])
+    found = _Records([], [])
+    for body, (segment, at, _) in zip(bodies, located, strict=True):
+        spans = reader.spans(body)
+        if spans is None or len(spans) > EXTENTS_A_PART:
+            return None
+        found.data.extend(memoryview(body)[start : start + length] for start, length in spans)
+        found.extents.extend(Extent(segment, at + start, length) for start, length in spans)
+    return found
 
 
 def _told(reading: _Reading) -> dict[str, Any]:
@@ -230,6 +252,15 @@ def _place(message: int, offset: int) -> int:
 
 
 def _hash(work: list[tuple[Any, list[memoryview]]]) -> None:
+    """Hash the pieces of each file, many at a time. Each call gives up Python's lock, and under load waits for it
+    longer than joining takes."""
     for digest, pieces in work:
+        held: list[memoryview] = []
+        size = 0
         for piece in pieces:
-            digest.update(piece)
+            held.append(piece)
+            size += len(piece)
+            if size >= HASHED_AT_ONCE:
+                digest.update(b"".join(held))
+                held, size = [], 0
+        digest.update(b"".join(held))
