@@ -9,7 +9,8 @@ small      files of 32,000 bytes, five messages each
 tiny       files of 1,000 bytes, five messages each
 data-sets  data sets of 100 rows, six messages each
 latency    files of 1,000 bytes, one at a time, from the publish of its header to the event that it is finished: with
-           nothing else to do, and while small files come at half of the speed at which they are finished
+           nothing else to do, and while another source brings small files at half of the speed at which they are
+           finished
 
 Every round fills three persistent sessions with the same messages (QoS 1) and then empties one after the other. Each
 subscriber has sent its CONNECT and is idle before the clock starts, which it does when the broker, held still until
@@ -22,14 +23,14 @@ import argparse
 import os
 import sqlite3
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import zip_longest
+from multiprocessing import Event, Process
+from multiprocessing.synchronize import Event as StopSignal
 from pathlib import Path
 from random import Random
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
-from threading import Event
 from time import perf_counter, process_time, sleep
 from typing import Any, NamedTuple
 
@@ -46,14 +47,14 @@ from tests.support.sas_client import Attached, Program, binary_file, data_set, m
 from tests.support.subscribe import SESSION_SECONDS, left_in_session, session, subscribe
 
 BODY = 32 << 10
-TOPIC = "intake"
+TOPIC, ALONE = "intake", "alone"
 PATIENCE = 300.0
 SHORTEST_POLL, FIRST_POLL, LONGEST_POLL = 0.02, 0.1, 0.5
 """Seconds. Asking a gateway for its metrics takes it some 10 ms, so it is asked seldom, and more often near the end."""
 SMALL = {"small": 32_000, "tiny": 1_000}
 """The sizes of small files in bytes."""
 ROWS = 100
-LATENCY_FILES, LATENCY_PAUSE = 300, 0.02
+LATENCY_FILES, LATENCY_PAUSE, LOADED_AFTER = 300, 0.02, 2.0
 LATENCY_SECONDS = 60.0
 """After this time no more files are measured: a gateway or a disk that cannot bear the load would never be done."""
 DEFAULT_RATE = 500.0
@@ -219,20 +220,19 @@ def check(process: GatewayProcess, load: Load) -> None:
 def latencies(version: Version, rate: float, folder: Path | None) -> dict[str, list[float]]:
     """Return the seconds from the publish of a file's first message to its event: of files that come alone, and of
     others while small files come at `rate` a second."""
-    with (
-        TemporaryDirectory(dir=folder) as name,
-        Mosquitto(Path(name)) as broker,
-        GatewayProcess(Path(name), mqtt_source("gateway", broker.port, TOPIC, version)) as process,
-    ):
-        process.await_source("gateway")
-        found = {"idle": one_by_one(process, broker, version)}
-        stop = Event()
-        with ThreadPoolExecutor(1) as pool:
-            loading = pool.submit(publish_evenly, broker, version, rate, stop)
-            sleep(1.0)
+    with TemporaryDirectory(dir=folder) as name, Mosquitto(Path(name)) as broker:
+        sources = "".join(mqtt_source(each, broker.port, each, version) for each in (ALONE, TOPIC))
+        with GatewayProcess(Path(name), sources) as process:
+            process.await_source(ALONE)
+            process.await_source(TOPIC)
+            found = {"idle": one_by_one(process, broker, version)}
+            stop = Event()
+            loading = Process(target=publish_evenly, args=(broker.port, version, rate, stop))
+            loading.start()
+            sleep(LOADED_AFTER)
             found["loaded"] = one_by_one(process, broker, version)
             stop.set()
-            loading.result()
+            loading.join()
         return found
 
 
@@ -242,14 +242,14 @@ def one_by_one(process: GatewayProcess, broker: Mosquitto, version: Version) -> 
     client = connected(broker.port, version)
     taken: list[float] = []
     end = perf_counter() + LATENCY_SECONDS
-    with process.client.stream("GET", "/v1/events", timeout=PATIENCE) as events:
+    with process.client.stream("GET", "/v1/events", params={"source": ALONE}, timeout=PATIENCE) as events:
         lines = events.iter_lines()
         for number in range(LATENCY_FILES):
             attached = binary_file(program, f"alone {number}", program.random.randbytes(SMALL["tiny"]))
             sent = [packet(each, version) for each in message(program, [attached])]
             begun = perf_counter()
             for payload, properties in sent:
-                client.publish(TOPIC, payload, 1, properties=properties)
+                client.publish(ALONE, payload, 1, properties=properties)
             while attached.sha256 not in next(lines) and perf_counter() < end:
                 pass
             if perf_counter() >= end:
@@ -261,11 +261,11 @@ def one_by_one(process: GatewayProcess, broker: Mosquitto, version: Version) -> 
     return taken
 
 
-def publish_evenly(broker: Mosquitto, version: Version, rate: float, stop: Event) -> None:
+def publish_evenly(port: int, version: Version, rate: float, stop: StopSignal) -> None:
     """Publish small files at a rate a second until `stop` is set."""
     program = Program(Random(2), body_limit=BODY)
     content = program.random.randbytes(SMALL["small"])
-    client = connected(broker.port, version)
+    client = connected(port, version)
     begun, number = perf_counter(), 0
     while not stop.is_set():
         for each in message(program, [binary_file(program, f"file {number}", content)]):

@@ -132,6 +132,16 @@ class Finishing(CatalogPart):
             )
         return unpack_extents(packed or b"")
 
+    def extents_of(self, attachment_ids: Sequence[str]) -> dict[str, tuple[Extent, ...]]:
+        column, found = tables.extents.c.attachment_id, select(tables.extents.c.attachment_id, tables.extents.c.extents)
+        with self._database.read() as connection:
+            rows = [
+                row
+                for some in chunks(attachment_ids)
+                for row in connection.execute(found.where(among(connection, column, some)))
+            ]
+        return {row.attachment_id: unpack_extents(row.extents) for row in rows}
+
     def complete_messages(self, attachment_ids: Sequence[str], now: int) -> dict[str, str]:
         with self._database.write() as connection:
             waiting = {row.id: row for some in chunks(attachment_ids) for row in _waiting_messages(connection, some)}

@@ -50,6 +50,9 @@ class JournalReferences(Protocol):
     def extents(self, attachment_id: str) -> tuple[Extent, ...]:
         """Return where the content of a finished attachment lies; () once it is settled."""
 
+    def extents_of(self, attachment_ids: Sequence[str]) -> dict[str, tuple[Extent, ...]]:
+        """Return the same of many attachments. Those that have no extents may be missing."""
+
     def needed_segments(self, among: Collection[int] | None = None) -> set[int]:
         """Return the segments, of all or `among` some, whose bytes are still needed.
 

@@ -13,10 +13,10 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from app.model.errors import DamagedError, StoreFull
-from app.model.records import AttachmentRecord, StoredObject
+from app.model.records import AttachmentRecord, Extent, StoredObject
 from app.observe import Recurring, logger
 from app.ports import ContentStore
-from app.service.content.access import object_name, open_content
+from app.service.content.access import JournalContent, object_name
 from app.service.content.damage import Damages
 from app.service.content.measured import Measured
 from app.service.context import ServiceContext
@@ -93,12 +93,13 @@ class Settler:
     def _copied(self, page: Sequence[AttachmentRecord], store: ContentStore) -> dict[str, StoredObject]:
         """Copy the attachments of a page that do not wait for a retry. Return their objects."""
         now = monotonic()
+        due = [each for each in page if each.id not in self._failed or self._failed[each.id].due <= now]
+        extents = self._context.catalog.extents_of([record.id for record in due])
         copied: dict[str, StoredObject] = {}
-        for record in page:
-            failed = self._failed.get(record.id)
+        for record in due:
             if self._stop.is_set():
                 break
-            if (failed is None or failed.due <= now) and (stored := self._try(record, store)) is not None:
+            if (stored := self._try(record, extents.get(record.id, ()), store)) is not None:
                 copied[record.id] = stored
         return copied
 
@@ -109,9 +110,9 @@ class Settler:
             for deleted in copied.keys() - settled:
                 self._context.store.delete(copied[deleted].name)
 
-    def _try(self, record: AttachmentRecord, store: ContentStore) -> StoredObject | None:
+    def _try(self, record: AttachmentRecord, extents: Sequence[Extent], store: ContentStore) -> StoredObject | None:
         try:
-            copied = self._copy(record, store)
+            copied = self._copy(record, extents, store)
         except StoreFull:
             raise
         except Exception as error:  # noqa: BLE001 - `Recurring` logs it
@@ -120,17 +121,19 @@ class Settler:
         self._failed.pop(record.id, None)
         return copied
 
-    def _copy(self, record: AttachmentRecord, store: ContentStore) -> StoredObject | None:
+    def _copy(self, record: AttachmentRecord, extents: Sequence[Extent], store: ContentStore) -> StoredObject | None:
         """Copy one attachment's content. Return None when it was deleted or copied by another process meanwhile."""
         try:
-            return self._write(record, store)
+            return self._write(record, extents, store)
         except KeyError as gone:
             if (lost := self._damages.lost(record, gone)) is not None:
                 raise lost from gone
             return None
 
-    def _write(self, record: AttachmentRecord, store: ContentStore) -> StoredObject:
-        content = open_content(record, self._context.catalog, self._context.store, self._context.journal)
+    def _write(self, record: AttachmentRecord, extents: Sequence[Extent], store: ContentStore) -> StoredObject:
+        if record.size and not extents:
+            raise KeyError(record.id)
+        content = JournalContent(self._context.journal, extents)
         name = object_name(record.id)
         with store.create(name) as target:
             measured = Measured(target)

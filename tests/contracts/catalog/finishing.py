@@ -167,6 +167,7 @@ class Finishing:
         found = known(catalog, 1)
         assert found == replace(expected, size=3, sha256="5e", content_type="text/plain", finished_at=50)
         assert catalog.extents("a1") == extents
+        assert catalog.extents_of(["a1", "a2", "a3"]) == {"a1": extents}
         assert not catalog.finish([outcome], [HAPPENED._replace(subject="a1")])
         assert not catalog.finish([finished(2)], [HAPPENED._replace(subject="a1")])
         assert not catalog.finish([finished(3)], [HAPPENED._replace(subject="a1")])
@@ -177,6 +178,7 @@ class Finishing:
             found, storage="store", object_name="attachments/a1", checksums=b"sums", settled_at=60
         )
         assert catalog.extents("a1") == ()
+        assert catalog.extents_of(["a1"]) == {}
         assert catalog.part_runs("a1") == []
         assert catalog.settle({"a1": SETTLED}, 60) == {"a1"}, "the object is in use: it must not be removed"
 
