@@ -25,10 +25,10 @@ A gateway that has bound its journal to the catalog checks with every write that
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from sqlalchemy import Connection, Engine, Table, create_engine, event
@@ -77,6 +77,13 @@ _READERS: dict[str, Any] = {"pool_size": 8, "max_overflow": 8, "isolation_level"
 _WRITER: dict[str, Any] = {"pool_size": 1, "max_overflow": 0}
 
 
+class Images(NamedTuple):
+    """Images of databases of SQLite that all have these tables, at most ten."""
+
+    tables: Sequence[str]
+    images: Sequence[bytes]
+
+
 class Database:
     """The database at a URL, its schema migrated to the newest version.
 
@@ -115,10 +122,10 @@ class Database:
             yield connection
 
     @contextmanager
-    def write(self, *, durable: bool = False, attached: bytes | None = None) -> Iterator[Connection]:
+    def write(self, *, durable: bool = False, attached: Images | None = None) -> Iterator[Connection]:
         """Open a transaction, the only writer of this database. It is rolled back when the block raises an error.
 
-        `attached` is the image of a database of SQLite, whose tables the transaction can read.
+        It can read the tables of the `attached` images.
         """
         engine = self._durable if durable else self._quick
         with (
@@ -153,22 +160,28 @@ class Database:
 
 
 @contextmanager
-def _attached(connection: Connection, image: bytes | None) -> Iterator[None]:
-    """Attach the image of a database, if there is one, while the connection is in no transaction.
+def _attached(connection: Connection, attached: Images | None) -> Iterator[None]:
+    """Attach images, if there are some, while the connection is in no transaction.
 
-    Each image is attached anew: SQLite would read another image by the schema of the first.
+    Views have the rows of all of them. Each image is attached anew: SQLite would read another image by the schema of
+    the first.
     """
-    if image is None:
+    if attached is None:
         yield
         return
     driver: Any = connection.connection.driver_connection
     driver.execute(_LARGE_CACHE)
-    driver.execute("ATTACH ':memory:' AS staged")
-    try:
-        driver.deserialize(image, name="staged")
+    with ExitStack() as opened:
+        names = [f"staged_{number}" for number in range(len(attached.images))]
+        for name, image in zip(names, attached.images, strict=True):
+            driver.execute(f"ATTACH ':memory:' AS {name}")
+            opened.callback(driver.execute, f"DETACH {name}")
+            driver.deserialize(image, name=name)
+        for table in attached.tables:
+            rows = " UNION ALL ".join(f"SELECT * FROM {name}.{table}" for name in names)  # noqa: S608 - names of modules
+            driver.execute(f"CREATE TEMPORARY VIEW {table} AS {rows}")
+            opened.callback(driver.execute, f"DROP VIEW temp.{table}")
         yield
-    finally:
-        driver.execute("DETACH staged")
 
 
 def _lock(address: URL, place: str) -> GatewayLock:

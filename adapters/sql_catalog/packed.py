@@ -33,7 +33,7 @@ from adapters.sql_catalog import tables
 from adapters.sql_catalog.assembly import Assembly
 from adapters.sql_catalog.bulk import Prepared
 from adapters.sql_catalog.closing import FOUND, as_finished
-from adapters.sql_catalog.database import to_json
+from adapters.sql_catalog.database import Images, to_json
 from adapters.sql_catalog.part import among
 from adapters.sql_catalog.rows import (
     Columns,
@@ -161,7 +161,7 @@ class PackedRows(Assembly):
             return "sqlite" if hasattr(sqlite3.Connection, "deserialize") else None
         return "postgresql" if self._database.driver == "psycopg" else None
 
-    def add_finished(self, packed: Packed, now: int, without: Collection[str] = ()) -> bool:
+    def add_finished(self, packed: Sequence[Packed], now: int, without: Collection[str] = ()) -> bool:
         try:
             with self._staged(packed) as connection:
                 for table, names, rows, attachment in _ADDED:
@@ -172,7 +172,7 @@ class PackedRows(Assembly):
         return True
 
     def unpacked(self, packed: Packed) -> Checkpoint:
-        with self._staged(packed) as connection:
+        with self._staged([packed]) as connection:
             attachments, extents, messages = (
                 connection.execute(select(table)).all() for table in (_attachments, _extents, _messages)
             )
@@ -192,7 +192,7 @@ class PackedRows(Assembly):
             messages=[message_record(row) for row in messages],
         )
 
-    def add_messages(self, packed: Packed, incomplete: Sequence[str], now: int) -> None:
+    def add_messages(self, packed: Sequence[Packed], incomplete: Sequence[str], now: int) -> None:
         with self._staged(packed) as connection:
             lacking = among(connection, _messages.c.id, incomplete)
             at = case((lacking, null()), else_=_now)
@@ -204,11 +204,11 @@ class PackedRows(Assembly):
             connection.execute(told, {"now": now})
 
     @contextmanager
-    def _staged(self, packed: Packed) -> Iterator[Connection]:
+    def _staged(self, packed: Sequence[Packed]) -> Iterator[Connection]:
         """Open a transaction that can read the tables of staged rows."""
         if self._database.dialect == "sqlite":
-            (image,) = packed
-            with self._database.write(attached=image) as connection:
+            images = Images([table.name for table in _TABLES], [image for (image,) in packed])
+            with self._database.write(attached=images) as connection:
                 yield connection
         else:
             with self._database.write() as connection:
@@ -216,12 +216,13 @@ class PackedRows(Assembly):
                 yield connection
 
 
-def _copy(driver: Any, packed: Packed) -> None:
+def _copy(driver: Any, packed: Sequence[Packed]) -> None:
     """Copy rows to tables that end with the transaction."""
     with closing(driver.cursor()) as cursor:
-        for (table, target), text in zip(_TABLES.items(), packed, strict=True):
+        for (table, target), *texts in zip(_TABLES.items(), *packed, strict=True):
             names = ", ".join(f'"{name}"' for name in table.columns.keys())  # noqa: SIM118 - columns, not a dict
             like = f"SELECT {names} FROM {target.name} WITH NO DATA"  # noqa: S608 - names of this module
             cursor.execute(f"CREATE TEMPORARY TABLE {table.name} ON COMMIT DROP AS {like}")
             with cursor.copy(f"COPY {table.name} ({names}) FROM STDIN") as copy:
-                copy.write(text)
+                for text in texts:
+                    copy.write(text)

@@ -38,7 +38,7 @@ from app.pipeline.job import Opened
 from app.pipeline.packages import Package, finished_in, results_in, without
 from app.pipeline.tables import Committed as TableCommitted
 from app.pipeline.tables import TableTask, Written
-from app.ports import Catalog, Clock
+from app.ports import PACKED_AT_ONCE, Catalog, Clock
 from app.service.assembling import closing
 from app.service.events import complete_messages
 from app.service.tables import APPLICATION
@@ -224,23 +224,29 @@ class Committer:
         attachments that have come to it meanwhile."""
         added: list[Package] = []
         refused: list[Package] = []
-        for package in packages:
-            is_added = not package.attachments or self._catalog.add_finished(
-                package.finished_rows, now, package.left_out
-            )
-            (added if is_added else refused).append(package)
-        return added, refused
+        for some in _groups([package for package in packages if package.attachments]):
+            if self._adds_finished(some, now):
+                added += some
+                continue
+            for package in some:
+                is_added = len(some) > 1 and self._adds_finished([package], now)
+                (added if is_added else refused).append(package)
+        return added + [package for package in packages if not package.attachments], refused
+
+    def _adds_finished(self, packages: Sequence[Package], now: int) -> bool:
+        left_out = frozenset().union(*(package.left_out for package in packages))
+        return self._catalog.add_finished([package.finished_rows for package in packages], now, left_out)
 
     def _add_messages(self, packages: Sequence[Package], now: int) -> set[str]:
         """Add the messages of packages. Return those of which all attachments are in packages: they are complete."""
         finished = set().union(*(package.attachments for package in packages))
         complete: set[str] = set()
-        for package in packages:
-            if package.messages:
-                done = {each for each, attachments in package.messages.items() if finished.issuperset(attachments)}
-                incomplete = [each for each in package.messages if each not in done]
-                self._catalog.add_messages(package.message_rows, incomplete, now)
-                complete |= done
+        for some in _groups([package for package in packages if package.messages]):
+            messages = [*chain.from_iterable(package.messages.items() for package in some)]
+            done = {each for each, attachments in messages if finished.issuperset(attachments)}
+            incomplete = [each for each, _ in messages if each not in done]
+            self._catalog.add_messages([package.message_rows for package in some], incomplete, now)
+            complete |= done
         return complete
 
     def _take(self, checkpoint: Checkpoint) -> set[str]:
@@ -294,6 +300,12 @@ class Committer:
             listed += chain.from_iterable(found for each, found in package.messages.items() if each not in complete)
         alone = [message.id for message in answered if not message.attachments]
         complete_messages(self._catalog, [*waiting, *listed], self._clock.now(), alone)
+
+
+def _groups(packages: Sequence[Package]) -> Iterator[Sequence[Package]]:
+    """Yield packages that one transaction takes. Each of these writes most pages of the catalog's indexes once, since
+    identifiers have no order."""
+    return (packages[at : at + PACKED_AT_ONCE] for at in range(0, len(packages), PACKED_AT_ONCE))
 
 
 def _message(result: Result) -> str:

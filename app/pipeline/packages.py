@@ -26,8 +26,7 @@ from app.spans import Added
 from app.tables.quality import Increment, increments
 
 AT_ONCE = 32_768
-"""The largest number of results in a package: its attachments go to the catalog in one transaction, and so do its
-messages. Each transaction writes most pages of the catalog's indexes once, since identifiers have no order."""
+"""The largest number of results in a package."""
 
 LEAST = 64
 """The number of results for which a package takes less time than the results one by one."""
@@ -35,9 +34,9 @@ LEAST = 64
 RESULTS_A_ROW = 64
 """The number of other results that go to the driver together."""
 
-RESULTS = pa.schema([pa.field("packed", pa.binary(), nullable=False)])
+RESULTS = pa.schema([pa.field("packed", pa.binary(), nullable=False), pa.field("size", pa.int64(), nullable=False)])
 """Pickled `Found`: the job that reads them has written them. They are compressed, because the driver holds all of them
-and Spark limits it to `spark.driver.maxResultSize`."""
+and Spark limits it to `spark.driver.maxResultSize`; `size` is the number of bytes before."""
 
 _CODEC = "lz4"
 _NOTHING = Increment("", 0)
@@ -149,8 +148,9 @@ def _packed(results: Sequence[Result], job: Job) -> Packed:
 
 
 def _row(found: Found) -> pa.RecordBatch:
-    packed = pa.compress(pickle.dumps(found), codec=_CODEC, asbytes=True)
-    return pa.RecordBatch.from_arrays([pa.array([packed], pa.binary())], schema=RESULTS)
+    pickled = pickle.dumps(found)
+    packed = pa.compress(pickled, codec=_CODEC, asbytes=True)
+    return pa.RecordBatch.from_pylist([{"packed": packed, "size": len(pickled)}], RESULTS)
 
 
 # --- in the driver ----------------------------------------------------------------------------------------------------
@@ -160,9 +160,8 @@ def found_in(table: pa.Table) -> Found:
     """Return what came to the driver in rows of `RESULTS`."""
     results: list[Result] = []
     packages: list[Package] = []
-    for packed in table.column("packed"):
-        with pa.input_stream(packed.as_buffer(), compression=_CODEC) as stream:
-            found = pickle.loads(stream.read())  # noqa: S301 - of this job
+    for packed, size in zip(*(table.column(name) for name in RESULTS.names), strict=True):
+        found = pickle.loads(pa.decompress(packed.as_buffer(), size.as_py(), _CODEC))  # noqa: S301 - of this job
         results += found.results
         packages += found.packages
     return Found(results, packages)

@@ -5,6 +5,7 @@ Each module is one port. Every method may be called from any thread, unless it s
 
 from app.ports.catalog import (
     NEWEST_FIRST,
+    PACKED_AT_ONCE,
     AssemblyCatalog,
     AttachmentFilter,
     BadCursor,
@@ -51,6 +52,7 @@ from app.ports.transport import Intake, Progress, Receiver, Sender, SendFailed, 
 __all__ = [
     "JOURNAL_SCHEMA",
     "NEWEST_FIRST",
+    "PACKED_AT_ONCE",
     "ArchivePlugin",
     "AssemblyCatalog",
     "AttachmentFilter",

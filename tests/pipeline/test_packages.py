@@ -95,7 +95,7 @@ def test_attachments_that_the_catalog_has_are_committed_one_by_one(
     left_out: set[str] = set()
     add_finished = SqlCatalog.add_finished
 
-    def watched(catalog: SqlCatalog, packed: Packed, now: int, without: Collection[str] = ()) -> bool:
+    def watched(catalog: SqlCatalog, packed: Sequence[Packed], now: int, without: Collection[str] = ()) -> bool:
         left_out.update(without)
         return add_finished(catalog, packed, now, without)
 

@@ -20,7 +20,7 @@ from app.ports.catalog.listing import (
     Sort,
     Tallies,
 )
-from app.ports.catalog.packed import Packed, PackedCatalog
+from app.ports.catalog.packed import PACKED_AT_ONCE, Packed, PackedCatalog
 from app.ports.catalog.pipeline import PipelineCatalog
 from app.ports.catalog.quarantine import QuarantineCatalog
 from app.ports.catalog.retention import RetentionCatalog
@@ -28,6 +28,7 @@ from app.ports.catalog.webhooks import WebhookCatalog
 
 __all__ = [
     "NEWEST_FIRST",
+    "PACKED_AT_ONCE",
     "AssemblyCatalog",
     "AttachmentFilter",
     "BadCursor",

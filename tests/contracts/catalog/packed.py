@@ -15,7 +15,7 @@ from app.model.records import (
     MessageRecord,
     NewEvent,
 )
-from app.ports import Catalog, Packed
+from app.ports import PACKED_AT_ONCE, Catalog, Packed
 from tests.contracts.catalog.records import State, attachment, finished, keep, known, message
 
 NOW = 77
@@ -72,12 +72,13 @@ class PackedRows:
     """A part of `CatalogContract`, which the tests of adapters inherit."""
 
     def test_packed_rows_say_what_a_checkpoint_says(self, catalog: Catalog) -> None:
-        """Packages of different sizes follow each other, some as checkpoints."""
+        """Packages of different sizes follow each other, some together, some as checkpoints."""
         ends = [1, 3, 150, 151, 153, 160]
         for is_packed, (first, end) in enumerate(pairwise(ends)):
             some = checkpoint(*range(first, end))
             if is_packed % 4:
-                assert catalog.add_finished(pack(catalog, some), NOW)
+                bounds = pairwise(sorted({*range(first, end, max(1, (end - first) // (PACKED_AT_ONCE - 1))), end}))
+                assert catalog.add_finished([pack(catalog, checkpoint(*range(*each))) for each in bounds], NOW)
             else:
                 some.finished = [replace(each, finished_at=NOW) for each in some.finished]
                 some.events = [event._replace(time=NOW) for event in some.events]
@@ -106,18 +107,18 @@ class PackedRows:
     def test_packed_attachments_are_all_new_or_none_is_added(self, catalog: Catalog) -> None:
         keep(catalog, attachment(2, State.DELETED))
         before = known(catalog, 2)
-        assert not catalog.add_finished(pack(catalog, checkpoint(1, 2, 3)), NOW)
+        assert not catalog.add_finished([pack(catalog, checkpoint(1, 3)), pack(catalog, checkpoint(2))], NOW)
         same_key = checkpoint(4)
         same_key.attachments = [replace(same_key.attachments[0], correl_id=before.correl_id)]
-        assert not catalog.add_finished(pack(catalog, same_key), NOW)
+        assert not catalog.add_finished([pack(catalog, same_key)], NOW)
         assert [catalog.attachment(f"a{number}") for number in range(1, 5)] == [None, before, None, None]
         assert events(catalog) == []
-        assert catalog.add_finished(pack(catalog, checkpoint(1, 3)), NOW)
+        assert catalog.add_finished([pack(catalog, checkpoint(1)), pack(catalog, checkpoint(3))], NOW)
 
     def test_attachments_are_left_out_of_packed_rows(self, catalog: Catalog) -> None:
         keep(catalog, attachment(2, State.DELETED))
         before = known(catalog, 2)
-        packed = pack(catalog, checkpoint(1, 2, 3, 4))
+        packed = [pack(catalog, checkpoint(1, 2)), pack(catalog, checkpoint(3, 4))]
         assert catalog.add_finished(packed, NOW, ["a2", "a3"])
         assert [known(catalog, number).state for number in (1, 4)] == [State.FINISHED] * 2
         assert [catalog.attachment(f"a{number}") for number in (2, 3)] == [before, None]
@@ -151,7 +152,8 @@ class PackedRows:
             message(4, "a5", source=ANY),
         ]
         told = [NewEvent("message.complete", each.id, 0, {"source": each.source}) for each in new]
-        catalog.add_messages(pack(catalog, Checkpoint(messages=new, events=told)), ["m2", "m4"], NOW)
+        both = [Checkpoint(messages=new[some], events=told[some]) for some in (slice(0, 3), slice(3, None))]
+        catalog.add_messages([pack(catalog, each) for each in both], ["m2", "m4"], NOW)
         assert [catalog.message(each.id) for each in new] == [
             message(1, "a1", **answer, complete_at=NOW),
             message(2, "a2", complete_at=3),
