@@ -27,7 +27,7 @@ from adapters.sql_catalog.bulk import Bulk
 from adapters.sql_catalog.closing import FOUND, as_finished, finish, forget_pieces, place, refuse, states
 from adapters.sql_catalog.column_types import AnyText
 from adapters.sql_catalog.database import Insert
-from adapters.sql_catalog.part import CatalogPart, among, chunks, log_events
+from adapters.sql_catalog.part import CatalogPart, Lookup, among, chunks, log_events
 from adapters.sql_catalog.receiving import NOTHING_CAME
 from adapters.sql_catalog.rows import (
     Columns,
@@ -80,6 +80,18 @@ _BEGUN_ANEW: dict[str, Any] = {
     "warnings": [],
 }
 
+_source = bindparam("source", type_=AnyText)
+_BY_KEY = Lookup(
+    _attachments.c.correl_id, lambda wanted: select(_attachments).where(_attachments.c.source == _source, wanted)
+)
+_BY_CORREL_KEY = Lookup(
+    _messages.c.correl_key,
+    lambda wanted: (
+        select(_messages)
+        .where(_messages.c.source == _source, wanted)
+        .order_by(_messages.c.correl_key, _messages.c.header_position)
+    ),
+)
 _id = bindparam("attachment", type_=AnyText)
 _ADD_RUNS = Bulk(insert(tables.part_runs), ("attachment_id", "runs", "segment"))
 _FORGET_RUNS = Bulk(delete(_part_runs).where(_part_runs.c.attachment_id == _id), ("attachment",))
@@ -121,10 +133,7 @@ class Assembly(CatalogPart):
         found = {}
         with self._database.read() as connection:
             for some in chunks(correl_ids):
-                known = select(_attachments).where(
-                    _attachments.c.source == source, among(connection, _attachments.c.correl_id, some)
-                )
-                for row in connection.execute(known):
+                for row in _BY_KEY.run(connection, some, source=source):
                     found[row.correl_id] = attachment_record(row)
         return found
 
@@ -133,10 +142,7 @@ class Assembly(CatalogPart):
         found: dict[bytes, MessageRecord] = {}
         with self._database.read() as connection:
             for some in chunks([correl_key(correl_id) for correl_id in correl_ids]):
-                known = select(_messages).where(
-                    _messages.c.source == source, among(connection, _messages.c.correl_key, some)
-                )
-                for row in connection.execute(known.order_by(_messages.c.correl_key, _messages.c.header_position)):
+                for row in _BY_CORREL_KEY.run(connection, some, source=source):
                     found.setdefault(row.correl_key, message_record(row))
         return found
 

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, literal_colu
 from adapters.sql_catalog import tables
 from adapters.sql_catalog.bulk import Bulk
 from adapters.sql_catalog.column_types import AnyText
-from adapters.sql_catalog.part import among, chunks
+from adapters.sql_catalog.part import Lookup, chunks
 from adapters.sql_catalog.rows import Columns, columns_of, pack_triplets
 from adapters.sql_catalog.states import becomes, can_now
 from app.assembly.states import Input
@@ -18,6 +18,7 @@ from app.model.records import Finished, RefusedContent
 _attachments = tables.attachments
 _STATES = {state.value: state for state in AttachmentState}
 _FINISHED = becomes(Input.CONTENT_READ)
+_STATES_BY_ID = Lookup(_attachments.c.id, lambda wanted: select(_attachments.c.id, _attachments.c.state).where(wanted))
 _id = bindparam("attachment", type_=AnyText)
 _FINISHABLE = update(_attachments).where(_attachments.c.id == _id, can_now(Input.CONTENT_READ))
 _REFUSABLE = update(_attachments).where(_attachments.c.id == _id, can_now(Input.CONTENT_REFUSED))
@@ -65,8 +66,7 @@ def states(connection: Connection, attachment_ids: Collection[str]) -> dict[str,
     """Return the states of these attachments, without unknown ones."""
     found: dict[str, AttachmentState] = {}
     for some in chunks(list(attachment_ids)):
-        known = select(_attachments.c.id, _attachments.c.state).where(among(connection, _attachments.c.id, some))
-        found.update((row[0], _STATES[row[1]]) for row in connection.execute(known))
+        found.update((row.id, _STATES[row.state]) for row in _STATES_BY_ID.run(connection, some))
     return found
 
 

@@ -20,7 +20,7 @@ from adapters.sql_catalog import tables
 from adapters.sql_catalog.bulk import Bulk
 from adapters.sql_catalog.closing import finish, forget_pieces, place, states
 from adapters.sql_catalog.column_types import AnyText, Octets
-from adapters.sql_catalog.part import CatalogPart, among, chunks, log_events
+from adapters.sql_catalog.part import CatalogPart, Lookup, among, chunks, log_events
 from adapters.sql_catalog.rows import attachment_record, unpack_extents
 from adapters.sql_catalog.states import may_become
 from app.assembly.states import Input, follow
@@ -45,6 +45,15 @@ _INCOMPLETE = select(
     _messages.c.application_body.is_not(None).label("answered"),
     select(func.count()).where(_theirs, _state == _FINISHED).scalar_subquery().label("finished"),
 ).where(_messages.c.complete_at.is_(None), ~exists().where(_theirs, _state.in_(_NOT_FINISHED)))
+_INCOMPLETE_OF = Lookup(
+    _attachments.c.id,
+    lambda wanted: _INCOMPLETE.where(_messages.c.id.in_(select(_attachments.c.message_id).where(wanted))),
+)
+_FINISHED_OF = Lookup(_attachments.c.id, lambda wanted: select(_attachments.c.id).where(wanted, _state == _FINISHED))
+_EXTENTS = Lookup(
+    tables.extents.c.attachment_id,
+    lambda wanted: select(tables.extents.c.attachment_id, tables.extents.c.extents).where(wanted),
+)
 _COMPLETE_MESSAGE = Bulk(
     update(_messages)
     .where(_messages.c.id == bindparam("message", type_=AnyText))
@@ -133,13 +142,8 @@ class Finishing(CatalogPart):
         return unpack_extents(packed or b"")
 
     def extents_of(self, attachment_ids: Sequence[str]) -> dict[str, tuple[Extent, ...]]:
-        column, found = tables.extents.c.attachment_id, select(tables.extents.c.attachment_id, tables.extents.c.extents)
         with self._database.read() as connection:
-            rows = [
-                row
-                for some in chunks(attachment_ids)
-                for row in connection.execute(found.where(among(connection, column, some)))
-            ]
+            rows = [row for some in chunks(attachment_ids) for row in _EXTENTS.run(connection, some)]
         return {row.attachment_id: unpack_extents(row.extents) for row in rows}
 
     def complete_messages(self, attachment_ids: Sequence[str], now: int) -> dict[str, str]:
@@ -187,14 +191,12 @@ def _waiting_messages(connection: Connection, attachment_ids: Sequence[str]) -> 
 
     The index answers this: a message may list very many attachments, and each of them asks.
     """
-    theirs = select(_attachments.c.message_id).where(among(connection, _attachments.c.id, attachment_ids))
-    rows = connection.execute(_INCOMPLETE.where(_messages.c.id.in_(theirs)))
+    rows = _INCOMPLETE_OF.run(connection, attachment_ids)
     return [row for row in rows if row.answered or not announces_application(row.message_correl_id)]
 
 
 def _finished(connection: Connection, attachment_ids: Collection[str]) -> set[str]:
     found: set[str] = set()
     for some in chunks([*attachment_ids]):
-        finished = select(_attachments.c.id).where(among(connection, _attachments.c.id, some), _state == _FINISHED)
-        found.update(connection.scalars(finished))
+        found.update(_FINISHED_OF.run(connection, some).scalars())
     return found

@@ -1,10 +1,23 @@
 """The base class of the catalog's parts."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
-from sqlalchemy import JSON, ColumnElement, Connection, Row, Select, func, insert, literal, select
+from sqlalchemy import (
+    JSON,
+    ColumnElement,
+    Connection,
+    CursorResult,
+    Row,
+    Select,
+    bindparam,
+    func,
+    insert,
+    literal,
+    select,
+)
 from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.types import TypeEngine
 
 from adapters.sql_catalog.bulk import Bulk
 from adapters.sql_catalog.column_types import AnyText, Octets, all_storable
@@ -49,19 +62,50 @@ def among(connection: Connection, column: ColumnElement[T], values: Sequence[T])
     takes minutes in a catalog that grows fast. SQLite takes texts and bytes as one list in JSON: SQLAlchemy would
     prepare each parameter of a list by itself, which takes longer than looking it up.
     """
-    if connection.dialect.name == "postgresql":
-        return column.in_(select(func.unnest(literal(list(values), ARRAY(column.type)))))
-    if isinstance(column.type, AnyText):
-        return column.in_(select(_listed(all_storable(cast("Sequence[str]", values)))))
-    if isinstance(column.type, Octets):
-        listed = _listed([each.hex() for each in cast("Sequence[bytes]", values)])
-        return column.in_(select(getattr(func, FROM_HEX)(listed)))
-    return column.in_(values)
+    dialect = connection.dialect.name
+    if dialect == "sqlite" and not isinstance(column.type, AnyText | Octets):
+        return column.in_(values)
+    return _is_one_of(dialect, column, literal(_listed(dialect, column, values), _list_type(dialect, column)))
 
 
-def _listed(texts: Sequence[str | None]) -> ColumnElement[str]:
-    """Return the column of a table that has these texts."""
-    return func.json_each(literal([*texts], JSON)).table_valued("value").c.value
+class Lookup:
+    """A query for the rows in which a column has one of many texts or bytes.
+
+    `rows` makes it of this condition. It is made once for each database: for few values SQLAlchemy takes longer to put
+    a query together than the database to answer it.
+    """
+
+    def __init__(self, column: ColumnElement[Any], rows: Callable[[ColumnElement[bool]], Select[Any]]) -> None:
+        self._column, self._rows = column, rows
+        self._queries: dict[str, Select[Any]] = {}
+
+    def run(self, connection: Connection, values: Sequence[Any], **others: Any) -> CursorResult[Any]:
+        """Return the rows for these values. `others` are the query's own parameters."""
+        dialect, column = connection.dialect.name, self._column
+        query = self._queries.get(dialect)
+        if query is None:
+            wanted = bindparam("wanted", type_=_list_type(dialect, column))
+            query = self._queries[dialect] = self._rows(_is_one_of(dialect, column, wanted))
+        return connection.execute(query, {"wanted": _listed(dialect, column, values), **others})
+
+
+def _is_one_of(dialect: str, column: ColumnElement[Any], wanted: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Return the condition that a column has a value of a list, which is one parameter."""
+    if dialect == "postgresql":
+        return column.in_(select(func.unnest(wanted)))
+    value = func.json_each(wanted).table_valued("value").c.value
+    return column.in_(select(getattr(func, FROM_HEX)(value) if isinstance(column.type, Octets) else value))
+
+
+def _listed(dialect: str, column: ColumnElement[Any], values: Sequence[Any]) -> Sequence[Any]:
+    """Return the values as the database takes their list."""
+    if dialect == "postgresql":
+        return list(values)
+    return [each.hex() for each in values] if isinstance(column.type, Octets) else [*all_storable(values)]
+
+
+def _list_type(dialect: str, column: ColumnElement[Any]) -> TypeEngine[Any]:
+    return ARRAY(column.type) if dialect == "postgresql" else JSON()
 
 
 def limited(
