@@ -9,8 +9,8 @@ small      files of 32,000 bytes, five messages each
 tiny       files of 1,000 bytes, five messages each
 data-sets  data sets of 100 rows, six messages each
 latency    files of 1,000 bytes, one at a time, from the publish of its header to the event that it is finished: with
-           nothing else to do, and while another source brings small files at half of the speed at which they are
-           finished
+           nothing else to do, and while another source brings small files at half of the speed at which they were
+           finished (or a quarter and so on, as the gateway can bear it beside the program that publishes them)
 
 Every round fills three persistent sessions with the same messages (QoS 1) and then empties one after the other. Each
 subscriber has sent its CONNECT and is idle before the clock starts, which it does when the broker, held still until
@@ -56,9 +56,9 @@ SMALL = {"small": 32_000, "tiny": 1_000}
 ROWS = 100
 LATENCY_FILES, LATENCY_PAUSE, LOADED_AFTER = 300, 0.02, 2.0
 LATENCY_SECONDS = 60.0
-"""After this time no more files are measured: a gateway or a disk that cannot bear the load would never be done."""
-DEFAULT_RATE = 500.0
-"""The small files a second that are the load of the latency, if none were measured before."""
+"""After this time the load is too high: a gateway or a disk that cannot bear it would never be done."""
+DEFAULT_RATE, LEAST_RATE = 500.0, 50.0
+"""The small files a second that are the load of the latency, if none were measured before; and the fewest."""
 
 
 class Load(NamedTuple):
@@ -217,23 +217,24 @@ def check(process: GatewayProcess, load: Load) -> None:
 # --- latency ----------------------------------------------------------------------------------------------------------
 
 
-def latencies(version: Version, rate: float, folder: Path | None) -> dict[str, list[float]]:
-    """Return the seconds from the publish of a file's first message to its event: of files that come alone, and of
-    others while small files come at `rate` a second."""
+def latencies(version: Version, rate: float, folder: Path | None) -> list[float]:
+    """Return the seconds from the publish of a file's first message to its event, of files that come one after the
+    other, while another source brings small files at `rate` a second."""
     with TemporaryDirectory(dir=folder) as name, Mosquitto(Path(name)) as broker:
         sources = "".join(mqtt_source(each, broker.port, each, version) for each in (ALONE, TOPIC))
         with GatewayProcess(Path(name), sources) as process:
             process.await_source(ALONE)
             process.await_source(TOPIC)
-            found = {"idle": one_by_one(process, broker, version)}
+            if not rate:
+                return one_by_one(process, broker, version)
             stop = Event()
             loading = Process(target=publish_evenly, args=(broker.port, version, rate, stop))
             loading.start()
             sleep(LOADED_AFTER)
-            found["loaded"] = one_by_one(process, broker, version)
+            taken = one_by_one(process, broker, version)
             stop.set()
             loading.join()
-        return found
+            return taken
 
 
 def one_by_one(process: GatewayProcess, broker: Mosquitto, version: Version) -> list[float]:
@@ -282,17 +283,20 @@ def packet(sent: PhysicalMessage, version: Version) -> tuple[bytes, Properties |
     return (bytes(sent.body), envelope(sent)) if version == "5" else (write_image(sent), None)
 
 
-def report_latencies(found: dict[str, list[float]], rate: float) -> dict[str, float]:
-    print(f"latency of {LATENCY_FILES} files, loaded with {rate:.0f} small files a second")
-    told: dict[str, float] = {}
-    for name, taken in found.items():
-        if len(taken) < LATENCY_FILES:
-            print(f"  {name:8} not measured: {len(taken)} files in {LATENCY_SECONDS:.0f} s, the load is too high")
-            continue
-        middle, most = median(taken) * 1000, quantiles(taken, n=100)[-1] * 1000
-        print(f"  {name:8} median {middle:.1f} ms  99th percentile {most:.1f} ms", flush=True)
-        told |= {f"{name}_median_ms": middle, f"{name}_p99_ms": most}
-    return told
+def report_latencies(version: Version, rate: float, folder: Path | None) -> dict[str, float]:
+    """Measure the latency idle, then under a load, which is halved until the gateway bears it. Return the figures."""
+    print(f"latency of {LATENCY_FILES} files")
+    told = report_latency("idle", "", latencies(version, 0, folder))
+    while len(taken := latencies(version, rate, folder)) < LATENCY_FILES and rate > LEAST_RATE:
+        print(f"  {len(taken)} files in {LATENCY_SECONDS:.0f} s beside {rate:.0f} small files a second: too many")
+        rate /= 2
+    return told | report_latency("loaded", f" beside {rate:.0f} small files a second", taken)
+
+
+def report_latency(name: str, beside: str, taken: list[float]) -> dict[str, float]:
+    middle, most = median(taken) * 1000, quantiles(taken, n=100)[-1] * 1000
+    print(f"  {name:8} median {middle:.1f} ms  99th percentile {most:.1f} ms{beside}", flush=True)
+    return {f"{name}_median_ms": middle, f"{name}_p99_ms": most}
 
 
 # --- rounds -------------------------------------------------------------------------------------------------------
@@ -380,7 +384,7 @@ def measure(version: Version, given: argparse.Namespace) -> dict[str, float]:
     rate = DEFAULT_RATE
     for case in given.cases:
         if case == "latency":
-            found |= report_latencies(latencies(version, rate, given.folder), rate)
+            found |= report_latencies(version, rate, given.folder)
             continue
         load = load_of(case, given)
         spent = rounds(load, version, given.rounds, given.only, given.folder)

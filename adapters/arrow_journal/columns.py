@@ -35,7 +35,7 @@ _NO_BYTES = pa.py_buffer(b"")
 Bytes = bytes | bytearray | memoryview
 
 Area = Callable[[int], memoryview | None]
-"""What returns aligned memory of a size in bytes, if it has some."""
+"""A function that returns aligned memory of a size in bytes, or None."""
 
 
 class Encoded(NamedTuple):
@@ -69,11 +69,11 @@ def encode(messages: Sequence[PhysicalMessage], first: Position, seed: int, crcs
 
 
 def prepare(
-    messages: Sequence[PhysicalMessage], crcs: memoryview | None = None, area: Area = lambda _size: None
+    messages: Sequence[PhysicalMessage], crcs: Iterable[int] | None = None, area: Area = lambda _size: None
 ) -> Encoded:
     """Return a record batch as `encode` does, without its positions and its checksum, which `place` adds.
 
-    If `area` returns memory for a batch of its size, the batch is copied there.
+    If no checksums are given, and `area` returns memory for a batch of its size, the batch is copied there.
     """
     count = len(messages)
     values: dict[str, Sequence[Any]] = dict(zip(PhysicalMessage._fields, zip(*messages, strict=True), strict=True))
@@ -91,9 +91,10 @@ def prepare(
     columns = [made[name] if name in made else pa.array(values[name], kind) for name, kind in _TYPES.items()]
     head = bytearray(pa.RecordBatch.from_arrays(columns, schema=SCHEMA).serialize())
     fill = ipc.fill_in(head, offsets)
-    staged = area(len(head) + int(offsets[-1]) + fill)
-    found = crcs if crcs is not None else map(crc32c, bodies) if staged is None else _copied(bodies, staged, len(head))
-    sums = np.fromiter(found, np.uint32, count).tobytes()
+    staged = area(len(head) + int(offsets[-1]) + fill) if crcs is None else None
+    if crcs is None:
+        crcs = map(crc32c, bodies) if staged is None else _copied(bodies, staged, len(head))
+    sums = np.fromiter(crcs, np.uint32, count).tobytes()
     head[_crcs_before(_positions_in(_batch_crc32_in(len(head), count), count).start, count)] = sums
     batch = Encoded(head, bodies, fill, memoryview(offsets.tobytes()).cast("q"), memoryview(sums).cast("I"))
     if staged is None:

@@ -39,7 +39,7 @@ BATCHES_BEHIND = 2
 """The most batches that may wait to be hashed."""
 
 HASHED_AT_ONCE = 1 << 20
-"""The bytes of a file from which on they are hashed by one call."""
+"""The most bytes of pieces that are joined to be hashed by one call. A larger piece is hashed as it is."""
 
 Content = Callable[[int], Finished]
 """The content of a file, given the time at which it is finished. Call it after `IncrementalReader.let_go`."""
@@ -258,9 +258,13 @@ def _hash(work: list[tuple[Any, list[memoryview]]]) -> None:
         held: list[memoryview] = []
         size = 0
         for piece in pieces:
+            if size + len(piece) > HASHED_AT_ONCE:
+                digest.update(_joined(held))
+                held, size = [], 0
             held.append(piece)
             size += len(piece)
-            if size >= HASHED_AT_ONCE:
-                digest.update(b"".join(held))
-                held, size = [], 0
-        digest.update(b"".join(held))
+        digest.update(_joined(held))
+
+
+def _joined(pieces: Sequence[memoryview]) -> bytes | memoryview:
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
