@@ -69,7 +69,7 @@ def encode(messages: Sequence[PhysicalMessage], first: Position, seed: int, crcs
 
 
 def prepare(
-    messages: Sequence[PhysicalMessage], crcs: Iterable[int] | None = None, area: Area = lambda _size: None
+    messages: Sequence[PhysicalMessage], crcs: Iterable[int] | None = None, area: Area | None = None
 ) -> Encoded:
     """Return a record batch as `encode` does, without its positions and its checksum, which `place` adds.
 
@@ -91,7 +91,7 @@ def prepare(
     columns = [made[name] if name in made else pa.array(values[name], kind) for name, kind in _TYPES.items()]
     head = bytearray(pa.RecordBatch.from_arrays(columns, schema=SCHEMA).serialize())
     fill = ipc.fill_in(head, offsets)
-    staged = area(len(head) + int(offsets[-1]) + fill) if crcs is None else None
+    staged = area(len(head) + int(offsets[-1]) + fill) if area is not None and crcs is None else None
     if crcs is None:
         crcs = map(crc32c, bodies) if staged is None else _copied(bodies, staged, len(head))
     sums = np.fromiter(crcs, np.uint32, count).tobytes()

@@ -124,9 +124,9 @@ class ArrowJournal:
         return last_epoch(folder.absolute())
 
     def prepare(self, messages: Sequence[PhysicalMessage]) -> Sequence[Encoded]:
-        if len(messages) <= MAX_ROWS_A_BATCH:
-            return [prepare(messages, area=self._stagings.area)]
-        return [prepare(messages[at : at + MAX_ROWS_A_BATCH]) for at in range(0, len(messages), MAX_ROWS_A_BATCH)]
+        area = self._stagings.area if len(messages) <= MAX_ROWS_A_BATCH else None
+        starts = range(0, len(messages), MAX_ROWS_A_BATCH)
+        return [prepare(messages[at : at + MAX_ROWS_A_BATCH], area=area) for at in starts]
 
     def append(self, messages: Sequence[PhysicalMessage], prepared: Sequence[Encoded] | None = None) -> list[Position]:
         if not messages:

@@ -5,13 +5,13 @@ from random import Random
 
 import pytest
 
-from app.service.finishing.incremental import HASHED_AT_ONCE
+from app.service.content.access import PIECE
 from tests.support.host import SOURCE, Host
 from tests.support.sas_client import Program, binary_file, message
 from tests.support.service_context import ManualClock, service_context
 
 KIB = 1 << 10
-APART = [(32 * KIB, 3_000_000), (HASHED_AT_ONCE // 3, 4 * HASHED_AT_ONCE), (3 * HASHED_AT_ONCE, 7 * HASHED_AT_ONCE)]
+APART = [(32 * KIB, 3_000_000), (PIECE // 3, 4 * PIECE), (3 * PIECE, 7 * PIECE)]
 """Sizes of bodies and of files: many bodies are hashed together, a few, and each by itself."""
 
 

@@ -263,7 +263,8 @@ class Assembler:
         unsure = load(steps, self._assembly, self._context)
         for step in steps:
             if isinstance(step, Run):
-                self._apply_run(step, [messages[row] for row in step.rows], [positions[row] for row in step.rows])
+                work = _Work([positions[row] for row in step.rows], [messages[row] for row in step.rows])
+                self._apply_run(step, work, [places[row] for row in step.rows])
             elif self._apply(step):
                 load_messages(unsure, self._assembly, self._context)
                 unsure = []
@@ -271,9 +272,9 @@ class Assembler:
         self._reached = max(self._reached, places[-1])
         self._unsaved.progress = self._reached
 
-    def _apply_run(self, run: Run, messages: Sequence[PhysicalMessage], positions: Sequence[Position]) -> None:
-        """Apply sequenced parts together, or one by one if one of them is not new."""
-        places = [position.pack() for position in positions]
+    def _apply_run(self, run: Run, work: _Work, places: Sequence[int]) -> None:
+        """Apply sequenced parts together, or one by one if one of them is not new. `places` are packed positions."""
+        positions, messages = work
         sizes, times = [len(message.body) for message in messages], [message.received_at for message in messages]
         arrived = PartsArrived(run.correl_id, run.first, sizes, times)
         effects = self._assembly.take_parts(run.source, arrived, places)

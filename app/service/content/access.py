@@ -3,7 +3,7 @@
 import io
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
@@ -85,16 +85,7 @@ class JournalContent:
         self.size = self._ends[-1] if extents else 0
 
     def read(self, offset: int, length: int) -> Iterator[memoryview]:
-        gathered: list[memoryview] = []
-        size = 0
-        for view in self._journal.views(self._within(offset, length)):
-            if size and size + len(view) > PIECE:
-                yield _joined(gathered)
-                size = 0
-            gathered.append(view)
-            size += len(view)
-        if gathered:
-            yield _joined(gathered)
+        return joined(self._journal.views(self._within(offset, length)))
 
     def _within(self, offset: int, length: int) -> Iterator[Extent]:
         at = bisect_right(self._ends, offset)
@@ -136,6 +127,20 @@ class MovingContent:
             yield from copied.read(at, end - at)
 
 
+def joined(views: Iterable[memoryview]) -> Iterator[memoryview]:
+    """Yield the views joined to pieces of at most `PIECE` bytes. A larger one is yielded as it is."""
+    gathered: list[memoryview] = []
+    size = 0
+    for view in views:
+        if size and size + len(view) > PIECE:
+            yield _joined(gathered)
+            size = 0
+        gathered.append(view)
+        size += len(view)
+    if gathered:
+        yield _joined(gathered)
+
+
 def _joined(views: list[memoryview]) -> memoryview:
     """Return the views as one. The list is emptied: whoever yields it must not hold memory while its caller waits."""
     whole = views[0] if len(views) == 1 else memoryview(b"".join(views))
@@ -150,10 +155,16 @@ def open_content(
     if record.storage == "store" and record.object_name is not None and record.size is not None:
         return StoredContent(store, record.object_name, store.size(record.object_name), record.checksums)
     if record.storage == "journal":
-        extents = catalog.extents(record.id)
-        if extents or record.size == 0:
-            return JournalContent(journal, extents)
+        return content_at(catalog.extents(record.id), record, journal)
     raise KeyError(record.id)
+
+
+def content_at(extents: Sequence[Extent], record: AttachmentRecord, journal: Journal) -> JournalContent:
+    """Return the content of an attachment that is still in the journal. Raises KeyError when the catalog has no extents
+    of it any more."""
+    if not extents and record.size != 0:
+        raise KeyError(record.id)
+    return JournalContent(journal, extents)
 
 
 READ_BYTES = 1 << 20

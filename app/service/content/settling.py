@@ -16,7 +16,7 @@ from app.model.errors import DamagedError, StoreFull
 from app.model.records import AttachmentRecord, Extent, StoredObject
 from app.observe import Recurring, logger
 from app.ports import ContentStore
-from app.service.content.access import JournalContent, object_name
+from app.service.content.access import content_at, object_name
 from app.service.content.damage import Damages
 from app.service.content.measured import Measured
 from app.service.context import ServiceContext
@@ -131,9 +131,7 @@ class Settler:
             return None
 
     def _write(self, record: AttachmentRecord, extents: Sequence[Extent], store: ContentStore) -> StoredObject:
-        if record.size and not extents:
-            raise KeyError(record.id)
-        content = JournalContent(self._context.journal, extents)
+        content = content_at(extents, record, self._context.journal)
         name = object_name(record.id)
         with store.create(name) as target:
             measured = Measured(target)

@@ -22,6 +22,7 @@ from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Extent, Finished
 from app.observe import logger
 from app.ports import Journal
+from app.service.content.access import joined
 from app.service.finishing.media_types import BINARY_TYPE, announced, text_type
 
 log = logger(__name__)
@@ -37,9 +38,6 @@ EXTENTS_HELD = 100_000
 
 BATCHES_BEHIND = 2
 """The most batches that may wait to be hashed."""
-
-HASHED_AT_ONCE = 1 << 20
-"""The most bytes of pieces that are joined to be hashed by one call. A larger piece is hashed as it is."""
 
 Content = Callable[[int], Finished]
 """The content of a file, given the time at which it is finished. Call it after `IncrementalReader.let_go`."""
@@ -255,16 +253,5 @@ def _hash(work: list[tuple[Any, list[memoryview]]]) -> None:
     """Hash the pieces of each file, many at a time. Each call gives up Python's lock, and under load waits for it
     longer than joining takes."""
     for digest, pieces in work:
-        held: list[memoryview] = []
-        size = 0
-        for piece in pieces:
-            if size + len(piece) > HASHED_AT_ONCE:
-                digest.update(_joined(held))
-                held, size = [], 0
-            held.append(piece)
-            size += len(piece)
-        digest.update(_joined(held))
-
-
-def _joined(pieces: Sequence[memoryview]) -> bytes | memoryview:
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        for piece in joined(pieces):
+            digest.update(piece)
