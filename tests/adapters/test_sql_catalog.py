@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -27,10 +28,11 @@ from adapters.sql_catalog.rows import attachment_columns, delivery_values
 from adapters.sql_catalog.tables import attachments, deliveries, metadata, progress
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import CatalogError, CatalogTaken, GatewayError
-from app.model.records import Checkpoint, FramingOptions, GroupProgress, JournalIdentity, PartRun
+from app.model.records import Checkpoint, FramingOptions, GroupProgress, JournalIdentity, NewEvent, PartRun
 from app.ports import AttachmentFilter, Catalog
 from tests.contracts.catalog import CatalogContract
-from tests.contracts.catalog.records import HAPPENED, attachment, delivery, finished, keep, message, spoilt
+from tests.contracts.catalog.packed import NOW, checkpoint, pack
+from tests.contracts.catalog.records import HAPPENED, attachment, delivery, finished, keep, known, message, spoilt
 from tests.support.postgresql import binaries, running_postgresql
 
 ROOT = Path(__file__).parents[2]
@@ -371,6 +373,38 @@ class TestSqlite(SqlCatalogContract):
                 ]
                 assert not slow, statement
         engine.dispose()
+
+    def test_indexes_that_are_built_after_packed_rows_are_those_before(self, catalog: SqlCatalog, url: str) -> None:
+        """Also when the rows are refused."""
+        path = str(make_url(url).database)
+        statements: list[str] = []
+
+        def schema() -> set[tuple[str, str, str]]:
+            with closing(sqlite3.connect(path)) as database:
+                assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+                return set(database.execute("SELECT type, name, sql FROM sqlite_master"))
+
+        def dropped() -> set[str]:
+            found = {each.split('"')[1] for each in statements if each.startswith("DROP INDEX")}
+            statements.clear()
+            return found
+
+        before = schema()
+        engine = catalog._database._quick
+        event.listen(engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+        assert catalog.add_finished([pack(catalog, checkpoint(1, 2))], NOW)
+        assert schema() == before
+        assert {f"ix_attachments_{name}_first_received_at_id" for name in ("source", "state", "kind")} <= dropped()
+        assert not catalog.add_finished([pack(catalog, checkpoint(2, 3, 4))], NOW)
+        assert schema() == before
+        assert dropped()
+        assert catalog.add_finished([pack(catalog, checkpoint(3))], NOW)
+        assert not dropped()
+        messages = Checkpoint(messages=[message(1)], events=[NewEvent("message.complete", "m1", 0, {})])
+        catalog.add_messages([pack(catalog, messages)], [], NOW)
+        assert schema() == before
+        assert "ix_messages_received_at_id" in dropped()
+        assert known(catalog, 1).state is AttachmentState.FINISHED
 
     @pytest.mark.parametrize("damaged", ["page", "header"])
     def test_a_damaged_page_is_one_sentence(self, tmp_path: Path, damaged: str) -> None:
