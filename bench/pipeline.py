@@ -169,7 +169,7 @@ def small_on_spark(journal: Path, cores: int, rounds: int) -> dict[str, Any]:
             count = _batch(spark, journal, Path(folder) / f"out-{number}", in_place=False)
             taken.append((perf_counter() - started, process_time() - worked))
         spark.stop()
-    seconds, driver = min(taken[1:])
+    seconds, driver = map(min, zip(*taken[1:], strict=True))
     return {"batch": seconds, "driver": driver, "attachments": count}
 
 
@@ -328,17 +328,17 @@ def main() -> None:
     if not given.small:
         with journals(given.scale) as (journal, open_journal):
             ratios |= report(journal, open_journal, given.rounds)
-    ratios |= report_small(given.small or round(SMALL_ATTACHMENTS * given.scale))
+    ratios |= report_small(given.small or round(SMALL_ATTACHMENTS * given.scale), given.rounds)
     print("ratios: " + " ".join(f"{name}={value:.4g}" for name, value in ratios.items()))
 
 
-def report_small(attachments: int) -> dict[str, float]:
+def report_small(attachments: int, rounds: int) -> dict[str, float]:
     """Measure and print the case of small attachments. Return its ratios."""
     with TemporaryDirectory(prefix="bench-pipeline-") as folder:
         journal = Path(folder) / "journal"
         write(journal, small(attachments, min(SMALL_DATA_SETS, attachments // 10)))
-        found = measured("small", journal, rounds=1)
-        seconds = measured("embedded", journal, rounds=1)
+        found = measured("small", journal, rounds)
+        seconds = measured("embedded", journal, rounds)
     a_second = found["attachments"] / found["batch"]
     driver = found["driver"] / found["attachments"] * 1000
     print(
