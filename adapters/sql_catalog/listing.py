@@ -8,7 +8,7 @@ from sqlalchemy import BigInteger, Column, ColumnElement, Row, Select, Table, ca
 from adapters.sql_catalog import tables
 from adapters.sql_catalog.column_types import AnyText
 from adapters.sql_catalog.paging import Listing, between, fetch_page
-from adapters.sql_catalog.part import CatalogPart, among, chunks, limited
+from adapters.sql_catalog.part import CatalogPart, Lookup, chunks, limited
 from adapters.sql_catalog.rows import attachment_record, folded, message_record
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.records import AttachmentRecord, MessageRecord, QuarantineState
@@ -34,6 +34,8 @@ _ATTACHMENTS: Mapping[str, Listing[AttachmentRecord]] = {
     for sort in get_args(Sort)
 }
 _MESSAGES = Listing(_messages.c.received_at, _messages.c.id, message_record)
+_ATTACHMENTS_BY_ID = Lookup(_attachments.c.id, select(_attachments).where)
+_MESSAGES_BY_ID = Lookup(_messages.c.id, select(_messages).where)
 
 _IDENTIFIED: dict[Identified, tuple[Table, Column[str]]] = {
     "attachments": (tables.attachments, tables.attachments.c.source),
@@ -71,18 +73,14 @@ class Reading(CatalogPart):
         return self._one(select(_attachments).where(_attachments.c.id == attachment_id), attachment_record)
 
     def attachments_by_id(self, attachment_ids: Sequence[str]) -> list[AttachmentRecord]:
-        return self._by_id(_attachments, attachment_ids, attachment_record)
+        return self._by_id(_ATTACHMENTS_BY_ID, attachment_ids, attachment_record)
 
     def messages_by_id(self, message_ids: Sequence[str]) -> list[MessageRecord]:
-        return self._by_id(_messages, message_ids, message_record)
+        return self._by_id(_MESSAGES_BY_ID, message_ids, message_record)
 
-    def _by_id(self, table: Table, ids: Sequence[str], record: Callable[[Row[Any]], T]) -> list[T]:
+    def _by_id(self, lookup: Lookup, ids: Sequence[str], record: Callable[[Row[Any]], T]) -> list[T]:
         with self._database.read() as connection:
-            return [
-                record(row)
-                for some in chunks(ids)
-                for row in connection.execute(select(table).where(among(connection, table.c.id, some)))
-            ]
+            return [record(row) for some in chunks(ids) for row in lookup.run(connection, some)]
 
     def messages(
         self,
