@@ -43,7 +43,7 @@ QUARANTINED_MESSAGES: dict[str, str] = {
     "no-place": "a piece of a LONG value whose position is missing",
     "no-statement": "an order packet without the statement that it belongs to",
     "properties-too-large": "more names and values of properties than `limits.properties_bytes`",
-    "report-message": "MsgType 4: a report contains no data",
+    "report-message": "MsgType 4 in a group: a report contains no data",
     "sequence-beyond-count": "a part whose number exceeds the number of parts, also in the other byte order",
     "sequence-beyond-last": "a MsgSeqNumber after the last one of its group",
     "too-many-attachments": "a header with more attachments than `limits.attachments_a_message`",
@@ -219,7 +219,8 @@ Then `attachment-gateway quarantine replay` processes the entry again.
 _CODES_OF_ATTACHMENTS = """
 ## Attachments
 
-An attachment that is quarantined, expired or deleted, or whose content was damaged, has a `reason_code` and a `reason`.
+An attachment that is quarantined or expired, that retention has deleted, or whose content was damaged, has a `reason`
+with one of these codes and a text.
 
 """
 

@@ -1,6 +1,6 @@
 """The steps from complete to finished, settled, quarantined or deleted."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -146,15 +146,19 @@ class Finishing(CatalogPart):
             rows = [row for some in chunks(attachment_ids) for row in _EXTENTS.run(connection, some)]
         return {row.attachment_id: unpack_extents(row.extents) for row in rows}
 
-    def complete_messages(self, attachment_ids: Sequence[str], now: int) -> dict[str, str]:
+    def complete_messages(
+        self, attachment_ids: Sequence[str], now: int, event: Callable[[str, str], NewEvent]
+    ) -> set[str]:
         with self._database.write() as connection:
             waiting = {row.id: row for some in chunks(attachment_ids) for row in _waiting_messages(connection, some)}
             doubtful = [row for row in waiting.values() if row.finished != len(row.attachments)]
             finished = _finished(connection, {each for row in doubtful for each in row.attachments})
             open_ones = {row.id for row in doubtful if not finished.issuperset(row.attachments)}
-            done = {each: row.source for each, row in waiting.items() if each not in open_ones}
-            _COMPLETE_MESSAGE.run(connection, {"message": [*done], "now": [now] * len(done)})
-        return done
+            done = [row for each, row in waiting.items() if each not in open_ones]
+            ids = [row.id for row in done]
+            _COMPLETE_MESSAGE.run(connection, {"message": ids, "now": [now] * len(ids)})
+            log_events(connection, [event(row.id, row.source) for row in done])
+        return set(ids)
 
     def set_state(
         self,

@@ -40,7 +40,7 @@ from app.pipeline.tables import Committed as TableCommitted
 from app.pipeline.tables import TableTask, Written
 from app.ports import PACKED_AT_ONCE, Catalog, Clock
 from app.service.assembling import closing
-from app.service.events import complete_messages
+from app.service.events import complete_messages, lone_message_events
 from app.service.tables import APPLICATION
 from app.service.tracing import ratio_of
 from app.spans import Added
@@ -215,6 +215,8 @@ class Committer:
         rest = [result for result in results if result.finished is None]
         checkpoint = checkpoint_of([*finished[split:], *rest], now)
         checkpoint.progress = reached
+        messages = chain.from_iterable(result.messages for result in results)
+        checkpoint.events += lone_message_events(filter(_is_answered, messages), now)
         complete |= closing.complete(checkpoint, news, now)
         self._take(checkpoint)
         return complete
@@ -298,8 +300,7 @@ class Committer:
         listed = [attachment for message in answered for attachment in message.attachments]
         for package in packages:
             listed += chain.from_iterable(found for each, found in package.messages.items() if each not in complete)
-        alone = [message.id for message in answered if not message.attachments]
-        complete_messages(self._catalog, [*waiting, *listed], self._clock.now(), alone)
+        complete_messages(self._catalog, [*waiting, *listed], self._clock.now())
 
 
 def _groups(packages: Sequence[Package]) -> Iterator[Sequence[Package]]:

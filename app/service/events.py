@@ -3,7 +3,7 @@
 Every entry is made here, so that each kind always has the same fields.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from app.model.records import (
@@ -93,11 +93,10 @@ def damage_event(record: AttachmentRecord, reason: str, now: int) -> NewEvent:
 
 def message_event(message: MessageRecord, now: int) -> NewEvent:
     """Return the event of a message that lacks nothing any more."""
-    return completion_event(message.id, message.source, now)
+    return _completion_event(message.id, message.source, now)
 
 
-def completion_event(message_id: str, source: str, now: int) -> NewEvent:
-    """Return the same event as `message_event`."""
+def _completion_event(message_id: str, source: str, now: int) -> NewEvent:
     return NewEvent("message.complete", message_id, now, {"source": source})
 
 
@@ -118,13 +117,12 @@ def delivery_deletion_event(delivery: DeliveryRecord, now: int) -> NewEvent:
     return NewEvent("delivery.deleted", delivery.id, now, {"destination": delivery.destination}, delivery.trace_parent)
 
 
-def complete_messages(catalog: Catalog, attachment_ids: Sequence[str], now: int, already: Sequence[str] = ()) -> None:
-    """Complete those messages of these attachments that lack nothing.
+def lone_message_events(answered: Iterable[MessageRecord], now: int) -> list[NewEvent]:
+    """Return the events of those messages that have no attachments: their application message has completed them."""
+    return [message_event(message, now) for message in answered if not message.attachments]
 
-    `already` are the identifiers of other messages that have become complete.
-    """
-    complete = catalog.complete_messages(attachment_ids, now) if attachment_ids else {}
-    if others := [each for each in already if each not in complete]:
-        complete |= {message.id: message.source for message in catalog.messages_by_id(others)}
-    if complete:
-        catalog.add_events([completion_event(message_id, source, now) for message_id, source in complete.items()])
+
+def complete_messages(catalog: Catalog, attachment_ids: Sequence[str], now: int) -> None:
+    """Complete those messages of these attachments that lack nothing, with their events."""
+    if attachment_ids:
+        catalog.complete_messages(attachment_ids, now, lambda message, source: _completion_event(message, source, now))

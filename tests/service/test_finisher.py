@@ -237,6 +237,24 @@ def test_an_attachment_that_is_queued_twice_keeps_its_content(context: ServiceCo
         assert context.store.size(record.object_name) == record.size
 
 
+def test_a_message_without_attachments_is_completed_by_its_checkpoint(
+    context: ServiceContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is killed after the checkpoint leaves no event out, and the next one repeats none."""
+    sent = message(Program(Random(7)), [])
+    context.journal.append([each._replace(source="here", received_at=1) for each in [*sent, *sent]])
+    with monkeypatch.context() as killed:
+        for name in ("complete_messages", "add_events"):
+            killed.setattr(context.catalog, name, None)
+        Assembler(context, lambda _: None).recover()
+    Assembler(context, lambda _: None).recover()
+    (found,) = context.catalog.messages(None, None, 10).items
+    assert (found.attachments, found.complete_at) == ((), 1)
+    assert [(event.type, event.subject) for event in context.catalog.events_after(0, 9)] == [
+        ("message.complete", found.id)
+    ]
+
+
 def test_a_file_whose_parts_came_in_order_is_finished_by_its_checkpoint(
     context: ServiceContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:

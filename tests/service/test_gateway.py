@@ -457,7 +457,7 @@ def test_a_message_is_complete_although_the_catalog_failed_just_before(
         until(lambda: service.gateway.catalog.counts()["attachments"]["finished"] == 1, DEADLINE)
     complete, failures = service.gateway.catalog.complete_messages, [GatewayError("no space left")]
 
-    def fails_once(*arguments: Any) -> dict[str, str]:
+    def fails_once(*arguments: Any) -> set[str]:
         if failures:
             raise failures.pop()
         return complete(*arguments)

@@ -1,6 +1,6 @@
 """Finishing: from complete attachments to content, and changes of state after that."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from app.model.attachment import AttachmentState
@@ -39,9 +39,14 @@ class FinishingCatalog(Protocol):
         Returns False and does nothing if the attachment is not finished or this was recorded before.
         """
 
-    def complete_messages(self, attachment_ids: Sequence[str], now: int) -> dict[str, str]:
+    def complete_messages(
+        self, attachment_ids: Sequence[str], now: int, event: Callable[[str, str], NewEvent]
+    ) -> set[str]:
         """Mark messages of these attachments complete if all their attachments are finished and their announced
-        application message has come; return their sources by their identifiers."""
+        application message has come. Return their identifiers.
+
+        `event` makes the event of a message of its identifier and its source. It is logged in the same transaction.
+        """
 
     def set_state(
         self,

@@ -49,7 +49,7 @@ from app.service.assembling.applied import AppliedMessages
 from app.service.assembling.closing import close
 from app.service.assembling.loading import Read, Step, load, load_messages
 from app.service.context import Change, ServiceContext
-from app.service.events import complete_messages, quarantine_event
+from app.service.events import complete_messages, lone_message_events, quarantine_event
 from app.service.finishing.finisher import Complete
 from app.service.finishing.incremental import Content, IncrementalReader
 from app.service.finishing.parts import segments_of, without_gone
@@ -425,8 +425,9 @@ class Assembler:
         checkpoint.quarantine = unsaved.quarantine
         checkpoint.quarantine_copies = unsaved.quarantine_copies
         checkpoint.source_dialects = unsaved.dialects
-        checkpoint.events = [quarantine_event(record) for record in unsaved.quarantine]
         now = self._context.clock.now()
+        checkpoint.events = [quarantine_event(record) for record in unsaved.quarantine]
+        checkpoint.events += lone_message_events(answered, now)
         closed = close(checkpoint, self._contents(unsaved, now), now)
         missed = self._context.catalog.checkpoint(checkpoint)
         self._assembly.forget_beyond(self._context.settings.limits.attachments_in_memory)
@@ -471,9 +472,7 @@ class Assembler:
     def _complete_messages(self, finished: list[str], answered: list[MessageRecord]) -> None:
         """Complete the messages whose application message has come and whose attachments are finished."""
         attachments = [*finished, *(attachment for message in answered for attachment in message.attachments)]
-        alone = [message.id for message in answered if not message.attachments]
-        if attachments or alone:
-            complete_messages(self._context.catalog, attachments, self._context.clock.now(), alone)
+        complete_messages(self._context.catalog, attachments, self._context.clock.now())
 
 
 def _without_any_of(to_finish: Collection[str], messages: Sequence[MessageRecord]) -> list[MessageRecord]:

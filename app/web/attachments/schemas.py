@@ -25,7 +25,10 @@ class Progress(BaseModel):
         description="null until the count message has arrived, or all messages of a group", examples=[5]
     )
     bytes_received: int = Field(examples=[96000])
-    duplicates: int = Field(description="parts that arrived again with the same content", examples=[0])
+    duplicates: int = Field(
+        description="messages that changed nothing: parts that came again, and all that came after it was finished",
+        examples=[0],
+    )
     missing: list[tuple[int, int]] | None = Field(default=None, examples=[[(2, 3)]])
 
     @classmethod

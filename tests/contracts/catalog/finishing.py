@@ -19,6 +19,10 @@ from app.ports import Catalog
 from tests.contracts.catalog.records import HAPPENED, SETTLED, State, attachment, finished, keep, known, message, spoilt
 
 
+def told(message_id: str, source: str) -> NewEvent:
+    return NewEvent("message.complete", message_id, 60, {"source": source})
+
+
 class Finishing:
     """A part of `CatalogContract`, which the tests of adapters inherit."""
 
@@ -110,8 +114,9 @@ class Finishing:
         )
         assert catalog.checkpoint(step) == set()
         assert catalog.counts()["attachments"][State.FINISHED] == len(many)
-        complete = catalog.complete_messages([f"a{number}" for number in many], 60)
-        assert complete == {f"m{number}": "quay" for number in many}
+        complete = catalog.complete_messages([f"a{number}" for number in many], 60, told)
+        assert complete == {f"m{number}" for number in many}
+        assert {event.subject for event in catalog.events_after(0, len(many))} == complete
         assert catalog.checkpoint(step) == {f"a{number}" for number in many}
 
     def test_an_expired_attachment_is_revived(self, catalog: Catalog) -> None:
@@ -141,7 +146,7 @@ class Finishing:
         catalog.checkpoint(Checkpoint(messages=[message(1, "a1")], attachments=[attachment(1, State.COMPLETE)]))
         keep(catalog, attachment(1, State.COMPLETE, message_id="m1"))
         catalog.finish([finished(1)], [])
-        assert catalog.complete_messages(["a1"], 60) == {"m1": "quay"}
+        assert catalog.complete_messages(["a1"], 60, told) == {"m1"}
         answered = message(1, "a1", application_body=b"\0body", application_format="MQSTR", application_ccsid=37)
         catalog.checkpoint(Checkpoint(messages=[answered]))
         assert catalog.message("m1") == replace(answered, complete_at=60)
@@ -328,10 +333,24 @@ class Finishing:
         catalog.finish([finished(1)], [])
         if not unfinished:
             catalog.finish([finished(2)], [])
-        assert catalog.complete_messages(["a1", "a2", "a3", "a4"], 60) == ({"m1": "quay"} if complete else {})
+        assert catalog.complete_messages(["a1", "a2", "a3", "a4"], 60, told) == ({"m1"} if complete else set())
         found = catalog.message("m1")
         assert found == (replace(record, complete_at=60) if complete else record)
-        assert catalog.complete_messages(["a1"], 61) == {}
+        assert catalog.complete_messages(["a1"], 61, told) == set()
+        assert [event[1:] for event in catalog.events_after(0, 9)] == ([told("m1", "quay")] if complete else [])
+
+    def test_a_message_is_completed_with_its_event_or_not_at_all(self, catalog: Catalog) -> None:
+        theirs = attachment(1, State.COMPLETE, message_id="m1")
+        catalog.checkpoint(Checkpoint(attachments=[theirs], messages=[message(1, "a1")], finished=[finished(1)]))
+
+        def killed(_message: str, _source: str) -> NewEvent:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            catalog.complete_messages(["a1"], 60, killed)
+        assert catalog.incomplete_messages() == [message(1, "a1")]
+        assert catalog.complete_messages(["a1"], 61, told) == {"m1"}
+        assert [event[1:] for event in catalog.events_after(0, 9)] == [told("m1", "quay")]
 
     def test_only_segments_that_hold_parts_are_needed(self, catalog: Catalog) -> None:
         """Not what lies between the first part of an attachment and the last."""
