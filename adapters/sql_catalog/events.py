@@ -1,13 +1,11 @@
 """The event log, the source of server-sent events."""
 
-from collections.abc import Sequence
-
 from sqlalchemy import func, select
 
-from adapters.sql_catalog.part import CatalogPart, log_events
+from adapters.sql_catalog.part import CatalogPart
 from adapters.sql_catalog.rows import event_record
 from adapters.sql_catalog.tables import events
-from app.model.records import EventRecord, NewEvent
+from app.model.records import EventRecord
 
 
 class Events(CatalogPart):
@@ -26,7 +24,3 @@ class Events(CatalogPart):
     def last_event(self) -> int:
         with self._database.read() as connection:
             return connection.scalar(select(func.max(events.c.number))) or 0
-
-    def add_events(self, events: Sequence[NewEvent]) -> None:
-        with self._database.write() as connection:
-            log_events(connection, events)

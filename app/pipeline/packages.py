@@ -143,7 +143,7 @@ def _packed(results: Sequence[Result], job: Job) -> Packed:
     if not results or job.packing is None:
         return ()
     checkpoint = checkpoint_of(results, 0)
-    checkpoint.events += [message_event(message, 0) for message in checkpoint.messages]
+    checkpoint.events += [message_event(message.id, message.source, 0) for message in checkpoint.messages]
     return plugins.catalog().pack(job.packing, checkpoint)
 
 

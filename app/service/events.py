@@ -91,12 +91,8 @@ def damage_event(record: AttachmentRecord, reason: str, now: int) -> NewEvent:
     return NewEvent("attachment.damaged", record.id, now, data, record.trace_parent)
 
 
-def message_event(message: MessageRecord, now: int) -> NewEvent:
+def message_event(message_id: str, source: str, now: int) -> NewEvent:
     """Return the event of a message that lacks nothing any more."""
-    return _completion_event(message.id, message.source, now)
-
-
-def _completion_event(message_id: str, source: str, now: int) -> NewEvent:
     return NewEvent("message.complete", message_id, now, {"source": source})
 
 
@@ -119,10 +115,12 @@ def delivery_deletion_event(delivery: DeliveryRecord, now: int) -> NewEvent:
 
 def lone_message_events(answered: Iterable[MessageRecord], now: int) -> list[NewEvent]:
     """Return the events of those messages that have no attachments: their application message has completed them."""
-    return [message_event(message, now) for message in answered if not message.attachments]
+    return [message_event(message.id, message.source, now) for message in answered if not message.attachments]
 
 
 def complete_messages(catalog: Catalog, attachment_ids: Sequence[str], now: int) -> None:
     """Complete those messages of these attachments that lack nothing, with their events."""
     if attachment_ids:
-        catalog.complete_messages(attachment_ids, now, lambda message, source: _completion_event(message, source, now))
+        catalog.complete_messages(
+            attachment_ids, now, lambda message_id, source: message_event(message_id, source, now)
+        )

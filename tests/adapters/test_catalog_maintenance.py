@@ -72,7 +72,7 @@ def test_a_copy_is_the_same_and_goes_on(urls: tuple[str, str], tmp_path: Path) -
     SqlCatalog.database(other).load(copy)
     assert told(other) == told(one)
     with closing(SqlCatalog(other)) as catalog:
-        catalog.add_events([NewEvent("x", "y", 2, {})])
+        catalog.checkpoint(Checkpoint(events=[NewEvent("x", "y", 2, {})]))
         assert [event.number for event in catalog.events_after(0, 10)] == [1, 2]
         catalog.checkpoint(Checkpoint(part_runs={"a1": [PartRun(3, 1, 9)]}))
         assert catalog.part_runs("a1") == [PartRun(1, 2, 3), PartRun(3, 1, 9)]

@@ -165,7 +165,7 @@ class SqlCatalogContract(CatalogContract):
         [
             (lambda catalog: catalog.checkpoint(Checkpoint(progress=1)), False),
             (lambda catalog: catalog.finish([finished(1)], []), False),
-            (lambda catalog: catalog.add_events([HAPPENED]), False),
+            (lambda catalog: catalog.checkpoint(Checkpoint(events=[HAPPENED])), False),
             (lambda catalog: catalog.add_delivery(delivery(2), []), True),
             (lambda catalog: catalog.update_delivery(delivery(1)), True),
             (lambda catalog: catalog.set_state(["a1"], AttachmentState.DELETED), True),

@@ -27,7 +27,7 @@ from attachment_gateway_client import (
 from attachment_gateway_client.events import EventReader
 
 from app.model.attachment import AttachmentKind, DeliveryState
-from app.model.records import NewEvent
+from app.model.records import Checkpoint, NewEvent
 from app.web.api import create_app
 from tests.support.breaking import breaking
 from tests.support.tables import parquet, pupils
@@ -262,7 +262,9 @@ def test_waiting(stock: Stock, address: str, monkeypatch: pytest.MonkeyPatch, is
 @BOTH
 def test_events_go_on_over_connections_that_break(stock: Stock, address: str, is_async: bool) -> None:
     for number in range(60):
-        stock.catalog.add_events([NewEvent("attachment.finished", f"{number}", 1, {"source": "orders"})])
+        stock.catalog.checkpoint(
+            Checkpoint(events=[NewEvent("attachment.finished", f"{number}", 1, {"source": "orders"})])
+        )
     with breaking(address, received=3000, times=3) as relay:
         found = Both(is_async, relay.url).events(after=0, type="attachment.finished", first=60)
     assert relay.broken == 3
@@ -273,7 +275,7 @@ def test_events_go_on_over_connections_that_break(stock: Stock, address: str, is
 
 def test_a_stream_tells_its_number_before_any_event(address: str, stock: Stock) -> None:
     """So a client that is cut off before the first event misses none."""
-    stock.catalog.add_events([NewEvent("attachment.finished", "x", 1, {})])
+    stock.catalog.checkpoint(Checkpoint(events=[NewEvent("attachment.finished", "x", 1, {})]))
     reader = EventReader()
     with Client(address) as client, client.stream("events") as response:
         for line in response.iter_lines():

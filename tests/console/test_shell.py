@@ -10,7 +10,7 @@ from playwright.sync_api import Request, Route, expect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.model.access import Scope as May
-from app.model.records import NewEvent, StoredObject
+from app.model.records import Checkpoint, NewEvent, StoredObject
 from app.service.access.keys import UNLIMITED, Limits, make_key
 from app.web.api import create_app
 from tests.console.support import Console
@@ -272,7 +272,7 @@ def test_the_stream_of_events_goes_on_where_it_broke(world: World, open_console:
     expect(page.get_by_role("group", name="With those chosen")).to_be_visible()
     expect(page.locator(".live")).to_have_text("live")
     assert asked == [None, "42"]
-    world.stock.catalog.add_events([NewEvent("message.quarantined", "x", 1, {"source": "orders"})])
+    world.stock.catalog.checkpoint(Checkpoint(events=[NewEvent("message.quarantined", "x", 1, {"source": "orders"})]))
     world.stock.gateway.notifier.notify()
     expect(page.get_by_role("button", name="1 more quarantined: show")).to_be_visible()
 

@@ -7,7 +7,7 @@ import pytest
 
 from app.model.attachment import AttachmentState
 from app.model.errors import GatewayError
-from app.model.records import AttachmentRecord
+from app.model.records import AttachmentRecord, MessageRecord
 from app.pipeline.commit import Committer
 from app.pipeline.finishing import Result
 from app.pipeline.job import Job, open_job
@@ -42,6 +42,31 @@ def test_batches_follow_each_other(context: ServiceContext) -> None:
     again = committer(context).commit([received(9, "a9")])
     assert again is not None
     assert again.was_known
+
+
+@pytest.mark.parametrize("moment", ["complete_messages", "end"])
+def test_a_message_without_attachments_is_completed_with_its_batch(
+    context: ServiceContext, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """A driver that is killed after the batch leaves no event out, and the next one repeats none."""
+    message = MessageRecord("m1", "s", b"h", b"a", 8, bytes(24), (), 1, 3, application_body=b"", complete_at=3)
+    batch = [Result(5, Increment("s", 0), messages=(message,))]
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as failing:
+        failing.setattr(f"app.pipeline.commit.{moment}", killed)
+        with pytest.raises(KeyboardInterrupt):
+            committer(context).commit(batch)
+    again = committer(context).commit(batch)
+    assert again is not None
+    assert again.was_known
+    found = context.catalog.message("m1")
+    assert found is not None
+    assert found.complete_at == 3
+    told = [(event.type, event.subject) for event in context.catalog.events_after(0, 9)]
+    assert told == [("message.complete", "m1")]
 
 
 def test_two_drivers_are_one_too_many(context: ServiceContext) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.model.records import NewEvent
+from app.model.records import Checkpoint, NewEvent
 from app.service.event_log import AT_ONCE, IDS_LOGGED, LEVELS, ONE_BY_ONE, EventLog
 from tests.support.service_context import service_context
 
@@ -27,10 +27,10 @@ def finished(number: int) -> NewEvent:
 
 def test_each_event_is_a_line_and_none_is_logged_twice(tmp_path: Path, lines: list[Any]) -> None:
     with service_context(tmp_path) as context:
-        context.catalog.add_events([finished(1)])
+        context.catalog.checkpoint(Checkpoint(events=[finished(1)]))
         log = EventLog(context.catalog)
         refused = NewEvent("attachment.quarantined", "a3", 3, {"code": "cut", "reason": "too short"})
-        context.catalog.add_events([finished(2), refused, NewEvent("message.complete", "m1", 4, {})])
+        context.catalog.checkpoint(Checkpoint(events=[finished(2), refused, NewEvent("message.complete", "m1", 4, {})]))
         log.write()
         log.write()
     assert lines == [
@@ -42,7 +42,7 @@ def test_each_event_is_a_line_and_none_is_logged_twice(tmp_path: Path, lines: li
 def test_many_events_at_once_are_counted(tmp_path: Path, lines: list[Any]) -> None:
     with service_context(tmp_path) as context:
         log = EventLog(context.catalog)
-        context.catalog.add_events([finished(number) for number in range(AT_ONCE + ONE_BY_ONE)])
+        context.catalog.checkpoint(Checkpoint(events=[finished(number) for number in range(AT_ONCE + ONE_BY_ONE)]))
         log.write()
     (many, *each) = lines
     assert many[1:] == (

@@ -21,7 +21,7 @@ from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
 from app.model.errors import CatalogTaken, GatewayError
 from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
-from app.model.records import AttachmentRecord, DeliveryRecord, OutgoingAttachment
+from app.model.records import AttachmentRecord, Checkpoint, DeliveryRecord, OutgoingAttachment
 from app.ports import AttachmentFilter, Intake, Progress, SendFailed
 from app.service.content.settling import Settler
 from app.service.context import ServiceContext
@@ -163,7 +163,7 @@ def test_a_gateway_that_was_replaced_takes_nothing_more_and_is_not_live(
     assert service.gateway.health().checks["stages"]["failed"] == ["lock"]
     until(lambda: not service.gateway.receivers[SOURCE].status()["connected"], DEADLINE)
     with pytest.raises(CatalogTaken):
-        service.gateway.catalog.add_events([])
+        service.gateway.catalog.checkpoint(Checkpoint())
     other.close()
 
 

@@ -14,7 +14,7 @@ from app.codecs.sas.constants import SUBORDINATE_MSG_TYPE
 from app.model.access import Scope
 from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.message import PhysicalMessage
-from app.model.records import DeliveryRecord, NewEvent
+from app.model.records import Checkpoint, DeliveryRecord, NewEvent
 from app.service.access.keys import UNLIMITED, Limits, make_key
 from app.web import waiting
 from app.web.access.operations import OPERATIONS
@@ -381,7 +381,9 @@ def test_events_of_another_source_are_not_sent(world: World) -> None:
         ("delivery.sent", "e", {"destination": "partner"}),
         ("attachment.finished", own.id, {}),
     ]
-    stock.catalog.add_events([NewEvent(kind, subject, 1, dict(data)) for kind, subject, data in about])
+    stock.catalog.checkpoint(
+        Checkpoint(events=[NewEvent(kind, subject, 1, dict(data)) for kind, subject, data in about])
+    )
     stock.gateway.notifier.notify()
     headers = {"Authorization": f"Bearer {limited}"}
     seen: list[str] = []

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.model.records import NewEvent
+from app.model.records import Checkpoint, NewEvent
 from app.web.events import feed as events
 from tests.support.waiting import until
 from tests.web.stock import Stock
@@ -16,7 +16,9 @@ EVENTS = 200
 
 
 def happen(stock: Stock, *numbers: int) -> None:
-    stock.catalog.add_events([NewEvent("attachment.finished", f"a{n}", n * 1_000_000, {"size": n}) for n in numbers])
+    stock.catalog.checkpoint(
+        Checkpoint(events=[NewEvent("attachment.finished", f"a{n}", n * 1_000_000, {"size": n}) for n in numbers])
+    )
     stock.gateway.notifier.notify()
 
 
@@ -139,13 +141,15 @@ def test_events_of_what_clients_do(stock: Stock, http: httpx.Client) -> None:
 
 
 def test_filters_select_by_type_source_destination_and_subject(stock: Stock, http: httpx.Client) -> None:
-    stock.catalog.add_events(
-        [
-            NewEvent("attachment.finished", "a1", 1, {"source": "orders"}),
-            NewEvent("attachment.expired", "a2", 2, {"source": "returns"}),
-            NewEvent("delivery.sent", "d1", 3, {"destination": "partner"}),
-            NewEvent("message.complete", "m1", 4, {"source": "orders"}),
-        ]
+    stock.catalog.checkpoint(
+        Checkpoint(
+            events=[
+                NewEvent("attachment.finished", "a1", 1, {"source": "orders"}),
+                NewEvent("attachment.expired", "a2", 2, {"source": "returns"}),
+                NewEvent("delivery.sent", "d1", 3, {"destination": "partner"}),
+                NewEvent("message.complete", "m1", 4, {"source": "orders"}),
+            ]
+        )
     )
     asked: list[tuple[dict[str, Any], list[str]]] = [
         ({"type": ["attachment.*", "delivery.sent"]}, ["1", "2", "3"]),

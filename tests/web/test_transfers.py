@@ -16,7 +16,7 @@ import pytest
 
 from adapters.arrow_journal import ArrowJournal
 from app.model.attachment import AttachmentKind
-from app.model.records import NewEvent
+from app.model.records import Checkpoint, NewEvent
 from app.web.api import create_app
 from app.web.pools import TRANSFER_THREADS
 from app.web.protocol import LimitedProtocol
@@ -250,7 +250,7 @@ def test_a_whole_request_has_a_time_limit_and_event_streams_have_none(tmp_path: 
         assert b"/problems/request-timeout" in answer
         sleep(0.2)
         assert is_closed(reading)
-        stock.catalog.add_events([NewEvent("attachment.finished", "later", 1, {})])
+        stock.catalog.checkpoint(Checkpoint(events=[NewEvent("attachment.finished", "later", 1, {})]))
         stock.gateway.notifier.notify()
         received = b""
         while b"later" not in received:

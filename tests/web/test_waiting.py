@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from app.model.attachment import AttachmentState, DeliveryState
-from app.model.records import DeliveryRecord, NewEvent
+from app.model.records import Checkpoint, DeliveryRecord, NewEvent
 from app.web.events.feed import Feed
 from tests.support.waiting import until
 from tests.web.stock import Stock
@@ -52,7 +52,7 @@ def test_a_delivery_answers_when_its_state_changes(stock: Stock, http: httpx.Cli
         for state in (DeliveryState.SENDING, DeliveryState.SENT):
             asked = [asking(http, pool, "/v1/deliveries/cd34", LONG) for _ in range(20)]
             until(lambda: len(awaited) % 20 == 0 and awaited)
-            stock.catalog.add_events([NewEvent("delivery.sent", "another", 1, {})])
+            stock.catalog.checkpoint(Checkpoint(events=[NewEvent("delivery.sent", "another", 1, {})]))
             assert not any(each.done() for each in asked)
             enter(stock, record, state)
             assert {each.result(30)["state"] for each in asked} == {state}

@@ -1,13 +1,12 @@
 """The event log, which `GET /v1/events` reads."""
 
-from collections.abc import Sequence
 from typing import Protocol
 
-from app.model.records import EventRecord, NewEvent
+from app.model.records import EventRecord
 
 
 class EventCatalog(Protocol):
-    """Events by increasing number."""
+    """Events by increasing number. Each was logged in one transaction with the change that it reports."""
 
     def events_after(self, number: int, limit: int) -> list[EventRecord]:
         """Return the events with higher numbers, in order."""
@@ -17,6 +16,3 @@ class EventCatalog(Protocol):
 
     def last_event(self) -> int:
         """Return the number of the newest event, 0 if there is none."""
-
-    def add_events(self, events: Sequence[NewEvent]) -> None:
-        """Append events to the log."""

@@ -41,7 +41,9 @@ def complete(checkpoint: Checkpoint, finished: Collection[str], now: int) -> set
         checkpoint.messages = [
             replace(message, complete_at=now) if message.id in found else message for message in checkpoint.messages
         ]
-        checkpoint.events += [message_event(message, now) for message in checkpoint.messages if message.id in found]
+        checkpoint.events += [
+            message_event(message.id, message.source, now) for message in checkpoint.messages if message.id in found
+        ]
     return found
 
 

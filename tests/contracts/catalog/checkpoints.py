@@ -149,7 +149,7 @@ class Checkpoints:
 
     def test_events_about_something_are_found(self, catalog: Catalog) -> None:
         about = [HAPPENED._replace(time=time, subject=subject) for time in range(4) for subject in "ab"]
-        catalog.add_events(about)
+        catalog.checkpoint(Checkpoint(events=about))
         assert [(event.subject, event.time) for event in catalog.events_about("b", 2)] == [("b", 2), ("b", 3)]
 
     def test_a_removed_attachment_may_begin_anew_at_once(self, catalog: Catalog) -> None:

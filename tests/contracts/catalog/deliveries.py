@@ -114,8 +114,8 @@ class Deliveries:
     # --- events ---------------------------------------------------------------------------------------------------
 
     def test_events_are_numbered_for_good(self, catalog: Catalog) -> None:
-        catalog.add_events([HAPPENED._replace(time=time) for time in (1, 2, 3)])
-        catalog.add_events([])
+        catalog.checkpoint(Checkpoint(events=[HAPPENED._replace(time=time) for time in (1, 2, 3)]))
+        catalog.checkpoint(Checkpoint())
         assert catalog.events_after(1, 1) == [EventRecord(2, HAPPENED.type, HAPPENED.subject, 2, HAPPENED.data)]
         assert [event.number for event in catalog.events_after(0, 9)] == [1, 2, 3]
         assert catalog.last_event() == 3
@@ -123,7 +123,7 @@ class Deliveries:
         assert [event.number for event in catalog.events_after(0, 9)] == [3]
         catalog.prune_events(4)
         assert catalog.events_after(0, 9) == []
-        catalog.add_events([HAPPENED])
+        catalog.checkpoint(Checkpoint(events=[HAPPENED]))
         assert catalog.last_event() == 4
 
     # --- threads --------------------------------------------------------------------------------------------------

@@ -183,14 +183,14 @@ class Retention:
         assert len(catalog.events_after(0, 9)) == 1
 
     def test_events_go_by_age_and_by_number(self, catalog: Catalog) -> None:
-        catalog.add_events([HAPPENED._replace(time=time) for time in range(10)])
+        catalog.checkpoint(Checkpoint(events=[HAPPENED._replace(time=time) for time in range(10)]))
         assert (catalog.prune_events(4, None, 3), catalog.prune_events(4, None, 3)) == (3, 1)
         assert catalog.prune_events(0, 4) == 2
         assert [event.time for event in catalog.events_after(0, 99)] == [6, 7, 8, 9]
         assert (catalog.kept()["events"], catalog.last_event()) == (Kept(4), 10)
 
     def test_events_stay_while_they_are_needed(self, catalog: Catalog) -> None:
-        catalog.add_events([HAPPENED._replace(time=time) for time in range(10)])
+        catalog.checkpoint(Checkpoint(events=[HAPPENED._replace(time=time) for time in range(10)]))
         assert catalog.prune_events(9, 0, up_to=3) == 3
         assert catalog.prune_events(9, 0, up_to=3) == 0
         assert [event.number for event in catalog.events_after(0, 2)] == [4, 5]

@@ -174,7 +174,7 @@ def test_where_the_events_do_not_fit_all_is_recorded(context: ServiceContext, lo
     finish(context, first)
     if loss == "pruned":
         records.write(context.store, RecordFile(1, 0), Header(0), [])
-        context.catalog.add_events([NewEvent("x", "x", 10, {})])
+        context.catalog.checkpoint(Checkpoint(events=[NewEvent("x", "x", 10, {})]))
         context.catalog.prune_events(5)
     else:
         records.write(context.store, RecordFile(1, 0), Header(1_000_000), [])
@@ -191,7 +191,7 @@ def test_events_that_are_pruned_before_they_are_recorded_cost_no_row(context: Se
     recorder.record()
     for each in later:
         finish(context, each)
-    context.catalog.add_events([NewEvent("x", "x", 10, {})])
+    context.catalog.checkpoint(Checkpoint(events=[NewEvent("x", "x", 10, {})]))
     context.catalog.prune_events({"the newest": 10, "none": 11}[left])
     recorder.record()
     assert {each.id for each in (first, *later)} <= recorded(context).keys()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.model.errors import CatalogError
-from app.model.records import EventRecord, NewEvent
+from app.model.records import Checkpoint, EventRecord, NewEvent
 from app.model.webhooks import WebhookState
 from app.service.context import ServiceContext
 from app.service.retention.removal import Retaining, RetentionClock
@@ -53,7 +53,7 @@ class World:
 
     def happen(self, count: int = 1, kind: str = "attachment.finished") -> None:
         event = NewEvent(kind, "a1", self.clock.now(), {"source": "orders"})
-        self.context.catalog.add_events([event] * count)
+        self.context.catalog.checkpoint(Checkpoint(events=[event] * count))
 
     def run(self) -> None:
         """Do all that is due now."""
@@ -82,7 +82,7 @@ def world(tmp_path: Path, settings: dict[str, Any]) -> Iterator[World]:
     clock = ManualClock()
     hook = {"url": "https://hook.example/", "secrets": [SECRET], "retry_first": "1s", "retry_longest": "8s", **settings}
     with service_context(tmp_path, clock, webhooks={"hook": hook}) as context:
-        context.catalog.add_events([NewEvent("attachment.finished", "before", 1, {})])
+        context.catalog.checkpoint(Checkpoint(events=[NewEvent("attachment.finished", "before", 1, {})]))
         yield World(context, clock)
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from random import Random
 
-from app.model.records import NewEvent
+from app.model.records import Checkpoint, NewEvent
 from app.service.webhooks import sending
 from tests.support.mosquitto import free_port
 from tests.support.waiting import until
@@ -21,7 +21,7 @@ def hooks(port: int, **more: object) -> dict[str, dict[str, object]]:
 def happen(stock: Stock, numbers: range, attachments: int = 5) -> None:
     for number in numbers:
         event = NewEvent("attachment.finished", f"a{number % attachments}", stock.clock.now(), {"n": number})
-        stock.catalog.add_events([event])
+        stock.catalog.checkpoint(Checkpoint(events=[event]))
     stock.gateway.notifier.notify()
 
 
@@ -90,6 +90,6 @@ def test_the_idle_time_bounds_how_late_an_event_of_another_process_is(tmp_path: 
     with WebhookReceiver() as receiver:
         stock = Stock(tmp_path, webhooks=hooks(receiver.port))
         stock.gateway.start()
-        stock.catalog.add_events([NewEvent("attachment.finished", "a1", 1, {})])
+        stock.catalog.checkpoint(Checkpoint(events=[NewEvent("attachment.finished", "a1", 1, {})]))
         until(lambda: receiver.numbers() == [1])
         stock.close()

@@ -114,7 +114,7 @@ def test_events_are_in_the_timeline(stock: Stock, http: httpx.Client) -> None:
     now = stock.clock.now()
     told = NewEvent("attachment.expired", record.id, now, {"source": "orders", "reason": "nothing came"})
     other = NewEvent("attachment.expired", "another", now, {"source": "orders"})
-    stock.catalog.add_events([told, other])
+    stock.catalog.checkpoint(Checkpoint(events=[told, other]))
     items = http.get(f"/v1/attachments/{record.id}/timeline").json()["items"]
     assert [(item["type"], item["detail"]) for item in items] == [
         ("first-message", None),
