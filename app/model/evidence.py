@@ -1,0 +1,55 @@
+"""Evidence: which choices between readings were made for an attachment, and what decided them.
+
+Where an input allows several readings, all evidence decides (docs/evidence.md). Each choice is recorded with the
+attachment that it was made for, in the words of this module.
+"""
+
+from enum import StrEnum
+from typing import Literal, NamedTuple
+
+OnDoubt = Literal["hold", "warn"]
+"""What happens to an attachment in doubt: it is not finished, or it is finished with a warning."""
+
+
+class Question(StrEnum):
+    """A question about the bytes of an attachment that allows several answers."""
+
+    DIALECT = "dialect"
+    SEQUENCE_ORDER = "sequence-order"
+    COUNT = "count"
+    CHARACTER_SET = "character-set"
+    FLOAT_FORMAT = "float-format"
+    ROW_LAYOUT = "row-layout"
+    RECORD_ENDS = "record-ends"
+    LAST_LINE_END = "last-line-end"
+    HEADERS = "headers"
+
+
+class Ground(StrEnum):
+    """What decided a question."""
+
+    ONLY_READING = "only-reading"
+    """The bytes have no other reading."""
+    DESCRIPTOR = "descriptor"
+    """The message's descriptor says it: the MQMD's Encoding or CodedCharSetId, or properties in their place."""
+    ANNOUNCED = "announced"
+    """The sender announced a size, or a number of observations or variables, and one reading agrees with it."""
+    SAME_MESSAGE = "same-message"
+    """Other attachments of the same header show it."""
+    SOURCE = "source"
+    """Earlier attachments of the source, or of the subject, have shown it."""
+    SETTING = "setting"
+    """A setting of the source says it."""
+    VALUES = "values"
+    """The values read as one would expect in this reading alone."""
+    PREFERENCE = "preference"
+    """Several readings fit; the most usual one was taken. `others` has the rest."""
+
+
+class Choice(NamedTuple):
+    """The answer to a question: the `reading` that was taken, its `ground`, and the `others` that fit as well."""
+
+    question: Question
+    reading: str
+    ground: Ground
+    others: tuple[str, ...] = ()
