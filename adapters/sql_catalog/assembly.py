@@ -24,7 +24,7 @@ from sqlalchemy import (
 
 from adapters.sql_catalog import tables
 from adapters.sql_catalog.bulk import Bulk
-from adapters.sql_catalog.closing import FOUND, as_finished, finish, forget_pieces, place, refuse, states
+from adapters.sql_catalog.closing import FOUND, as_finished, finish, forget_pieces, place, refuse, states, warn
 from adapters.sql_catalog.column_types import AnyText
 from adapters.sql_catalog.database import Insert
 from adapters.sql_catalog.part import CatalogPart, Lookup, among, chunks, log_events
@@ -161,6 +161,7 @@ class Assembly(CatalogPart):
     def checkpoint(self, checkpoint: Checkpoint) -> set[str]:
         with self._database.write() as connection:
             missed, not_expired = self._save_attachments(connection, checkpoint)
+            warn(connection, checkpoint.warned)
             incomplete = {each.id for each in checkpoint.messages if not missed.isdisjoint(each.attachments)}
             messages = message_columns(checkpoint.messages)
             if incomplete:

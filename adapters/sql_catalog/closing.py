@@ -118,6 +118,18 @@ def refuse(connection: Connection, refused: Sequence[RefusedContent]) -> None:
     _REFUSE.run(connection, {"attachment": columns["id"], "code": columns["code"], "why": columns["reason"]})
 
 
+def warn(connection: Connection, warned: Mapping[str, str]) -> None:
+    """Add a warning to each of these attachments that is finished."""
+    for some in chunks(list(warned)):
+        rows = select(_attachments.c.id, _attachments.c.warnings).where(
+            _attachments.c.id.in_(some), _attachments.c.state == AttachmentState.FINISHED.value
+        )
+        for attachment, warnings in connection.execute(rows).all():
+            if warned[attachment] not in warnings:
+                more = [*warnings, warned[attachment]]
+                connection.execute(update(_attachments).where(_attachments.c.id == attachment).values(warnings=more))
+
+
 def forget_pieces(connection: Connection, attachment_ids: Sequence[str]) -> None:
     """Delete the part runs and the journal extents of attachments."""
     for forget in _FORGET:

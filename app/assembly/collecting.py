@@ -6,7 +6,7 @@ from app.assembly.parts import BIG, LITTLE, Parts, little_endian
 from app.assembly.states import DONE, Input, follow
 from app.codecs.sas.dialect import orders
 from app.model.attachment import AttachmentDefinition, AttachmentState
-from app.model.records import DAMAGED_PART, LOST_CODES, AttachmentRecord, changed
+from app.model.records import DAMAGED_PART, DOUBTFUL_COUNT, LOST_CODES, AttachmentRecord, changed
 
 Key = tuple[str, bytes]
 """The key of an attachment: a source, and a correlid of 16 bytes or the identifier of an IBM MQ group of 24 bytes."""
@@ -54,7 +54,14 @@ class ApplicationMessage(NamedTuple):
     position: int
 
 
-Effect = Repeated | Refused | Completed | ApplicationMessage
+class Warned(NamedTuple):
+    """A finished attachment may not be as it was sent, for a reason in a sentence."""
+
+    attachment: str
+    why: str
+
+
+Effect = Repeated | Refused | Completed | ApplicationMessage | Warned
 NOTHING: tuple[Effect, ...] = ()
 
 
@@ -109,6 +116,11 @@ class Attachment:
     def waits_for_parts(self) -> bool:
         """Whether the attachment is quarantined because a part could not be read back."""
         return self.record.state is AttachmentState.QUARANTINED and self.record.reason_code == DAMAGED_PART
+
+    def doubt(self, why: str) -> None:
+        """Note why it is in doubt how many parts there are; an empty text ends the doubt."""
+        if self.record.state is AttachmentState.RECEIVING and (why or self.record.reason_code == DOUBTFUL_COUNT):
+            self.record = changed(self.record, reason_code=DOUBTFUL_COUNT if why else None, reason=why or None)
 
     def settled(self, expected: int) -> tuple[Effect, ...]:
         """Make the attachment complete if all parts 1..expected are there, in one byte order.

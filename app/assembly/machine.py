@@ -35,6 +35,7 @@ from app.assembly.collecting import (
     Key,
     Refused,
     Repeated,
+    Warned,
     stray,
 )
 from app.assembly.headers import (
@@ -52,10 +53,10 @@ from app.assembly.parts import Parts, little_endian
 from app.assembly.states import Input, follow
 from app.codecs.sas.dialect import orders
 from app.model.attachment import AttachmentState
-from app.model.event import Announced, Event, GroupPart, PartArrived, PartsArrived, Unsequenced
+from app.model.event import Announced, Event, GroupPart, PartArrived, PartsArrived, Refuted, Unsequenced
 from app.model.identity import attachment_id, message_id
 from app.model.message import PhysicalMessage
-from app.model.records import NOTHING_CAME, AttachmentRecord, Checkpoint, MessageRecord, changed
+from app.model.records import DOUBTFUL_COUNT, NOTHING_CAME, AttachmentRecord, Checkpoint, MessageRecord, changed
 
 _BOTH_ORDERS = frozenset("><")
 _WHOLE = {AttachmentState.COMPLETE, AttachmentState.QUARANTINED}
@@ -113,6 +114,8 @@ class Assembly:
             return self._group_part(source, event, position, received_at)
         if isinstance(event, Unsequenced):
             return self._unsequenced(source, event, position, received_at)
+        if isinstance(event, Refuted):
+            return self._refuted(source, event)
         return self._announced(source, event, position, received_at)
 
     def is_announced(self, key: Key) -> bool:
@@ -251,11 +254,20 @@ class Assembly:
         attachment = self._touch(source, event.correl_id, position, received_at)
         record = attachment.record
         if record.kind is not None:
-            return self._count(attachment, event.counts, position)
+            attachment.doubt(event.doubt)
+            return NOTHING if event.doubt and not event.counts else self._count(attachment, event.counts, position)
         if record.pending_position is not None:
             return attachment.repeated(record.pending_position, position)
         attachment.record = changed(record, pending_position=position, pending_counts=event.counts)
         return NOTHING
+
+    def _refuted(self, source: str, event: Refuted) -> tuple[Effect, ...]:
+        attachment = self.attachments.get((source, event.correl_id))
+        if attachment is None or attachment.record.state not in {AttachmentState.COMPLETE, AttachmentState.FINISHED}:
+            return NOTHING
+        attachment.record = changed(attachment.record, reason_code=DOUBTFUL_COUNT, reason=event.why)
+        self._changed[source, event.correl_id] = None
+        return (Warned(attachment.record.id, event.why),)
 
     def _count(self, attachment: Attachment, counts: tuple[int, ...], position: int) -> tuple[Effect, ...]:
         record = attachment.record

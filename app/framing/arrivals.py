@@ -1,9 +1,10 @@
 """Messages that do not say what they belong to, numbered as they come in, a source at a time."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from app.framing.events import failure
-from app.framing.protocol import Arrivals
+from app.framing.protocol import NO_OPTIONS, ArrivalOptions, Arrivals
 from app.framing.registry import FRAMINGS
 from app.model.message import UNREADABLE, PhysicalMessage
 
@@ -12,7 +13,9 @@ class ArrivalsBySource:
     """What numbers the messages of each source, where their framing has them numbered. A source hands its messages over
     in one thread at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: Mapping[str, ArrivalOptions] = MappingProxyType({})) -> None:
+        """Number messages by the options of their source."""
+        self._options = options
         self._found: dict[tuple[str, str], Arrivals | None] = {}
         self._of_source: dict[str, list[Arrivals]] = {}
 
@@ -42,7 +45,9 @@ class ArrivalsBySource:
         key = (source, name)
         if key not in self._found:
             framing = FRAMINGS.get(name)
-            found = self._found[key] = framing.arrivals() if framing is not None else None
+            found = self._found[key] = (
+                None if framing is None else framing.arrivals(self._options.get(source, NO_OPTIONS))
+            )
             if found is not None:
                 self._of_source.setdefault(source, []).append(found)
         return self._found[key]

@@ -10,6 +10,7 @@ parts together, according to the events.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -21,6 +22,7 @@ from app.codecs.sas.rendezvous import MapItem
 from app.framing.descriptors import Descriptors
 from app.model.attachment import AttachmentKind
 from app.model.event import Event, Pieces
+from app.model.evidence import OnDoubt
 from app.model.framing import FramingTraits
 from app.model.message import NO_PROPERTIES, PhysicalMessage
 from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions, OutgoingAttachment
@@ -64,6 +66,22 @@ NO_COLUMNS = Columns(_NO_ROWS, _NO_KEYS, _NO_ROWS, _NO_ROWS, _NO_KEYS)
 """The columns of no message."""
 
 
+class ArrivalOptions(NamedTuple):
+    """How the messages of a source are numbered.
+
+    `known` is what `Arrivals.take_learned` has returned for it before. `counts` is the setting that states what last
+    messages count, and `on_doubt` what happens where that is in doubt.
+    """
+
+    known: Mapping[str, str] = MappingProxyType({})
+    counts: str | None = None
+    on_doubt: OnDoubt = "hold"
+
+
+NO_OPTIONS = ArrivalOptions()
+"""The options of a source that has none, and of which nothing is known."""
+
+
 class Arrivals(Protocol):
     """Gives the messages of one source what they do not say themselves, in the order in which they come in."""
 
@@ -73,6 +91,14 @@ class Arrivals(Protocol):
 
     def interrupt(self, message: PhysicalMessage) -> None:
         """Take note of a message that its transport could not read, and which may have been any message."""
+
+    def resume(self, message: PhysicalMessage) -> None:
+        """Take note of a message that was journalled before, as `number` returned it, so that numbering continues
+        behind it."""
+
+    def take_learned(self) -> Mapping[str, str]:
+        """Return what has been learnt about the senders on each subject since the last call, for
+        `ArrivalOptions.known`."""
 
 
 # --- reading content --------------------------------------------------------------------------------------------------
@@ -173,7 +199,7 @@ class Framing(Protocol):
 
     # --- reading messages ---------------------------------------------------------------------------------------------
 
-    def arrivals(self) -> Arrivals | None:
+    def arrivals(self, options: ArrivalOptions = NO_OPTIONS) -> Arrivals | None:  # noqa: ARG002
         """Begin to number the messages of a source as they come in, before they are journalled; None where they say
         themselves what they belong to."""
         return None

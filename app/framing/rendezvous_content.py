@@ -33,7 +33,9 @@ CONSTRAINTS = "sas.rendezvous_constraints"
 MAX_GEN = "sas.max_gen"
 
 _RECORDS = frozenset({"ATX", "ATB"})
-_DATA_SET = frozenset({"DAT", "VAR", "ATO", "ATI", "ATC"})
+_NOT_BEHIND = {"DAT": "ATO", "VAR": "ATO", "ATO": None, "ATI": None, "ATC": None}
+"""The messages of a data set, and what none of them may be behind: definitions are sent before the observations (SAS,
+Data Set Attachment Layout). Observations that come before them have changed places with others."""
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -120,11 +122,14 @@ def read_data_set(record: AttachmentRecord, received: Received, store: StoreTabl
 
 def _by_name(received: Received) -> dict[str, list[int]]:
     """Return the numbers of a data set's messages by their name."""
-    found: dict[str, list[int]] = {name: [] for name in _DATA_SET}
+    found: dict[str, list[int]] = {name: [] for name in _NOT_BEHIND}
     for number, body in enumerate(received.bodies()):
         name = message_name(body)
         if name not in found:
             raise InvalidInputError("unexpected-message", "name", -1, f"{name} among the messages of a data set")
+        if (later := _NOT_BEHIND[name]) is not None and found[later]:
+            why = f"{name} behind {later}, so that the order of the observations is in doubt"
+            raise InvalidInputError("out-of-order", "name", -1, why)
         found[name].append(number)
     return found
 

@@ -11,33 +11,50 @@ Rules.
   follows cannot be told apart; all of it is refused, up to the last message of an attachment, and nothing is mixed.
 - Where the transport may have missed messages (`GAP`), every line is closed: what was open stays unfinished, and what
   comes without a header is refused. A message that the transport could not read closes its own line, where it is known.
-- A last message says how many messages carry the attachment. Senders may count the header and the application message,
-  too: how they do it is learnt from what comes on the subject. A sender has a new session each time that it starts, so
-  a session is too short to learn from.
 - A data set begins with its definition (DAT), a file with its descriptor (FDC): each begins the next attachment of the
-  header. A sender may send a last message for each of them, or one for all.
+  header. So does any part behind a last message: then the first one is missing. A sender may send a last message for
+  each attachment, or one for all.
+- What a last message counts is decided by all evidence (`app.framing.counting`), subject by subject. The decision is a
+  property of it. One that is in doubt says why; when it is decided later, a copy of the last message says the number.
+  If attachments of the header have not begun, the last message may be theirs: an attachment whose content does not show
+  that it is whole is decided when the last one begins.
 """
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
 from typing import Final, NamedTuple
 
 from app.codecs.rendezvous.subjects import INBOX, REPLY_PROPERTY, SUBJECT_PROPERTY
 from app.codecs.sas import correlid
+from app.codecs.sas.attachment import Attachment
 from app.codecs.sas.numbered import message_name
 from app.codecs.sas.rendezvous import MAP_NAMES, read_header, read_last
 from app.codecs.sas.rendezvous_keys import attachment_key, key_of, made
-from app.model.message import GAP, PhysicalMessage
+from app.framing.counting import Came, Counting, Decided, Decision, Ended
+from app.framing.protocol import NO_OPTIONS, ArrivalOptions
+from app.framing.rendezvous_tally import AttachmentTally, Whole
+from app.model.evidence import Choice, Ground, Question
+from app.model.message import GAP, UNREADABLE, PhysicalMessage
 from app.wire import WireError
 
 PARTS: Final = "rendezvous.parts"
 """What a last message says, in parts of its attachment: a property of it."""
+COUNTED: Final = "rendezvous.counted"
+"""By which rule that was decided, what decided it, and the other rules that fit: words with blanks between."""
+DOUBT: Final = "rendezvous.doubt"
+"""Why it is in doubt what a last message says, or, beside `PARTS`, why the decision may be wrong: a sentence."""
+REFUTED: Final = "rendezvous.refuted"
+"""Why an attachment that was finished by its last message may lack messages: a sentence."""
+COPY: Final = "rendezvous.copy"
+"""Marks a message that was journalled before, and is journalled again with what is known of it now."""
 
 _BEGINS: Final = frozenset({"DAT", "FDC"})
 _MOST_LINES: Final = 10_000
 """Headers that are open at the same time, and subjects whose counting is known; the one that was heard of longest ago
 is closed or forgotten."""
+_COMPARED: Final = 16
+"""The messages of an attachment that one is compared with: what comes twice, comes twice soon."""
 _SESSION_ELEMENTS: Final = 3
 """An inbox begins with a word and the two elements of its session."""
 
@@ -50,58 +67,77 @@ class Line(NamedTuple):
 
 
 @dataclass(slots=True)
+class _Coming:
+    """An attachment that a header has opened: its key, what has come of it, whether it is closed, and how many messages
+    are missing before those that came."""
+
+    key: bytes
+    tally: AttachmentTally
+    closed: bool = False
+    lost: int = 0
+    repeats: int = 0
+
+    @property
+    def came(self) -> Came:
+        whole = Whole.CONTRADICTED if self.lost else self.tally.whole()
+        return Came(self.tally.messages, whole, self.repeats)
+
+
+class _Last(NamedTuple):
+    """A last message that was returned, with the keys of the attachments that it may end."""
+
+    message: PhysicalMessage
+    keys: tuple[bytes, ...]
+
+
+@dataclass(slots=True)
 class _Open:
-    """What a header has opened: its key, and for each attachment its key, its parts so far, and whether it is closed.
-    `others` are the header and application messages. What is `doubtful` is refused."""
+    """What a header has opened: its key, its attachments, and the number of application messages.
+
+    What is `doubtful` is refused. `recent` are hashes of the last parts. `deferred` are decisions that wait for the
+    last attachment to begin.
+    """
 
     base: bytes
-    keys: Sequence[bytes]
+    coming: Sequence[_Coming]
     doubtful: bool = False
-    others: int = 1
+    applications: int = 0
     current: int = -1
-    parts: list[int] = field(default_factory=list)
-    closed: list[bool] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.parts = [0] * len(self.keys)
-        self.closed = [False] * len(self.keys)
+    recent: deque[int] = field(default_factory=lambda: deque(maxlen=_COMPARED))
+    deferred: list[Decided[_Last]] = field(default_factory=list)
 
     @property
     def is_at_last(self) -> bool:
-        return self.current >= len(self.keys) - 1
+        return self.current >= len(self.coming) - 1
 
-    def begin(self, name: str) -> None:
-        """Turn to the attachment that a message of this name is a part of."""
-        is_next = name in _BEGINS and (self.closed[self.current] or self.parts[self.current] > 0)
-        if self.current < 0 or (is_next and not self.is_at_last):
+    @property
+    def unbegun(self) -> int:
+        return len(self.coming) - 1 - self.current
+
+    def attachment(self, name: str) -> _Coming:
+        """Return the attachment that a message of this name is a part of."""
+        now = self.coming[self.current]
+        is_next = self.current < 0 or now.closed or (name in _BEGINS and now.tally.messages > 0)
+        if is_next and not self.is_at_last:
             self.current += 1
-
-
-class _Rule(NamedTuple):
-    """What a sender counts beside the parts: the header or not, the application messages or not."""
-
-    header: bool
-    messages: bool
-
-    def beside(self, opened: _Open) -> int:
-        return self.header + self.messages * (opened.others - 1)
-
-
-_RULES: Final = frozenset(_Rule(*each) for each in product((False, True), repeat=2))
+            now = self.coming[self.current]
+            now.lost = int(name not in _BEGINS)
+        return now
 
 
 class NumberedArrivals:
     """Numbers the messages of one source, in the order in which they come; see `app.framing.protocol.Arrivals`."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: ArrivalOptions = NO_OPTIONS) -> None:
         self._open: dict[Line, _Open] = {}
-        self._rules: dict[str, frozenset[_Rule]] = {}
-        """How the senders on a subject may count, by what has come so far."""
+        self._options, self._known = options, dict(options.known)
+        self._counting: dict[str, Counting[_Last]] = {}
+        self._learned: dict[str, str] = {}
         self._headers = 0
 
     def number(self, message: PhysicalMessage) -> list[PhysicalMessage]:
         """Return the message with its key and number, or as one that was refused. One last message may end several
-        attachments: it is returned once for each."""
+        attachments: it is returned once for each. Earlier last messages that are decided now come again."""
         if GAP in message.properties:
             self._open.clear()
         try:
@@ -117,40 +153,66 @@ class NumberedArrivals:
         else:
             self._open.clear()
 
+    def resume(self, message: PhysicalMessage) -> None:
+        """Take note of a message that was journalled before, as `number` returned it."""
+        if COPY in message.properties:
+            return
+        if message.framing == UNREADABLE:
+            self.interrupt(message)
+            return
+        try:
+            name = message_name(message.body)
+            if name == "HDR":
+                self._header(message, _line(message), correlid.split(message.correl_id)[0])
+            else:
+                self._numbered(message, name, _line(message))
+        except WireError:
+            self.interrupt(message)
+
+    def take_learned(self) -> Mapping[str, str]:
+        """Return what has been learnt of subjects since the last call, in words that a later `known` understands."""
+        learned, self._learned = self._learned, {}
+        return learned
+
     def _numbered(self, message: PhysicalMessage, name: str, line: Line) -> list[PhysicalMessage]:
         if name == "HDR":
             return [self._header(message, line)]
         opened = self._open.pop(line, None)
-        if opened is None or not opened.keys:
+        if opened is None or not opened.coming:
             on = f" on {line.subject}" if line.subject else ""
             why = f"{name or 'a message without fields'}{on}, where no header has opened an attachment"
             return [message.unreadable("no-header", why)]
-        self._open[line] = opened
+        if not (opened.doubtful and name == "LST"):
+            self._open[line] = opened
         if opened.doubtful:
-            if name == "LST":
-                self._open.pop(line)
             return [message.unreadable("interleaved-attachments", _INTERLEAVED)]
         if name in MAP_NAMES:
-            opened.others += 1
+            opened.applications += 1
             return [message._replace(correl_id=correlid.join(opened.base, 0))]
-        if name == "LST":
-            return self._last(message, line, opened)
-        opened.begin(name)
-        opened.parts[opened.current] += 1
-        key, number = opened.keys[opened.current], opened.parts[opened.current]
-        return [message._replace(correl_id=correlid.join(key, number))]
+        return self._last(message, line, opened) if name == "LST" else self._part(message, name, opened)
 
-    def _header(self, message: PhysicalMessage, line: Line) -> PhysicalMessage:
+    def _part(self, message: PhysicalMessage, name: str, opened: _Open) -> list[PhysicalMessage]:
+        coming = opened.attachment(name)
+        coming.tally.add(name, message.body)
+        content = hash(bytes(message.body))
+        coming.repeats += content in opened.recent
+        opened.recent.append(content)
+        numbered = message._replace(correl_id=correlid.join(coming.key, coming.lost + coming.tally.messages))
+        if not (opened.deferred and opened.is_at_last):
+            return [numbered]
+        deferred, opened.deferred = opened.deferred, []
+        return [*map(_again, deferred), numbered]
+
+    def _header(self, message: PhysicalMessage, line: Line, base: bytes = b"") -> PhysicalMessage:
+        """Open the attachments of a header, whose key is `base` if it has one already."""
         before = self._open.pop(line, None)
         header = read_header(message.body)
         self._headers += 1
         on, of = (each.encode("utf-8", "surrogatepass") for each in line)
         facts = (message.body, on, of, b"%d" % message.received_at)
-        base = key_of(header.header_correlid) or made(*map(bytes, facts), b"%d" % self._headers)
-        entries = enumerate(header.attachments)
-        keys = [attachment_key(entry.correlid, base, number) for number, entry in entries]
-        is_interleaved = before is not None and not all(before.closed)
-        self._open[line] = _Open(base, keys, is_interleaved)
+        base = base or key_of(header.header_correlid) or made(*map(bytes, facts), b"%d" % self._headers)
+        is_interleaved = before is not None and not all(each.closed for each in before.coming)
+        self._open[line] = _Open(base, list(_coming(base, header.attachments)), is_interleaved)
         if len(self._open) > _MOST_LINES:
             del self._open[next(iter(self._open))]
         if is_interleaved:
@@ -158,49 +220,84 @@ class NumberedArrivals:
         return message._replace(correl_id=correlid.join(base, 0))
 
     def _last(self, message: PhysicalMessage, line: Line, opened: _Open) -> list[PhysicalMessage]:
+        """Return a last message once for each attachment that it may end, and earlier ones that are decided by it."""
         count = read_last(message.body)
         opened.current = max(opened.current, 0)
-        ended = [opened.current]
+        ended = [opened.coming[opened.current]]
         if opened.is_at_last:
             self._open.pop(line)
-            ended = [number for number, is_closed in enumerate(opened.closed) if not is_closed]
-        came = sum(opened.parts[number] for number in ended)
-        is_alone = len(ended) < len(opened.keys)
-        lost = count - came - self._counted_beside(line.subject, count - came, opened, alone=is_alone)
-        found = []
-        for number in ended:
-            opened.closed[number] = True
-            parts = max(0, opened.parts[number] + (lost if number == ended[-1] else 0))
-            correl_id = correlid.join(opened.keys[number], 0)
-            found.append(message._replace(correl_id=correl_id, properties={**message.properties, PARTS: str(parts)}))
+            ended = [each for each in opened.coming if not each.closed]
+        for coming in ended:
+            coming.closed = True
+        came = [each.came for each in ended]
+        facts = Ended(count, came, opened.unbegun, opened.applications)
+        last = _Last(message, tuple(each.key for each in ended))
+        decided = self._decided(line.subject, last, facts)
+        found: list[PhysicalMessage] = []
+        for each in decided:
+            if each.token is not last:
+                found.append(_again(each))
+            elif opened.unbegun and each.decision.parts is not None and came[-1].whole is Whole.UNKNOWN:
+                opened.deferred.append(each)
+                found.append(_said(each._replace(decision=Decision(doubt=_UNBEGUN))))
+            else:
+                found.append(_said(each))
         return found
 
-    def _counted_beside(self, subject: str, surplus: int, opened: _Open, *, alone: bool) -> int:
-        """Return how many of the messages that a sender counts are no parts.
+    def _decided(self, subject: str, last: _Last, facts: Ended) -> list[Decided[_Last]]:
+        counting = self._counting.pop(subject, None)
+        if counting is None:
+            counting = Counting.of(self._known.get(subject, ""), self._options.counts, self._options.on_doubt)
+        self._counting[subject] = counting
+        if len(self._counting) > _MOST_LINES:
+            del self._counting[next(iter(self._counting))]
+        decided = counting.decide(last, facts)
+        if not counting.is_set and counting.known != self._known.get(subject, ""):
+            self._known[subject] = self._learned[subject] = counting.known
+        return decided
 
-        The rules that fit what came are learnt. Where none fits, messages are missing, and the least that is possible
-        is believed. But no loss makes the surplus smaller: then what was learnt was wrong, and all rules are tried
-        again.
-        """
-        known = self._rules.get(subject, _RULES)
-        least = min(rule.beside(opened) for rule in known)
-        rules = known if surplus >= least else _RULES
-        if fitting := frozenset(rule for rule in rules if rule.beside(opened) == surplus):
-            if not alone:
-                self._learn(subject, fitting)
-            return surplus
-        return 0 if alone and surplus == 0 else least
 
-    def _learn(self, subject: str, rules: frozenset[_Rule]) -> None:
-        self._rules.pop(subject, None)
-        self._rules[subject] = rules
-        if len(self._rules) > _MOST_LINES:
-            del self._rules[next(iter(self._rules))]
+def _coming(base: bytes, entries: Sequence[Attachment]) -> Iterator[_Coming]:
+    for number, entry in enumerate(entries):
+        yield _Coming(attachment_key(entry.correlid, base, number), AttachmentTally.of(entry))
+
+
+def _said(decided: Decided[_Last]) -> PhysicalMessage:
+    """Return a last message with what was decided of one of its attachments."""
+    (message, keys), attachment, (parts, choice, doubt, _) = decided
+    properties = dict(message.properties)
+    if parts is not None:
+        properties[PARTS] = str(parts)
+    if choice is not None:
+        properties[COUNTED] = " ".join((choice.reading, choice.ground, *choice.others))
+    if doubt:
+        properties[DOUBT] = doubt
+    return message._replace(correl_id=correlid.join(keys[attachment], 0), properties=properties)
+
+
+def _again(decided: Decided[_Last]) -> PhysicalMessage:
+    """Return a last message that was returned before, with what was decided now."""
+    message = _said(decided)
+    properties = {**message.properties, COPY: "1"}
+    if decided.decision.is_refuted:
+        properties[REFUTED] = properties.pop(DOUBT)
+    return message._replace(properties=properties)
+
+
+def choice_of(message: PhysicalMessage) -> Choice | None:
+    """Return how it was decided what a last message counts; None where nothing says so."""
+    reading, *words = message.properties.get(COUNTED, "").split(" ")
+    if not words or words[0] not in frozenset(Ground):
+        return None
+    return Choice(Question.COUNT, reading, Ground(words[0]), tuple(words[1:]))
 
 
 _INTERLEAVED: Final = (
     "its header came before the attachments of the one before it had ended: they may be of two senders on one subject "
     "that name no subject to reply to, and cannot be told apart"
+)
+_UNBEGUN: Final = (
+    "attachments of its header have not begun, so its last message may be that of another one whose beginning was lost"
 )
 
 

@@ -32,7 +32,9 @@ from app.codecs.sas.rendezvous_keys import BLANK, attachment_key, correlid_of
 from app.framing import rendezvous_content
 from app.framing.outgoing import message_identifier
 from app.framing.protocol import (
+    NO_OPTIONS,
     ArrangementName,
+    ArrivalOptions,
     Arrivals,
     Body,
     Contents,
@@ -44,11 +46,11 @@ from app.framing.protocol import (
     StoreTable,
 )
 from app.framing.rendezvous_bodies import RendezvousBodies
-from app.framing.sas_arrivals import PARTS, NumberedArrivals
+from app.framing.sas_arrivals import DOUBT, PARTS, REFUTED, NumberedArrivals, choice_of
 from app.framing.sas_charsets import charset_of, charsets
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
 from app.model.errors import InvalidInputError
-from app.model.event import Announced, Event, PartArrived, Unsequenced
+from app.model.event import Announced, Event, PartArrived, Refuted, Unsequenced
 from app.model.framing import Captures, FramingTraits
 from app.model.message import NO_PROPERTIES, PhysicalMessage
 from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions
@@ -82,7 +84,7 @@ def read(message: PhysicalMessage) -> Event:
         if number:
             return _part(name, PartArrived(key, number, len(message.body)))
         if name == "LST":
-            return Unsequenced(key, (_count(message),) * 2, len(message.body))
+            return _last(message, key)
         if name in MAP_NAMES:
             read_map(message.body)
             return Unsequenced(key, (), len(message.body))
@@ -101,9 +103,17 @@ def _unknown(name: str) -> InvalidInputError:
     return InvalidInputError("unknown-message-name", "name", _HEAD_AT, f"{name[:80]!r} is no message of an attachment")
 
 
-def _count(message: PhysicalMessage) -> int:
-    told = message.properties.get(PARTS, "")
-    return int(told) if told.isascii() and told.isdigit() and len(told) <= _COUNT_DIGITS else read_last(message.body)
+def _last(message: PhysicalMessage, key: bytes) -> Unsequenced | Refuted:
+    """Return what a last message says, as it was decided when it came in; by its own number, if nothing was decided."""
+    properties = message.properties
+    if REFUTED in properties:
+        return Refuted(key, properties[REFUTED], len(message.body))
+    doubt, told = properties.get(DOUBT, ""), properties.get(PARTS, "")
+    if told.isascii() and told.isdigit() and len(told) <= _COUNT_DIGITS:
+        counts: tuple[int, ...] = (int(told),) * 2
+    else:
+        counts = () if doubt else (read_last(message.body),) * 2
+    return Unsequenced(key, counts, len(message.body), doubt, choice_of(message))
 
 
 def _header(message: PhysicalMessage) -> MessageHeader:
@@ -225,8 +235,8 @@ class SasRendezvous(Framing):
     application_message: bool = True
     options: frozenset[str] = frozenset({"body_limit", "ccsid", "record_length"})
 
-    def arrivals(self) -> Arrivals | None:
-        return NumberedArrivals()
+    def arrivals(self, options: ArrivalOptions = NO_OPTIONS) -> Arrivals | None:
+        return NumberedArrivals(options)
 
     def read(self, message: PhysicalMessage, known: int) -> Event:  # noqa: ARG002 - it has one dialect
         return read(message)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from app.model.attachment import AttachmentDefinition, MessageHeader
+from app.model.evidence import Choice
 
 
 class Announced(NamedTuple):
@@ -43,10 +44,23 @@ class Unsequenced(NamedTuple):
 
     Which of the two only the header can tell. `counts` holds the body as one integer, read big-endian and
     little-endian; it is empty when the body cannot be a count.
+
+    A count may be in `doubt`, for a reason in a sentence: without `counts` it is not known, and with them it may be
+    wrong. `choice` is how it was decided what a count counts.
     """
 
     correl_id: bytes
     counts: tuple[int, ...]
+    size: int
+    doubt: str = ""
+    choice: Choice | None = None
+
+
+class Refuted(NamedTuple):
+    """A count that was taken earlier has turned out to be wrong, for this reason: messages may be missing."""
+
+    correl_id: bytes
+    why: str
     size: int
 
 
@@ -78,7 +92,7 @@ class GroupPart(NamedTuple):
         return self.message == 1 and not self.offset
 
 
-Event = Announced | PartArrived | Unsequenced | GroupPart
+Event = Announced | PartArrived | Unsequenced | GroupPart | Refuted
 
 
 class Pieces(NamedTuple):

@@ -36,6 +36,8 @@ DAMAGED_MESSAGE = "damaged-message"
 """Reason code of a message, or of a batch of messages, that the journal cannot read back."""
 DAMAGED_PART, DAMAGED_CONTENT = "damaged-part", "damaged-content"
 """Reason codes of an attachment: its parts could not be read back and finished; its finished content cannot be."""
+DOUBTFUL_COUNT, DOUBTFUL_SIZE = "doubtful-count", "doubtful-size"
+"""Reason codes of an attachment of which bytes could be missing: by the number of its messages, or by its size."""
 PARTS_GONE, CONTENT_LOST = "parts-gone", "content-lost"
 LOST_CODES = frozenset((PARTS_GONE, CONTENT_LOST))
 """Reason codes of an attachment that nothing can bring back: the journal has its parts no more; its finished content is
@@ -366,7 +368,8 @@ class Checkpoint:
     `reprocessed`, in any state but deleted. `attachments` and
     `messages` are upserted whole; `part_runs` are added to what is kept for their attachment, of which all else is
     forgotten first where `without_parts` names it. Then complete attachments become finished or quarantined as
-    `finished` and `refused` say, where a host has read their content before it saves.
+    `finished` and `refused` say, where a host has read their content before it saves. Finished ones that are `warned`
+    get one more warning.
     """
 
     progress: int | None = None
@@ -383,6 +386,7 @@ class Checkpoint:
     events: list[NewEvent] = field(default_factory=list)
     finished: list["Finished"] = field(default_factory=list)
     refused: list["RefusedContent"] = field(default_factory=list)
+    warned: dict[str, str] = field(default_factory=dict)
 
 
 class RefusedContent(NamedTuple):

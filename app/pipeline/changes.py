@@ -64,6 +64,7 @@ def checkpoint_of(results: Sequence[Result], now: int) -> Checkpoint:
         checkpoint.quarantine += result.quarantine
         checkpoint.quarantine_copies += result.copies
         checkpoint.events += map(quarantine_event, result.quarantine)
+    checkpoint.warned = {each.warned.attachment: each.warned.why for each in results if each.warned is not None}
     for result in sorted(results, key=attrgetter("reached")):
         if result.dialects is not None:
             checkpoint.source_dialects[result.quality.source] = result.dialects

@@ -12,7 +12,17 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from app.assembly.arrangement import arrangement_of
-from app.assembly.collecting import NOTHING, ApplicationMessage, Attachment, Completed, Effect, Key, Refused, Repeated
+from app.assembly.collecting import (
+    NOTHING,
+    ApplicationMessage,
+    Attachment,
+    Completed,
+    Effect,
+    Key,
+    Refused,
+    Repeated,
+    Warned,
+)
 from app.assembly.headers import message_address
 from app.assembly.machine import Assembly, Limits
 from app.model.attachment import AttachmentState
@@ -79,6 +89,7 @@ class Outcome(NamedTuple):
     refused: tuple[Refused, ...] = ()
     dialects: int | None = None
     state: int = 0
+    warned: Warned | None = None
 
 
 def by_key(references: Iterable[Reference]) -> Iterator[tuple[Key, list[Reference]]]:
@@ -139,6 +150,7 @@ def _assembled(key: Key, references: list[Reference], held: Held, limits: Limits
     applications: dict[str, int] = {}
     repeated: list[tuple[int | None, int]] = []
     refused: list[Refused] = []
+    warned: Warned | None = None
     is_complete = False
     for reference in references:
         for effect in _apply(assembly, key[0], reference):
@@ -149,6 +161,8 @@ def _assembled(key: Key, references: list[Reference], held: Held, limits: Limits
                     repeated.append((first, again))
                 case Refused():
                     refused.append(effect)
+                case Warned():
+                    warned = effect
                 case ApplicationMessage(address, position):
                     applications[assembly.messages[address].id] = position
                     assembly.set_application(address, NOT_FETCHED)
@@ -169,6 +183,7 @@ def _assembled(key: Key, references: list[Reference], held: Held, limits: Limits
         applications=tuple(applications.items()),
         repeated=tuple(repeated),
         refused=tuple(refused),
+        warned=warned,
     )
     return outcome, after
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import structlog
 
-from app.assembly.collecting import Refused, Repeated
+from app.assembly.collecting import Refused, Repeated, Warned
 from app.assembly.interpretation import Rejected, answered, interpret, is_same
 from app.assembly.parts import Parts
 from app.model.attachment import AttachmentKind
@@ -82,6 +82,7 @@ class Result(NamedTuple):
     state: int = 0
     beside: str | None = None
     damaged: bool = False
+    warned: Warned | None = None
 
 
 def finish(
@@ -254,6 +255,7 @@ def _result(outcome: Outcome, fetched: dict[int, PhysicalMessage]) -> Result:
             dialects=outcome.dialects,
             has_less=outcome.has_less,
             state=outcome.state,
+            warned=outcome.warned,
         )
     applications = dict(outcome.applications)
     messages = _Fetched(fetched)
@@ -274,6 +276,7 @@ def _result(outcome: Outcome, fetched: dict[int, PhysicalMessage]) -> Result:
         dialects=outcome.dialects,
         has_less=outcome.has_less,
         state=outcome.state,
+        warned=outcome.warned,
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from app.assembly.collecting import Key
 from app.codecs.ibm_mq.encodings import in_charset
 from app.metrics import Metrics
+from app.model.evidence import OnDoubt
 from app.model.message import PhysicalMessage
 from app.ports import Catalog, Clock, ContentStore, Journal, JournalReader
 from app.service.repeated import RepeatedParts
@@ -32,6 +33,10 @@ class Stores:
         return message._replace(
             encoding=message.encoding or source.encoding or 0, ccsid=message.ccsid or source.ccsid or 0
         )
+
+    def on_doubt(self, source: str) -> OnDoubt:
+        """Return what happens to an attachment of which bytes could be missing."""
+        return (source in self.settings.sources and self.settings.sources[source].on_doubt) or "hold"
 
     def line_end(self, first: PhysicalMessage) -> bytes:
         """Return the line end of a text file that begins with this message, in its character set."""

@@ -16,6 +16,7 @@ from time import monotonic, perf_counter
 from typing import NamedTuple
 
 from app.framing.arrivals import ArrivalsBySource
+from app.framing.protocol import ArrivalOptions
 from app.model.errors import GatewayError, JournalTaken
 from app.model.message import (
     MAX_ROWS_A_BATCH,
@@ -85,7 +86,12 @@ class Journaler:
     def __init__(self, context: ServiceContext, forward: Forward = lambda _positions, _messages: None) -> None:
         self._journal, self._metrics, self._limits = context.journal, context.metrics, context.settings.limits
         self._forward = forward
-        self._arrivals = ArrivalsBySource()
+        self._arrivals = ArrivalsBySource(
+            {
+                name: ArrivalOptions(counts=source.counts, on_doubt=source.on_doubt or "hold")
+                for name, source in context.settings.sources.items()
+            }
+        )
         self._waiting: deque[_Submission] = deque()
         self._waits = 0, 0
         """The number of messages and bytes that wait to be taken."""

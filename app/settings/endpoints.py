@@ -10,9 +10,10 @@ from pydantic import BaseModel, Field, SerializeAsAny, ValidationInfo, field_val
 
 from app import plugins
 from app.model.attachment import DataSetVersion
+from app.model.evidence import OnDoubt
 from app.model.records import DEFAULT_FRAMING, GroupedAs
 from app.settings.section import Section, with_files
-from app.settings.values import DialectName, Duration, FramingName, LineEnd
+from app.settings.values import CountingRule, DialectName, Duration, FramingName, LineEnd
 
 _ADDRESSES = ("topic", "queue", "subject")
 """The options that name what a transport receives from or sends to."""
@@ -76,7 +77,9 @@ class Endpoint(Section):
 
 class Source(Endpoint):
     """A place to receive from. `dialect`, `ccsid` and `encoding` apply to messages that do not say them themselves; a
-    dialect that is not given is detected."""
+    dialect that is not given is detected. So is what the last messages of attachments on TIB/Rendezvous count
+    (`counts`). `on_doubt` holds attachments in doubt, or finishes them with a warning; without it those are held of
+    which bytes could be missing."""
 
     options_field = "source_settings"
 
@@ -84,6 +87,8 @@ class Source(Endpoint):
     ccsid: int | None = Field(default=None, ge=1, le=65535)
     encoding: int | None = Field(default=None, ge=0)
     line_end: LineEnd | None = None
+    on_doubt: OnDoubt | None = None
+    counts: CountingRule | None = None
 
 
 class Destination(Endpoint):

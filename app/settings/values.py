@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, StringConstraints
 
 from app.codecs.sas.dialect import Dialect
+from app.framing.counting import RULE_NAMES
 from app.framing.registry import framing
 from app.model.patterns import SETTING_NAME, SHA_256
 
@@ -40,11 +41,18 @@ def _framing(name: str) -> str:
         raise ValueError(str(error)) from None
 
 
+def _counting_rule(name: str) -> str:
+    if name not in RULE_NAMES:
+        raise ValueError(f"unknown rule {name!r}; write one of {', '.join(RULE_NAMES)}")
+    return name
+
+
 Duration = Annotated[timedelta, BeforeValidator(_duration)]
 Name = Annotated[str, StringConstraints(pattern=SETTING_NAME)]
 Digest = Annotated[str, StringConstraints(pattern=SHA_256, to_lower=True, strip_whitespace=True)]
 DialectName = Annotated[str, AfterValidator(_dialect)]
 FramingName = Annotated[str, AfterValidator(_framing)]
+CountingRule = Annotated[str, AfterValidator(_counting_rule)]
 LineEnd = Literal["\n", "\r\n", "\r", ""]
 
 

@@ -1,8 +1,9 @@
 """Messages on TIB/Rendezvous get their attachment and their number as they come, and nothing is mixed."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import product
 from random import Random
+from typing import Literal
 
 import pytest
 
@@ -21,27 +22,38 @@ from app.codecs.sas.rendezvous import (
 )
 from app.codecs.sas.rendezvous_keys import BLANK, correlid_of, key_of
 from app.framing.arrivals import ArrivalsBySource
+from app.framing.counting import RULE_NAMES
 from app.framing.events import FAILED
-from app.framing.sas_arrivals import PARTS, NumberedArrivals
+from app.framing.protocol import ArrivalOptions
+from app.framing.sas_arrivals import COPY, DOUBT, PARTS, REFUTED, NumberedArrivals
 from app.framing.sas_rendezvous import SAS_RENDEZVOUS
 from app.model.attachment import AttachmentKind
-from app.model.event import Announced
+from app.model.event import Announced, Refuted, Unsequenced
+from app.model.evidence import Ground
 from app.model.message import UNREADABLE, PhysicalMessage
 
-FDC = write_file_description(FileDescription(80, 10))
+FDC = write_file_description(FileDescription(80, 0))
 MSG = write_map([MapItem(4, b"about")])
 
 
-def records(text: bytes) -> bytes:
-    (body,) = write_records([text], "ATX")
+def records(text: bytes, name: Literal["ATX", "ATB"] = "ATX") -> bytes:
+    (body,) = write_records([text], name)
     return body
 
 
-def header(attachments: int = 1, correlid: bytes = BLANK, own: Iterable[bytes] = ()) -> bytes:
+def sized(size: int) -> bytes:
+    """A descriptor of a file that says how many bytes the file has, here without line ends."""
+    return write_file_description(FileDescription(80, size))
+
+
+def header(
+    attachments: int = 1,
+    correlid: bytes = BLANK,
+    own: Iterable[bytes] = (),
+    kind: AttachmentKind = AttachmentKind.TEXT_FILE,
+) -> bytes:
     correlids = [*own] or [BLANK] * attachments
-    entries = [
-        Attachment(AttachmentKind.TEXT_FILE, each, "FILENAME", f"{n}.txt", "") for n, each in enumerate(correlids)
-    ]
+    entries = [Attachment(kind, each, "FILENAME", f"{n}.txt", "") for n, each in enumerate(correlids)]
     return write_header(RendezvousHeader(correlid, 0, BLANK, BLANK, len(entries), entries))
 
 
@@ -64,10 +76,14 @@ def shown(messages: Iterable[PhysicalMessage]) -> list[tuple[str, int | str]]:
         if each.framing == UNREADABLE:
             found.append((name, each.properties["refused-code"]))
         else:
-            found.append(
-                (name, f"of {each.properties[PARTS]}" if PARTS in each.properties else split(each.correl_id)[1])
-            )
+            found.append((name, _counted(each.properties) or split(each.correl_id)[1]))
     return found
+
+
+def _counted(properties: Mapping[str, str]) -> str:
+    if PARTS in properties:
+        return f"of {properties[PARTS]}"
+    return "refuted" if REFUTED in properties else "in doubt" if DOUBT in properties else ""
 
 
 def test_a_file_is_numbered_and_counted() -> None:
@@ -81,11 +97,13 @@ def test_a_file_is_numbered_and_counted() -> None:
 
 @pytest.mark.parametrize(("msg", "beside"), [(False, 0), (False, 1), (True, 0), (True, 1), (True, 2)])
 def test_what_a_last_message_counts_is_learnt(msg: bool, beside: int) -> None:
+    """Of a sender that counts more than the parts, two files with the sizes that were announced are needed."""
     arrivals = NumberedArrivals()
     before = [header(), MSG] if msg else [header()]
-    parts = [FDC, records(b"a"), records(b"b")]
-    got = numbered(arrivals, *before, *parts, write_last(3 + beside))
-    assert shown(got)[-1] == ("LST", "of 3")
+    parts = [sized(10), records(b"first"), records(b"other")]
+    got = [shown(numbered(arrivals, *before, *parts, write_last(3 + beside))) for _ in range(2)]
+    assert got[1][-2 if beside else -1 :] == [("LST", "of 3")] * (2 if beside else 1)
+    assert got[0][-1] == ("LST", "in doubt" if beside else "of 3")
     lost = numbered(arrivals, *before, *parts[:2], write_last(3 + beside))
     assert shown(lost)[-1] == ("LST", "of 3"), "the third part is missing"
     again = numbered(arrivals, *before, *parts, write_last(3 + beside))
@@ -93,9 +111,14 @@ def test_what_a_last_message_counts_is_learnt(msg: bool, beside: int) -> None:
 
 
 def test_each_attachment_may_have_a_last_message_or_all_of_them_one() -> None:
-    first, second = [FDC, records(b"a")], [FDC, records(b"b"), records(b"c")]
+    first, second = [sized(1), records(b"a")], [sized(2), records(b"b"), records(b"c")]
     each = numbered(NumberedArrivals(), header(2), *first, write_last(2), *second, write_last(3))
-    one = numbered(NumberedArrivals(), header(2), *first, *second, write_last(5))
+    of_all = NumberedArrivals()
+    doubtful = numbered(of_all, header(2), *first, *second, write_last(5))
+    assert shown(doubtful)[-2:] == [("LST", "in doubt")] * 2, "the first may lack its own, and the second two messages"
+    one = numbered(of_all, header(2), *first, *second, write_last(5))
+    assert shown(one)[-2:] == [("LST", "of 2"), ("LST", "of 3")], "those before are decided, too"
+    one = one[:-2]
     assert shown(each) == [
         ("HDR", 0), ("FDC", 1), ("ATX", 2), ("LST", "of 2"), ("FDC", 1), ("ATX", 2), ("ATX", 3), ("LST", "of 3"),
     ]  # fmt: skip
@@ -184,7 +207,8 @@ def test_the_gateways_own_correlids_are_the_keys_and_others_are_made_new_each_ti
     own = header(own=map(correlid_of, keys), correlid=correlid_of(b"H" * 16))
     for _ in range(2):
         got = numbered(NumberedArrivals(), own, FDC, write_last(1), FDC, write_last(1))
-        assert [split(each.correl_id)[0] for each in got] == [b"H" * 16, keys[0], keys[0], keys[1], keys[1]]
+        first = [keys[0]] * 3  # its last message is decided when the second begins
+        assert [split(each.correl_id)[0] for each in got] == [b"H" * 16, *first, keys[1], keys[1]]
     arrivals = NumberedArrivals()
     made = [numbered(arrivals, header(), FDC, write_last(1))[1].correl_id for _ in range(2)]
     assert made[0] != made[1]
@@ -221,7 +245,7 @@ def lost(**subjects: str) -> PhysicalMessage:
 @pytest.mark.parametrize("subjects", [{}, {"rendezvous.subject": "SAS.A"}])
 def test_a_message_that_could_not_be_read_interrupts_what_is_being_received(subjects: dict[str, str]) -> None:
     by_source = ArrivalsBySource()
-    bodies = [header(), FDC, records(b"one"), records(b"two"), write_last(4)]
+    bodies = [header(), FDC, records(b"one"), records(b"two"), write_last(3)]
     head = [message(body) for body in bodies[:3]]
     came = [by_source.numbered([each])[0] for each in head]
     assert [name for name, _ in shown(came)] == ["HDR", "FDC", "ATX"]
@@ -279,25 +303,100 @@ def counted(arrivals: NumberedArrivals, *parts: bytes, count: int, subject: str 
 
 @pytest.mark.parametrize(("counts_header", "counts_data"), [*product((0, 1), repeat=2)])
 def test_messages_with_and_without_data_are_counted_alike(counts_header: int, counts_data: int) -> None:
-    arrivals, parts = NumberedArrivals(), (FDC, records(b"one"), records(b"two"))
+    arrivals = NumberedArrivals()
+    parts = (sized(6), records(b"one", "ATB"), records(b"two", "ATB"))
+    opening = header(kind=AttachmentKind.BINARY_FILE)
     for data in ((MSG,), (), (), (MSG,), (MSG, MSG), ()):
         count = len(parts) + counts_header + counts_data * len(data)
-        assert counted(arrivals, *data, *parts, count=count) == "of 3"
+        assert shown(numbered(arrivals, opening, *data, *parts, write_last(count)))[-1][1] == "of 3"
 
 
-def test_what_was_learnt_from_a_loss_is_learnt_again() -> None:
+def test_a_count_that_can_mean_a_loss_is_in_doubt_until_the_subject_shows_what_it_counts() -> None:
     arrivals = NumberedArrivals()
-    assert counted(arrivals, FDC, records(b"one"), count=3) == "of 2", "one was lost, which nobody can tell"
-    for _ in range(2):
-        assert counted(arrivals, FDC, records(b"one"), records(b"two"), count=3) == "of 3"
+    assert counted(arrivals, FDC, records(b"one"), count=3) == "in doubt", "one was lost, or the header is counted"
+    whole = numbered(arrivals, header(), FDC, records(b"one"), records(b"two"), write_last(3))
+    assert shown(whole)[-2:] == [("LST", "of 3"), ("LST", "of 3")], "now the third part of the first one is missing"
+    assert whole[-1].properties[COPY]
     assert counted(arrivals, FDC, records(b"one"), count=3) == "of 3", "now a loss shows"
 
 
 def test_senders_of_several_subjects_may_count_differently() -> None:
     arrivals = NumberedArrivals()
-    for _ in range(2):
+    for number in range(2):
         for subject, counts_header in (("A", 1), ("B", 0)):
-            parts = [FDC, records(b"one"), records(b"two")]
-            assert counted(arrivals, *parts, count=3 + counts_header, subject=subject) == "of 3"
+            parts = [sized(6), records(b"one"), records(b"two")]
+            first = "in doubt" if counts_header and not number else "of 3"
+            assert counted(arrivals, *parts, count=3 + counts_header, subject=subject) == first
     assert counted(arrivals, FDC, records(b"one"), count=4, subject="A") == "of 3", "a loss shows on each"
     assert counted(arrivals, FDC, records(b"one"), count=3, subject="B") == "of 3"
+    assert arrivals.take_learned() == {
+        "A": "all-attachments+header all-attachments+header+application-message "
+        "attachment+header attachment+header+application-message",
+        "B": "all-attachments all-attachments+application-message attachment attachment+application-message",
+    }
+
+
+def test_what_was_learnt_and_what_is_open_is_known_after_a_restart() -> None:
+    before = NumberedArrivals()
+    for _ in range(2):
+        counted(before, sized(6), records(b"one"), records(b"two"), count=4, subject="A")
+    open_still = numbered(before, header(), FDC, records(b"one"), subject="A")
+    after = NumberedArrivals(ArrivalOptions(before.take_learned()))
+    for each in open_still:
+        after.resume(each)
+    rest = numbered(after, records(b"two"), write_last(4), subject="A")
+    assert shown(rest) == [("ATX", 3), ("LST", "of 3")]
+    assert {split(each.correl_id)[0] for each in rest} == {split(open_still[-1].correl_id)[0]}
+    assert counted(after, FDC, records(b"one"), count=3, subject="A") == "of 2", "a size that nobody announced"
+
+
+@pytest.mark.parametrize("counts", RULE_NAMES)
+def test_a_setting_states_what_is_counted(counts: str) -> None:
+    """No evidence is needed then, and none changes it."""
+    arrivals = NumberedArrivals(ArrivalOptions(counts=counts))
+    first, second = [FDC, records(b"one")], [FDC, records(b"two"), records(b"three")]
+    beside = counts.count("header") + counts.count("application-message")
+    for _ in range(2):
+        if counts.startswith("all"):
+            got = numbered(arrivals, header(2), MSG, *first, *second, write_last(5 + beside))
+            assert shown(got)[-2:] == [("LST", "of 2"), ("LST", "of 3")]
+        else:
+            got = numbered(arrivals, header(2), MSG, *first, write_last(2 + beside), *second, write_last(3 + beside))
+            assert [count for name, count in shown(got) if name == "LST"] == ["in doubt", "of 2", "of 3"]
+            lost = numbered(arrivals, header(), MSG, *second[:-1], write_last(3 + beside))
+            assert shown(lost)[-1] == ("LST", "of 3")
+    assert arrivals.take_learned() == {}
+
+
+def test_what_was_finished_by_a_rule_that_later_files_refute_is_marked() -> None:
+    """A file without a size came whole by the only reading; two others show that the header is counted."""
+    arrivals = NumberedArrivals()
+    assert counted(arrivals, FDC, records(b"one"), count=2) == "of 2"
+    assert counted(arrivals, sized(6), records(b"one"), records(b"two"), count=4) == "in doubt"
+    got = numbered(arrivals, header(), sized(6), records(b"one"), records(b"six"), write_last(4))
+    assert [count for _, count in shown(got)[-3:]] == ["of 3", "of 3", "refuted"]
+    marked = SAS_RENDEZVOUS.read(got[-1], 0)
+    assert isinstance(marked, Refuted)
+    assert "counts differently" in marked.why
+
+
+def test_a_source_may_have_doubts_only_warned_of() -> None:
+    arrivals = NumberedArrivals(ArrivalOptions(on_doubt="warn"))
+    last = numbered(arrivals, header(), FDC, records(b"one"), write_last(3))[-1]
+    assert shown([last]) == [("LST", "of 2")]
+    event = SAS_RENDEZVOUS.read(last, 0)
+    assert isinstance(event, Unsequenced)
+    assert event.counts == (2, 2)
+    assert "either messages are missing" in event.doubt
+    assert event.choice is not None
+    assert event.choice.ground is Ground.PREFERENCE
+    assert "attachment" in event.choice.others
+
+
+def test_a_message_behind_a_last_one_begins_the_next_attachment_which_lacks_its_first() -> None:
+    arrivals = NumberedArrivals()
+    got = numbered(arrivals, header(2), FDC, records(b"one"), write_last(2), records(b"two"), write_last(2))
+    assert shown(got) == [
+        ("HDR", 0), ("FDC", 1), ("ATX", 2), ("LST", "in doubt"), ("LST", "of 2"), ("ATX", 2), ("LST", "of 2"),
+    ]  # fmt: skip
+    assert split(got[-2].correl_id)[0] == split(got[-1].correl_id)[0] != split(got[1].correl_id)[0]

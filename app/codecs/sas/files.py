@@ -66,19 +66,28 @@ class Tally:
             yield record
 
 
-def contradictions(description: FileDescription, tally: Tally) -> tuple[str, ...]:
-    """Return a sentence for each number of a file's description that its records contradict.
+def is_announced_size(description: FileDescription, tally: Tally) -> bool:
+    """Tell whether records have the announced size of their file; zero announces none.
 
     A size may or may not include the line ends (of 1, 2 or 4 bytes, with or without one after the last line), or may be
-    that of records padded to the record length. Zero means unknown. Sizes are compared modulo 2^32.
+    that of records padded to the record length. Sizes are compared modulo 2^32.
     """
     lrecl, filesize = description
-    found = []
-    if filesize and (filesize - tally.size) % _SIZES and filesize % _SIZES not in _with_line_ends(lrecl, tally):
-        found.append(f"the sender announced {filesize} bytes, but {tally.size} were received in {tally.count} records")
-    if lrecl and tally.longest > lrecl:
-        found.append(f"the sender announced records of at most {lrecl} bytes, but the longest has {tally.longest}")
-    return tuple(found)
+    return not filesize or not (filesize - tally.size) % _SIZES or filesize % _SIZES in _with_line_ends(lrecl, tally)
+
+
+def size_contradiction(description: FileDescription, tally: Tally) -> str | None:
+    """Return a sentence if the records of a file have not its announced size: bytes may be missing."""
+    if is_announced_size(description, tally):
+        return None
+    return f"the sender announced {description.filesize} bytes, but {tally.size} were received in {tally.count} records"
+
+
+def length_contradiction(description: FileDescription, tally: Tally) -> str | None:
+    """Return a sentence if a record is longer than announced. Zero announces no length."""
+    if not description.lrecl or tally.longest <= description.lrecl:
+        return None
+    return f"the sender announced records of at most {description.lrecl} bytes, but the longest has {tally.longest}"
 
 
 def _with_line_ends(lrecl: int, tally: Tally) -> set[int]:

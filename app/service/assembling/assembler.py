@@ -17,7 +17,7 @@ from threading import Event as StopSignal
 from time import monotonic
 from typing import Any, NamedTuple
 
-from app.assembly.collecting import Address, ApplicationMessage, Completed, Effect, Key, Refused, Repeated
+from app.assembly.collecting import Address, ApplicationMessage, Completed, Effect, Key, Refused, Repeated, Warned
 from app.assembly.interpretation import (
     Answered,
     Consequence,
@@ -90,6 +90,7 @@ class _Unsaved:
     completed: dict[str, Content | None] = field(default_factory=dict)
     applications: list[Address] = field(default_factory=list)
     healed: list[str] = field(default_factory=list)
+    warned: dict[str, str] = field(default_factory=dict)
 
 
 class Assembler:
@@ -370,6 +371,8 @@ class Assembler:
             case Completed(attachment, parts, had_strays):
                 content = self._incremental.take(attachment, parts)
                 self._unsaved.completed[attachment] = None if had_strays else content  # a stray may have been read
+            case Warned(attachment, why):
+                self._unsaved.warned[attachment] = why
             case _:
                 self._carry_out_consequence(
                     interpret(effect, AppliedMessages(self._context, at, message)), message.source
@@ -425,6 +428,7 @@ class Assembler:
         checkpoint.quarantine = unsaved.quarantine
         checkpoint.quarantine_copies = unsaved.quarantine_copies
         checkpoint.source_dialects = unsaved.dialects
+        checkpoint.warned = unsaved.warned
         now = self._context.clock.now()
         checkpoint.events = [quarantine_event(record) for record in unsaved.quarantine]
         checkpoint.events += lone_message_events(answered, now)

@@ -125,7 +125,7 @@ def _file_content(record: AttachmentRecord, received: ReceivedParts, file: FileC
             finished_at=0,
             extents=found.extents,
             dialects=file.dialects,
-            **announced(file.description, found.tally),
+            **announced(file.description, found.tally, stores.on_doubt(record.source)),
         )
     tally = files.Tally()
     with stores.store.create(object_name(record.id)) as target:
@@ -136,7 +136,8 @@ def _file_content(record: AttachmentRecord, received: ReceivedParts, file: FileC
             _write_lines(records, line_end, file.description and file.description.filesize, measured)
         else:
             _write_joined(records, measured)
-    return measured.stored(record, content_type, file.dialects, **announced(file.description, tally))
+    said = announced(file.description, tally, stores.on_doubt(record.source))
+    return measured.stored(record, content_type, file.dialects, **said)
 
 
 class _Records(NamedTuple):
@@ -174,10 +175,11 @@ def stored_at_once(
     stores: Stores,
 ) -> Finished:
     """Return the content of a small file, all of whose bytes are `data`, after writing it to the store at once."""
+    said = announced(reader.description, tally, stores.on_doubt(record.source))
     with stores.store.create(object_name(record.id)) as target:
         measured = Measured(target)
         measured.write(b"".join(data))
-    return measured.stored(record, content_type, reader.dialects, **announced(reader.description, tally))
+    return measured.stored(record, content_type, reader.dialects, **said)
 
 
 class _Extents(NamedTuple):

@@ -60,6 +60,12 @@ class _Reading:
     held: list[memoryview] = field(default_factory=list)
     extents: list[Extent] = field(default_factory=list)
 
+    @property
+    def is_as_announced(self) -> bool:
+        """Whether the file has the size that its sender announced, if it announced one."""
+        description = None if self.reader is None else self.reader.description
+        return description is None or files.is_announced_size(description, self.tally)
+
     def to_hash(self) -> tuple[Any, list[memoryview]]:
         """Return the digest and the bytes that it lacks. They are no longer held here."""
         held, self.held = self.held, []
@@ -130,9 +136,10 @@ class IncrementalReader:
         self._hasher.shutdown()
 
     def take(self, attachment_id: str, parts_expected: int | None) -> "Content | None":
-        """Return the content of a complete file; None when the file was not read to its end."""
+        """Return the content of a complete file; None when the file was not read to its end, or has not the announced
+        size: finishing decides then."""
         reading = self._leave(attachment_id)
-        if reading is None or reading.parts != parts_expected:
+        if reading is None or reading.parts != parts_expected or not reading.is_as_announced:
             return None
         return partial(self._content, attachment_id, reading)
 
@@ -241,7 +248,7 @@ def _told(reading: _Reading) -> dict[str, Any]:
     reader = reading.reader
     if reader is None:
         return {}
-    said = announced(reader.description, reading.tally)
+    said = announced(reader.description, reading.tally, "hold")
     return {"dialects": reader.dialects, **said}
 
 

@@ -3,20 +3,29 @@
 from typing import Any
 
 from app.codecs.ibm_mq.encodings import charset
-from app.codecs.sas.files import FileDescription, Tally, contradictions
+from app.codecs.sas.files import FileDescription, Tally, length_contradiction, size_contradiction
 from app.model.attachment import AttachmentKind
+from app.model.errors import InvalidInputError
+from app.model.evidence import OnDoubt
 from app.model.message import PhysicalMessage
+from app.model.records import DOUBTFUL_SIZE
 
 
-def announced(description: FileDescription | None, tally: Tally) -> dict[str, Any]:
-    """Return the fields of `Finished` for the sender's description of a file, if there is one, and what its records
-    contradict."""
+def announced(description: FileDescription | None, tally: Tally, on_doubt: OnDoubt) -> dict[str, Any]:
+    """Return the fields of `Finished` for the sender's description of a file, if there is one, and warnings.
+
+    Raises InvalidInputError if the file has not the announced size, and an attachment in doubt is held.
+    """
     if description is None:
         return {}
+    doubt = size_contradiction(description, tally)
+    if doubt is not None and on_doubt == "hold":
+        why = f"{doubt}: bytes may be missing (the source's setting on_doubt can accept it)"
+        raise InvalidInputError(DOUBTFUL_SIZE, "size of the file", -1, why)
     return {
         "record_length": description.lrecl,
         "announced_size": description.filesize,
-        "warnings": contradictions(description, tally),
+        "warnings": tuple(filter(None, (doubt, length_contradiction(description, tally)))),
     }
 
 

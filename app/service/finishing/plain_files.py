@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from app.codecs.sas.files import Tally
+from app.codecs.sas.files import Tally, is_announced_size
 from app.framing.protocol import PartReader
 from app.framing.registry import FRAMINGS
 from app.model.attachment import AttachmentKind
@@ -134,6 +134,8 @@ def _content(record: AttachmentRecord, parts: Sequence[_Part], stores: Stores) -
             if length:
                 pieces.append(part.body[start : start + length])
                 extents.append(Extent(part.segment, part.offset + start, length))
+    if reader.description is not None and not is_announced_size(reader.description, tally):
+        return None
     if stores.in_place:
         return _in_journal(record, reader, tally, pieces, extents)
     return stored_at_once(record, BINARY_TYPE, reader, tally, pieces, stores)
@@ -154,5 +156,5 @@ def _in_journal(
         finished_at=0,
         extents=tuple(extents),
         dialects=reader.dialects,
-        **announced(reader.description, tally),
+        **announced(reader.description, tally, "hold"),
     )

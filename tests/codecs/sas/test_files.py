@@ -12,11 +12,12 @@ from app.codecs.sas.dialect import ALL, DIALECTS, Dialect, mask_of
 from app.codecs.sas.files import (
     FileDescription,
     Tally,
-    contradictions,
     detect,
+    length_contradiction,
     read_file_description,
     record_start,
     records,
+    size_contradiction,
     spans,
     tried_first,
     write_file_description,
@@ -199,16 +200,16 @@ def test_a_text_of_which_not_every_record_ends_in_a_nul_keeps_them(content: list
 
 @pytest.mark.parametrize("size", [0, 30, 33, 36, 42, 32, 34, 240, 30 + (1 << 32)])
 def test_a_size_that_can_be_meant_is_no_contradiction(size: int) -> None:
-    assert contradictions(FileDescription(80, size), Tally(count=3, size=30, longest=20)) == ()
+    assert size_contradiction(FileDescription(80, size), Tally(count=3, size=30, longest=20)) is None
 
 
 def test_what_contradicts_the_description_is_said() -> None:
-    found = contradictions(FileDescription(10, 77_777), Tally(count=1, size=11, longest=11))
-    assert [*found] == [
-        "the sender announced 77777 bytes, but 11 were received in 1 records",
-        "the sender announced records of at most 10 bytes, but the longest has 11",
-    ]
-    assert contradictions(FileDescription(0, 0), Tally(count=1, size=11, longest=11)) == ()
+    description, tally = FileDescription(10, 77_777), Tally(count=1, size=11, longest=11)
+    said = "the sender announced 77777 bytes, but 11 were received in 1 records"
+    assert size_contradiction(description, tally) == said
+    said = "the sender announced records of at most 10 bytes, but the longest has 11"
+    assert length_contradiction(description, tally) == said
+    assert length_contradiction(FileDescription(0, 0), tally) is None
 
 
 @given(st.binary(max_size=12), dialects)

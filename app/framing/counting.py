@@ -1,0 +1,293 @@
+"""What a last message on TIB/Rendezvous counts: its readings, and how the right one is found.
+
+The specification says that the last message (LST) of an attachment contains "a count of the number of messages sent for
+the attachment". Senders take that for the attachment's own messages, and some count the header and the application
+message, too, or end all attachments of a header with one last message. Each way is a `Rule`. So a count that is one
+larger than the messages that came has two readings: one message is missing, or the header is counted.
+
+All evidence decides (`Counting.decide`):
+
+- No loss makes a count smaller: a rule by which more came than was sent is refuted. What is left is the one reading, or
+  all rules left agree.
+- The subject has shown before how its senders count. A setting of the source may state it.
+- What the sender announced of the content (`app.framing.rendezvous_tally`) may prove that all came. If it only makes
+  that likely, two attachments that agree on a rule are needed.
+
+Where whole and incomplete readings are left, the attachment is in doubt: it is not finished, and the reason is
+recorded. It is decided later, when the subject has shown how its senders count. What was finished by a rule that turns
+out to be wrong is marked.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from app.framing.rendezvous_tally import Whole
+from app.model.evidence import Choice, Ground, OnDoubt, Question
+
+T = TypeVar("T")
+
+_REMEMBERED: Final = 100
+"""The last messages of a subject that wait to be decided, and those decided whose rule may turn out to be wrong."""
+
+
+class Rule(NamedTuple):
+    """What a last message counts: the messages of its attachment, or of all attachments of the header that have not
+    ended before; and beside them the header and the application messages, or not."""
+
+    all_attachments: bool = False
+    header: bool = False
+    application: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name, such as `attachment+header`."""
+        beside = ["header"] * self.header + ["application-message"] * self.application
+        return "+".join(["all-attachments" if self.all_attachments else "attachment", *beside])
+
+
+RULES: Final = frozenset(Rule(*each) for each in product((False, True), repeat=3))
+_BY_NAME: Final = {rule.name: rule for rule in RULES}
+RULE_NAMES: Final = tuple(sorted(_BY_NAME))
+
+
+class Came(NamedTuple):
+    """What came of one attachment that a last message may end: its messages, and whether these are all by what was
+    announced. `repeats` of them are equal to one shortly before, and may be the same one, which came twice."""
+
+    messages: int
+    whole: Whole
+    repeats: int = 0
+
+
+class Ended(NamedTuple):
+    """A last message and what came before it.
+
+    `said` is its number. `came` has the attachments that it may end, the last of which it follows directly; `unbegun`
+    more attachments of the header have no message yet. `applications` is the number of application messages.
+    """
+
+    said: int
+    came: Sequence[Came]
+    unbegun: int = 0
+    applications: int = 0
+
+    def missing(self, rule: Rule) -> int:
+        """Return how many messages are missing by a rule; a negative number if more came than were sent."""
+        came = sum(each.messages for each in self.came) if rule.all_attachments else self.came[-1].messages
+        return self.said - came - rule.header - rule.application * self.applications
+
+    def is_possible(self, rule: Rule) -> bool:
+        """Tell whether the count can be that of a rule, if messages were lost, or came twice where announcements do not
+        tell. Each attachment has at least one."""
+        if rule.all_attachments and self.unbegun:
+            return self.missing(rule) >= self.unbegun
+        twice = sum(each.repeats for each in self.came if each.whole is Whole.UNKNOWN)
+        return self.missing(rule) >= -twice
+
+    def is_whole(self, rule: Rule, attachment: int) -> bool:
+        """Tell whether all of one of the attachments of `came` has come, by a rule."""
+        if self.missing(rule) or (rule.all_attachments and self.unbegun):
+            return False
+        return rule.all_attachments or attachment == len(self.came) - 1
+
+
+class Decision(NamedTuple):
+    """How many parts one attachment has, and by what that was decided; or why it is in doubt (`parts` is None).
+
+    One that `is_refuted` was whole by an earlier decision, and `doubt` tells why it may not be."""
+
+    parts: int | None = None
+    choice: Choice | None = None
+    doubt: str = ""
+    is_refuted: bool = False
+
+
+class Decided(NamedTuple, Generic[T]):
+    """A decision for one attachment (a place in `Ended.came`) of the last message that `token` stands for."""
+
+    token: T
+    attachment: int
+    decision: Decision
+
+
+@dataclass(slots=True)
+class _Waiting(Generic[T]):
+    token: T
+    ended: Ended
+    decisions: list[Decision]
+
+
+@dataclass(slots=True)
+class Counting(Generic[T]):
+    """How the senders on one subject count, as far as it is known."""
+
+    rules: frozenset[Rule] = RULES
+    is_set: bool = False
+    on_doubt: OnDoubt = "hold"
+    _suggested: frozenset[Rule] = frozenset()
+    _waiting: deque[_Waiting[T]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+    _done: deque[_Waiting[T]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+
+    @classmethod
+    def of(cls, known: str = "", counts: str | None = None, on_doubt: OnDoubt = "hold") -> "Counting[T]":
+        """Return what is known of a subject, by the text of `known` or by the setting `counts`."""
+        if counts is not None:
+            return cls(frozenset({_BY_NAME[counts]}), is_set=True, on_doubt=on_doubt)
+        rules = frozenset(_BY_NAME[name] for name in known.split() if name in _BY_NAME)
+        return cls(rules or RULES, on_doubt=on_doubt)
+
+    @property
+    def known(self) -> str:
+        """The rules that are left, as a text; empty if none was refuted."""
+        return "" if self.rules == RULES else " ".join(sorted(rule.name for rule in self.rules))
+
+    def decide(self, token: T, ended: Ended) -> list[Decided[T]]:
+        """Return the decisions of a last message, for each attachment that it may end, and those that follow for
+        earlier ones."""
+        before = self.rules
+        self._learn(ended)
+        decisions = [self._decision(ended, attachment) for attachment in range(len(ended.came))]
+        found = _Waiting(token, ended, decisions)
+        later = [] if self.rules == before else [*self._reconsidered(), *self._refuted()]
+        (self._waiting if any(each.parts is None for each in decisions) else self._done).append(found)
+        return [Decided(token, attachment, decision) for attachment, decision in enumerate(decisions)] + later
+
+    # --- learning -----------------------------------------------------------------------------------------------------
+
+    def _learn(self, ended: Ended) -> None:
+        """Take note of what a last message shows of the rules."""
+        if self.is_set:
+            return
+        last = len(ended.came) - 1
+        whole = frozenset(
+            rule for rule in RULES if all(ended.is_whole(rule, each) for each in self._ended_by(rule, ended))
+        )
+        evidence = [ended.came[each].whole for each in self._ended_by_any(whole, ended)]
+        standing = {rule for rule in self.rules if ended.is_possible(rule)}
+        if Whole.CONTRADICTED in evidence or not whole:
+            return
+        if standing and all(ended.is_whole(rule, last) for rule in standing):
+            self.rules = self.rules & whole or self.rules
+        elif evidence and all(each is Whole.CERTAIN for each in evidence):
+            self._replace(whole)
+        elif all(each.value >= Whole.LIKELY.value for each in evidence):
+            if agreed := self._suggested & whole:
+                self._replace(agreed)
+            self._suggested = whole
+
+    def _replace(self, shown: frozenset[Rule]) -> None:
+        self.rules = self.rules & shown or shown
+        self._suggested = frozenset()
+
+    @staticmethod
+    def _ended_by(rule: Rule, ended: Ended) -> Iterable[int]:
+        """Return the attachments that a last message ends by a rule."""
+        return range(len(ended.came)) if rule.all_attachments else (len(ended.came) - 1,)
+
+    def _ended_by_any(self, rules: Iterable[Rule], ended: Ended) -> Iterable[int]:
+        return sorted({each for rule in rules for each in self._ended_by(rule, ended)})
+
+    # --- deciding -----------------------------------------------------------------------------------------------------
+
+    def _decision(self, ended: Ended, attachment: int) -> Decision:
+        came, whole, _ = ended.came[attachment]
+        readings = [rule for rule in sorted(self.rules) if ended.is_possible(rule)]
+        fits = [rule for rule in readings if ended.is_whole(rule, attachment)]
+        if not readings:
+            return Decision(doubt=f"{_counted(ended)}, which contradicts {self._shown()}")
+        if whole is Whole.UNKNOWN and any(each.whole is Whole.CONTRADICTED for each in ended.came):
+            return Decision(doubt=_OTHERS_CONTRADICT)
+        if not fits:
+            return self._incomplete(ended, attachment, readings)
+        if len(fits) == len(readings) or whole is Whole.CERTAIN:
+            return Decision(came, self._choice(fits[0], self._ground(ended, fits)))
+        if self.on_doubt == "warn" and whole is not Whole.CONTRADICTED:
+            others = tuple(rule.name for rule in readings if rule not in fits)
+            return Decision(came, Choice(Question.COUNT, fits[0].name, Ground.PREFERENCE, others), _ambiguity(ended))
+        return Decision(doubt=_ambiguity(ended))
+
+    def _incomplete(self, ended: Ended, attachment: int, readings: Sequence[Rule]) -> Decision:
+        """Return how many parts an attachment has that is incomplete by all readings, if they agree on it."""
+        came, whole, _ = ended.came[attachment]
+        numbers = {ended.missing(rule) for rule in readings}
+        is_only = len(ended.came) == 1 and not ended.unbegun
+        is_own = attachment == len(ended.came) - 1 and not any(rule.all_attachments for rule in readings)
+        if (is_only or is_own) and len(numbers) == 1 and min(numbers) > 0 and whole.value <= Whole.UNKNOWN.value:
+            return Decision(came + min(numbers), self._choice(readings[0], self._ground(ended, readings)))
+        return Decision(doubt=f"{_counted(ended)}, so that messages are missing by {self._shown()}")
+
+    def _ground(self, ended: Ended, taken: Sequence[Rule]) -> Ground:
+        """Return what has decided for the rules that are `taken`."""
+        if self.is_set:
+            return Ground.SETTING
+        if all(rule in taken for rule in RULES if ended.is_possible(rule)):
+            return Ground.ONLY_READING
+        return Ground.ANNOUNCED if any(each.whole is Whole.CERTAIN for each in ended.came) else Ground.SOURCE
+
+    @staticmethod
+    def _choice(rule: Rule, ground: Ground) -> Choice:
+        return Choice(Question.COUNT, rule.name, ground)
+
+    def _shown(self) -> str:
+        """Return by what the rules that are left are known."""
+        if self.rules == RULES:
+            return "each way to count"
+        by = "the source's setting `counts`" if self.is_set else "what the subject has shown"
+        return f"{by} ({', '.join(sorted(rule.name for rule in self.rules))})"
+
+    # --- earlier decisions --------------------------------------------------------------------------------------------
+
+    def _reconsidered(self) -> list[Decided[T]]:
+        """Return the decisions of waiting last messages that are possible now."""
+        found: list[Decided[T]] = []
+        waiting, self._waiting = self._waiting, deque(maxlen=_REMEMBERED)
+        for each in waiting:
+            for attachment, before in enumerate(each.decisions):
+                if before.parts is None and (now := self._decision(each.ended, attachment)).parts is not None:
+                    each.decisions[attachment] = now
+                    found.append(Decided(each.token, attachment, now))
+            undecided = any(decision.parts is None for decision in each.decisions)
+            (self._waiting if undecided else self._done).append(each)
+        return found
+
+    def _refuted(self) -> list[Decided[T]]:
+        """Return, for whole attachments that are not whole by any rule that is left, that this is in doubt."""
+        found: list[Decided[T]] = []
+        done, self._done = self._done, deque(maxlen=_REMEMBERED)
+        for each in done:
+            refuted = [
+                attachment
+                for attachment, decision in enumerate(each.decisions)
+                if decision.parts == each.ended.came[attachment].messages
+                and each.ended.came[attachment].whole is not Whole.CERTAIN
+                and not any(each.ended.is_whole(rule, attachment) for rule in self.rules)
+            ]
+            found += [Decided(each.token, attachment, _REFUTED) for attachment in refuted]
+            if not refuted:
+                self._done.append(each)
+        return found
+
+
+_OTHERS_CONTRADICT: Final = (
+    "what came of another attachment of its header contradicts what was announced of that, so messages may be mixed"
+)
+_REFUTED: Final = Decision(
+    doubt="it was finished by its last message's count as the subject seemed to count; later attachments show that it "
+    "counts differently, so messages of this one may be missing",
+    is_refuted=True,
+)
+
+
+def _counted(ended: Ended) -> str:
+    came = sum(each.messages for each in ended.came)
+    return f"its last message counts {ended.said} messages, and {came} came"
+
+
+def _ambiguity(ended: Ended) -> str:
+    return (
+        f"{_counted(ended)}: either messages are missing, or the sender counts the header, the application message or "
+        "other attachments, too; the source's setting `counts` can state it"
+    )
