@@ -296,7 +296,7 @@ def test_a_message_at_which_numbering_fails_stops_no_other(monkeypatch: pytest.M
 # --- what senders count -------------------------------------------------------------------------------------------
 
 
-def counted(arrivals: NumberedArrivals, *parts: bytes, count: int, subject: str = "") -> int | str:
+def counted(arrivals: NumberedArrivals, *parts: bytes, count: int, subject: str = "SAS.A") -> int | str:
     """Take an attachment of these messages, and return what its last message counts."""
     return shown(numbered(arrivals, header(), *parts, write_last(count), subject=subject))[-1][1]
 
