@@ -116,7 +116,7 @@ def decodes(raw: bytes, charset: str) -> bool:
 
 
 def shown(raw: bytes, charset: str) -> str:
-    """Return a text of metadata, which has no side column: `\\xHH` keeps each byte that is not in the character set."""
+    r"""Return a text of metadata, which has no side column: `\xHH` keeps each byte that is not in the character set."""
     return raw.decode(charset, "backslashreplace")
 
 

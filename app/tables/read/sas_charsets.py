@@ -157,7 +157,7 @@ def charset_of(file: BinaryIO, kind: str, given: str | None) -> SasCharset:
         ) from None
 
 
-class AsLatin1(io.RawIOBase):
+class AsLatin1:
     """A file whose header states Latin-1, in which each byte is one character: its reader then changes no text."""
 
     def __init__(self, file: BinaryIO) -> None:
