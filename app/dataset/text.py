@@ -40,15 +40,22 @@ def constants(texts: Sequence[str]) -> pa.StringArray:
 
 
 @cache
+def _has_shifts(charset: str) -> bool:
+    """Tell whether bytes of ASCII shift the meaning of those after them. Each text is then decoded by itself."""
+    name = codecs.lookup(charset).name
+    return name.startswith("iso2022") or name in {"hz", "utf-7"}
+
+
+@cache
 def _keeps_ascii(charset: str) -> bool:
     """Tell whether the bytes 0 to 127 are ASCII in this character set."""
-    return _ASCII.decode(charset, "replace") == _ASCII.decode("ascii")
+    return not _has_shifts(charset) and _ASCII.decode(charset, "replace") == _ASCII.decode("ascii")
 
 
 @cache
 def _is_single_byte(charset: str) -> bool:
     """Tell whether every byte is one character. Only then does no pair of bytes decode to fewer than two characters."""
-    return len(_EVERY_PAIR.decode(charset, "replace")) == len(_EVERY_PAIR)
+    return not _has_shifts(charset) and len(_EVERY_PAIR.decode(charset, "replace")) == len(_EVERY_PAIR)
 
 
 @cache
