@@ -19,6 +19,10 @@ from app.dataset.errors import BadValueError, refuse_any
 
 Bytes = NDArray[np.uint8]
 
+GUESSES = ("cp1252", "latin-1")
+"""The character sets of texts that are not UTF-8, if none is declared: Windows Latin 1, and Latin-1, which has a
+character for each of the five bytes that the first one lacks."""
+
 _LINE_FEED = 0x0A
 _BLANKS = pc.TrimOptions(" ")
 _ASCII = bytes(range(128))
@@ -36,15 +40,22 @@ def constants(texts: Sequence[str]) -> pa.StringArray:
 
 
 @cache
+def _has_shifts(charset: str) -> bool:
+    """Tell whether bytes of ASCII shift the meaning of those after them. Each text is then decoded by itself."""
+    name = codecs.lookup(charset).name
+    return name.startswith("iso2022") or name in {"hz", "utf-7"}
+
+
+@cache
 def _keeps_ascii(charset: str) -> bool:
     """Tell whether the bytes 0 to 127 are ASCII in this character set."""
-    return _ASCII.decode(charset, "replace") == _ASCII.decode("ascii")
+    return not _has_shifts(charset) and _ASCII.decode(charset, "replace") == _ASCII.decode("ascii")
 
 
 @cache
 def _is_single_byte(charset: str) -> bool:
     """Tell whether every byte is one character. Only then does no pair of bytes decode to fewer than two characters."""
-    return len(_EVERY_PAIR.decode(charset, "replace")) == len(_EVERY_PAIR)
+    return not _has_shifts(charset) and len(_EVERY_PAIR.decode(charset, "replace")) == len(_EVERY_PAIR)
 
 
 @cache
@@ -102,6 +113,20 @@ class Texts(NamedTuple):
     damaged: pa.BinaryArray | None = None
 
 
+def decodes(raw: bytes, charset: str) -> bool:
+    """Tell whether all bytes are in a character set."""
+    try:
+        raw.decode(charset)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def shown(raw: bytes, charset: str) -> str:
+    r"""Return a text of metadata, which has no side column: `\xHH` keeps each byte that is not in the character set."""
+    return raw.decode(charset, "backslashreplace")
+
+
 def decode(cells: Bytes, charset: str) -> pa.StringArray:
     """Return the strings of a column given as an array of rows by length bytes.
 
@@ -123,6 +148,15 @@ def read(cells: Bytes, charset: str) -> Texts:
     if _is_single_byte(charset):
         return _read_single_bytes(cells, data.tobytes(), charset)
     return _read_many_bytes(cells, charset)
+
+
+def reread(latin_1: pa.StringArray, charset: str) -> Texts:
+    """Return strings without nulls whose bytes, in this character set, were read as Latin-1."""
+    offsets, data = buffers(latin_1)
+    if not data.size or (_keeps_ascii(charset) and data.max() < 0x80):
+        return Texts(pc.call_function("ascii_rtrim", [latin_1], _BLANKS))
+    offsets, data = _single_encoded(offsets, data, "latin-1", None)
+    return read(_padded(offsets, data, int(np.diff(offsets).max()), charset), charset)
 
 
 def side_by_side(cells: Bytes) -> Bytes:

@@ -1,19 +1,15 @@
 """The character sets in which the text of a SAS message is read and written."""
 
 from collections.abc import Iterator
-from typing import Final
 
 from app.codecs.ibm_mq.encodings import EBCDIC, is_ebcdic
 from app.codecs.ibm_mq.encodings import charset as named_charset
 from app.dataset import decode
 from app.dataset.decode import Blocks, Plan, Unforeseen
+from app.dataset.text import GUESSES
 from app.framing.protocol import StoreTable
 from app.model.message import PhysicalMessage
 from app.model.records import FramingOptions
-
-GUESSES: Final = ("cp1252", "latin-1")
-"""The character sets of texts that are not UTF-8, if none is declared: Windows Latin 1, as in transport files and CSV.
-It has no characters for five bytes; Latin-1 reads any bytes."""
 
 
 def charsets(message: PhysicalMessage) -> Iterator[str]:

@@ -59,4 +59,4 @@ def _of_data_set(file: BinaryIO | ContentFile) -> Catalog:
 
 
 def _of_file(file: ContentFile) -> Catalog:
-    return sas7bcat.read_sas7bcat(io.BufferedReader(file))
+    return sas7bcat.read_sas7bcat(io.BufferedReader(file))[0]

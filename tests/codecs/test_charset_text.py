@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.codecs.charset_text import TextDecoder
-from app.codecs.ibm_mq import host_code_pages
+from app.codecs import code_pages
 
-host_code_pages.register()
+code_pages.register()
 
 CODECS = ["ascii", "utf-8", "utf-16-be", "utf-16-le", "cp037", "ibm1047", "cp1252", "euc-jp", "gb18030", "cp932"]
 

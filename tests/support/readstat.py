@@ -39,11 +39,11 @@ _SIGNATURES: Mapping[str, tuple[object, tuple[object, ...]]] = {
     "label_tagged_value": (None, (_P, ctypes.c_char, _S)),
 }
 
-Value = float | str | None
-"""A cell: a number, a text, a special missing value such as `.A` in a numeric column, or None for `.`."""
+Value = float | str | bytes | None
+"""A cell: a number, a text or its bytes, a special missing value such as `.A` in a numeric column, or None for `.`."""
 
 Rows = Sequence[Sequence[Value]]
-Formats = Mapping[str, Mapping[float | str, str] | Mapping[float, str] | Mapping[str, str]]
+Formats = Mapping[str, Mapping[float | str, str] | Mapping[float, str] | Mapping[str, str] | Mapping[bytes, bytes]]
 """Value labels by format name, `$NAME` for those of texts."""
 
 
@@ -52,8 +52,12 @@ class Written(NamedTuple):
 
     name: str
     length: int = 0
-    label: str = ""
+    label: str | bytes = ""
     format: str = ""
+
+
+def _raw(text: str | bytes) -> bytes:
+    return text if isinstance(text, bytes) else text.encode()
 
 
 def _call(name: str, *given: object) -> int:
@@ -86,15 +90,17 @@ class _Writer:
         return path
 
 
-def write_sas7bdat(path: Path, variables: Sequence[Written], rows: Rows, *, table: str = "", label: str = "") -> Path:
+def write_sas7bdat(
+    path: Path, variables: Sequence[Written], rows: Rows, *, table: str = "", label: str | bytes = ""
+) -> Path:
     """Write a data set."""
     writer = _Writer()
     _call("writer_set_table_name", writer.at, table.encode())
-    _call("writer_set_file_label", writer.at, label.encode())
+    _call("writer_set_file_label", writer.at, _raw(label))
     known = []
     for each in variables:
         added = _call("add_variable", writer.at, each.name.encode(), _STRING if each.length else _DOUBLE, each.length)
-        _call("variable_set_label", added, each.label.encode())
+        _call("variable_set_label", added, _raw(each.label))
         _call("variable_set_format", added, each.format.encode())
         known.append(added)
     _call("begin_writing_sas7bdat", writer.at, None, len(rows))
@@ -110,9 +116,10 @@ def _insert(writer: _Writer, variable: int, value: Value, *, is_text: bool) -> N
     if value is None:
         _call("insert_missing_value", writer.at, variable)
     elif is_text:
-        _call("insert_string_value", writer.at, variable, str(value).encode())
-    elif isinstance(value, str):
-        _call("insert_tagged_missing_value", writer.at, variable, value[1:].encode())
+        assert not isinstance(value, float)
+        _call("insert_string_value", writer.at, variable, _raw(value))
+    elif isinstance(value, str | bytes):
+        _call("insert_tagged_missing_value", writer.at, variable, _raw(value)[1:])
     else:
         _call("insert_double_value", writer.at, variable, value)
 
@@ -125,10 +132,11 @@ def write_sas7bcat(path: Path, formats: Formats) -> Path:
         found = _call("add_label_set", writer.at, _STRING if is_text else _DOUBLE, name.encode())
         for value, label in labels.items():
             if is_text:
-                _call("label_string_value", found, str(value).encode(), label.encode())
+                assert not isinstance(value, float)
+                _call("label_string_value", found, _raw(value), _raw(label))
             elif isinstance(value, str):
-                _call("label_tagged_value", found, value[1:].encode(), label.encode())
+                _call("label_tagged_value", found, value[1:].encode(), _raw(label))
             else:
-                _call("label_double_value", found, value, label.encode())
+                _call("label_double_value", found, value, _raw(label))
     _call("begin_writing_sas7bcat", writer.at, None)
     return writer.end(path)

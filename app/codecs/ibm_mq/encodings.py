@@ -1,16 +1,16 @@
 """The meaning of Encoding and CodedCharSetId, as byte orders and Python codecs.
 
 Sources: IBM MQ, "Machine encodings" (the bits of Encoding), "Codeset names and CCSIDs" and "Character set identifiers
-for .NET applications" (the identifiers). Python lacks some of IBM's host code pages; `host_code_pages` adds those that
+for .NET applications" (the identifiers). Python lacks some of IBM's host code pages; `code_pages` adds those that
 SAS uses. The others, among them all of East Asia, have no codec here: the gateway keeps their bytes as they are.
 """
 
 from typing import Final, Literal
 
-from app.codecs.ibm_mq import host_code_pages
+from app.codecs import code_pages
 from app.wire.kinds import Order
 
-host_code_pages.register()
+code_pages.register()
 
 MQENC_INTEGER_MASK = 0x00F
 MQENC_FLOAT_MASK = 0xF00
@@ -102,7 +102,7 @@ _CHARSETS = {
     5354: "cp1258",
     5488: "gb18030",
     33722: "euc-jp",
-    **host_code_pages.CODECS,
+    **code_pages.HOST_CCSIDS,
 }
 # fmt: off
 _EBCDIC_WITHOUT_CODEC = frozenset({

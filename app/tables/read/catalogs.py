@@ -25,7 +25,8 @@ def read(
     if not head:
         raise unreadable("the file is empty; it must have the value labels of formats")
     if head == sas7bcat.MAGIC:
-        return sas7bcat.read_sas7bcat(file, encoding), ()
+        catalog, said = sas7bcat.read_sas7bcat(file, encoding)
+        return catalog, tuple(Fault(None, "value-labels", f"the catalog: {why}") for why in said)
     found = formats.format_of(file, file_name, media_type)
     reading = formats.read(file, found, Options(encoding=encoding, types={"start": "character", "end": "character"}))
     if not value_labels.is_catalog(reading.schema):

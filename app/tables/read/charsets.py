@@ -3,10 +3,16 @@
 import codecs
 from typing import BinaryIO, NamedTuple
 
-from app.tables.read.request import unreadable
+from app.dataset import text
+from app.dataset.text import GUESSES
+from app.tables.read.request import Remark, unreadable
 
 _PIECE = 1 << 20
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+
+
+KEPT = "each byte that is not in it is written as \\xHH"
+"""What happens to texts beside the values that do not decode."""
 
 
 class Charset(NamedTuple):
@@ -16,6 +22,25 @@ class Charset(NamedTuple):
     guessed: bool = False
 
 
+class Metadata:
+    """The texts of a file beside its values: names, labels, formats. They were read as Latin-1.
+
+    `remarks` tells which of them are not in the file's character set.
+    """
+
+    def __init__(self, charset: str) -> None:
+        self._charset = charset
+        self.remarks: list[Remark] = []
+
+    def text(self, latin_1: str, what: str, column: str | None = None) -> str:
+        """Return a text. `what` names it, and `column` is the column to which it belongs."""
+        raw = latin_1.encode("latin-1")
+        if not text.decodes(raw, self._charset):
+            why = f"the {what} {text.shown(raw, self._charset)!r} is not in character set {self._charset}: {KEPT}"
+            self.remarks.append(Remark(column, why))
+        return text.shown(raw, self._charset).rstrip(" ")
+
+
 def charset_of(file: BinaryIO, given: str | None) -> Charset:
     """Return the character set of a text file.
 
@@ -23,7 +48,7 @@ def charset_of(file: BinaryIO, given: str | None) -> Charset:
     Raises InvalidInputError if the given one is unknown, and for bytes that are not in it.
     """
     if given is not None:
-        return _checked(file, _known(given))
+        return _checked(file, known(given))
     file.seek(0)
     head = file.read(3)
     for mark, name in _MARKS.items():
@@ -31,10 +56,11 @@ def charset_of(file: BinaryIO, given: str | None) -> Charset:
             return _checked(file, name)
     if _decodes(file, "utf-8"):
         return Charset("utf-8")
-    return Charset("cp1252" if _decodes(file, "cp1252") else "latin-1", guessed=True)
+    return Charset(next(name for name in GUESSES if _decodes(file, name)), guessed=True)
 
 
-def _known(name: str) -> str:
+def known(name: str) -> str:
+    """Return the name of Python's codec. Raises InvalidInputError if the character set is unknown."""
     try:
         found = codecs.lookup(name)
         "".encode(found.name)

@@ -13,10 +13,11 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from app.model.errors import InvalidInputError
 from app.tables.read import lines, texts
 from app.tables.read.json_document import Document
 from app.tables.read.members import check_metadata
-from app.tables.read.request import Options, Reading, Remark, check_columns, unreadable
+from app.tables.read.request import Options, Reading, Remark, VariableType, check_columns, unreadable
 
 Rows = list[list[Any]]
 
@@ -26,24 +27,21 @@ _WRONG_VALUES = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError
 
 def read(file: BinaryIO, options: Options) -> Reading:
     """Read one JSON document. Its rows are read piece by piece, at any position in the document."""
-    del options
     document = Document(file)
-    return _reading(document.metadata, document.rows)
+    return _reading(document.metadata, document.rows, options)
 
 
 def read_lines(file: BinaryIO, options: Options) -> Reading:
     """Read NDJSON: a line of metadata, then a line for each row."""
-    del options
-    return _of_lines(lambda: lines.pieces(file))
+    return _of_lines(lambda: lines.pieces(file), options)
 
 
 def read_compressed(file: BinaryIO, options: Options) -> Reading:
     """Read DSJC: NDJSON as a zlib stream, or as a gzip file."""
-    del options
-    return _of_lines(lambda: lines.inflated(file))
+    return _of_lines(lambda: lines.inflated(file), options)
 
 
-def _of_lines(stream: Callable[[], Iterator[bytes]]) -> Reading:
+def _of_lines(stream: Callable[[], Iterator[bytes]], options: Options) -> Reading:
     def rows() -> Iterator[Rows]:
         number, head = 1, 1
         for block in lines.blocks(stream()):
@@ -55,11 +53,11 @@ def _of_lines(stream: Callable[[], Iterator[bytes]]) -> Reading:
     try:
         metadata = orjson.loads(first)
     except orjson.JSONDecodeError as error:
-        raise unreadable(f"its first line is not JSON: {error}") from None
+        raise unreadable(f"its first line: {lines.fault(first, error)}") from None
     check_metadata(first)
     if isinstance(metadata, dict) and "rows" in metadata:
         raise unreadable("its first line has rows; in NDJSON each row is a line of its own")
-    return _reading(metadata, rows)
+    return _reading(metadata, rows, options)
 
 
 # --- columns ------------------------------------------------------------------------------------------------------
@@ -83,6 +81,14 @@ def _integers(values: list[Any]) -> pa.Array:
             raise pa.ArrowInvalid("a number is not whole")
         values = [int(value) if type(value) is float else value for value in values]
     return pa.array(values, pa.int64())
+
+
+def _digits(values: list[Any]) -> pa.Array:
+    """Return numbers as texts: whole ones without a point."""
+    if not set(map(type, values)) <= {int, float, type(None)}:
+        raise pa.ArrowInvalid("a value is not a number")
+    whole = [int(value) if type(value) is float and value.is_integer() else value for value in values]
+    return pa.array([None if value is None else str(value) for value in whole], pa.string())
 
 
 def _moments(kind: texts.Kind) -> _Type:
@@ -132,6 +138,10 @@ _NUMBERS_IN_SAS: Mapping[str, _Type] = {
 }
 
 
+_INTEGERS_AS: Mapping[VariableType, _Type] = {"numeric": _TYPES["double"], "character": _Type(pa.string(), _digits)}
+"""How integers are read if the sender gives the type of the variable: then they may have fractions."""
+
+
 class _Column(NamedTuple):
     name: str
     type: _Type
@@ -145,8 +155,8 @@ class _Column(NamedTuple):
         return bool(pa.types.is_timestamp(data_type) or pa.types.is_time(data_type))
 
 
-def _reading(metadata: Any, rows: Callable[[], Iterator[Rows]]) -> Reading:
-    columns = _columns(metadata)
+def _reading(metadata: Any, rows: Callable[[], Iterator[Rows]], options: Options) -> Reading:
+    columns = _columns(metadata, options)
     promised = _promised(metadata)
     schema = pa.schema([column.field for column in columns], _data_set(metadata))
 
@@ -162,7 +172,11 @@ def _reading(metadata: Any, rows: Callable[[], Iterator[Rows]]) -> Reading:
 
     def batches() -> Iterator[pa.RecordBatch]:
         for first, block in numbered():
-            arrays = [_array(column, [row[at] for row in block], first) for at, column in enumerate(columns)]
+            try:
+                arrays = [_array(column, [row[at] for row in block], first) for at, column in enumerate(columns)]
+            except _FractionError as error:
+                at = columns.index(error.column)
+                raise _fractions(error, (row[at] for _, rows in numbered() for row in rows)) from None
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     return Reading(schema, batches, tuple(_remarks(columns, numbered)))
@@ -178,23 +192,27 @@ def _promised(metadata: Mapping[str, Any]) -> int | None:
     return records
 
 
-def _columns(metadata: Any) -> list[_Column]:
+def _columns(metadata: Any, options: Options) -> list[_Column]:
     if isinstance(metadata, list):
         raise unreadable("a JSON array of anything but objects is not supported")
+    if isinstance(metadata, dict) and metadata.keys() & {"clinicalData", "referenceData"}:
+        raise unreadable("it is Dataset-JSON of version 1.0, which is not supported; write it in version 1.1")
     described = metadata.get("columns") if isinstance(metadata, dict) else None
     if not isinstance(described, list) or not described:
         raise unreadable("it is not Dataset-JSON: it has no columns")
     check_columns(len(described))
-    return [_column(number, column) for number, column in enumerate(described, 1)]
+    return [_column(number, column, options) for number, column in enumerate(described, 1)]
 
 
-def _column(number: int, said: Any) -> _Column:
+def _column(number: int, said: Any, options: Options) -> _Column:
     name = said.get("name") if isinstance(said, dict) else None
     word = said.get("dataType") if isinstance(said, dict) else None
     if not isinstance(name, str) or not isinstance(word, str) or word not in _TYPES:
         raise unreadable(f"column {number} has no name, or a dataType other than {', '.join(_TYPES)}")
     is_number = said.get("targetDataType") == "integer"
     found = _NUMBERS_IN_SAS[word] if is_number and word in _NUMBERS_IN_SAS else _TYPES[word]
+    if word == "integer" and (given := options.type_of(name)) is not None:
+        found = _INTEGERS_AS[given]
     label = said.get("label")
     # CDISC requires a label, so a variable without one is written with its name.
     kept = {"sas.label": None if label == name else label, "sas.format": said.get("displayFormat")}
@@ -224,8 +242,28 @@ def _array(column: _Column, values: list[Any], first: int) -> pa.Array:
     except _WRONG_VALUES as error:
         for row, value in enumerate(values, first):
             if not _is_one(column.type, value):
+                if _is_fraction(value) and pa.types.is_integer(column.type.data_type):
+                    raise _FractionError(column, value, row) from None
                 raise unreadable(f"{value!r:.60} is not a value of column {column.name}", row) from None
         raise unreadable(f"its values of column {column.name} cannot be read together: {error}", first) from None
+
+
+class _FractionError(Exception):
+    """A number with a fraction among integers, in this row from 1."""
+
+    def __init__(self, column: _Column, value: float, row: int) -> None:
+        super().__init__(f"{value} in row {row}")
+        self.column, self.value, self.row = column, value, row
+
+
+def _is_fraction(value: Any) -> bool:
+    return type(value) is float and not value.is_integer()
+
+
+def _fractions(error: _FractionError, values: Iterator[Any]) -> InvalidInputError:
+    count = sum(map(_is_fraction, values))
+    why = f"{count:,} values of the integer column {error.column.name} have a fraction, the first is {error.value}"
+    return unreadable(f"{why}; give the variable the type numeric, or character, to send them", error.row)
 
 
 def _is_one(kind: _Type, value: Any) -> bool:

@@ -13,6 +13,8 @@ from app.tables.read.request import Options, Reading, unreadable
 
 _LOOKED_AT = 1 << 20
 _DATASET_JSON = re.compile(rb'"datasetJSONVersion"\s*:')
+_DATASET_JSON_1_0 = re.compile(rb'"(?:clinicalData|referenceData)"\s*:\s*\{')
+_WIDE_JSON = re.compile(rb"(?:\xff\xfe|\xfe\xff)[\s\0]*(?:\{[\s\0]*\"|\[[\s\0]*\{)")
 _ARRAY_OF_OBJECTS = re.compile(rb"\s*\[\s*(?:\{|\]\s*\Z)")
 _ZLIB_FIRST = b"\x78"
 _ANY_COMPRESSION = zlib.MAX_WBITS | 32
@@ -94,6 +96,11 @@ def _is_dataset_json(head: bytes) -> bool:
     return head.lstrip().startswith(b"{") and bool(_DATASET_JSON.search(head)) and not _is_dataset_ndjson(head)
 
 
+def _is_begun_dataset_json(head: bytes) -> bool:
+    """Tell whether it is Dataset-JSON of any version: only its reader says that version 1.0 is not supported."""
+    return _is_dataset_json(head) or (head.lstrip().startswith(b"{") and bool(_DATASET_JSON_1_0.search(head)))
+
+
 def _is_dataset_ndjson(head: bytes) -> bool:
     """Tell whether the metadata is a line of its own, followed by rows."""
     line, _, rest = head.lstrip().partition(b"\n")
@@ -165,7 +172,9 @@ FORMATS: Mapping[str, Format] = {
         dataset_json.read_compressed,
     ),
     "dataset-ndjson": Format((), (), _is_dataset_ndjson, _is_dataset_ndjson, dataset_json.read_lines),
-    "dataset-json": Format(("json",), ("application/json",), _is_dataset_json, _is_dataset_json, dataset_json.read),
+    "dataset-json": Format(
+        ("json",), ("application/json",), _is_begun_dataset_json, _is_dataset_json, dataset_json.read
+    ),
     "ndjson": Format(("ndjson", "jsonl"), ("application/x-ndjson",), _is_ndjson, _is_surely_ndjson, ndjson.read),
     "json": Format((), (), _is_array_of_objects, _never, ndjson.read_array),
     "csv": Format(("csv", "tsv", "tab", "txt"), ("text/csv", "text/tab-separated-values"), bool, _never, csv.read),
@@ -189,6 +198,8 @@ def format_of(file: BinaryIO, file_name: str, media_type: str) -> str:
         (name for name, known in FORMATS.items() if extension in known.extensions or plain_type in known.media_types),
         None,
     )
+    if named is None and _WIDE_JSON.match(head):
+        return "ndjson"  # its reader says that JSON is not exchanged in UTF-16
     # The reader of CSV tells where a NUL is, or reads UTF-16 without a mark.
     if named != "csv" and b"\0" in head and not head.startswith(_WIDE_MARKS):
         raise unreadable(f"unknown file format; supported are {', '.join(FORMATS)}")

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 import orjson
 
-from app.tables.read.lines import BLOCK_BYTES, LONGEST_LINE, joined
+from app.tables.read.lines import BLOCK_BYTES, LONGEST_LINE, fault, joined
 from app.tables.read.members import check_members, check_metadata
 from app.tables.read.request import MOST_COLUMNS, unreadable
 
@@ -51,7 +51,7 @@ class Document:
         try:
             self.metadata = orjson.loads(metadata)
         except orjson.JSONDecodeError as error:
-            raise unreadable(f"it is not JSON: {error}") from None
+            raise unreadable(fault(metadata, error)) from None
         check_metadata(metadata)
 
     def rows(self) -> Iterator[Rows]:
@@ -62,9 +62,10 @@ class Document:
 def objects(file: BinaryIO) -> Iterator[list[dict[str, Any]]]:
     """Yield the objects of a JSON array, many at a time. Raises InvalidInputError if the file is anything else."""
     file.seek(0)
-    opening = _ARRAY.match(file.read(BLOCK_BYTES))
+    head = file.read(BLOCK_BYTES)
+    opening = _ARRAY.match(head)
     if opening is None:
-        raise unreadable("it is not a JSON array")
+        raise unreadable(fault(head, "it is no array"))
     array = _Array(file, opening.end(), _OBJECTS)
     yield from array.rows()
     if array.tail.strip() != b"]":
@@ -95,7 +96,7 @@ class _Array:
                 cut = _end(_without_escapes(held))
                 rows = _parsed(held[:cut], count, self._kind) if cut >= 0 else None
                 if rows is None:
-                    raise unreadable(self._wrong, count + 1)
+                    raise unreadable(self._wrong(held[:cut]), count + 1)
                 yield 0, rows
                 self.tail = self._rest(held[cut:])
                 return
@@ -105,13 +106,14 @@ class _Array:
                 held = held[cut:]
             if len(held) > LONGEST_LINE:
                 raise unreadable(f"it is longer than {LONGEST_LINE} bytes", count + 1)
-        if _end(_without_escapes(held)) >= 0:
-            raise unreadable(self._wrong, count + 1)
+        if (end := _end(_without_escapes(held))) >= 0:
+            raise unreadable(self._wrong(held[:end]), count + 1)
         raise unreadable("the file is cut off in its rows")
 
-    @property
-    def _wrong(self) -> str:
-        return f"it or a row soon after it is not a JSON {self._kind.word} of plain values"
+    def _wrong(self, rows: bytes) -> str:
+        """Return what is wrong with rows; they may be cut off within a string."""
+        why = f"it or a row soon after it is not a JSON {self._kind.word} of plain values"
+        return why if _is_utf8(rows) else f"{why} in UTF-8"
 
     def _may_go_on(self, held: bytes, cut: int) -> bool:
         """Tell whether the array may go on behind a piece: the end of an array of objects is no end of a row."""
@@ -121,6 +123,14 @@ class _Array:
         while piece := self._file.read(BLOCK_BYTES):
             held = _limited(held + piece)
         return held
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _head(file: BinaryIO) -> tuple[bytes, bool]:

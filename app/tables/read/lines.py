@@ -4,7 +4,7 @@ Blocks grow with the width of rows, so that each call on a column has many cells
 """
 
 import zlib
-from codecs import BOM_UTF8
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, Final, TypeVar
 
@@ -25,10 +25,29 @@ GZIP_MAGIC: Final = b"\x1f\x8b"
 ZLIB_OR_GZIP: Final = 32 + zlib.MAX_WBITS
 """The argument of zlib that reads either kind of stream."""
 
+_WIDE = "it is in UTF-16 or UTF-32, but JSON is exchanged in UTF-8 (RFC 8259); convert the file to UTF-8"
+
 T = TypeVar("T")
 
 Row = Any
 """The value of a line: an object or an array."""
+
+
+def is_wide(text: bytes) -> bool:
+    """Tell whether JSON is written in UTF-16 or UTF-32: its first character is a bracket or brace of ASCII."""
+    return text.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) or b"\0" in text[:4]
+
+
+def fault(text: bytes, error: object) -> str:
+    """Return why a text is not JSON; `error` is what its parser said."""
+    if is_wide(text):
+        return _WIDE
+    try:
+        text.decode()
+    except UnicodeDecodeError as found:
+        byte = f"byte {found.start:,} of it, 0x{text[found.start]:02X}"
+        return f"{byte}, is not UTF-8, in which JSON is exchanged (RFC 8259); convert the file to UTF-8"
+    return f"not JSON: {error}"
 
 
 def pieces(file: BinaryIO) -> Iterator[bytes]:
@@ -135,5 +154,5 @@ def _one_by_one(lines: list[bytes], first: int) -> list[Row]:
         try:
             rows.append(orjson.loads(line))
         except orjson.JSONDecodeError as error:
-            raise unreadable(f"not JSON: {error}", number) from None
+            raise unreadable(fault(line, error), number) from None
     return rows

@@ -3,13 +3,16 @@
 pyreadstat parses sas7bcat files, with the C library ReadStat. It tells single values only, no ranges.
 """
 
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from app.dataset import value_labels
 from app.dataset.value_labels import Catalog
-from app.tables.read import sas_pages
+from app.tables.read import sas_charsets, sas_pages
+from app.tables.read.charsets import Metadata
 from app.tables.read.damage import READSTAT, SAS7BCAT, meaning
 from app.tables.read.request import unreadable
+from app.tables.read.sas_charsets import AsLatin1, SasCharset
 
 MAGIC: Final = bytes.fromhex("000000000000000000000000c2ea8163b31411cfbd92080009c7318c181f1011")
 """The first bytes of every sas7bcat file."""
@@ -17,22 +20,23 @@ MAGIC: Final = bytes.fromhex("000000000000000000000000c2ea8163b31411cfbd92080009
 _ERRORS = (ArithmeticError, ValueError, LookupError, TypeError, OSError)
 
 
-def read_sas7bcat(file: Any, encoding: str | None = None) -> Catalog:
-    """Return the value labels of a sas7bcat file. Raises InvalidInputError for one that cannot be read."""
+def read_sas7bcat(file: Any, encoding: str | None = None) -> tuple[Catalog, tuple[str, ...]]:
+    """Return the value labels of a sas7bcat file, and warnings.
+
+    Texts are in the character set that the file states, unless `encoding` is another one. Raises InvalidInputError for
+    a file that cannot be read.
+    """
     import pyreadstat  # noqa: PLC0415 - slow to import, and few processes read such files
 
     file.seek(0)
     if file.read(len(MAGIC)) != MAGIC:
         raise unreadable(f"not a sas7bcat file: its first {len(MAGIC)} bytes are not those of one")
+    charset = sas_charsets.charset_of(file, SAS7BCAT, encoding)
     file.seek(0)
+    metadata = Metadata(charset.codec)
     try:
-        _, about = pyreadstat.read_sas7bcat(file, encoding=encoding, output_format="dict")
-        found: Catalog = {
-            name.upper(): {
-                _value_text(value, is_text=name.startswith("$")): label.rstrip(" ") for value, label in labels.items()
-            }
-            for name, labels in about.value_labels.items()
-        }
+        _, about = pyreadstat.read_sas7bcat(AsLatin1(file), output_format="dict")
+        found = _catalog(about.value_labels, metadata)
     except MemoryError:
         raise
     except (*_ERRORS, pyreadstat.ReadstatError, pyreadstat.PyreadstatError) as error:
@@ -41,7 +45,31 @@ def read_sas7bcat(file: Any, encoding: str | None = None) -> Catalog:
         value_labels.check_size(found.values())
     except ValueError as error:
         raise unreadable(str(error)) from None
+    return found, tuple(_warnings(found, charset, metadata))
+
+
+def _catalog(raw: Mapping[str, Mapping[float | str, str]], metadata: Metadata) -> Catalog:
+    found: Catalog = {}
+    for raw_name, labels in raw.items():
+        name = metadata.text(raw_name, "name of the format").upper()
+        is_text = name.startswith("$")
+        what = f"label in {name}"
+        found[name] = {
+            _value_text(metadata.text(value, f"value in {name}") if is_text else value, is_text=is_text): metadata.text(
+                label, what
+            )
+            for value, label in labels.items()
+        }
     return found
+
+
+def _warnings(found: Catalog, charset: SasCharset, metadata: Metadata) -> Iterator[str]:
+    texts = (text for name, labels in found.items() for text in (name, *labels, *labels.values()))
+    if charset.unstated and not all(map(str.isascii, texts)):
+        yield f"it states no character set and was read as {charset.codec}; state its `encoding`"
+    if metadata.remarks:
+        more = f"; so are {len(metadata.remarks) - 1} more texts" if metadata.remarks[1:] else ""
+        yield f"{metadata.remarks[0].why}{more}"
 
 
 def _value_text(value: float | str, *, is_text: bool) -> str:

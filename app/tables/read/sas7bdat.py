@@ -1,8 +1,10 @@
 """Read SAS data sets as SAS itself stores them: sas7bdat files.
 
-pyreadstat parses them, with the C library ReadStat. The file is parsed once, some rows at a time. The rows go to a
-temporary file as plain doubles, texts and special missing values, and the types of dates and times are determined on
-the way. `batches` then reads the temporary file.
+pyreadstat parses them, with the C library ReadStat. The library is told that each byte is a character, and texts are
+decoded here: its own decoders keep state from one text to the next, and have not all character sets of SAS. The file is
+parsed once, some rows at a time. The rows go to a temporary file as plain doubles, texts, bytes that do not decode, and
+special missing values, and the types of dates and times are determined on the way. `batches` then reads the temporary
+file.
 """
 
 import tempfile
@@ -14,17 +16,20 @@ from typing import IO, Any, BinaryIO, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.ipc
 
 from app.codecs.sas.constants import MessageKind
 from app.codecs.sas.dataset import DataSetDefinition, Variable
-from app.dataset import decode, formats, missing, schema
+from app.dataset import decode, formats, missing, schema, text
 from app.dataset.errors import BadValueError
 from app.dataset.numeric import Numbers
 from app.dataset.schema import Column
-from app.tables.read import sas_pages
+from app.tables.read import sas_charsets, sas_pages
+from app.tables.read.charsets import Metadata
 from app.tables.read.damage import READSTAT, SAS7BDAT, damaged, meaning
-from app.tables.read.request import Options, Reading, check_columns, unreadable
+from app.tables.read.request import Options, Reading, Remark, check_columns, unreadable
+from app.tables.read.sas_charsets import AsLatin1, SasCharset
 
 MAGIC: Final = bytes.fromhex("000000000000000000000000c2ea8160b31411cfbd92080009c7318c181f1011")
 """The first bytes of every sas7bdat file."""
@@ -53,17 +58,19 @@ def read(file: BinaryIO, options: Options) -> Reading:
     file.seek(0)
     if file.read(len(MAGIC)) != MAGIC:
         raise unreadable(f"not a sas7bdat file: its first {len(MAGIC)} bytes are not those of one")
-    about = _parsed(file, options.encoding)[1]
+    charset = sas_charsets.charset_of(file, SAS7BDAT, options.encoding)
+    about = _parsed(file)[1]
     if about.number_rows is None:
         raise damaged(SAS7BDAT, "the number of observations in its header is negative")
-    variables = _variables(about)
+    metadata = Metadata(charset.codec)
+    variables = _variables(about, metadata)
     columns = list(schema.columns(variables, [0] * len(variables)))
     spooled = _Spool()
-    rows = _spool(file, options.encoding, about, columns, spooled.file)
-    if rows != about.number_rows:
+    rows, is_ascii = _spool(file, charset.codec, about, columns, spooled.file)
+    if columns and rows != about.number_rows:
         what = f"it states {about.number_rows:,} observations, but has {rows:,}"
         raise sas_pages.explained(file, SAS7BDAT, what)
-    whole = schema.arrow_schema(columns, _metadata(about, variables))
+    whole = schema.arrow_schema(columns, _metadata(about, variables, charset.codec, metadata))
 
     def batches() -> Iterator[pa.RecordBatch]:
         spooled.file.seek(0)
@@ -71,7 +78,12 @@ def read(file: BinaryIO, options: Options) -> Reading:
             arrays = [array for at, column in enumerate(columns) for array in _arrays(column, raw, at)[0]]
             yield pa.RecordBatch.from_arrays(arrays, schema=whole)
 
-    return Reading(whole, batches)
+    return Reading(whole, batches, (*_guesses(charset, is_ascii=is_ascii), *metadata.remarks))
+
+
+def _guesses(charset: SasCharset, *, is_ascii: bool) -> Iterator[Remark]:
+    if charset.unstated and not is_ascii:
+        yield Remark(None, f"it states no character set and was read as {charset.codec}; state its `encoding`")
 
 
 class _Spool:
@@ -84,15 +96,15 @@ class _Spool:
         self.file.close()
 
 
-def _parsed(file: Any, encoding: str | None, rows: range | None = None) -> tuple[dict[str, list[Any]], Any]:
+def _parsed(file: Any, rows: range | None = None) -> tuple[dict[str, list[Any]], Any]:
     """Return these rows of the columns as lists (None: no rows), and pyreadstat's metadata.
 
     Raises InvalidInputError that names the damaged row, if the damage is in a row.
     """
     try:
-        return _parse(file, encoding, rows)
+        return _parse(file, rows)
     except _UnparsedError as error:
-        damaged_row = None if rows is None else _first_damaged(file, encoding, rows)
+        damaged_row = None if rows is None else _first_damaged(file, rows)
         where = "in the description of its variables" if rows is None else ""
         raise sas_pages.explained(file, SAS7BDAT, meaning(error, READSTAT), where, damaged_row) from None
 
@@ -101,7 +113,7 @@ class _UnparsedError(Exception):
     """An error of pyreadstat."""
 
 
-def _parse(file: Any, encoding: str | None, rows: range | None) -> tuple[dict[str, list[Any]], Any]:
+def _parse(file: Any, rows: range | None) -> tuple[dict[str, list[Any]], Any]:
     import pyreadstat  # noqa: PLC0415 - slow to import, and few processes read such files
 
     file.seek(0)
@@ -110,8 +122,7 @@ def _parse(file: Any, encoding: str | None, rows: range | None) -> tuple[dict[st
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # it warns of two variables with one name, and drops one of them
             return pyreadstat.read_sas7bdat(
-                file,
-                encoding=encoding,
+                AsLatin1(file),
                 user_missing=True,
                 disable_datetime_conversion=True,
                 output_format="dict",
@@ -123,12 +134,12 @@ def _parse(file: Any, encoding: str | None, rows: range | None) -> tuple[dict[st
         raise _UnparsedError(str(error)) from None
 
 
-def _first_damaged(file: Any, encoding: str | None, rows: range) -> int:
+def _first_damaged(file: Any, rows: range) -> int:
     """Return the first of these rows, from 1, that cannot be parsed. All of them together cannot."""
 
     def is_damaged(count: int) -> bool:
         try:
-            _parse(file, encoding, rows[:count])
+            _parse(file, rows[:count])
         except _UnparsedError:
             return True
         return False
@@ -136,28 +147,31 @@ def _first_damaged(file: Any, encoding: str | None, rows: range) -> int:
     return rows.start + bisect_left(range(1, len(rows)), x=True, key=is_damaged) + 1
 
 
-def _variables(about: Any) -> list[Variable]:
+def _variables(about: Any, metadata: Metadata) -> list[Variable]:
     """Return the variables of a file. Raises InvalidInputError."""
     names: Sequence[str] = about.column_names
     check_columns(len(names))
-    if not names:
-        raise damaged(SAS7BDAT, "it describes no variables")
     if len(set(names)) < len(names) or not all(names):
         raise damaged(SAS7BDAT, "it has variables without a name or with the same name")
     found = []
-    for name in names:
-        is_text = about.readstat_variable_types[name] == "string"
+    for raw in names:
+        is_text = about.readstat_variable_types[raw] == "string"
+        name = metadata.text(raw, "name", raw)
         written, read_with = (
-            _reference(said.get(name)) for said in (about.original_variable_types, about.original_variable_informats)
+            _reference(metadata.text(said.get(raw) or "", what, name))
+            for said, what in (
+                (about.original_variable_types, "format"),
+                (about.original_variable_informats, "informat"),
+            )
         )
         found.append(
             Variable(
                 name=name,
                 format=written.name,
                 informat=read_with.name,
-                label=about.column_names_to_labels[name] or "",
+                label=metadata.text(about.column_names_to_labels[raw] or "", "label", name),
                 type=b"\2" if is_text else b"\1",
-                length=about.variable_storage_width[name] if is_text else min(about.variable_storage_width[name], 8),
+                length=about.variable_storage_width[raw] if is_text else min(about.variable_storage_width[raw], 8),
                 format_length=written.width,
                 format_decimal=written.decimals,
                 informat_length=read_with.width,
@@ -167,16 +181,15 @@ def _variables(about: Any) -> list[Variable]:
     return found
 
 
-def _reference(said: str | None) -> formats.Format:
+def _reference(said: str) -> formats.Format:
     """Return a format as pyreadstat names it: `DATE9`, `F8.2`; SAS itself writes a point."""
-    text = said or ""
-    return formats.parse(text if "." in text or not text else f"{text}.")
+    return formats.parse(said if "." in said or not said else f"{said}.")
 
 
-def _metadata(about: Any, variables: Sequence[Variable]) -> dict[str, str]:
+def _metadata(about: Any, variables: Sequence[Variable], charset: str, metadata: Metadata) -> dict[str, str]:
     definition = DataSetDefinition(
         MessageKind.DEFINITION,
-        label=about.file_label or "",
+        label=metadata.text(about.file_label or "", "data set's label"),
         observations=about.number_rows,
         variables=len(variables),
         obs_length=sum(each.length for each in variables),
@@ -184,47 +197,53 @@ def _metadata(about: Any, variables: Sequence[Variable]) -> dict[str, str]:
     said = schema.data_set_metadata(definition, variables, "utf-8")
     # ReadStat tells nothing else, so the definition's other values are no facts of this file.
     said = {key: said[key] for key in ("sas.label", "sas.obs_length") if key in said}
-    named = {"sas.member": about.table_name or "", "sas.encoding": (about.file_encoding or "").casefold()}
+    named = {"sas.member": metadata.text(about.table_name or "", "data set's name"), "sas.encoding": charset}
     return said | {key: value for key, value in named.items() if value}
 
 
-def _spool(file: BinaryIO, encoding: str | None, about: Any, columns: list[Column], spooled: IO[bytes]) -> int:
-    """Write all rows to a temporary file and return their number. Settle the columns as the values require."""
+def _spool(file: BinaryIO, charset: str, about: Any, columns: list[Column], spooled: IO[bytes]) -> tuple[int, bool]:
+    """Write all rows to a temporary file. Settle the columns as the values require.
+
+    Return the number of rows, and whether all texts are ASCII.
+    """
+    if not columns:
+        return 0, True
     raw_schema = pa.schema(
         [
             field
             for at, column in enumerate(columns)
             for field in (
-                (pa.field(f"{at}", pa.float64()), pa.field(f"{at} missing", pa.string()))
+                (pa.field(f"{at}", pa.float64()), pa.field(f"{at} beside", pa.string()))
                 if column.variable.is_numeric
-                else (pa.field(f"{at}", pa.string()),)
+                else (pa.field(f"{at}", pa.string()), pa.field(f"{at} beside", pa.binary()))
             )
         ]
     )
     row_bytes = max(1, sum(column.variable.length for column in columns))  # a damaged file may state lengths of 0
     step = max(1, min(CELLS_A_CHUNK // len(columns), MOST_BYTES // row_bytes))
     together = max(step, min(CELLS_A_BATCH // len(columns), MOST_BYTES // row_bytes))
-    rows = 0
+    rows, is_ascii = 0, True
     with pa.ipc.new_stream(spooled, raw_schema, options=_SPOOLED) as writer:
-        chunks = _chunks(file, encoding, about.number_rows, columns, step)
+        chunks = _chunks(file, charset, about, columns, step)
         for batch in _joined((pa.RecordBatch.from_arrays(arrays, schema=raw_schema) for arrays in chunks), together):
             for at, column in enumerate(columns):
                 columns[at] = _arrays(column, batch, at, rows)[1]
+                if is_ascii and not column.variable.is_numeric:
+                    is_ascii = bool(pc.all(pc.string_is_ascii(batch.column(f"{at}")), min_count=0).as_py())
             writer.write_batch(batch)
             rows += batch.num_rows
-    return rows
+    return rows, is_ascii
 
 
-def _chunks(
-    file: BinaryIO, encoding: str | None, rows: int, columns: Sequence[Column], step: int
-) -> Iterator[list[pa.Array]]:
+def _chunks(file: BinaryIO, charset: str, about: Any, columns: Sequence[Column], step: int) -> Iterator[list[pa.Array]]:
     """Yield the rows, `step` at a time, as Arrow columns; it ends where the file has no more."""
-    kinds = [(column.name, column.variable.is_numeric) for column in columns]
-    for first in range(0, rows, step):
-        found, _ = _parsed(file, encoding, range(first, min(first + step, rows)))
+    kinds = [(raw, column.variable.is_numeric) for raw, column in zip(about.column_names, columns, strict=True)]
+    for first in range(0, about.number_rows, step):
+        found, _ = _parsed(file, range(first, min(first + step, about.number_rows)))
         arrays: list[pa.Array] = []
         for name, is_numeric in kinds:  # each list is dropped as soon as its arrays are there
-            arrays += _raw(found.pop(name), is_numeric=is_numeric)
+            values = found.pop(name)
+            arrays += _numbers(values) if is_numeric else _texts(values, charset)
         if not len(arrays[0]):
             return
         yield arrays
@@ -242,10 +261,14 @@ def _joined(chunks: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBa
         yield pa.concat_batches(held)
 
 
-def _raw(values: list[Any], *, is_numeric: bool) -> tuple[pa.Array, ...]:
-    """Return a list of pyreadstat as Arrow columns: texts; or numbers, and the letters among them as tags."""
-    if not is_numeric:
-        return (pa.array(["" if value is None else value for value in values], pa.string()),)
+def _texts(values: list[Any], charset: str) -> tuple[pa.Array, pa.Array]:
+    """Return a list of pyreadstat as texts, and the bytes of those that do not decode."""
+    found = text.reread(pa.array(["" if value is None else value for value in values], pa.string()), charset)
+    return found.strings, pa.nulls(len(values), pa.binary()) if found.damaged is None else found.damaged
+
+
+def _numbers(values: list[Any]) -> tuple[pa.Array, pa.Array]:
+    """Return a list of pyreadstat as numbers, and the letters among them as tags."""
     try:
         return pa.array(values, pa.float64()), pa.nulls(len(values), pa.string())
     except (pa.ArrowInvalid, pa.ArrowTypeError):
@@ -255,10 +278,11 @@ def _raw(values: list[Any], *, is_numeric: bool) -> tuple[pa.Array, ...]:
 
 def _arrays(column: Column, raw: pa.RecordBatch, at: int, first: int = 0) -> tuple[list[pa.Array], Column]:
     """Return the column's array, its side column's if it has one, and the column as these values require it."""
-    values = raw.column(f"{at}")
+    values, said = raw.column(f"{at}"), raw.column(f"{at} beside")
     if not column.variable.is_numeric:
-        return [values], column
-    said = raw.column(f"{at} missing")
+        if said.null_count < len(said) and not column.has_side:
+            column = replace(column, has_side=True)
+        return [values, said] if column.has_side else [values], column
     try:
         tags = missing.from_arrow(said) if said.null_count < len(said) else None
     except BadValueError as error:

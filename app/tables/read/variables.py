@@ -43,7 +43,7 @@ _BEYOND_DATES = (
     f"SAS has dates from {_LEAST_YEAR} to {_GREATEST_YEAR}; it keeps this value but does not show it as a date"
 )
 _CONTROLS = "control characters in the label are sent as blanks"
-_REPLACED = "bytes that are not in the file's character set are sent as U+FFFD"
+_UNDECODED = "bytes that are not in the file's character set {} are sent unchanged"
 _MOMENT_WORDS: Mapping[pa.DataType, str] = {
     pa.date32(): "dates",
     pa.timestamp("us"): "datetimes",
@@ -81,7 +81,7 @@ class VariableBuilder:
         if self._origins["format"] == "inferred" and self._conversion is not None:
             self._format = _MOMENT_FORMATS.get(self._conversion.data_type, Format())
         self._length = self._known_length(data_set)
-        self._keeps_bytes = data_set.get("encoding") == target.charset
+        self._charset = data_set.get("encoding", "")
         self._needed = 0
         self._value_error: Fault | None = None
         self._value_warning: Fault | None = None
@@ -184,8 +184,8 @@ class VariableBuilder:
             return
         if (row := self._conversion.loses(column)) is not None:
             self._value_warning = Fault(self.name, "rounded", self._conversion.loss, first + row + 1)
-        elif (row := self._replaced(batch, beside)) is not None:
-            self._value_warning = Fault(self.name, "damaged", _REPLACED, first + row + 1)
+        elif (row := self._undecoded(batch, beside)) is not None:
+            self._value_warning = Fault(self.name, "damaged", _UNDECODED.format(self._charset), first + row + 1)
         elif (row := _first_beyond_dates(values)) is not None:
             self._value_warning = Fault(self.name, "range", _BEYOND_DATES, first + row + 1)
 
@@ -202,13 +202,13 @@ class VariableBuilder:
             return None
         held = sharing.laid_out(batch.column(beside))
         if not self.is_numeric:
-            return held.cast(pa.binary()) if self._keeps_bytes else None
+            return held.cast(pa.binary())
         words = pc.utf8_trim_whitespace(columns.strings(held))
         return pc.if_else(pc.is_in(words, value_set=_ORDINARY), pa.scalar(None, pa.string()), pc.ascii_upper(words))
 
-    def _replaced(self, batch: pa.RecordBatch, beside: int | None) -> int | None:
-        """Return the first text whose bytes do not decode and cannot be sent unchanged."""
-        if beside is None or self.is_numeric or self._keeps_bytes:
+    def _undecoded(self, batch: pa.RecordBatch, beside: int | None) -> int | None:
+        """Return the first text whose bytes do not decode."""
+        if beside is None or self.is_numeric:
             return None
         held = batch.column(beside)
         return pc.index(held.is_valid(), pa.scalar(value=True)).as_py() if held.null_count < len(held) else None

@@ -1,11 +1,15 @@
-"""The data sets of a transport file: their header records, and the position of their observations."""
+"""The data sets of a transport file: their header records, and the position of their observations.
+
+A transport file does not state its character set. So texts are read as Latin-1 here, which keeps their bytes; `decoded`
+returns them in another character set.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from app.codecs.sas.dataset import Variable
-from app.dataset import formats
+from app.dataset import formats, text
 from app.dataset.schema import LONGEST_CHARACTER
 from app.model.errors import InvalidInputError
 from app.tables.xpt import parts
@@ -55,14 +59,29 @@ class Member:
         return sum(variable.length for variable in self.variables)
 
 
-def read_members(records: Records, charset: str) -> Iterator[Member]:
+def read_members(records: Records) -> Iterator[Member]:
     """Yield the data sets of a file, in its order. Raises InvalidInputError."""
     version = _version(records)
     at = RECORD + LibraryRecord.SIZE + ModifiedRecord.SIZE
     while at < records.size:
-        member = _member(records, version, at, charset)
+        member = _member(records, version, at)
         yield member
         at = member.end
+
+
+def decoded(member: Member, charset: str) -> Member:
+    """Return the same data set with its texts in a character set."""
+
+    def of(latin_1: str) -> str:
+        return text.shown(latin_1.encode(CONTEXT.charset), charset)
+
+    variables = (
+        replace(each, name=of(each.name), label=of(each.label), format=of(each.format), informat=of(each.informat))
+        for each in member.variables
+    )
+    return replace(
+        member, name=of(member.name), label=of(member.label), type=of(member.type), variables=tuple(variables)
+    )
 
 
 def _version(records: Records) -> Version:
@@ -74,7 +93,7 @@ def _version(records: Records) -> Version:
     raise InvalidInputError("xpt-header", "LIBRARY", 0, f"expected a transport file, found {known}")
 
 
-def _member(records: Records, version: Version, at: int, charset: str) -> Member:
+def _member(records: Records, version: Version, at: int) -> Member:
     names = PARTS[version]
     size = parts.namestr_size(records.header(names.member, at), at)
     at += RECORD
@@ -86,18 +105,18 @@ def _member(records: Records, version: Version, at: int, charset: str) -> Member
     count = parts.variable_count(records.header(names.variables, at), at)
     at += RECORD
     described = memoryview(records.take(at, count * size, "Namestr"))
-    variables = [_variable(described[index * size :], at + index * size, version, charset) for index in range(count)]
+    variables = [_variable(described[index * size :], at + index * size, version) for index in range(count)]
     at = _record_end(at + count * size)
     if version == 8:
-        at = _read_labels(records, at, variables, charset)
+        at = _read_labels(records, at, variables)
     header = records.header(names.observations, at)
     observations = parts.observation_count(header, at) if version == 8 else None
     at += RECORD
     return Member(
         version=version,
-        name=_text(name, charset),
-        label=_text(label.label, charset),
-        type=_text(label.type, charset),
+        name=_text(name),
+        label=_text(label.label),
+        type=_text(label.type),
         variables=tuple(variables),
         at=at,
         end=_end(records, names, at, observations, sum(variable.length for variable in variables)),
@@ -123,20 +142,20 @@ def _end(records: Records, names: Parts, at: int, count: int | None, row_size: i
     return end
 
 
-def _variable(described: memoryview, at: int, version: Version, charset: str) -> Variable:
+def _variable(described: memoryview, at: int, version: Version) -> Variable:
     layout = Namestr8 if version == 8 else Namestr
     said, _ = layout.decode(described, 0, CONTEXT)
     kind = _TYPES.get(said.ntype)
     shortest, longest = (2, 8) if said.ntype == NUMERIC else (1, LONGEST_CHARACTER)
     if kind is None or not shortest <= said.nlng <= longest:
         why = f"a variable cannot have type {said.ntype} and length {said.nlng}"
-        raise InvalidInputError("xpt-variable", _text(said.nname, charset), at, why)
+        raise InvalidInputError("xpt-variable", _text(said.nname), at, why)
     name = said.longname if isinstance(said, Namestr8) and said.longname else said.nname
     return Variable(
-        name=_text(name, charset),
-        format=_text(said.nform, charset),
-        informat=_text(said.niform, charset),
-        label=_text(said.nlabel, charset),
+        name=_text(name),
+        format=_text(said.nform),
+        informat=_text(said.niform),
+        label=_text(said.nlabel),
         type=kind,
         length=said.nlng,
         format_length=said.nfl,
@@ -146,7 +165,7 @@ def _variable(described: memoryview, at: int, version: Version, charset: str) ->
     )
 
 
-def _read_labels(records: Records, at: int, variables: list[Variable], charset: str) -> int:
+def _read_labels(records: Records, at: int, variables: list[Variable]) -> int:
     """Add long labels and formats to their variables, and return the position after them.
 
     They refer to variables by number and name. Some programs count from 0, so the name decides if it is a known one.
@@ -157,7 +176,7 @@ def _read_labels(records: Records, at: int, variables: list[Variable], charset: 
             count = parts.label_count(records.header(name, at), at)
             at += RECORD
             for _ in range(count):
-                at = _read_label(records, layout, at, variables, places, charset)
+                at = _read_label(records, layout, at, variables, places)
             at = _record_end(at)
     return at
 
@@ -168,12 +187,11 @@ def _read_label(
     at: int,
     variables: list[Variable],
     places: Mapping[str, int],
-    charset: str,
 ) -> int:
     said = records.layout(layout, at)
     sizes = [said.name, said.label, *((said.format, said.informat) if isinstance(said, Label9) else (0, 0))]
     data = records.take(at + layout.SIZE, sum(sizes), layout.__name__)
-    name, label, output, read = (_text(text, charset) for text in _split(data.decode(CONTEXT.charset), sizes))
+    name, label, output, read = (_text(raw) for raw in _split(data.decode(CONTEXT.charset), sizes))
     index = places.get(name, said.number - 1)
     if not 0 <= index < len(variables):
         why = f"a label for variable {said.number}, but there are {len(variables)} variables"
@@ -193,16 +211,15 @@ def _read_label(
     return at + layout.SIZE + len(data)
 
 
-def _split(text: str, sizes: Sequence[int]) -> Iterator[str]:
+def _split(joined: str, sizes: Sequence[int]) -> Iterator[str]:
     at = 0
     for size in sizes:
-        yield text[at : at + size]
+        yield joined[at : at + size]
         at += size
 
 
-def _text(raw: str, charset: str) -> str:
-    """Return the text whose bytes a layout decoded as Latin-1 characters."""
-    return raw.rstrip(" \0").encode(CONTEXT.charset).decode(charset, "replace")
+def _text(raw: str) -> str:
+    return raw.rstrip(" \0")
 
 
 def _record_end(at: int) -> int:

@@ -12,9 +12,8 @@ from app.dataset import decode
 from app.dataset.decode import Plan, Unforeseen
 from app.dataset.layout import Representation
 from app.model.errors import InvalidInputError
-from app.tables.table import Table
 from app.tables.xpt import charsets, rows
-from app.tables.xpt.members import Member, read_members
+from app.tables.xpt.members import Member, decoded, read_members
 from app.tables.xpt.records import Records
 from app.tables.xpt.survey import surveyed
 
@@ -22,12 +21,26 @@ MOST_NAMES: Final = 20
 """The maximum number of data set names in an error."""
 
 
+class Found(NamedTuple):
+    """A data set: its schema with `sas.*` metadata, and a function that yields its rows anew at each call.
+
+    `latin_1` is its description with all texts read as Latin-1, which keeps their bytes. `nuls` is the number of rows
+    of NULs at the end that are taken as observations, or, if it is negative, as padding.
+    """
+
+    schema: pa.Schema
+    batches: Callable[[], Iterator[pa.RecordBatch]]
+    latin_1: Member
+    nuls: int
+
+
 def members(file: BinaryIO, *, charset: str = charsets.DEFAULT) -> list[str]:
     """Return the names of the data sets in a file. Raises InvalidInputError."""
-    return [member.name for member in read_members(Records(file), charsets.checked(charset))]
+    charset = charsets.checked(charset)
+    return [decoded(member, charset).name for member in read_members(Records(file))]
 
 
-def read(file: BinaryIO, *, member: str | None = None, charset: str = charsets.DEFAULT) -> Table:
+def read(file: BinaryIO, *, member: str | None = None, charset: str = charsets.DEFAULT) -> Found:
     """Return a data set of a transport file of either version.
 
     The file must stay open and unchanged while rows are read. `member` is the data set's name, in any case; a file with
@@ -39,7 +52,12 @@ def read(file: BinaryIO, *, member: str | None = None, charset: str = charsets.D
     """
     opened = _opened(file, member, charset)
     plan = surveyed(opened.plan, opened.blocks)
-    return Table(plan.schema, lambda: decode.batches(plan, opened.blocks(), rows.BATCH_ROWS))
+    return Found(
+        plan.schema,
+        lambda: decode.batches(plan, opened.blocks(), rows.BATCH_ROWS),
+        opened.latin_1,
+        opened.nuls,
+    )
 
 
 def read_whole(file: BinaryIO, *, member: str | None = None, charset: str = charsets.DEFAULT) -> pa.Table:
@@ -54,29 +72,34 @@ def read_whole(file: BinaryIO, *, member: str | None = None, charset: str = char
 class _Opened(NamedTuple):
     plan: Plan
     blocks: Callable[[], Iterator[bytes]]
+    latin_1: Member
+    nuls: int
 
 
 def _opened(file: BinaryIO, member: str | None, charset: str) -> _Opened:
     records = Records(file)
-    chosen = _chosen(read_members(records, charsets.checked(charset)), member)
-    count = rows.row_count(records, chosen)
+    charset = charsets.checked(charset)
+    latin_1, chosen = _chosen(read_members(records), member, charset)
+    count, nuls = rows.row_count(records, chosen)
     blocks = partial(rows.blocks, records, chosen, count)
     how = Representation("big", "ibm", charset)
     plan = decode.first_plan(_definition(chosen, count), chosen.variables, how, blocks, {"sas.member": chosen.name})
-    return _Opened(plan, blocks)
+    return _Opened(plan, blocks, latin_1, nuls)
 
 
 def _whole(plan: Plan, blocks: Callable[[], Iterator[bytes]]) -> pa.Table:
     return pa.Table.from_batches(decode.batches(plan, blocks(), rows.BATCH_ROWS), plan.schema)
 
 
-def _chosen(found: Iterable[Member], name: str | None) -> Member:
+def _chosen(found: Iterable[Member], name: str | None, charset: str) -> tuple[Member, Member]:
+    """Return a data set with its texts as Latin-1, and with those in the character set."""
     names: list[str] = []
-    wanted: list[Member] = []
-    for member in found:
+    wanted: list[tuple[Member, Member]] = []
+    for latin_1 in found:
+        member = decoded(latin_1, charset)
         names.append(member.name)
         if len(wanted) < 2 and (name is None or member.name.casefold() == name.casefold()):
-            wanted.append(member)
+            wanted.append((latin_1, member))
     if len(wanted) == 1:
         return wanted[0]
     listed = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" if names[MOST_NAMES:] else "")

@@ -4,7 +4,8 @@ import codecs
 
 import pytest
 
-from app.codecs.ibm_mq import encodings, host_code_pages
+from app.codecs import code_pages
+from app.codecs.ibm_mq import encodings
 from app.codecs.ibm_mq.encodings import charset, float_format, integer_order, is_ebcdic
 
 
@@ -59,8 +60,8 @@ def test_character_sets_that_python_cannot_read_have_no_codec(ccsid: int) -> Non
     assert charset(ccsid) is None
 
 
-@pytest.mark.parametrize("ccsid", [37, 273, 424, 500, 875, 1026, 1140, *host_code_pages.CODECS])
-def test_host_code_pages_have_what_headers_hold_in_one_place(ccsid: int) -> None:
+@pytest.mark.parametrize("ccsid", [37, 273, 424, 500, 875, 1026, 1140, *code_pages.HOST_CCSIDS])
+def test_code_pages_have_what_headers_hold_in_one_place(ccsid: int) -> None:
     """Capitals, digits, blank, full stop, slash, percent and underscore: what names of queues may hold."""
     text = "ABCDEFGHIJKLMNOPQRSTUVWXYZ 0123456789./%_"
     assert text.encode(charset(ccsid) or "") == text.encode("cp500")
@@ -77,8 +78,8 @@ def test_every_known_character_set_is_ebcdic_or_ascii() -> None:
     ] * 3
 
 
-@pytest.mark.parametrize("ccsid", host_code_pages.CODECS)
-def test_added_host_code_pages_read_what_they_write(ccsid: int) -> None:
+@pytest.mark.parametrize("ccsid", code_pages.HOST_CCSIDS)
+def test_added_code_pages_read_what_they_write(ccsid: int) -> None:
     """Every byte is a character, and every character one byte, as with all code pages of Latin letters."""
     raw, codec = bytes(range(256)), charset(ccsid) or ""
     text = str(raw, codec)
