@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from app.dataset.contents import Contents, contents
 from app.model.message import Position
+from app.model.names import folded
 from app.ports import TableStore, TableVersion
 from app.tables.quality import QUALITY, summed
 from app.tables.remarks import remarks
@@ -59,7 +60,7 @@ def find_name(store: TableStore, name: str) -> str:
     names = store.names()
     if name in names:
         return name
-    alike = [known for known in names if known.casefold() == name.casefold()]
+    alike = [known for known in names if folded(known) == folded(name)]
     if len(alike) != 1:
         raise KeyError(name)
     return alike[0]

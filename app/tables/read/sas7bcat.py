@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from app.dataset import value_labels
 from app.dataset.value_labels import Catalog
+from app.model.names import in_capitals
 from app.tables.read import sas_pages
 from app.tables.read.damage import READSTAT, SAS7BCAT, meaning
 from app.tables.read.request import unreadable
@@ -28,7 +29,7 @@ def read_sas7bcat(file: Any, encoding: str | None = None) -> Catalog:
     try:
         _, about = pyreadstat.read_sas7bcat(file, encoding=encoding, output_format="dict")
         found: Catalog = {
-            name.upper(): {
+            in_capitals(name): {
                 _value_text(value, is_text=name.startswith("$")): label.rstrip(" ") for value, label in labels.items()
             }
             for name, labels in about.value_labels.items()

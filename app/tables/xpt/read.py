@@ -12,6 +12,7 @@ from app.dataset import decode
 from app.dataset.decode import Plan, Unforeseen
 from app.dataset.layout import Representation
 from app.model.errors import InvalidInputError
+from app.model.names import folded
 from app.tables.table import Table
 from app.tables.xpt import charsets, rows
 from app.tables.xpt.members import Member, read_members
@@ -75,7 +76,7 @@ def _chosen(found: Iterable[Member], name: str | None) -> Member:
     wanted: list[Member] = []
     for member in found:
         names.append(member.name)
-        if len(wanted) < 2 and (name is None or member.name.casefold() == name.casefold()):
+        if len(wanted) < 2 and (name is None or folded(member.name) == folded(name)):
             wanted.append(member)
     if len(wanted) == 1:
         return wanted[0]
