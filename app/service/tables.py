@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
 
 APPLICATION = "attachment-gateway"
-"""The application in the tables' transactions of the pipeline. Their numbers are packed journal positions."""
+"""The beginning of the applications in the tables' transactions of the pipeline."""
+
+
+def application(journal: str) -> str:
+    """Return the application of a journal in the tables' transactions. Their numbers are packed positions in it."""
+    return f"{APPLICATION}/{journal}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +53,9 @@ def described(table: OpenTable) -> Contents:
 
 def reached(store: TableStore, name: str) -> Position | None:
     """Return the pipeline's journal position at its last commit to a table; None for a table of another writer."""
-    transaction = store.reached(name, APPLICATION)
-    return None if transaction is None else Position.unpack(transaction)
+    ours = (each for each in store.applications(name) if each.startswith(APPLICATION))
+    transactions = (number for each in ours if (number := store.reached(name, each)) is not None)
+    return next(map(Position.unpack, transactions), None)
 
 
 def find_name(store: TableStore, name: str) -> str:
