@@ -5,6 +5,7 @@ from functools import partial
 from sqlalchemy import Connection, select, update
 
 from adapters.sql_catalog import tables
+from adapters.sql_catalog.events import begin_event_log
 from adapters.sql_catalog.part import CatalogPart
 from app.model.errors import CatalogTaken, GatewayError
 from app.model.records import JournalIdentity
@@ -50,6 +51,7 @@ class Belonging(CatalogPart):
         self._database.admit = partial(self._require_no_later, journal)
         with self._database.write(durable=True) as connection:
             connection.execute(update(tables.progress).values(journal_id=journal.id, journal_epoch=journal.epoch))
+            begin_event_log(connection)
         self._database.admit = partial(_require_bound, journal)
 
     def _require_no_later(self, journal: JournalIdentity, connection: Connection) -> None:

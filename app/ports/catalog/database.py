@@ -35,7 +35,7 @@ class CatalogBinding(Protocol):
         """
 
     def bind(self, journal: JournalIdentity) -> None:
-        """Bind the catalog to a journal.
+        """Bind the catalog to a journal, and begin a log of events.
 
         From then on, each write of this process raises CatalogTaken if a later epoch has bound the catalog since.
         Raises GatewayError for an older epoch of the same journal.
