@@ -39,6 +39,7 @@ SPARK = (
     "tests/adapters/test_azure.py",
     "tests/pipeline/test_conformance.py",
     "tests/pipeline/test_batch.py",
+    "tests/pipeline/test_belonging.py",
     "tests/pipeline/test_failures.py",
     "tests/pipeline/test_object_store.py",
     "tests/pipeline/test_session.py",

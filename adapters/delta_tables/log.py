@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from threading import Lock
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 from uuid import uuid4
@@ -32,6 +33,7 @@ Action = Mapping[str, Mapping[str, Any]]
 
 _METADATA, _LABEL = "attachment_gateway.metadata", "sas.label"
 _RETAINED = "attachment_gateway.retained_from"
+_APPLICATIONS = "attachment_gateway.applications"
 _RETENTION = "delta.logRetentionDuration"
 _CONFIGURATION = {_RETENTION: "interval 1 hours"}
 """The time after which versions that a checkpoint includes are deleted from the log. A stream adds a version every few
@@ -91,6 +93,11 @@ class Snapshot:
         """Return the time (µs) that `retained` has noted."""
         noted: str | None = self.delta.metadata().configuration.get(_RETAINED)
         return None if noted is None else int(noted)
+
+    def applications(self) -> list[str]:
+        """Return the applications that have committed transactions."""
+        noted: list[str] = json.loads(self.delta.metadata().configuration.get(_APPLICATIONS, "[]"))
+        return noted
 
     def delta_schema(self) -> dict[str, Any]:
         schema: dict[str, Any] = json.loads(self.delta.schema().to_json())
@@ -211,15 +218,23 @@ def protocol() -> Action:
 def retained(name: str, known: Snapshot, received_from: int) -> Action | None:
     """Return the metadata action that notes that rows received before a time (µs) are removed; None when the newest
     version says so."""
-    return metadata(name, known.schema(), known, max(received_from, known.retained_from() or received_from))
+    return metadata(
+        name, known.schema(), known, {_RETAINED: str(max(received_from, known.retained_from() or received_from))}
+    )
 
 
-def metadata(name: str, schema: pa.Schema, known: Snapshot | None, retained_from: int | None = None) -> Action | None:
-    """Return the table's metadata action; None when the newest version has the same metadata."""
+def committed_by(application: str, known: Snapshot | None) -> dict[str, str]:
+    """Return what the metadata note of applications when one commits a transaction: Delta's log cannot list them."""
+    return {_APPLICATIONS: json.dumps(sorted({application, *(() if known is None else known.applications())}))}
+
+
+def metadata(
+    name: str, schema: pa.Schema, known: Snapshot | None, noted: Mapping[str, str] = MappingProxyType({})
+) -> Action | None:
+    """Return the table's metadata action, with what is `noted`; None when the newest version has the same metadata."""
     said = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
     ours = {_METADATA: json.dumps(said, ensure_ascii=False, sort_keys=True)} if said else {}
-    if retained_from is not None:
-        ours[_RETAINED] = str(retained_from)
+    ours |= noted
     fields = columns.delta_schema(schema)
     before = None if known is None else known.delta.metadata()
     configuration = _CONFIGURATION | ours if before is None else _renewed(before.configuration) | ours

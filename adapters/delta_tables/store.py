@@ -85,6 +85,12 @@ class DeltaTables:
         self._kept.put(name, known)
         return reached
 
+    def applications(self, name: str) -> list[str]:
+        known = self._newest(name)
+        noted = [] if known is None else known.applications()
+        self._kept.put(name, known)
+        return noted
+
     def location(self, name: str) -> str:
         self._snapshot(name)
         return self._place.location(folders.folder(name))
@@ -111,7 +117,7 @@ class DeltaTables:
             reached = None if known is None else self._reached(name, known, application)
             if reached is not None and reached >= transaction:
                 return False
-            described = log.metadata(name, schema, known)
+            described = log.metadata(name, schema, known, log.committed_by(application, known))
             actions = [
                 *([log.protocol()] if known is None else []),
                 *([described] if described is not None else []),

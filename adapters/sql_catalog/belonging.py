@@ -5,6 +5,7 @@ from functools import partial
 from sqlalchemy import Connection, select, update
 
 from adapters.sql_catalog import tables
+from adapters.sql_catalog.events import begin_event_log
 from adapters.sql_catalog.part import CatalogPart
 from app.model.errors import CatalogTaken, GatewayError
 from app.model.records import JournalIdentity
@@ -30,10 +31,27 @@ class Belonging(CatalogPart):
             row = connection.execute(bound).first()
         return None if row is None or row.journal_id is None else JournalIdentity(row.journal_id, row.journal_epoch)
 
+    def claim(self, journal: JournalIdentity, place: str) -> None:
+        is_new = tables.progress.c.journal_id.is_(None)
+        self._database.admit = partial(self._require_same, journal, place)
+        with self._database.write(durable=True) as connection:
+            said = update(tables.progress).where(is_new).values(journal_id=journal.id, journal_epoch=journal.epoch)
+            connection.execute(said)
+
+    def _require_same(self, journal: JournalIdentity, place: str, connection: Connection) -> None:
+        bound = _bound(connection)
+        if bound is not None and bound.id != journal.id:
+            raise GatewayError(
+                f"the catalog {self._database.place} has results of journal {bound.id}, and the archive {place} is "
+                f"journal {journal.id}: give each journal results of its own (--out, or a catalog, content and tables "
+                "in the configuration)"
+            )
+
     def bind(self, journal: JournalIdentity) -> None:
         self._database.admit = partial(self._require_no_later, journal)
         with self._database.write(durable=True) as connection:
             connection.execute(update(tables.progress).values(journal_id=journal.id, journal_epoch=journal.epoch))
+            begin_event_log(connection)
         self._database.admit = partial(_require_bound, journal)
 
     def _require_no_later(self, journal: JournalIdentity, connection: Connection) -> None:

@@ -110,7 +110,7 @@ class Database:
         self.lock: GatewayLock = _lock(address, self.place)
         try:
             with self.write(durable=True) as connection:
-                upgrade(connection)
+                upgrade(connection, self.place)
         except BaseException:
             self.close()
             raise

@@ -1,10 +1,13 @@
 """The event log, the source of server-sent events."""
 
-from sqlalchemy import func, select
+from secrets import token_hex
+
+from sqlalchemy import Connection, delete, func, insert, select
 
 from adapters.sql_catalog.part import CatalogPart
 from adapters.sql_catalog.rows import event_record
-from adapters.sql_catalog.tables import events
+from adapters.sql_catalog.tables import event_logs, events
+from app.model.event_logs import EventLogs
 from app.model.records import EventRecord
 
 
@@ -23,4 +26,20 @@ class Events(CatalogPart):
 
     def last_event(self) -> int:
         with self._database.read() as connection:
-            return connection.scalar(select(func.max(events.c.number))) or 0
+            return _last(connection)
+
+    def event_logs(self) -> EventLogs:
+        with self._database.read() as connection:
+            found = connection.execute(select(event_logs).order_by(event_logs.c.begins_after)).all()
+        return EventLogs(tuple(row.begins_after for row in found), tuple(row.name for row in found))
+
+
+def begin_event_log(connection: Connection) -> None:
+    """Begin a log after the last event, in place of one without events."""
+    last = _last(connection)
+    connection.execute(delete(event_logs).where(event_logs.c.begins_after >= last))
+    connection.execute(insert(event_logs).values(name=token_hex(4), begins_after=last))
+
+
+def _last(connection: Connection) -> int:
+    return connection.scalar(select(func.max(events.c.number))) or 0

@@ -14,6 +14,7 @@ from sqlalchemy.engine import make_url
 from adapters.disk import make_folders, sync_folder
 from adapters.sql_catalog import tables
 from adapters.sql_catalog.database import Database
+from adapters.sql_catalog.events import begin_event_log
 from adapters.sql_catalog.explaining import explained
 from app.model.errors import GatewayError
 
@@ -119,6 +120,7 @@ class Maintenance:
             for table in reversed(tables.metadata.sorted_tables):
                 connection.execute(delete(table))
             connection.execute(insert(tables.progress).values(id=1, position=None))
+            begin_event_log(connection)
         return f"the rows of {self.place} were removed"
 
     def _copy_out(self, target: Connection) -> None:

@@ -127,11 +127,14 @@ class Retention(CatalogPart):
     def prune_events(
         self, before: int, keep: int | None = None, limit: int | None = None, up_to: int | None = None
     ) -> int:
-        """Delete old events. Their numbers are not used again."""
-        old = [select(_events.c.number).where(_events.c.time < before).order_by(_events.c.time)]
+        """Delete old events, but not the last one. Their numbers are not used again."""
+        newest = select(func.max(_events.c.number)).scalar_subquery()
+        is_old = (_events.c.time < before, _events.c.number < newest)
+        old = [select(_events.c.number).where(*is_old).order_by(_events.c.time)]
         if keep is not None:
-            newest = select(func.max(_events.c.number)).scalar_subquery()
-            old.append(select(_events.c.number).where(_events.c.number <= newest - keep).order_by(_events.c.number))
+            old.append(
+                select(_events.c.number).where(_events.c.number <= newest - max(keep, 1)).order_by(_events.c.number)
+            )
         if up_to is not None:
             old = [each.where(_events.c.number <= up_to) for each in old]
         pruned = 0

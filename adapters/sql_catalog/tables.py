@@ -282,6 +282,14 @@ events = Table(
     sqlite_autoincrement=True,
 )
 
+event_logs = Table(
+    "event_logs",
+    metadata,
+    Column("name", AnyText, primary_key=True),
+    Column("begins_after", BigInteger, nullable=False, comment="the number of an event"),
+    comment="each time that a gateway opened the catalog, and has logged events since",
+)
+
 api_keys = Table(
     "api_keys",
     metadata,

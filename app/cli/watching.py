@@ -8,7 +8,7 @@ from threading import Thread
 from typing import Annotated, Any, TypeVar
 
 import typer
-from attachment_gateway_client import AttachmentGatewayError, Event
+from attachment_gateway_client import AttachmentGatewayError, Event, Problem
 from rich.markup import escape
 from rich.progress import MofNCompleteColumn, Progress, TaskID, TimeElapsedColumn
 
@@ -18,6 +18,7 @@ from app.cli.lists import first_digits, without_zeros
 
 _SHOWN = 20
 _LOOK_SECONDS = 0.5
+_EVENTS_GONE = "/problems/events-gone"
 
 T = TypeVar("T")
 
@@ -139,12 +140,17 @@ def event_line(event: Mapping[str, Any], *, is_short: bool) -> str:
 
 
 def _listen(client: Client, news: News) -> None:
-    """Put all events into a queue. The client makes a broken connection again."""
-    try:
-        for event in client.events(patient=True):
-            news.put(event)
-    except AttachmentGatewayError as error:
-        news.put(error)
+    """Put all events into a queue. The client makes a broken connection again, and this function begins anew when the
+    catalog was rebuilt or restored."""
+    while True:
+        try:
+            for event in client.events(patient=True):
+                news.put(event)
+        except AttachmentGatewayError as error:
+            if not (isinstance(error, Problem) and error.type == _EVENTS_GONE):
+                news.put(error)
+                return
+            err.print("the catalog was rebuilt or restored: events may be missing here", style="yellow")
 
 
 def _waiting(news: News) -> Iterator[Event]:

@@ -61,7 +61,7 @@ def dead(name: Name, *, limit: Limit = 50, as_json: Json = False, url: Url = DEF
     for item in found:
         event = item["event"]
         why = "queued again" if item["queued_at"] else item["reason"]
-        grid.add_row(event["id"], event["type"], escape(event["subject"]), time(item["failed_at"]), escape(why))
+        grid.add_row(str(item["number"]), event["type"], escape(event["subject"]), time(item["failed_at"]), escape(why))
     shown(grid, "no dead letters")
     return None
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from app.dataset import formats, text
 from app.dataset.formats import Format
 from app.model.attachment import DataSetVersion
+from app.model.names import in_capitals
 
 LONGEST_NAME = 32
 """The maximum length in bytes of the name of a variable or a member."""
@@ -60,9 +61,9 @@ def name_faults(names: Iterable[str], charset: str, *, literals: bool = False) -
     for name in names:
         if (why := _name_fault(name, charset, LONGEST_NAME, RESERVED_VARIABLES, literals=literals)) is not None:
             yield Fault(name, "name", why)
-        if name.upper() in taken:
+        if in_capitals(name) in taken:
             yield Fault(name, "name", "another variable has this name; upper and lower case are the same")
-        taken.add(name.upper())
+        taken.add(in_capitals(name))
 
 
 def data_set_name_faults(library: str, member: str, charset: str) -> Iterator[Fault]:
@@ -83,7 +84,7 @@ def _name_fault(name: str, charset: str, longest: int, reserved: Container[str],
         return f"a name has 1 to {longest} bytes, this one {size}"
     if _ANY_CONTROL.search(name):
         return "a name must not have control characters or line ends"
-    if name.upper() in reserved:
+    if in_capitals(name) in reserved:
         return "SAS reserves this name; choose another one"
     if not literals and not _NAME.fullmatch(name):
         return "a name must have only letters, digits and _, and must not begin with a digit"

@@ -21,6 +21,7 @@ from app.dataset.layout import Representation
 from app.dataset.numeric import ByteOrder, Bytes, FloatFormat
 from app.dataset.schema import LONGEST_CHARACTER
 from app.model.errors import InvalidInputError
+from app.model.names import folded
 
 BLOCK_BYTES = 1 << 20
 
@@ -164,9 +165,9 @@ def _check_names(schema: pa.Schema, charset: str) -> None:
             raise InvalidInputError("variable-name", name, -1, f"the name is not in character set {charset}") from None
         if not name.strip() or size > LONGEST_NAME:
             raise InvalidInputError("variable-name", name, -1, f"a name has 1 to {LONGEST_NAME} bytes, this one {size}")
-        if name.casefold() in seen:
+        if folded(name) in seen:
             raise InvalidInputError("variable-name", name, -1, "another column has this name; case is ignored")
-        seen.add(name.casefold())
+        seen.add(folded(name))
 
 
 def _name(field: pa.Field) -> str:

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Literal
 
+from app.model.names import in_capitals
+
 Kind = Literal["date", "datetime", "time", "time-of-day"]
 """A `time` may be any number of seconds. A `time-of-day` shows the hours of a time or of a datetime."""
 
@@ -68,4 +70,4 @@ KINDS: Mapping[str, Kind] = dict(_entries())
 @lru_cache(maxsize=1024)
 def kind_of(name: str) -> Kind | None:
     """Return the kind of numbers that have this format (`DATE`, also `date9.`), or None for plain ones."""
-    return KINDS.get(name.strip().upper().split(".")[0].rstrip("0123456789"))
+    return KINDS.get(in_capitals(name.strip()).split(".")[0].rstrip("0123456789"))

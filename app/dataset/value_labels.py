@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from app.dataset import formats
 from app.dataset.missing import LETTERS
+from app.model.names import in_capitals
 
 VALUE_LABELS: Final = "sas.value_labels"
 """The field metadata with a variable's value labels: a JSON object of labels by the texts of values."""
@@ -45,7 +46,7 @@ def value_text(value: float | str) -> str:
 
 def format_name(reference: str) -> str:
     """Return the catalog's name for a format reference: `$sex8.` is `$SEX`."""
-    return formats.parse(reference).name.upper()
+    return in_capitals(formats.parse(reference).name)
 
 
 def written(labels: ValueLabels) -> str:
@@ -113,7 +114,7 @@ def to_table(catalog: Catalog) -> pa.Table:
 
 def is_catalog(schema: pa.Schema) -> bool:
     """Tell whether a data set has the variables of CNTLOUT=."""
-    names = {name.upper() for name in schema.names}
+    names = {in_capitals(name) for name in schema.names}
     return all(name in names for name in _COLUMNS)
 
 
@@ -141,14 +142,14 @@ def from_batches(batches: Iterable[pa.RecordBatch], left_out: set[str] | None = 
 
 def _entries(batch: pa.RecordBatch) -> Iterator[tuple[str, str | None, str]]:
     """Yield the name of a format, the text of a value (None: no single value) and its label."""
-    columns = {name.upper(): batch.column(at) for at, name in enumerate(batch.schema.names)}
+    columns = {in_capitals(name): batch.column(at) for at, name in enumerate(batch.schema.names)}
     rows = batch.num_rows
     names, starts, labels = (_texts(columns[name]) for name in _COLUMNS)
     ends = _texts(columns["END"]) if "END" in columns else starts
     types = _texts(columns["TYPE"]) if "TYPE" in columns else [""] * rows
     special = _texts(columns["HLO"]) if "HLO" in columns else [""] * rows
     for said, start, end, label, kind, hlo in zip(names, starts, ends, labels, types, special, strict=True):
-        plain = said.upper().removeprefix("$")
+        plain = in_capitals(said).removeprefix("$")
         is_text = kind.upper() == "C" or said.startswith("$")
         if not plain:
             continue

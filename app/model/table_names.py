@@ -1,13 +1,16 @@
 """The name of a data set's table.
 
-A table is named as SAS names data sets: `LIBRARY.MEMBER`, in capitals, as SAS ignores case. A data set without a
-library belongs to `WORK`, as a one-level name does in SAS. The name of a data set's table always has a dot, so that no
-sender can use the names of the pipeline's own tables. A library with a dot or a quote, which SAS does not allow, is
-written as a name literal.
+A table is named as SAS names data sets: `LIBRARY.MEMBER`, with ASCII letters in capitals, as SAS ignores their case
+(`app.model.names`), and without the blanks and zeros that fill a name at its end. A data set without a library belongs
+to `WORK`, as a one-level name does in SAS. The name of a data set's table always has a dot, so that no sender can use
+the names of the pipeline's own tables. A library with a dot or a quote, which SAS does not allow, is written as a name
+literal.
 """
 
 import re
 from typing import Final
+
+from app.model.names import in_capitals
 
 FILES = "files"
 """The table of all file attachments."""
@@ -35,15 +38,18 @@ def plain_library(library: str) -> str:
     return library[1:-1].replace("''", "'") if library.startswith("'") else library
 
 
+def name_literal(name: str) -> str:
+    """Return a name in quotes, as SAS writes one that is no usual name."""
+    quoted = name.replace("'", "''")
+    return f"'{quoted}'"
+
+
 _LITERAL: Final = re.compile(r"('(?:[^']|'')*')\.")
 
 
 def _word(name: str) -> str:
-    return name.strip(" \0").upper()
+    return in_capitals(name.rstrip(" \0"))
 
 
 def _library(word: str) -> str:
-    if "." not in word and "'" not in word:
-        return word
-    quoted = word.replace("'", "''")
-    return f"'{quoted}'"
+    return name_literal(word) if "." in word or "'" in word else word

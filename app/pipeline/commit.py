@@ -20,6 +20,7 @@ from app.model.errors import GatewayError
 from app.model.message import Position
 from app.model.records import AttachmentRecord, Checkpoint, MessageRecord
 from app.pipeline import tables
+from app.pipeline.belonging import claim
 from app.pipeline.changes import (
     begun,
     checkpoint_of,
@@ -33,7 +34,7 @@ from app.pipeline.changes import (
 )
 from app.pipeline.finishing import Result, with_content
 from app.pipeline.gaps import Gaps
-from app.pipeline.intent import Intent, begin, end, journal_name
+from app.pipeline.intent import Intent, begin, end
 from app.pipeline.job import Opened
 from app.pipeline.packages import Package, finished_in, results_in, without
 from app.pipeline.tables import Committed as TableCommitted
@@ -41,7 +42,7 @@ from app.pipeline.tables import TableTask, Written
 from app.ports import PACKED_AT_ONCE, Catalog, Clock
 from app.service.assembling import closing
 from app.service.events import complete_messages, lone_message_events
-from app.service.tables import APPLICATION
+from app.service.tables import application
 from app.service.tracing import ratio_of
 from app.spans import Added
 from app.tables.quality import Increment, hour_of, increments, quality_rows
@@ -105,6 +106,8 @@ class Committer:
         """
         if not results and not packages:
             return None
+        if self._journal is None:
+            self._journal = claim(self._opened, self._catalog)
         reached = max([result.reached for result in results] + [package.reached for package in packages])
         progress = self._catalog.progress()
         if progress is not None and progress >= reached:
@@ -122,10 +125,11 @@ class Committer:
         now = self._clock.now()
         results = self._completed([*results, *others], now)
         store = self._opened.stores.store
-        begin(store, self._intent(reached, [other.record.id for other in others if other.record is not None]))
+        left = tuple(other.record.id for other in others if other.record is not None)
+        begin(store, Intent(self._journal, Position.unpack(reached).segment, self.progress, left))
         quality = quality_rows(chain(qualities(results), *(package.quality for package in packages)))
         news = list(self._news(results))
-        added = self._commit_tables(news, packages, quality, reached, now)
+        added = self._commit_tables(news, packages, quality, (application(self._journal), reached), now)
         complete = self._commit_catalog(results, packages, ids_of(news), reached, now)
         self.progress = reached
         self._complete_messages(results, complete, packages)
@@ -155,29 +159,29 @@ class Committer:
         ratio = ratio_of(self._opened.stores.settings.traces)
         return [begun(dated(result, now), ratio) for result in results]
 
-    def _intent(self, reached: int, left_behind: Sequence[str]) -> Intent:
-        if self._journal is None:
-            self._journal = journal_name(self._opened.archive, self._opened.place)
-        return Intent(self._journal, Position.unpack(reached).segment, self.progress, tuple(left_behind))
-
     # --- tables -------------------------------------------------------------------------------------------------------
 
     def _commit_tables(
-        self, news: Sequence[Result], packages: Sequence[Package], quality: pa.Table, transaction: int, now: int
+        self,
+        news: Sequence[Result],
+        packages: Sequence[Package],
+        quality: pa.Table,
+        transaction: tuple[str, int],
+        now: int,
     ) -> tuple[TableCommitted, ...]:
         store = self._opened.tables
         if store is None:
             return ()
         new_data_sets = chain(data_sets(news), *(package.data_sets for package in packages))
-        plans = tables.plan(store, new_data_sets, APPLICATION, transaction)
+        plans = tables.plan(store, new_data_sets, *transaction)
         written = list(self._write_tables([task for each in plans for task in each.tasks]))
-        committed = tables.commit(plans, written, store, APPLICATION, transaction)
+        committed = tables.commit(plans, written, store, *transaction)
         packaged = (tables.with_finished_at(package.files, now) for package in packages)
         own: tuple[tuple[str, pa.Table], ...] = (
             (tables.FILES, pa.concat_tables([tables.file_rows(files(news)), *packaged])),
             (tables.QUALITY, quality),
         )
-        appended = [tables.append(store, name, rows, APPLICATION, transaction) for name, rows in own]
+        appended = [tables.append(store, name, rows, *transaction) for name, rows in own]
         return (*committed, *(each for each in appended if each is not None))
 
     def _news(self, results: Sequence[Result]) -> Iterator[Result]:

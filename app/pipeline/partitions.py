@@ -22,8 +22,9 @@ class SourceOptions(BaseModel):
     reads.
 
     A trigger takes at most `max_bytes_per_trigger` and `max_segments_per_trigger`, but at least one segment. Segments
-    up to `starting_after_segment` are skipped. A batch ends with `last_segment`, if it is given. No trigger takes
-    segments up to `break_after_segment` together with later ones.
+    up to `starting_after_segment` are skipped. A batch ends with `last_segment`, if it is given. A stream
+    whose results are committed up to `known_segment` never takes segments up to that one together with later ones, and
+    does not begin after it: then its checkpoint is of other results.
 
     With `newest_first`, a task of a batch reads its segments from the newest to the oldest. The oldest then stay in the
     cache for the next job, which begins with them.
@@ -40,7 +41,7 @@ class SourceOptions(BaseModel):
     max_segments_per_trigger: PositiveInt | None = None
     starting_after_segment: NonNegativeInt = 0
     last_segment: NonNegativeInt | None = None
-    break_after_segment: NonNegativeInt = 0
+    known_segment: NonNegativeInt | None = None
     newest_first: bool = False
 
     def open(self) -> JournalArchive:

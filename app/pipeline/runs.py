@@ -19,6 +19,7 @@ import structlog
 from app.model.errors import GatewayError
 from app.model.message import Position
 from app.pipeline import intent as intents
+from app.pipeline.belonging import claim, warn_of_lacking_rows
 from app.pipeline.commit import Committed, Committer, WriteTables
 from app.pipeline.finishing import Result
 from app.pipeline.gaps import missing_segments, spoken
@@ -29,7 +30,7 @@ from app.pipeline.recording import recording
 from app.pipeline.reprocessing import Reprocessor
 from app.pipeline.retired import Retired, retired_headers
 from app.ports import Catalog, Clock, TableStore
-from app.service.tables import APPLICATION
+from app.service.tables import application
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -102,12 +103,14 @@ def _run(passes: Passes, job: Job, catalog: Catalog, clock: Clock, again: Again 
 def resolve(passes: Passes, job: Job, catalog: Catalog, clock: Clock) -> list[Committed | None]:
     """End the commit that an earlier run has begun. Return what this changes.
 
-    Raises GatewayError when tables stay ahead of the catalog, because the archive lacks the segments of that commit.
+    Raises GatewayError when the results are of another journal, and when tables stay ahead of the catalog, because the
+    archive lacks the segments of that commit.
     """
     opened = open_job(job)
+    journal = claim(opened, catalog)
     done: list[Committed | None] = []
     begun = intents.begun(opened.stores.store)
-    if begun is not None and begun.journal in (job.journal, intents.journal_name(opened.archive, job.journal)):
+    if begun is not None:
         log.info("commit_resumed", last_segment=begun.last_segment, again=begun.again is not None)
         if begun.again is not None:
             done.append(_reprocess(passes, job, catalog, clock, begun.last_segment, begun.again))
@@ -116,16 +119,18 @@ def resolve(passes: Passes, job: Job, catalog: Catalog, clock: Clock) -> list[Co
             done.append(_commit(passes, job, catalog, clock, begun.last_segment, known, begun.left_behind))
         intents.end(opened.stores.store)
     progress = catalog.progress()
-    ahead = _ahead(opened.tables, progress)
+    ahead = _ahead(opened.tables, journal, progress)
     if ahead is not None:
         last = Position.unpack(ahead).segment
         log.warning("unrecorded_commit_found", last_segment=last, progress=progress)
         done.append(_commit(passes, job, catalog, clock, last, progress, ()))
-        if _ahead(opened.tables, catalog.progress()) is not None:
+        if _ahead(opened.tables, journal, catalog.progress()) is not None:
             raise GatewayError(
                 f"the tables have rows of messages up to journal segment {last}, which the catalog does not have, and "
                 f"{job.journal} lacks these messages: put the missing segments back"
             )
+    elif opened.tables is not None:
+        warn_of_lacking_rows(opened.tables, journal, progress)
     return done
 
 
@@ -191,11 +196,12 @@ def _before(progress: int | None, last: int) -> int | None:
     return progress if progress is not None and Position.unpack(progress).segment < last else None
 
 
-def _ahead(tables: TableStore | None, progress: int | None) -> int | None:
+def _ahead(tables: TableStore | None, journal: str, progress: int | None) -> int | None:
     """Return the last transaction of the tables if the catalog has not reached it."""
     if tables is None:
         return None
-    reached = [number for name in tables.names() if (number := tables.reached(name, APPLICATION)) is not None]
+    ours = application(journal)
+    reached = [number for name in tables.names() if (number := tables.reached(name, ours)) is not None]
     return max((number for number in reached if progress is None or number > progress), default=None)
 
 

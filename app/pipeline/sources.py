@@ -6,8 +6,9 @@ with the option `bodies`. `attachment_references` returns the meaning of the mes
 
 - A share of the work is some pieces of segments, divided by bytes without reading the files. A piece has the record
   batches that begin in its range. Segments of an object store are never divided, since a reader fetches whole ones.
-- A stream's offset `{"segment": n}` means that the segments up to number n have been read. Missing numbers are retired
-  segments. A segment that is deleted between planning and reading fails the job.
+- A stream's offset `{"journal": id, "segment": n}` means that the segments of this journal up to number n have been
+  read. Another journal refuses it. Missing numbers are retired segments. A segment that is deleted between planning and
+  reading fails the job.
 - Spark has no column pruning for such sources. Name the columns to read few of them: `.schema("position long, ...")`.
 - Filters on `source` are pushed down.
 """
@@ -43,6 +44,7 @@ from pyspark.sql.types import StructType
 from app.model.errors import DamagedError, GatewayError
 from app.model.message import Position
 from app.observe import logger
+from app.pipeline.intent import journal_name
 from app.pipeline.job import Job
 from app.pipeline.partitions import Share, SourceOptions, admitted, shares
 from app.pipeline.references import SCHEMA as REFERENCES_SCHEMA
@@ -63,7 +65,7 @@ Rows = Callable[[JournalArchive, Position], pa.RecordBatch]
 """A function that reads the record batch at a place and converts it to rows. It raises KeyError and DamagedError as
 `JournalArchive.record_batch`."""
 
-Offset = dict[str, int]
+Offset = dict[str, Any]
 
 _FILTER_PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 _FOR_SPARK = {pa.uint32(): pa.int64(), pa.large_binary(): pa.binary()}
@@ -192,9 +194,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = source.checked
         self._archive = self._options.open()
         self._target: int | None = None
+        self._is_checked = False
 
     def initialOffset(self) -> Offset:
-        return {"segment": self._options.starting_after_segment}
+        return self._offset(self._options.starting_after_segment)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxBytes(self._options.max_bytes_per_trigger)
@@ -203,22 +206,47 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = max((segment.number for segment in self._archive.segments()), default=0)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        self._require_own(start)
         coming = self._behind(start, self._target)
-        before_break = [segment for segment in coming if segment.number <= self._options.break_after_segment]
-        coming = before_break or coming
+        known = [segment for segment in coming if segment.number <= (self._options.known_segment or 0)]
+        coming = known or coming
         if isinstance(limit, ReadAllAvailable):
             last = coming[-1].number if coming else None
         else:
             last = admitted(coming, self._options.max_bytes_per_trigger, self._options.max_segments_per_trigger)
-        return start if last is None else {"segment": last}
+        return start if last is None else self._offset(last)
 
     def reportLatestOffset(self) -> Offset | None:
         segments = self._archive.segments()
-        return {"segment": segments[-1].number} if segments else None
+        return self._offset(segments[-1].number) if segments else None
 
     def partitions(self, start: Offset, end: Offset) -> list[Share]:
+        self._require_own(start)
         options = self._options
         return shares(self._behind(start, end["segment"]), options.partition_bytes, cut=options.is_local)
+
+    def _offset(self, segment: int) -> Offset:
+        return {"journal": journal_name(self._archive, self._options.path), "segment": segment}
+
+    def _require_own(self, start: Offset) -> None:
+        """Raise GatewayError if the checkpoint that the stream begins with is not of this journal and these results."""
+        if self._is_checked:
+            return
+        segment, known = start["segment"], self._options.known_segment
+        if segment > self._options.starting_after_segment:
+            name = journal_name(self._archive, self._options.path)
+            if start.get("journal", name) != name:
+                raise GatewayError(
+                    f"the checkpoint is of journal {start['journal']}, and {self._options.path} is journal {name}: "
+                    "give the stream a checkpoint of its own (pipeline.checkpoint)"
+                )
+            if known is not None and segment > known:
+                raise GatewayError(
+                    f"the checkpoint has read the journal up to segment {segment}, and the catalog has results up to "
+                    f"segment {known}: the catalog is an older copy, or the checkpoint is of other results. Give the "
+                    "stream a new checkpoint (pipeline.checkpoint): it then reads the journal again"
+                )
+        self._is_checked = True
 
     def _behind(self, start: Offset, last: int | None) -> list[Segment]:
         return [

@@ -9,7 +9,8 @@ Spark's checkpoint contains the segments of each micro-batch, and the state befo
 its last micro-batch, with the same segments and the same state, and `app.pipeline.commit` recognizes it. A commit that
 was interrupted is ended before the stream starts (`app.pipeline.runs`), with or without a checkpoint. With a new
 checkpoint and an older catalog, the journal is read from its beginning. Up to the catalog's progress this only builds
-state. No micro-batch has both segments up to that progress and segments after it.
+state. No micro-batch has both segments up to that progress and segments after it. A checkpoint of another journal, or
+one that is ahead of the catalog, is refused.
 """
 
 from collections.abc import Callable, Sequence
@@ -112,7 +113,7 @@ def outcomes(spark: SparkSession, job: Job, bytes_per_trigger: int, known: int |
         spark.readStream.format("attachment_references")
         .options(**cache_options(job))
         .option("max_bytes_per_trigger", str(bytes_per_trigger))
-        .option("break_after_segment", str(0 if known is None else Position.unpack(known).segment))
+        .option("known_segment", str(0 if known is None else Position.unpack(known).segment))
         .load(job.journal)
     )
     is_header = references.what == int(What.HEADER)

@@ -51,6 +51,9 @@ class TableStore(Protocol):
         """Return the transaction number that `application` last committed to a table; None if it committed none, or
         if there is no such table."""
 
+    def applications(self, name: str) -> list[str]:
+        """Return the applications that have committed transactions to a table; [] if there is no such table."""
+
     def write(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> TableFile:
         """Write a file that readers see only after it is committed. May be called in any process."""
 

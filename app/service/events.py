@@ -6,6 +6,7 @@ Every entry is made here, so that each kind always has the same fields.
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from app.model.event_logs import EventLogs
 from app.model.records import (
     DAMAGED_CONTENT,
     AttachmentRecord,
@@ -25,13 +26,15 @@ SOURCE: Final = "/v1/events"
 """The `source` of every CloudEvent: where all of them can be read."""
 
 
-def cloud_event(event: EventRecord) -> dict[str, object]:
-    """Return an event as a CloudEvent 1.0 in JSON. If its subject is traced, it has the extension for distributed
-    tracing."""
+def cloud_event(event: EventRecord, logs: EventLogs) -> dict[str, object]:
+    """Return an event of these logs as a CloudEvent 1.0 in JSON.
+
+    If its subject is traced, it has the extension for distributed tracing.
+    """
     traced = {} if event.trace_parent is None else {TRACE_PARENT: event.trace_parent}
     return {
         "specversion": "1.0",
-        "id": str(event.number),
+        "id": logs.identify(event.number),
         "source": SOURCE,
         "type": event.type,
         "subject": event.subject,

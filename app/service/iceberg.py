@@ -2,16 +2,22 @@
 
 from collections.abc import Iterable
 
-from app.model.table_names import library_and_member
+from app.model.table_names import library_and_member, name_literal
 
 OWN_NAMESPACE = "attachment_gateway"
 """The namespace of the pipeline's own tables, `files` and `quality`."""
 
 
 def identifier(name: str) -> tuple[str, str]:
-    """Return the namespace and the name in Iceberg of a table. A library with a dot is a name literal, in quotes."""
+    """Return the namespace and the name in Iceberg of a table.
+
+    A library with a dot is a name literal, in quotes. So are the members `.` and `..`: clients put a name into the path
+    of a URL, where these two mean other places. A member that begins with a quote gets quotes, too, so that no two have
+    the same name.
+    """
     library, member = library_and_member(name)
-    return library or OWN_NAMESPACE, member
+    is_literal = member in {".", ".."} or member.startswith("'")
+    return library or OWN_NAMESPACE, name_literal(member) if is_literal else member
 
 
 def namespaces(names: Iterable[str]) -> list[str]:

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from app.dataset import value_labels
 from app.dataset.value_labels import Catalog, ValueLabels
 from app.model.attachment import AttachmentKind, AttachmentState
+from app.model.names import folded, in_capitals
 from app.model.records import AttachmentRecord
 from app.ports import Catalog as CatalogPort
 from app.service.content.access import Content, ContentFile
@@ -34,8 +35,8 @@ def catalogs_of(record: AttachmentRecord, catalog: CatalogPort) -> Iterator[Atta
 
 def _is_catalog(record: AttachmentRecord) -> bool:
     if record.kind is AttachmentKind.DATA_SET:
-        return record.qualifier_2.upper() == value_labels.MEMBER
-    return record.qualifier_2.lower().endswith(_SUFFIX)
+        return in_capitals(record.qualifier_2) == value_labels.MEMBER
+    return folded(record.qualifier_2).endswith(_SUFFIX)
 
 
 def read_catalogs(contents: Sequence[tuple[AttachmentKind, Content]]) -> Catalog:

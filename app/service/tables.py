@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from app.dataset.contents import Contents, contents
 from app.model.message import Position
+from app.model.names import folded
 from app.ports import TableStore, TableVersion
 from app.tables.quality import QUALITY, summed
 from app.tables.remarks import remarks
@@ -15,7 +16,12 @@ if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
 
 APPLICATION = "attachment-gateway"
-"""The application in the tables' transactions of the pipeline. Their numbers are packed journal positions."""
+"""The beginning of the applications in the tables' transactions of the pipeline."""
+
+
+def application(journal: str) -> str:
+    """Return the application of a journal in the tables' transactions. Their numbers are packed positions in it."""
+    return f"{APPLICATION}/{journal}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +53,9 @@ def described(table: OpenTable) -> Contents:
 
 def reached(store: TableStore, name: str) -> Position | None:
     """Return the pipeline's journal position at its last commit to a table; None for a table of another writer."""
-    transaction = store.reached(name, APPLICATION)
-    return None if transaction is None else Position.unpack(transaction)
+    ours = (each for each in store.applications(name) if each.startswith(APPLICATION))
+    transactions = (number for each in ours if (number := store.reached(name, each)) is not None)
+    return next(map(Position.unpack, transactions), None)
 
 
 def find_name(store: TableStore, name: str) -> str:
@@ -59,7 +66,7 @@ def find_name(store: TableStore, name: str) -> str:
     names = store.names()
     if name in names:
         return name
-    alike = [known for known in names if known.casefold() == name.casefold()]
+    alike = [known for known in names if folded(known) == folded(name)]
     if len(alike) != 1:
         raise KeyError(name)
     return alike[0]

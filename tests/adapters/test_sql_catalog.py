@@ -131,6 +131,25 @@ class SqlCatalogContract(CatalogContract):
         assert catalog.attachments(AttachmentFilter(), None, 9).items[0].group == GroupProgress(None, 1, 2)
         catalog.close()
 
+    def test_a_schema_of_a_newer_version_is_refused_with_what_to_do(self, catalog: SqlCatalog, url: str) -> None:
+        catalog.close()
+        engine = create_engine(url)
+        with engine.begin() as connection:
+            (known,) = connection.scalars(text("SELECT version_num FROM alembic_version"))
+            connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        for _ in range(2):
+            with pytest.raises(GatewayError) as refused:
+                SqlCatalog(url)
+            said = str(refused.value)
+            assert "a newer version of this program has made the catalog" in said
+            assert f"its schema is 9999, and this version knows schemas up to {known}. Run the newer version." in said
+            assert "attachment-gateway rebuild" in said
+            assert "revision" not in said
+        with engine.begin() as connection:
+            connection.execute(text("UPDATE alembic_version SET version_num = :known"), {"known": known})
+        engine.dispose()
+        SqlCatalog(url).close()
+
     def test_who_takes_over_ends_the_writes_of_all_before(self, catalog: SqlCatalog, url: str) -> None:
         first = JournalIdentity("a" * 32, catalog.take_over(7))
         assert first.epoch == 7

@@ -126,6 +126,7 @@ class TableContract:
         assert not put(tables, "T", numbered(3), 4)
         assert tables.reached("T", APP) == 5
         assert tables.reached("T", "another") is None
+        assert (tables.applications("T"), tables.applications("nobody's")) == ([APP], [])
         file = written(tables, "T", numbered(4))
         assert tables.commit("T", numbered().schema, [file], "another", 1)
         assert put(tables, "T", numbered(5), 1 << 62)

@@ -18,7 +18,10 @@ from app.pipeline.tables import QUALITY
         ("a.b", "c", "'A.B'.C"),
         ("a", "b.c", "A.B.C"),
         ("it's", "x", "'IT''S'.X"),
-        ("données", "été", "DONNÉES.ÉTÉ"),
+        ("données", "été", "DONNéES.éTé"),
+        ("lib", "straße", "LIB.STRAßE"),
+        ("lib", "STRASSE", "LIB.STRASSE"),
+        ("lib", " x ", "LIB. X"),
     ],
 )
 def test_a_data_set_has_the_name_that_sas_gives_it(library: str, member: str, table: str) -> None:

@@ -229,8 +229,8 @@ class TestStream:
         assert offsets(max_segments_per_trigger="2") == [0, 2, 3]
         assert offsets(max_bytes_per_trigger="1") == [0, 1, 2, 3]
         assert offsets(starting_after_segment="1", max_bytes_per_trigger="1") == [1, 2, 3]
-        assert offsets(break_after_segment="2") == [0, 2, 3]
-        assert offsets(break_after_segment="3") == offsets(break_after_segment="9") == [0, 3]
+        assert offsets(known_segment="2") == [0, 2, 3]
+        assert offsets(known_segment="3") == offsets(known_segment="9") == [0, 3]
         asked = stream_reader(written, max_bytes_per_trigger="1", max_segments_per_trigger="1")
         assert asked.latestOffset({"segment": 0}, ReadAllAvailable()) == {"segment": 3}
 

@@ -11,9 +11,10 @@ import pytest
 from adapters.delta_tables import DeltaTables
 from adapters.object_store import ObjectStore
 from app.pipeline.tables import QUALITY, DataSet, Increment, append, commit, hour_of, plan, quality_rows, write
-from app.service.tables import APPLICATION
+from app.service.tables import application
 from tests.support.tables import field, parquet
 
+APPLICATION = application("0" * 32)
 RECEIVED = 1_795_248_000_000_000
 """2026-11-21 08:00 UTC, in microseconds."""
 DAY = 86_400_000_000

@@ -100,7 +100,7 @@ class WebhookReceiver:
 
     def numbers(self) -> list[int]:
         """Return the numbers of the events that were taken, in their order."""
-        return [int(received.event["id"]) for received in self.taken]
+        return [int(received.event["id"].partition("-")[0]) for received in self.taken]
 
     def __enter__(self) -> "WebhookReceiver":
         Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()

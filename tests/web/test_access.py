@@ -369,7 +369,7 @@ def test_events_of_another_source_are_not_sent(world: World) -> None:
     limited = world.key("events", Scope.READ, limits=LIMITED)
     stock = world.stock
     own, hidden = stock.attachment(), stock.attachment(source=HIDDEN)
-    begin = stock.catalog.last_event()
+    begin = stock.catalog.event_logs().identify(stock.catalog.last_event())
     about = [
         ("attachment.finished", hidden.id, {}),
         ("attachment.finished", "gone", {}),

@@ -2,7 +2,8 @@
 
 from alembic import command
 from alembic.config import Config
-from alembic.util import CommandError
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
 from app.model.errors import GatewayError
@@ -17,10 +18,18 @@ def configuration(connection: Connection) -> Config:
     return config
 
 
-def upgrade(connection: Connection) -> None:
-    """Migrate the schema to its newest revision, in the caller's transaction. Raises GatewayError when it is newer than
-    this program."""
-    try:
-        command.upgrade(configuration(connection), "head")
-    except CommandError as error:
-        raise GatewayError(f"the catalog's schema is of another version of this program: {error}") from error
+def upgrade(connection: Connection, place: str) -> None:
+    """Migrate the schema of the catalog in a place to its newest revision, in the caller's transaction. Raises
+    GatewayError when it is newer than this program."""
+    config = configuration(connection)
+    script = ScriptDirectory.from_config(config)
+    known = {each.revision for each in script.walk_revisions()}
+    there = MigrationContext.configure(connection).get_current_heads()
+    if newer := sorted({*there} - known):
+        raise GatewayError(
+            f"a newer version of this program has made the catalog {place}: its schema is {', '.join(newer)}, and this "
+            f"version knows schemas up to {script.get_current_head()}. Run the newer version. To go back to this one, "
+            "restore a backup that it has made, or run `attachment-gateway rebuild`: it makes a catalog of this "
+            "version from the journal and the records"
+        )
+    command.upgrade(config, "head")

@@ -268,12 +268,12 @@ class Client:
 
     # --- events ---------------------------------------------------------------------------------------------------
 
-    def events(self, after: int | None = None, *, patient: bool = False, **filters: Any) -> Iterator[Event]:
-        """Yield the events after a number, or only new ones, without end.
+    def events(self, after: str | int | None = None, *, patient: bool = False, **filters: Any) -> Iterator[Event]:
+        """Yield the events after the one with this `id` (0: all), or only new ones, without end.
 
         A broken connection is made again, and goes on after the last event. `patient` also waits for a gateway that
-        cannot be reached at first. The filters are `type`, `source`, `destination`, `subject`. Raises Problem, and
-        Unreachable before the first connection.
+        cannot be reached at first. The filters are `type`, `source`, `destination`, `subject`. Raises Problem,
+        `events-gone` where the catalog was rebuilt or restored meanwhile, and Unreachable before the first connection.
         """
         reader, failures = EventReader(after), 0
         while True:

@@ -10,7 +10,8 @@ SILENCE_SECONDS = 60.0
 
 
 class Event(TypedDict):
-    """An event (CloudEvents 1.0). `id` is its number, `subject` the identifier of what it is about."""
+    """An event (CloudEvents 1.0). `id` is its number and the name of its log, `subject` the identifier of what it is
+    about."""
 
     specversion: str
     id: str
@@ -23,9 +24,9 @@ class Event(TypedDict):
 
 
 class EventReader:
-    """A reader of an event stream's lines. `last` is the number of the last event that is known to have passed."""
+    """A reader of an event stream's lines. `last` is the `id` of the last event that is known to have passed."""
 
-    def __init__(self, after: int | None = None) -> None:
+    def __init__(self, after: str | int | None = None) -> None:
         self._after = after
         self.last: str | None = None
         self._next: str | None = None
@@ -42,7 +43,7 @@ class EventReader:
         return {"after": self._after if self.last is None else None}
 
     def begin(self) -> None:
-        """Forget an event that a broken connection had begun. Its number does not count: it comes again."""
+        """Forget an event that a broken connection had begun. Its `id` does not count: it comes again."""
         self._next, self._data = None, []
 
     def feed(self, line: str) -> Event | None:

@@ -28,6 +28,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from app.dataset import side_columns
+from app.model.names import folded
 from app.tables.remarks import FORMER_FORMATS, FORMER_LABELS, VARIABLE, WARNING
 
 FIXED = pa.schema(
@@ -163,7 +164,7 @@ class _Columns:
         """
         alike: dict[tuple[str, str], list[int]] = {}
         for at, field in enumerate(schema):
-            alike.setdefault((field.name.casefold(), word(field.type)), []).append(at)
+            alike.setdefault((folded(field.name), word(field.type)), []).append(at)
         times: Counter[tuple[str, str]] = Counter()
         found = [*((field.name, word(field.type)) for field in schema)]
         for common, places in alike.items():
@@ -203,7 +204,7 @@ class _Columns:
         elif field.name.casefold() in _FIXED_NAMES:
             name = f"{name}__variable"
             said[WARNING] = f"{field.name} is a column that every table has"
-        elif key != field.name.casefold():
+        elif key != folded(field.name):
             said[WARNING] = f"{field.name} is the name of several variables of one data set, apart from its case"
         column = self._new(name, field.type, said)
         if column.name != field.name:

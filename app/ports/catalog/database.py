@@ -27,8 +27,15 @@ class CatalogBinding(Protocol):
     def journal_identity(self) -> JournalIdentity | None:
         """Return the journal that this catalog is bound to, with the epoch that bound it last; None if it is new."""
 
+    def claim(self, journal: JournalIdentity, place: str) -> None:
+        """Record that the progress of this catalog counts the messages of a journal, whose archive is in a place.
+
+        For a job that assembles an archive: from then on, each write of this process raises GatewayError if the catalog
+        is of another journal. Raises it at once if the catalog is of another one now.
+        """
+
     def bind(self, journal: JournalIdentity) -> None:
-        """Bind the catalog to a journal.
+        """Bind the catalog to a journal, and begin a log of events.
 
         From then on, each write of this process raises CatalogTaken if a later epoch has bound the catalog since.
         Raises GatewayError for an older epoch of the same journal.

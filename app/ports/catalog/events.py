@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from app.model.event_logs import EventLogs
 from app.model.records import EventRecord
 
 
@@ -13,6 +14,9 @@ class EventCatalog(Protocol):
 
     def events_about(self, subject: str, since: int) -> list[EventRecord]:
         """Return the events about this identifier that were logged at a time (µs) or later, in order."""
+
+    def event_logs(self) -> EventLogs:
+        """Return the logs of this catalog. Each `CatalogBinding.bind` has begun one."""
 
     def last_event(self) -> int:
         """Return the number of the newest event, 0 if there is none."""

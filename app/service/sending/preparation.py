@@ -10,6 +10,7 @@ from app.dataset.checks import Fault
 from app.dataset.value_labels import Catalog, ValueLabels
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
+from app.model.names import in_capitals
 from app.service.sending.drafts import AttachmentDraft, MessageDraft
 from app.service.sending.errors import MessageFault, UnsuitableDataSets
 from app.service.sending.parts import Companions, StoredPart
@@ -105,7 +106,7 @@ def _merged(
     for number, attachment in enumerate(attachments):
         if attachment.part not in data_sets:
             continue
-        if (attachment.name or "").upper() == value_labels.MEMBER:
+        if in_capitals(attachment.name or "") == value_labels.MEMBER:
             return {}
         for name, labels in data_sets[attachment.part].definition.catalog.items():
             if merged.setdefault(name, labels) != labels:

@@ -13,6 +13,7 @@ import httpcore
 import httpx
 
 from app.model.errors import with_type
+from app.model.event_logs import EventLogs
 from app.model.records import EventRecord
 from app.service.events import cloud_event
 from app.service.webhooks.limited import Deadline
@@ -69,9 +70,12 @@ class Poster:
             network_backend=CheckedBackend(settings.networks, self._deadline),
         )
 
-    def post(self, event: EventRecord, now: int) -> Answer:
-        """Send an event. Redirects are not followed: they could lead to an address that is not allowed."""
-        body = json.dumps(cloud_event(event)).encode()
+    def post(self, event: EventRecord, logs: EventLogs, now: int) -> Answer:
+        """Send an event of these logs.
+
+        Redirects are not followed: they could lead to an address that is not allowed.
+        """
+        body = json.dumps(cloud_event(event, logs)).encode()
         headers = {
             "Host": _host(self._url),
             "Content-Type": CONTENT_TYPE,

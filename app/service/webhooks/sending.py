@@ -7,18 +7,24 @@ from threading import Event
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from app.model.event_logs import EventLogs
+from app.model.records import EventRecord
 from app.model.webhooks import WebhookState
 from app.observe import Recurring, logger
 from app.service.context import ServiceContext
 from app.service.threads import Worker
 from app.service.webhooks.endpoint import Endpoint
-from app.service.webhooks.posting import Poster
+from app.service.webhooks.posting import Answer, Poster
 from app.settings.webhooks import Webhook
 
 IDLE_SECONDS: Final = 1.0
 """How often the event log is looked at when nothing in this process has logged an event: a job beside may have."""
 
 log = logger(__name__)
+
+
+def _post(poster: Poster, logs: EventLogs, event: EventRecord, now: int) -> Answer:
+    return poster.post(event, logs, now)
 
 
 class Webhooks:
@@ -39,8 +45,10 @@ class Webhooks:
 
     def open(self) -> None:
         """Read how far each webhook has got. Call it once the catalog belongs to this process."""
+        logs = self._context.catalog.event_logs()
         for name, poster in self._posters.items():
-            endpoint = self.endpoints[name] = Endpoint(name, self._context, poster.post, self._stop)
+            post = partial(_post, poster, logs)
+            endpoint = self.endpoints[name] = Endpoint(name, self._context, post, self._stop)
             self._observe(endpoint)
 
     def wake(self) -> None:

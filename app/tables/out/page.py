@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from app.dataset import side_columns
 from app.dataset.contents import contents
+from app.model.names import folded
 from app.tables.out.cells import cells
 from app.tables.out.options import OptionError, Options
 from app.tables.out.pieces import Piece
@@ -158,9 +159,9 @@ def _key(schema: pa.Schema, asked: Asked) -> tuple[str, bool]:
     assert asked.sort is not None
     if asked.offset + asked.limit > MOST_SORTED:
         raise OptionError("offset", f"sorted rows can be read up to row {MOST_SORTED}; filter them with SQL instead")
-    known = {field.name.casefold(): field.name for field in side_columns.without_sides(schema)}
+    known = {folded(field.name): field.name for field in side_columns.without_sides(schema)}
     for name, descending in ((asked.sort, False), (asked.sort.removeprefix("-"), asked.sort.startswith("-"))):
-        if (column := known.get(name.casefold())) is not None:
+        if (column := known.get(folded(name))) is not None:
             return column, descending
     raise OptionError("sort", f"unknown variable {asked.sort.removeprefix('-')}")
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from app.dataset import columns, numeric, side_columns
+from app.model.names import folded
 from app.tables.out.options import OptionError, Options
 from app.tables.out.table import TableFormat
 
@@ -61,20 +62,20 @@ def select(schema: pa.Schema, options: Options, known: TableFormat) -> Selection
 
 
 def _variables(schema: pa.Schema, wanted: Sequence[str] | None) -> list[pa.Field]:
-    variables = {field.name.casefold(): field for field in side_columns.without_sides(schema)}
+    variables = {folded(field.name): field for field in side_columns.without_sides(schema)}
     if wanted is None:
         return list(variables.values())
     names = list(_split(wanted, variables))
-    unknown = [name for name in names if name.casefold() not in variables]
+    unknown = [name for name in names if folded(name) not in variables]
     if unknown:
         raise OptionError("columns", f"unknown variable {', '.join(unknown)}")
-    return list({name.casefold(): variables[name.casefold()] for name in names}.values())
+    return list({folded(name): variables[folded(name)] for name in names}.values())
 
 
 def _split(wanted: Sequence[str], known: Container[str]) -> Iterator[str]:
     """Yield the names in items: an item has several names with commas between them, or one name that has a comma."""
     for item in wanted:
-        yield from [item] if item.casefold() in known else (name.strip() for name in item.split(","))
+        yield from [item] if folded(item) in known else (name.strip() for name in item.split(","))
 
 
 def _same(column: pa.Array) -> pa.Array:

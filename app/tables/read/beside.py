@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from app.codecs.sas.indexes import Index
 from app.dataset import beside, checks
 from app.dataset.checks import Fault
+from app.model.names import folded
 from app.tables.read.overrides import Target
 from app.tables.read.variables import VariableBuilder
 
@@ -54,23 +55,23 @@ def define_beside(said: Mapping[str, str], builders: Sequence[VariableBuilder], 
 
 
 def _add_indexes(found: Beside, told: Sequence[Index], builders: Sequence[VariableBuilder], target: Target) -> None:
-    names = {known.casefold(): each.name for each in builders for known in (each.column, each.known_as)}
+    names = {folded(known): each.name for each in builders for known in (each.column, each.known_as)}
     sent: dict[str, Index] = {}
     for index in told:
-        missing = [variable for variable in index.variables if variable.casefold() not in names]
+        missing = [variable for variable in index.variables if folded(variable) not in names]
         if missing:
             why = f"the index {index.name} is not sent: there is no variable {', '.join(missing)}"
             found.warnings.append(Fault(None, "indexes", why))
             continue
-        variables = [names[variable.casefold()] for variable in index.variables]
-        is_simple = len(variables) == 1 and index.name.casefold() == index.variables[0].casefold()
+        variables = [names[folded(variable)] for variable in index.variables]
+        is_simple = len(variables) == 1 and folded(index.name) == folded(index.variables[0])
         name = variables[0] if is_simple else index.name
         if len(name) > checks.LONGEST_NAME or not checks.is_in(name, target.charset):
             found.errors.append(Fault(None, "indexes", f"{name!r} is not a name for an index"))
-        elif name.casefold() in sent:
+        elif folded(name) in sent:
             found.errors.append(Fault(None, "indexes", f"two indexes have the name {name}"))
         else:
-            sent[name.casefold()] = Index(index.upercmx, name, index.flags, len(variables), variables)
+            sent[folded(name)] = Index(index.upercmx, name, index.flags, len(variables), variables)
     found.indexes = tuple(sent.values())
 
 

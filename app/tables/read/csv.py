@@ -18,6 +18,7 @@ import pyarrow.csv as pa_csv
 
 from app.dataset import side_columns
 from app.model.errors import InvalidInputError
+from app.model.names import folded
 from app.tables.read import texts
 from app.tables.read.charsets import charset_of
 from app.tables.read.quotes import check_quotes
@@ -246,14 +247,14 @@ def _columns(names: Sequence[str], options: Options) -> Iterator[texts.Column]:
 
     Side columns of special missing values are text, and the column of such a side column is numeric.
     """
-    folded = {name.casefold() for name in names}
+    known = {folded(name) for name in names}
     for name in names:
-        stem, mark, _ = name.casefold().rpartition(MISSING_SUFFIX)
-        if options.type_of(name) == "character" or (mark and stem in folded):
+        stem, mark, _ = folded(name).rpartition(MISSING_SUFFIX)
+        if options.type_of(name) == "character" or (mark and stem in known):
             yield texts.Column(())
         else:
             is_numeric = options.type_of(name) == "numeric"
-            numbers = is_numeric or name.casefold() + MISSING_SUFFIX in folded
+            numbers = is_numeric or folded(name) + MISSING_SUFFIX in known
             yield texts.Column(tags=options.tags, decimal=options.decimal, numbers=numbers, grouped=is_numeric)
 
 

@@ -15,6 +15,7 @@ from defusedxml.ElementTree import iterparse
 from app.dataset import checks, formats, value_labels
 from app.dataset.value_labels import Catalog, ValueLabels
 from app.model.errors import InvalidInputError
+from app.model.names import folded
 
 MOST_BYTES: Final = 32 << 20
 """The maximum size of a file in bytes. Its elements are held in memory."""
@@ -50,14 +51,14 @@ class DefinedGroup(NamedTuple):
 
 
 class Definitions(NamedTuple):
-    """The data sets of a file by each of their names, casefolded, and the code lists as value labels by format."""
+    """The data sets of a file by each of their names, folded, and the code lists as value labels by format."""
 
     groups: Mapping[str, DefinedGroup]
     catalog: Catalog
 
     def group(self, *names: str | None) -> DefinedGroup | None:
         """Return the data set with the first known one of these names."""
-        return next((self.groups[name.casefold()] for name in names if name and name.casefold() in self.groups), None)
+        return next((self.groups[folded(name)] for name in names if name and folded(name) in self.groups), None)
 
 
 class _CodeList(NamedTuple):
@@ -85,7 +86,7 @@ def read(file: BinaryIO) -> Definitions:
         raise _wrong("it has no ItemGroupDef, so it describes no data set")
     code_lists = _code_lists(found["CodeList"])
     items = {element.get("OID", ""): _item(element, code_lists) for element in found["ItemDef"]}
-    groups = {name.casefold(): group for element in found["ItemGroupDef"] for name, group in _groups(element, items)}
+    groups = {folded(name): group for element in found["ItemGroupDef"] for name, group in _groups(element, items)}
     return Definitions(groups, {each.name: each.labels for each in code_lists.values()})
 
 
@@ -138,7 +139,7 @@ def _groups(element: Element, items: Mapping[str, DefinedItem]) -> Iterator[tupl
     references = (_attributes(child).get("ItemOID", "") for child in _children(element, "ItemRef"))
     named = (items[reference] for reference in references if reference in items)
     label = _text(element, "Description") or said.get("Label", "")
-    group = DefinedGroup(said.get("Name", ""), label, {item.name.casefold(): item for item in named})
+    group = DefinedGroup(said.get("Name", ""), label, {folded(item.name): item for item in named})
     yield from ((said[key], group) for key in ("SASDatasetName", "Name") if said.get(key))
 
 

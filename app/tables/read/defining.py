@@ -15,6 +15,7 @@ from app.dataset import checks, columns, side_columns, value_labels
 from app.dataset.checks import Fault
 from app.dataset.schema import MOST_VARIABLES
 from app.dataset.value_labels import Catalog, ValueLabels
+from app.model.names import folded
 from app.tables.read.beside import define_beside
 from app.tables.read.overrides import DataSetOverrides, Defined, Target, VariableOverrides, said_of
 from app.tables.read.request import MISSING_SUFFIX, Reading, Remark, unreadable
@@ -56,7 +57,7 @@ def define(reading: Reading, overrides: DataSetOverrides, target: Target, catalo
     sides = _sides(reading.schema, overrides)
     beside = {of: at for at, of in sides.items()}
     builders = [
-        VariableBuilder(at, found, overrides.variables.get(found.name.casefold(), VariableOverrides()), target, said)
+        VariableBuilder(at, found, overrides.variables.get(folded(found.name), VariableOverrides()), target, said)
         for at, found in enumerate(reading.schema)
         if at not in sides
     ]
@@ -120,15 +121,15 @@ def _sides(schema: pa.Schema, overrides: DataSetOverrides) -> dict[int, int]:
     """Return the positions of side columns, and those of their columns, by metadata or else by name."""
     places: dict[str, int] = {}
     for at, found in enumerate(schema):
-        places.setdefault(found.name.casefold(), at)
+        places.setdefault(folded(found.name), at)
     sides = {}
     for at, found in enumerate(schema):
         of = side_columns.missing_of(found) or side_columns.bytes_of(found)
-        if of is None and found.name.casefold() not in overrides.variables and columns.is_text(found.type):
-            stem, mark, _ = found.name.casefold().rpartition(MISSING_SUFFIX)
+        if of is None and folded(found.name) not in overrides.variables and columns.is_text(found.type):
+            stem, mark, _ = folded(found.name).rpartition(MISSING_SUFFIX)
             of = stem if mark and stem in places and not columns.is_text(schema.field(places[stem]).type) else None
-        if of is not None and places.get(of.casefold(), at) != at:
-            sides[at] = places[of.casefold()]
+        if of is not None and places.get(folded(of), at) != at:
+            sides[at] = places[folded(of)]
     return sides
 
 
@@ -143,7 +144,7 @@ def _data_set_faults(
             yield Fault(None, code, why)
     if not 1 <= len(builders) <= MOST_VARIABLES:
         yield Fault(None, "variables", f"a data set has 1 to {MOST_VARIABLES} variables, this one {len(builders)}")
-    known = {each.column.casefold() for each in builders}
+    known = {folded(each.column) for each in builders}
     for column, override in overrides.variables.items():
         if column not in known:
             yield Fault(override.column or column, "unknown", "unknown column")

@@ -10,6 +10,7 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from app.dataset import columns, formats, side_columns
+from app.model.names import folded
 from app.tables.read import formats as file_formats
 from app.tables.read.define_xml import DefinedGroup, DefinedItem, Definitions
 from app.tables.read.overrides import DataSetOverrides, said_of
@@ -51,7 +52,7 @@ def _enriched(reading: Reading, group: DefinedGroup) -> Reading:
     fields = []
     found: set[str] = set()
     for field in reading.schema:
-        name = (said_of(field.metadata).get("name") or str(field.name)).casefold()
+        name = folded(said_of(field.metadata).get("name") or str(field.name))
         item = None if side_columns.is_side(field) else group.items.get(name)
         if item is not None:
             found.add(name)

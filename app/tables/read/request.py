@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from app.dataset.schema import MOST_VARIABLES
 from app.model.errors import InvalidInputError
+from app.model.names import folded
 
 VariableType = Literal["numeric", "character"]
 ROWS_A_BATCH = 16_384
@@ -28,7 +29,7 @@ class Options:
 
     `encoding` is a Python codec's name, `decimal` the character before a number's fraction. With `tags`, a cell `.A`
     among numbers is a special missing value. `member` chooses among the data sets of a transport file. `types` are the
-    requested types of columns by name, casefolded.
+    requested types of columns by name, folded.
     """
 
     encoding: str | None = None
@@ -40,7 +41,7 @@ class Options:
     types: Mapping[str, VariableType] = field(default_factory=dict)
 
     def type_of(self, column: str) -> VariableType | None:
-        return self.types.get(column.casefold())
+        return self.types.get(folded(column))
 
 
 def rows_a_batch(columns: int) -> int:

@@ -15,6 +15,7 @@ from app.dataset.kinds import Kind, kind_of
 from app.dataset.numeric import FloatFormat
 from app.dataset.sapdb.types import sapdb_metadata
 from app.dataset.schema import LONGEST_CHARACTER
+from app.model.names import in_capitals
 from app.tables.read import sharing
 from app.tables.read.converting import conversion
 from app.tables.read.overrides import Defined, Origin, Target, VariableOverrides, said_of
@@ -105,7 +106,7 @@ class VariableBuilder:
     @property
     def format_name(self) -> str:
         """The name of the variable's format in a catalog; empty if it has none."""
-        return self._format.name.upper()
+        return in_capitals(self._format.name)
 
     @property
     def value_labels(self) -> str:

@@ -16,13 +16,14 @@ from app.dataset import checks, columns, formats, side_columns
 from app.dataset.formats import Format
 from app.dataset.schema import MOST_VARIABLES
 from app.model.errors import InvalidInputError
+from app.model.names import folded
 from app.tables.xpt.parts import Version
 
 DEFAULT_MEMBER: Final = "DATA"
 """The data set's name if the table has none."""
 
-_RESERVED_MEMBERS: Final = frozenset(map(str.casefold, checks.RESERVED_MEMBERS))
-_RESERVED_VARIABLES: Final = frozenset(map(str.casefold, checks.RESERVED_VARIABLES))
+_RESERVED_MEMBERS: Final = frozenset(map(folded, checks.RESERVED_MEMBERS))
+_RESERVED_VARIABLES: Final = frozenset(map(folded, checks.RESERVED_VARIABLES))
 
 LONGEST_WIDTH: Final = 32_767
 """The maximum width and number of decimals of a format, which are short integers."""
@@ -185,11 +186,11 @@ class _Fitting:
         for column, name in wanted.items():
             if self._fits(name, longest, taken):
                 names[column] = self._cased(name)
-                taken.add(name.casefold())
+                taken.add(folded(name))
         for column, name in wanted.items():
             if column not in names:
                 names[column] = self._free(name, longest, taken)
-                taken.add(names[column].casefold())
+                taken.add(folded(names[column]))
                 self.note(column, "name", name, names[column], self._fault(name, longest, _RESERVED_VARIABLES))
         return names
 
@@ -222,10 +223,10 @@ class _Fitting:
         return ""
 
     def _fits(self, name: str, longest: int, taken: Container[str]) -> bool:
-        return self._nameable(name) == name and self._size(name) <= longest and name.casefold() not in taken
+        return self._nameable(name) == name and self._size(name) <= longest and folded(name) not in taken
 
     def _free(self, name: str, longest: int, taken: Container[str]) -> str:
-        return next(free for free in self._candidates(name, longest) if free.casefold() not in taken)
+        return next(free for free in self._candidates(name, longest) if folded(free) not in taken)
 
     def _fault(self, name: str, longest: int, reserved: Container[str]) -> str:
         """Return why this is not a name of a data set or a variable."""
@@ -233,7 +234,7 @@ class _Fitting:
             return "has characters that a name cannot have" if name else "is empty"
         if self._size(name) > longest:
             return f"is longer than {longest} bytes"
-        if name.casefold() in reserved:
+        if folded(name) in reserved:
             return "is reserved by SAS"
         return "is another variable's name; case is ignored"
 
@@ -251,7 +252,7 @@ class _Fitting:
         whole = self._cased(self._nameable(name))
         first = self._first(whole, longest)
         yield first
-        for number in self._numbers.setdefault(first.casefold(), count(2)):
+        for number in self._numbers.setdefault(folded(first), count(2)):
             yield self._first(whole, longest - len(str(number))) + str(number)
 
     def _cut(self, column: str, what: str, value: str, longest: int) -> str:

@@ -12,6 +12,7 @@ from app.dataset import decode
 from app.dataset.decode import Plan, Unforeseen
 from app.dataset.layout import Representation
 from app.model.errors import InvalidInputError
+from app.model.names import folded
 from app.tables.xpt import charsets, rows
 from app.tables.xpt.members import Member, decoded, read_members
 from app.tables.xpt.records import Records
@@ -98,7 +99,7 @@ def _chosen(found: Iterable[Member], name: str | None, charset: str) -> tuple[Me
     for latin_1 in found:
         member = decoded(latin_1, charset)
         names.append(member.name)
-        if len(wanted) < 2 and (name is None or member.name.casefold() == name.casefold()):
+        if len(wanted) < 2 and (name is None or folded(member.name) == folded(name)):
             wanted.append((latin_1, member))
     if len(wanted) == 1:
         return wanted[0]

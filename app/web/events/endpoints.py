@@ -11,7 +11,6 @@ from app.model.event_filter import EventFilter
 from app.service.access.authentication import Authenticator
 from app.web.access.caller import CallerDep, LinkDep
 from app.web.deps import GatewayDep
-from app.web.digits import Digits
 from app.web.events.feed import Feed
 from app.web.events.visibility import known_events
 from app.web.problems import Problem, responses
@@ -19,8 +18,8 @@ from app.web.problems import Problem, responses
 router = APIRouter(tags=["events"])
 
 _EXAMPLE = (
-    "id: 17\n"
-    'data: {"specversion": "1.0", "id": "17", "source": "/v1/events", "type": "attachment.finished", '
+    "id: 17-3f9a2b01\n"
+    'data: {"specversion": "1.0", "id": "17-3f9a2b01", "source": "/v1/events", "type": "attachment.finished", '
     '"subject": "9f2c4b1e0d5a4c3b8e7f6a5d4c3b2a19", "time": "2026-11-21T08:00:00+00:00", '
     '"datacontenttype": "application/json", "data": {"source": "orders", "size": 1048576}}\n\n'
 )
@@ -32,7 +31,7 @@ _EXAMPLE = (
     response_class=StreamingResponse,
     responses={
         200: {"description": "events as they happen", "content": {"text/event-stream": {"example": _EXAMPLE}}},
-        **responses("invalid"),
+        **responses("invalid", "events-gone"),
     },
 )
 async def stream_events(
@@ -40,10 +39,12 @@ async def stream_events(
     gateway: GatewayDep,
     caller: CallerDep,
     link: LinkDep = None,
-    after: Annotated[Digits | None, Query(ge=0, lt=1 << 63, description="begin after this event")] = None,
+    after: Annotated[
+        str | None, Query(max_length=60, description="begin after the event with this `id`; 0: with the oldest one")
+    ] = None,
     last_event_id: Annotated[
-        int | None,
-        Header(ge=0, lt=1 << 63, description="number of the last event received; browsers send it when they reconnect"),
+        str | None,
+        Header(max_length=60, description="`id` of the last event received; browsers send it when they reconnect"),
     ] = None,
     types: Annotated[
         list[str] | None,
@@ -64,7 +65,10 @@ async def stream_events(
     """Stream the events after `Last-Event-ID` or `after`, then new events as they happen; without either, only new
     events.
 
-    Event numbers increase by one, so a client can tell when it has missed some (old ones are removed in time). Each
+    An `id` is a number and the name of a log. Numbers increase by one, so a client can tell when it has missed some
+    (old ones are removed in time). The problem `events-gone` says that the event named is not in this catalog, which
+    was rebuilt, or restored from an older copy: then events may have been lost, and the client reads anew what it needs
+    to know, and begins without an `id`. Each
     filter can be given several times. A client whose key is limited to sources or destinations gets only their events.
     Where events are left out, the stream sends the number that it has reached as an `id` without data, so that it
     resumes there.
@@ -76,11 +80,29 @@ async def stream_events(
         raise Problem("invalid", str(error), errors=[{"parameter": "type", "detail": str(error)}]) from None
     feed: Feed = request.app.state.feed
     newest = await run_in_threadpool(gateway.catalog.last_event)
-    asked = last_event_id if last_event_id is not None else after
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Content-Type-Options": "nosniff"}
     principal = caller.principal
     visible = partial(known_events, gateway.catalog, principal) if principal.is_limited else None
     authenticator: Authenticator = request.app.state.authenticator
     is_current = partial(authenticator.is_current, principal)
-    begin = newest if asked is None else min(asked, newest)
+    begin = _number(feed, last_event_id, after, newest)
     return StreamingResponse(feed.stream(begin, which, visible, is_current), 200, headers, "text/event-stream")
+
+
+def _number(feed: Feed, last_event_id: str | None, after: str | None, newest: int) -> int:
+    """Return the number of the event that a client has seen last; without one, of the newest. Raises Problem."""
+    asked = after if last_event_id is None else last_event_id
+    if asked is None:
+        return newest
+    try:
+        number = feed.logs.number(asked)
+    except ValueError as error:
+        where = {"parameter": "after"} if last_event_id is None else {"header": "Last-Event-ID"}
+        raise Problem("invalid", str(error), errors=[{**where, "detail": str(error)}]) from None
+    if number is None or number > newest:
+        raise Problem(
+            "events-gone",
+            f"event {asked} is not in this catalog, which was rebuilt or restored since: read anew what you need to "
+            "know, and begin without an id",
+        )
+    return number

@@ -15,6 +15,7 @@ from time import monotonic
 from starlette.concurrency import run_in_threadpool
 
 from app.model.event_filter import ALL, EventFilter
+from app.model.event_logs import EventLogs
 from app.model.records import EventRecord
 from app.observe import Recurring, logger
 from app.service.events import cloud_event
@@ -31,13 +32,14 @@ Visible = Callable[[Sequence[EventRecord]], Sequence[EventRecord]]
 
 
 class Feed:
-    """The newest events, and a signal for newer ones."""
+    """The newest events, and a signal for newer ones. `logs` are those of the catalog, which this gateway has begun."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._recent: deque[EventRecord] = deque(maxlen=KEPT)
         self._news = asyncio.Event()
         self._newest = 0
+        self.logs = EventLogs((), ())
         self._ended = False
         self._awaited: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
 
@@ -45,6 +47,7 @@ class Feed:
     async def running(self) -> AsyncIterator["Feed"]:
         """Follow the gateway's events within the block."""
         self._newest = await run_in_threadpool(self._gateway.catalog.last_event)
+        self.logs = await run_in_threadpool(self._gateway.catalog.event_logs)
         with ThreadPoolExecutor(1, "events") as executor:
             following = asyncio.create_task(self._follow(executor))
             try:
@@ -98,7 +101,7 @@ class Feed:
         since the last one.
         """
         # The number comes first: a client that is cut off before any event goes on here.
-        yield b": attachment gateway\nid: %d\n\n" % after
+        yield b": attachment gateway\nid: %b\n\n" % self._identifier(after)
         due = monotonic() + HEARTBEAT_SECONDS
         told = after
         while not self._ended:
@@ -106,7 +109,7 @@ class Feed:
                 due = monotonic() + HEARTBEAT_SECONDS
                 if not await run_in_threadpool(is_current):
                     return
-                yield b": still here\n\n" if told == after else b": still here\nid: %d\n\n" % after
+                yield b": still here\n\n" if told == after else b": still here\nid: %b\n\n" % self._identifier(after)
                 told = after
             news = self._news
             events = await self._behind(after)
@@ -117,7 +120,7 @@ class Feed:
                     selected = await run_in_threadpool(visible, selected)
                 if selected:
                     told = selected[-1].number
-                    yield b"".join(map(_encode, selected))
+                    yield b"".join(map(self._encode, selected))
                 continue
             with suppress(TimeoutError):
                 await asyncio.wait_for(news.wait(), max(0.0, due - monotonic()))
@@ -144,6 +147,13 @@ class Feed:
             if not self._awaited[subject]:
                 del self._awaited[subject]
 
+    def _identifier(self, number: int) -> bytes:
+        return self.logs.identify(number).encode()
+
+    def _encode(self, event: EventRecord) -> bytes:
+        said = json.dumps(cloud_event(event, self.logs)).encode()
+        return b"id: %b\ndata: %b\n\n" % (self._identifier(event.number), said)
+
     async def _behind(self, after: int) -> Sequence[EventRecord]:
         if after >= self._newest:
             return ()
@@ -155,7 +165,3 @@ class Feed:
 def _set_all(signals: Iterable[asyncio.Event]) -> None:
     for signal in signals:
         signal.set()
-
-
-def _encode(event: EventRecord) -> bytes:
-    return f"id: {event.number}\ndata: {json.dumps(cloud_event(event))}\n\n".encode()

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from app.model.attachment import AttachmentKind
+from app.model.names import folded
 from app.model.patterns import (
     CORREL_ID,
     DELIMITER,
@@ -105,12 +106,12 @@ class DataSetDraft(Strict):
 
     @model_validator(mode="after")
     def _columns_differ(self) -> Self:
-        if len({column.casefold() for column in self.variables}) < len(self.variables):
+        if len({folded(column) for column in self.variables}) < len(self.variables):
             raise ValueError("two columns differ in upper and lower case only")
         return self
 
     def request(self) -> ConversionRequest:
-        variables = {column.casefold(): variable.override(column) for column, variable in self.variables.items()}
+        variables = {folded(column): variable.override(column) for column, variable in self.variables.items()}
         types = {column: override.type for column, override in variables.items() if override.type is not None}
         return ConversionRequest(
             self.format,

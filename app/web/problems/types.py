@@ -130,6 +130,13 @@ _TABLE = (
         "It was deleted, it expired before it was complete, or its retention time ended.",
     ),
     ProblemType(
+        "events-gone",
+        410,
+        "The events after this one are gone",
+        "The catalog was rebuilt, or restored from an older copy. Read anew what you need to know, and begin without "
+        "`after` and `Last-Event-ID`.",
+    ),
+    ProblemType(
         "precondition-failed",
         412,
         "A precondition is false",

@@ -98,7 +98,8 @@ def list_dead_letters(
     following = str(letters[paging.limit - 1].event.number) if len(letters) > paging.limit else None
     page = Page(letters[: paging.limit], following)
     link_next(request, response, page)
-    return page_view(page, DeadLetterView.of)
+    logs = gateway.catalog.event_logs()
+    return page_view(page, lambda letter: DeadLetterView.of(letter, logs))
 
 
 @router.post(

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from app.model.event_logs import EventLogs
 from app.model.times import to_time
 from app.model.webhooks import DeadLetter, WebhookState
 from app.service.events import cloud_event
@@ -57,15 +58,17 @@ class WebhookView(BaseModel):
 class DeadLetterView(BaseModel):
     """An event that was given up for a webhook."""
 
+    number: int = Field(description="of the event, by which it is sent again")
     event: dict[str, Any] = Field(description="the CloudEvent")
     failed_at: datetime
     reason: str
     queued_at: datetime | None = Field(description="when it was queued to be sent again; null if it is not")
 
     @classmethod
-    def of(cls, letter: DeadLetter) -> "DeadLetterView":
+    def of(cls, letter: DeadLetter, logs: EventLogs) -> "DeadLetterView":
         return cls(
-            event=cloud_event(letter.event),
+            number=letter.event.number,
+            event=cloud_event(letter.event, logs),
             failed_at=to_time(letter.failed_at),
             reason=letter.reason,
             queued_at=optional_time(letter.queued_at),

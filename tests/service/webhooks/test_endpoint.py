@@ -317,7 +317,7 @@ def test_events_are_kept_until_the_webhook_has_got_them(tmp_path: Path, world: W
     world.run()
     assert world.dead() == [4, 5]
     retaining.drop_events()
-    assert context.catalog.events_after(0, 99) == []
+    assert [event.number for event in context.catalog.events_after(0, 99)] == [5]
     world.clock.advance(31 * DAY)
     retaining.drop_dead_letters()
     assert world.dead() == []

@@ -14,6 +14,7 @@ from pydantic import SecretStr
 from standardwebhooks import Webhook as Verifier
 from standardwebhooks import WebhookVerificationError
 
+from app.model.event_logs import EventLogs
 from app.model.records import EventRecord
 from app.service.webhooks import network
 from app.service.webhooks.posting import MOST_RETRY_AFTER, Answer, Outcome, Poster, retry_after
@@ -22,6 +23,7 @@ from app.settings.webhooks import Webhook, secret_bytes
 from tests.support.mosquitto import free_port
 from tests.support.webhook_receiver import OTHER_SECRET, SECRET, Answered, WebhookReceiver
 
+LOGS = EventLogs((0, 4), ("0a", "3f9a2b01"))
 EVENT = EventRecord(7, "attachment.finished", "a1", 1_790_000_000_000_000, {"name": "Ünï.txt"})
 NOW = 1_790_000_000_500_000
 LOOPBACK = ["127.0.0.0/8"]
@@ -36,7 +38,7 @@ def receiver() -> Iterator[WebhookReceiver]:
 def posted(url: str, now: int, **settings: Any) -> Answer:
     poster = Poster(Webhook(**{"url": url, "secrets": [SECRET], "networks": LOOPBACK, **settings}))
     try:
-        return poster.post(EVENT, now)
+        return poster.post(EVENT, LOGS, now)
     finally:
         poster.close()
 
@@ -202,7 +204,7 @@ def test_a_private_receiver_is_not_connected_to(receiver: WebhookReceiver) -> No
     url = receiver.url.replace("127.0.0.1", "localhost")
     poster = Poster(Webhook(url=url, secrets=[SecretStr(SECRET)], networks=[ip_network("10.0.0.0/8")]))
     for _ in range(2):
-        answer = poster.post(EVENT, now())
+        answer = poster.post(EVENT, LOGS, now())
         assert answer.outcome is Outcome.FAILED
         assert "not public" in (answer.reason or "")
     poster.close()

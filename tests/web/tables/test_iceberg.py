@@ -232,5 +232,9 @@ def test_identifiers_are_namespace_and_name() -> None:
         "WORK.A.B": ("WORK", "A.B"),
         "'A.B'.C": ("'A.B'", "C"),
         "quality": ("attachment_gateway", "quality"),
+        "WORK..": ("WORK", "'.'"),
+        "WORK...": ("WORK", "'..'"),
+        "WORK....": ("WORK", "..."),
+        "WORK.'.'": ("WORK", "'''.'''"),
     }
     assert {name: identifier(name) for name in names} == names

@@ -220,6 +220,8 @@ async function follow() {
       pause = 500;
       await read(response.body.getReader());
     } catch (error) {
+      // 410: the catalog was rebuilt or restored. What listens reads anew when the stream is back.
+      if (error.status === 410) last = null;
       if (error.name === "AbortError" || error.status === 401 || error.status === 403) break;
     }
     setLive(false);

@@ -1,0 +1,162 @@
+"""Progress names the journal that it counts: results, checkpoints and tables of another one are refused, unchanged."""
+
+import shutil
+from contextlib import closing
+from pathlib import Path
+from random import Random
+
+import orjson
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from structlog.testing import capture_logs
+
+from adapters.arrow_journal.archive import ArrowArchive
+from adapters.object_store import ObjectStore
+from adapters.sql_catalog import SqlCatalog
+from app.main import SystemClock
+from app.model.errors import GatewayError
+from app.pipeline import intent, runs, streaming
+from app.pipeline.commit import Committer
+from app.pipeline.job import open_job
+from app.pipeline.sources import ReferenceSource
+from tests.support.damaged_archive import Archive, objects
+from tests.support.found import in_folder, settings, tables
+from tests.support.passes import LocalPasses, job_of, run_batch
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    (tmp_path / "one").mkdir()
+    return Archive(tmp_path / "one")
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Archive:
+    """Another journal, with fewer attachments in as many segments."""
+    (tmp_path / "other").mkdir()
+    return Archive(tmp_path / "other", Random(6), 3)
+
+
+def journal_of(archive: Archive) -> str:
+    identity = ArrowArchive(archive.journal).identity()
+    assert identity is not None
+    return identity.id
+
+
+def stream(spark: SparkSession, out: Path, journal: Path, checkpoint: Path) -> None:
+    with closing(SqlCatalog(settings(out).catalog_url)) as catalog:
+        query = streaming.start(
+            spark,
+            job_of(out, journal),
+            catalog,
+            SystemClock(),
+            checkpoint=str(checkpoint),
+            bytes_per_trigger=1 << 30,
+            every=None,
+        )
+        assert query.awaitTermination(120)
+
+
+@pytest.mark.parametrize("is_longer", [False, True])
+def test_a_second_archive_into_one_result_is_refused_by_batch_and_stream(
+    archive: Archive, other: Archive, spark: SparkSession, tmp_path: Path, is_longer: bool
+) -> None:
+    """The other archive ends before the first one, or behind it: so nothing of it, or a part, would be new."""
+    for number in (archive if is_longer else other).numbers[4:]:
+        (archive if is_longer else other).segment(number).unlink()
+    assert run_batch(archive.out, archive.journal) is not None
+    before = in_folder(archive.out, archive.journal), tables(archive.out), objects(archive.out)
+    both = f"{journal_of(archive)}.*{journal_of(other)}"
+    with pytest.raises(GatewayError, match=both):
+        run_batch(archive.out, other.journal)
+    with pytest.raises(GatewayError, match=both):
+        stream(spark, archive.out, other.journal, tmp_path / "checkpoint")
+    assert (in_folder(archive.out, archive.journal), tables(archive.out), objects(archive.out)) == before
+    again = run_batch(archive.out, archive.journal)
+    assert again is not None
+    assert again.was_known
+    archive.assert_as_if_whole()
+    assert run_batch(other.out, other.journal) is not None
+    other.assert_as_if_whole()
+
+
+def test_a_catalog_that_becomes_another_journals_meanwhile_takes_nothing(archive: Archive, other: Archive) -> None:
+    passes = LocalPasses()
+    with closing(SqlCatalog(settings(archive.out).catalog_url)) as catalog:
+        job = job_of(archive.out, archive.journal).anew(catalog.packing())
+        runs.resolve(passes, job, catalog, SystemClock())
+        committer = Committer(open_job(job), catalog, SystemClock(), passes.table_writer(job))
+        with closing(SqlCatalog(settings(archive.out).catalog_url)) as taken:
+            identity = ArrowArchive(other.journal).identity()
+            assert identity is not None
+            taken.bind(identity)
+        with pytest.raises(GatewayError, match=f"{journal_of(other)}.*{journal_of(archive)}"):
+            committer.commit(*passes.news(job, archive.numbers[-1], None))
+        assert catalog.counts()["attachments"].get("finished", 0) == 0
+
+
+def test_tables_and_an_interrupted_commit_of_another_journal_are_refused(archive: Archive, other: Archive) -> None:
+    assert run_batch(archive.out, archive.journal) is not None
+    shutil.copytree(archive.out / "tables", other.out / "tables")
+    with pytest.raises(GatewayError, match=f"rows of journal {journal_of(archive)}.*is journal {journal_of(other)}"):
+        run_batch(other.out, other.journal)
+    shutil.rmtree(other.out / "tables")
+    store = ObjectStore(settings(other.out).content_url)
+    intent.begin(store, intent.Intent(journal_of(archive), 3))
+    with pytest.raises(GatewayError, match=f"commit of journal {journal_of(archive)}.*is journal {journal_of(other)}"):
+        run_batch(other.out, other.journal)
+    intent.end(store)
+    assert run_batch(other.out, other.journal) is not None
+    other.assert_as_if_whole()
+
+
+def test_an_older_copy_of_the_tables_is_told_of(archive: Archive, tmp_path: Path) -> None:
+    held = [archive.segment(number) for number in archive.numbers[6:]]
+    for segment in held:
+        segment.rename(tmp_path / segment.name)
+    assert run_batch(archive.out, archive.journal) is not None
+    shutil.copytree(archive.out / "tables", tmp_path / "tables")
+    for segment in held:
+        (tmp_path / segment.name).rename(segment)
+    assert run_batch(archive.out, archive.journal) is not None
+    shutil.rmtree(archive.out / "tables")
+    (tmp_path / "tables").rename(archive.out / "tables")
+    with capture_logs() as logs:
+        assert run_batch(archive.out, archive.journal) is not None
+    (told,) = (each for each in logs if each["event"] == "tables_behind")
+    assert told["from_segment"] == archive.numbers[6]
+
+
+def test_a_checkpoint_of_another_journal_or_of_newer_results_is_refused(
+    archive: Archive, other: Archive, spark: SparkSession, tmp_path: Path
+) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    stream(spark, other.out, other.journal, checkpoint)
+    with pytest.raises(
+        StreamingQueryException, match=f"is of journal {journal_of(other)}.*journal {journal_of(archive)}"
+    ):
+        stream(spark, archive.out, archive.journal, checkpoint)
+    held = [archive.segment(number) for number in archive.numbers[6:]]
+    for segment in held:
+        segment.rename(tmp_path / segment.name)
+    assert run_batch(archive.out, archive.journal) is not None
+    shutil.copytree(archive.out, tmp_path / "older")
+    for segment in held:
+        (tmp_path / segment.name).rename(segment)
+    checkpoint = tmp_path / "its own"
+    stream(spark, archive.out, archive.journal, checkpoint)
+    stream(spark, archive.out, archive.journal, checkpoint)
+    shutil.rmtree(archive.out)
+    (tmp_path / "older").rename(archive.out)
+    last, reached = archive.numbers[-1], archive.numbers[5]
+    with pytest.raises(StreamingQueryException, match=f"up to segment {last}.*results up to segment {reached}"):
+        stream(spark, archive.out, archive.journal, checkpoint)
+    stream(spark, archive.out, archive.journal, tmp_path / "new")
+    archive.assert_as_if_whole()
+
+
+def test_a_checkpoint_names_its_journal(archive: Archive) -> None:
+    source = ReferenceSource({"path": str(archive.journal)})
+    reader = source.streamReader(source.schema())
+    assert orjson.loads(orjson.dumps(reader.initialOffset())) == {"journal": journal_of(archive), "segment": 0}
