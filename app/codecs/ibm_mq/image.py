@@ -95,11 +95,7 @@ def read_image(payload: Buffer, source: str, framing: str, received_at: int = 0)
     """
     found = _find(payload)
     start = found.layout.SIZE
-    message = _described(found, payload, memoryview(payload)[start:], source, framing, received_at)
-    try:
-        return unwrap(message)
-    except WireError as error:
-        raise WireError(error.row, start + error.at, error.why) from error
+    return unwrap(_described(found, payload, memoryview(payload)[start:], source, framing, received_at), start)
 
 
 def described(

@@ -25,7 +25,7 @@ from app.codecs.ibm_mq.headers import MQDLH, MQMD1, MQMDE, MQRFH, MQRFH2, MQXQH
 from app.codecs.ibm_mq.places import rows
 from app.codecs.ibm_mq.put_time import microseconds
 from app.codecs.ibm_mq.writing import ORDERS, family, trimmed
-from app.model.message import PhysicalMessage
+from app.model.message import EVIDENCE, PhysicalMessage
 from app.wire import WireError
 from app.wire.kinds import Buffer
 
@@ -51,18 +51,25 @@ _NAMES: Mapping[type[Header], tuple[str, ...]] = {
 """Fields that become properties."""
 
 
-def unwrap(message: PhysicalMessage) -> PhysicalMessage:
+def unwrap(message: PhysicalMessage, before: int = 0) -> PhysicalMessage:
     """Return the message after the headers of a message whose body still has them.
 
-    The new body is a slice of the old one.
+    The new body is a slice of the old one. The five grouping fields must be the descriptor's own (initial for version
+    1) for an MQMDE to be honoured. A header that is not as announced is named in the property `EVIDENCE`.
 
-    The five grouping fields must be the descriptor's own (initial for version 1) for an MQMDE to be honoured. Raises
-    WireError; its byte offsets count from the start of the body.
+    Raises WireError. `before` is the number of bytes before the body, from where errors and evidence count bytes.
     """
-    return message if message.format not in HEADER_FORMATS else _unwrapped(message)
+    if message.format not in HEADER_FORMATS:
+        return message
+    try:
+        return _unwrapped(message, before)
+    except WireError as error:
+        if not before:
+            raise
+        raise WireError(error.row, before + error.at, error.why) from error
 
 
-def _unwrapped(message: PhysicalMessage) -> PhysicalMessage:
+def _unwrapped(message: PhysicalMessage, before: int) -> PhysicalMessage:
     buffer = memoryview(message.body)
     if message.format == MQFMT_MD_EXTENSION and (extended := _extended(message, buffer)) is not None:
         return extended
@@ -73,6 +80,8 @@ def _unwrapped(message: PhysicalMessage) -> PhysicalMessage:
         named |= properties(buffer, link)
         if isinstance(link.header, MQMD1):
             message = _original(message, link.header)
+    if data.doubts:
+        named[EVIDENCE] = "; ".join(f"the {name} at byte {before + at} {why}" for name, at, why in data.doubts)
     if named:
         message = message._replace(properties={**message.properties, **named})
     if (grouping := _of_data(data, links, len(buffer))) != said.grouping:

@@ -15,7 +15,7 @@ from app.codecs.ibm_mq.headers import MQDLH, MQH, MQMD1, MQMDE, MQRFH, MQRFH2, M
 from app.codecs.ibm_mq.rfh import Folder, Property, write_rfh2
 from app.codecs.ibm_mq.unwrap import LONGEST_HEADER, unwrap
 from app.codecs.ibm_mq.writing import ASCII, ORDERS
-from app.model.message import PhysicalMessage
+from app.model.message import EVIDENCE, PhysicalMessage
 from app.wire import Context, WireError
 from tests.support.refusals import wire_error
 
@@ -131,9 +131,11 @@ def test_names_and_values_are_read_up_to_a_length() -> None:
     assert (refusal.value.row, refusal.value.at) == ("MQRFH2.struc_length", 8)
 
 
-@pytest.mark.parametrize(("name", "struc_id"), [("MQHWIH", "WIH"), ("MQIMS", "IIH"), ("MQHEPCF", "EPH")])
-def test_a_header_of_no_use_is_passed_over(name: str, struc_id: str) -> None:
-    header = MQH(struc_id, 1, 120, **SAYS).encode().ljust(120, b"\0")
+@pytest.mark.parametrize(
+    ("name", "struc_id", "size"), [("MQHWIH", "WIH", 120), ("MQIMS", "IIH", 84), ("MQHEPCF", "EPH", 120)]
+)
+def test_a_header_of_no_use_is_passed_over(name: str, struc_id: str, size: int) -> None:
+    header = MQH(struc_id, 1, size, **SAYS).encode().ljust(size, b"\0")
     message = unwrap(headed(name, header))
     assert (message.format, message.properties, bytes(message.body)) == ("MQSTR", {}, b"data")
 
@@ -176,6 +178,9 @@ def by_the_chain(message: PhysicalMessage) -> PhysicalMessage:
     _, data = peel(message.body, said)
     body = bytes(message.body)[data.at :]
     message = message._replace(format=data.format, encoding=data.encoding, ccsid=data.ccsid, body=body)
+    if data.doubts:
+        said_of = "; ".join(f"the {name} at byte {at} {why}" for name, at, why in data.doubts)
+        message = message._replace(properties={EVIDENCE: said_of})
     return with_grouping(message, data.grouping)
 
 
