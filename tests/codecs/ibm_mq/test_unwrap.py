@@ -70,25 +70,33 @@ def test_an_original_length_is_that_of_the_data(context: Context) -> None:
 
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_a_dead_letter_header_becomes_properties(context: Context) -> None:
-    header = MQDLH(reason=2053, dest_q_name="SAS.IN", dest_q_mgr_name="QM1", **SAYS).encode(context)
+    header = MQDLH(reason=2053, dest_q_name="SAS.IN", dest_q_mgr_name="QM1", put_date="20260101", **SAYS)
     properties = {"mqdlh.reason": "2053", "mqdlh.dest_q_name": "SAS.IN", "mqdlh.dest_q_mgr_name": "QM1"}
-    message = headed("MQDEAD", header, context=context)._replace(properties={"own": "kept"})
+    properties |= {"mqdlh.put_appl_type": "0", "mqdlh.put_date": "20260101"}
+    message = headed("MQDEAD", header.encode(context), context=context)._replace(properties={"own": "kept"})
     assert plain(unwrap(message)) == MESSAGE._replace(properties={"own": "kept"} | properties)
 
 
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_a_transmission_header_becomes_all_fields(context: Context) -> None:
     descriptor = MQMD1(
-        **SAYS, msg_type=100001, msg_id=b"i" * 24, correl_id=b"c" * 24, put_date="20260822", put_time="10203040"
+        **SAYS,
+        msg_type=100001,
+        msg_id=b"i" * 24,
+        correl_id=b"c" * 24,
+        reply_to_q="ANSWERS",
+        put_date="20260822",
+        put_time="10203040",
     )
     header = MQXQH(remote_q_name="SAS.IN", remote_q_mgr_name="QM2").encode(context) + descriptor.encode(context)
     message = headed("MQXMIT", header, context=context)._replace(group_id=b"g" * 24, msg_seq_number=2, put_time=1)
+    message = message._replace(properties={"mqmd.reply_to_q": "OF.THE.CHANNEL", "mqmd.put_appl_name": "amqrmppa"})
     assert plain(unwrap(message)) == MESSAGE._replace(
         msg_type=100001,
         message_id=b"i" * 24,
         correl_id=b"c" * 24,
         put_time=1_787_394_030_400_000,
-        properties={"mqxqh.remote_q_name": "SAS.IN", "mqxqh.remote_q_mgr_name": "QM2"},
+        properties={"mqmd.reply_to_q": "ANSWERS", "mqxqh.remote_q_name": "SAS.IN", "mqxqh.remote_q_mgr_name": "QM2"},
     )
 
 
@@ -110,7 +118,7 @@ def test_an_rfh2_becomes_properties_wherever_it_stands(context: Context) -> None
     last = write_rfh2([Folder("usr", (Property("a", "2"),))], "MQSTR", 785, 500, context, 1200)
     message = unwrap(headed("MQHRF2", first, letter, last, context=context))
     properties = {"mcd.Msd": "jms", "a": "2", "usr.b.c": "2", "mqdlh.reason": "0"}
-    properties |= {"mqdlh.dest_q_name": "", "mqdlh.dest_q_mgr_name": ""}
+    properties |= {"mqdlh.put_appl_type": "0"}
     assert plain(message) == MESSAGE._replace(properties=properties)
 
 
