@@ -12,6 +12,10 @@ NO_PROPERTIES: Mapping[str, str] = {}
 GAP = "gap"
 """The property by which a transport says, in the first message that it receives then, why it may have missed some."""
 
+EVIDENCE = "evidence"
+"""The property in which an envelope says, in sentences for people, where a message is not as it announces itself: a
+header in another byte order, or a property that contradicts another one. Warnings of the attachment repeat it."""
+
 PROPERTY_BYTES = 128
 """What a property takes in memory beside its name and its value."""
 

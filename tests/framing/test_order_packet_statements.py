@@ -122,7 +122,7 @@ def test_a_long_value_is_put_together_by_its_positions(tmp_path: Path) -> None:
             "error-reply",
             "error -3014 at position 37, SQLSTATE 42000: Invalid end of SQL statement",
         ),
-        (packet(reply(data(ROWS, PartAttribute.LAST))), "no-statement", "neither a parsid nor a CorrelId"),
+        (packet(reply(data(ROWS, PartAttribute.LAST))), "no-statement", "there is no GroupId, parsid or CorrelId"),
         (
             packet(reply(part(PartKind.PARSID, [STATEMENT]), data(ROWS))),
             "no-place",

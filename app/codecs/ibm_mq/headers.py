@@ -80,6 +80,34 @@ class MQH(Layout):
     flags: MQLONG = row("general flags", default=0)
 
 
+class MQCIH(MQH):
+    """MQCIH, the CICS bridge header: 164 bytes for version 1, 180 bytes for version 2."""
+
+
+class MQDH(MQH):
+    """MQDH, the distribution header: 48 bytes, then records of objects and of puts."""
+
+
+class MQEPH(MQH):
+    """MQEPH, the embedded PCF header: 68 bytes, then PCF parameters."""
+
+
+class MQIIH(MQH):
+    """MQIIH, the IMS information header: 84 bytes."""
+
+
+class MQRMH(MQH):
+    """MQRMH, the reference message header: 108 bytes, then names."""
+
+
+class MQSAPH(MQH):
+    """MQSAPH, the SAP header of the link for R/3: 108 bytes."""
+
+
+class MQWIH(MQH):
+    """MQWIH, the work information header: 120 bytes."""
+
+
 class MQMDE(MQH):
     """MQMDE, the message descriptor extension: 72 bytes (table 2 of its page)."""
 

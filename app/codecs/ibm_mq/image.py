@@ -5,8 +5,8 @@ descriptor is written: the structure identifier gives the character set, the ver
 
 The descriptor has more fields than a physical message: the message's origin and where to send replies. The gateway
 keeps those as properties, named `mqmd.` and the field: `user_identifier`, `accounting_token` (hexadecimal),
-`appl_identity_data`, `put_appl_type`, `put_appl_name`, `appl_origin_data`, `reply_to_q`, `reply_to_q_mgr` and `report`.
-Fields that are empty or zero are left out.
+`appl_identity_data`, `put_appl_type`, `put_appl_name`, `appl_origin_data`, `reply_to_q`, `reply_to_q_mgr`, `report` and
+`feedback`. Fields that are empty or zero are left out.
 
 Every received message passes through here. So the few fields that a physical message has are read with one `struct`
 call. The layouts of `headers` are the authority: they locate errors, and tests compare this module with them.
@@ -39,7 +39,8 @@ _SHARED: tuple[Rows, ...] = (
 )
 _GROUPING = ("group_id", "msg_seq_number", "offset", "msg_flags", "original_length")
 _IDENTIFIERS, _ID_SIZE = place(MQMD1, "msg_id", "correl_id"), len(MQ_NO_ID)
-_REPORT, _ORIGIN = place(MQMD1, "report"), place(MQMD1, "appl_origin_data")
+_REPORT, _FEEDBACK = place(MQMD1, "report"), place(MQMD1, "feedback")
+_ORIGIN = place(MQMD1, "appl_origin_data")
 _CONTEXT_NAMES = (
     "reply_to_q",
     "reply_to_q_mgr",
@@ -95,11 +96,7 @@ def read_image(payload: Buffer, source: str, framing: str, received_at: int = 0)
     """
     found = _find(payload)
     start = found.layout.SIZE
-    message = _described(found, payload, memoryview(payload)[start:], source, framing, received_at)
-    try:
-        return unwrap(message)
-    except WireError as error:
-        raise WireError(error.row, start + error.at, error.why) from error
+    return unwrap(_described(found, payload, memoryview(payload)[start:], source, framing, received_at), start)
 
 
 def described(
@@ -164,7 +161,8 @@ def _said(before: bytes, behind: bytes, order: Order, charset: str) -> _Said:
     """Return the fields in a descriptor of version 1, given its bytes before and behind its two identifiers."""
     descriptor = b"".join((before, bytes(2 * _ID_SIZE), behind))
     msg_type, encoding, ccsid, format_, put_at = _ROWS[order].unpack_from(descriptor)
-    properties = _context(descriptor[_REPORT], descriptor[_CONTEXT], descriptor[_ORIGIN], order, charset)
+    options = descriptor[_REPORT] + descriptor[_FEEDBACK]
+    properties = _context(options, descriptor[_CONTEXT], descriptor[_ORIGIN], order, charset)
     return _Said(msg_type, encoding, ccsid, trimmed(format_, charset), _put_time(put_at, charset), properties)
 
 
@@ -205,14 +203,14 @@ def _find(payload: Buffer) -> _Descriptor:
 
 
 @lru_cache(maxsize=256)
-def _context(report: bytes, context: bytes, origin: bytes, order: Order, charset: str) -> Mapping[str, str]:
-    """Return the properties for a message's origin, its reply-to queue and the reports that are wanted.
+def _context(options: bytes, context: bytes, origin: bytes, order: Order, charset: str) -> Mapping[str, str]:
+    """Return the properties for a message's origin, its reply-to queue, and its Report and Feedback.
 
     Fields that are empty or zero are left out. Messages of one program share the result, which is cached.
     """
     reply_to_q, reply_to_q_mgr, user, token, identity_data, appl_type, appl_name = _CONTEXT_ROWS[order].unpack(context)
-    number = struct.Struct(order + "i")
-    numbers = {"report": number.unpack(report)[0], "put_appl_type": appl_type}
+    report, feedback = struct.unpack(f"{order}ii", options)
+    numbers = {"report": report, "feedback": feedback, "put_appl_type": appl_type}
     texts = {
         "reply_to_q": reply_to_q,
         "reply_to_q_mgr": reply_to_q_mgr,

@@ -3,8 +3,8 @@
 | header | becomes |
 |---|---|
 | MQMDE | `group_id`, `msg_seq_number`, `offset`, `msg_flags`, `original_length` |
-| MQXQH | all fields, from the descriptor in it; properties `mqxqh.remote_q_name` and `mqxqh.remote_q_mgr_name` |
-| MQDLH | properties `mqdlh.reason`, `mqdlh.dest_q_name`, `mqdlh.dest_q_mgr_name` |
+| MQXQH | all fields and the properties `mqmd.…`, from the descriptor in it; properties `mqxqh.…` of both names |
+| MQDLH | properties `mqdlh.…` of all its fields but the three that describe what follows |
 | MQRFH2 | properties: of the folder `usr` by their own names, of others by `folder.name` or `folder.group.name` |
 | MQRFH | properties, by their own names |
 
@@ -25,7 +25,7 @@ from app.codecs.ibm_mq.headers import MQDLH, MQMD1, MQMDE, MQRFH, MQRFH2, MQXQH
 from app.codecs.ibm_mq.places import rows
 from app.codecs.ibm_mq.put_time import microseconds
 from app.codecs.ibm_mq.writing import ORDERS, family, trimmed
-from app.model.message import PhysicalMessage
+from app.model.message import EVIDENCE, PhysicalMessage
 from app.wire import WireError
 from app.wire.kinds import Buffer
 
@@ -46,23 +46,40 @@ _EXTENSION_NAMES = (
 _EXTENSION_ROWS = {order: rows(MQMDE, order, *_EXTENSION_NAMES) for order in ORDERS}
 _NAMES: Mapping[type[Header], tuple[str, ...]] = {
     MQXQH: ("remote_q_name", "remote_q_mgr_name"),
-    MQDLH: ("reason", "dest_q_name", "dest_q_mgr_name"),
+    MQDLH: (
+        *("reason", "dest_q_name", "dest_q_mgr_name"),
+        *("put_appl_type", "put_appl_name", "put_date", "put_time"),
+    ),
 }
 """Fields that become properties."""
 
+_ORIGIN = "mqmd."
+"""What begins the names of properties that have the origin of a message, and where answers to it go."""
+ORIGIN_NAMES: Final = (
+    *("report", "feedback", "reply_to_q", "reply_to_q_mgr", "user_identifier", "accounting_token"),
+    *("appl_identity_data", "put_appl_type", "put_appl_name", "appl_origin_data"),
+)
 
-def unwrap(message: PhysicalMessage) -> PhysicalMessage:
+
+def unwrap(message: PhysicalMessage, before: int = 0) -> PhysicalMessage:
     """Return the message after the headers of a message whose body still has them.
 
-    The new body is a slice of the old one.
+    The new body is a slice of the old one. The five grouping fields must be the descriptor's own (initial for version
+    1) for an MQMDE to be honoured. A header that is not as announced is named in the property `EVIDENCE`.
 
-    The five grouping fields must be the descriptor's own (initial for version 1) for an MQMDE to be honoured. Raises
-    WireError; its byte offsets count from the start of the body.
+    Raises WireError. `before` is the number of bytes before the body, from where errors and evidence count bytes.
     """
-    return message if message.format not in HEADER_FORMATS else _unwrapped(message)
+    if message.format not in HEADER_FORMATS:
+        return message
+    try:
+        return _unwrapped(message, before)
+    except WireError as error:
+        if not before:
+            raise
+        raise WireError(error.row, before + error.at, error.why) from error
 
 
-def _unwrapped(message: PhysicalMessage) -> PhysicalMessage:
+def _unwrapped(message: PhysicalMessage, before: int) -> PhysicalMessage:
     buffer = memoryview(message.body)
     if message.format == MQFMT_MD_EXTENSION and (extended := _extended(message, buffer)) is not None:
         return extended
@@ -73,6 +90,8 @@ def _unwrapped(message: PhysicalMessage) -> PhysicalMessage:
         named |= properties(buffer, link)
         if isinstance(link.header, MQMD1):
             message = _original(message, link.header)
+    if data.doubts:
+        named[EVIDENCE] = "; ".join(f"the {name} at byte {before + at} {why}" for name, at, why in data.doubts)
     if named:
         message = message._replace(properties={**message.properties, **named})
     if (grouping := _of_data(data, links, len(buffer))) != said.grouping:
@@ -149,15 +168,27 @@ def properties(buffer: Buffer, link: Link) -> dict[str, str]:
             codec = (family(link.ccsid) and charset(link.ccsid)) or link.context.charset
             return rfh.read_pairs(buffer, link.at + header.SIZE, link.end, codec)
         case _:
-            names = _NAMES.get(type(header), ())
-            return {f"{type(header).__name__.lower()}.{name}": str(getattr(header, name)) for name in names}
+            said = {name: str(getattr(header, name)) for name in _NAMES.get(type(header), ())}
+            return {f"{type(header).__name__.lower()}.{name}": text for name, text in said.items() if text}
 
 
 def _original(message: PhysicalMessage, descriptor: MQMD1) -> PhysicalMessage:
-    """Return the message with the fields of the descriptor in an MQXQH."""
+    """Return the message with the fields of the descriptor in an MQXQH; those before it are of another message."""
+    others = {name: text for name, text in message.properties.items() if not name.startswith(_ORIGIN)}
     return message._replace(
+        properties=others | origin(descriptor),
         msg_type=descriptor.msg_type,
         correl_id=descriptor.correl_id,
         message_id=b"" if descriptor.msg_id == MQ_NO_ID else descriptor.msg_id,
         put_time=microseconds(f"{descriptor.put_date:8}{descriptor.put_time:8}"),
     )
+
+
+def origin(descriptor: MQMD1) -> dict[str, str]:
+    """Return the properties for a message's origin, its reply-to queue and its reports. Empty fields are left out."""
+    values = {name: getattr(descriptor, name) for name in ORIGIN_NAMES}
+    texts = {
+        name: (value.hex() if any(value) else "") if isinstance(value, bytes) else str(value or "")
+        for name, value in values.items()
+    }
+    return {f"{_ORIGIN}{name}": text for name, text in texts.items() if text}

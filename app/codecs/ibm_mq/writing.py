@@ -59,12 +59,16 @@ class Heads(Generic[L]):
             for layout, order, name in product(initial, ORDERS, (ASCII, EBCDIC))
         }
 
+    def at(self, buffer: Buffer, at: int) -> tuple[L, Context] | None:
+        """Return the initial values of the structure at a byte, and how it is written; None for none of these."""
+        return self._heads.get(bytes(buffer[at : at + 8]))
+
     def find(self, buffer: Buffer, at: int, encoding: int, ccsid: int) -> tuple[L, Context] | None:
         """Return the initial values of the structure at byte `at`, and how it is written.
 
         Return None when it is none of these structures, or not written as the Encoding and CodedCharSetId announce it.
         """
-        found = self._heads.get(bytes(buffer[at : at + 8]))
+        found = self.at(buffer, at)
         if found is None:
             return None
         _, context = found

@@ -6,12 +6,14 @@ objects take more time than the rest of a message.
 
 import struct
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from app.wire import WireError
 
 CONTENT_TYPE = 0x03
+RESPONSE_TOPIC = 0x08
 CORRELATION_DATA = 0x09
+SUBSCRIPTION_IDENTIFIER = 0x0B
 USER_PROPERTY = 0x26
 
 _LONGEST = 0xFFFF
@@ -35,26 +37,37 @@ _PROPERTIES: dict[int, tuple[str, Callable[[bytes, int], int]]] = {
     0x01: ("payload_format_indicator", lambda _, at: at + 1),
     0x02: ("message_expiry_interval", lambda _, at: at + 4),
     CONTENT_TYPE: ("content_type", _string_end),
-    0x08: ("response_topic", _string_end),
+    RESPONSE_TOPIC: ("response_topic", _string_end),
     CORRELATION_DATA: ("correlation_data", _string_end),
-    0x0B: ("subscription_identifier", _varint_end),
+    SUBSCRIPTION_IDENTIFIER: ("subscription_identifier", _varint_end),
     0x23: ("topic_alias", lambda _, at: at + 2),
     USER_PROPERTY: ("user_property", _pair_end),
 }
 """By identifier: the name of the property, and a function that returns the end of a value that starts at a byte."""
 
 
+_TEXTS = frozenset({CONTENT_TYPE, RESPONSE_TOPIC})
+
+
 class PublishProperties(NamedTuple):
-    """The properties of a publish that the gateway uses; all others are checked and dropped."""
+    """The properties of a publish that its sender says of the message.
+
+    The others are checked and dropped: topic alias and subscription identifier are about the connection, the message
+    expiry interval is the broker's, and the payload format indicator says less than the descriptor's CodedCharSetId.
+    """
 
     correlation_data: bytes | None = None
     content_type: str | None = None
     user: tuple[tuple[str, str], ...] = ()
+    response_topic: str | None = None
 
 
 def decode(properties: bytes) -> PublishProperties:
-    """Read a whole property section, without the length in front of it. Raises WireError."""
-    correlation_data = content_type = None
+    """Read a whole property section, without the length in front of it.
+
+    Raises WireError, also for a property that must not come twice (MQTT 5, section 3.3.2.3).
+    """
+    once: dict[int, Any] = {}
     user = []
     at, name = 0, "identifier"
     while at < len(properties):
@@ -65,10 +78,11 @@ def decode(properties: bytes) -> PublishProperties:
             if identifier == USER_PROPERTY:
                 middle = _string_end(properties, start)
                 user.append((str(properties[start + 2 : middle], "utf-8"), str(properties[middle + 2 : at], "utf-8")))
-            elif identifier == CORRELATION_DATA:
-                correlation_data = properties[start + 2 : at]
-            elif identifier == CONTENT_TYPE:
-                content_type = str(properties[start + 2 : at], "utf-8")
+            elif identifier in once:
+                raise WireError(f"properties.{name}", start - 1, "it comes twice")
+            elif identifier != SUBSCRIPTION_IDENTIFIER:
+                raw = properties[start + 2 : at]
+                once[identifier] = str(raw, "utf-8") if identifier in _TEXTS else raw
         except KeyError:
             raise WireError("properties", start - 1, f"{identifier:#04x} is not a property of PUBLISH") from None
         except IndexError:
@@ -77,7 +91,7 @@ def decode(properties: bytes) -> PublishProperties:
             raise WireError(f"properties.{name}", start, f"not UTF-8: {error.reason}") from None
         if at > len(properties):
             raise WireError(f"properties.{name}", start, "the value goes past the end of the properties")
-    return PublishProperties(correlation_data, content_type, tuple(user))
+    return PublishProperties(once.get(CORRELATION_DATA), once.get(CONTENT_TYPE), tuple(user), once.get(RESPONSE_TOPIC))
 
 
 def correlation_data(properties: bytes) -> slice | None:
@@ -107,6 +121,9 @@ def encode(properties: PublishProperties) -> bytes:
     if properties.correlation_data is not None:
         out.append(CORRELATION_DATA)
         out += _string("correlation_data", properties.correlation_data)
+    if properties.response_topic is not None:
+        out.append(RESPONSE_TOPIC)
+        out += _text("response_topic", properties.response_topic)
     for name, value in properties.user:
         out.append(USER_PROPERTY)
         out += _text("user_property", name)

@@ -375,3 +375,6 @@ LONGS: Final = frozenset(
     }
 )
 """Types whose value is a LONG descriptor."""
+
+WHOLE_NUMBERS: Final = {DataType.SMALLINT: range(-(1 << 15), 1 << 15), DataType.INTEGER: range(-(1 << 31), 1 << 31)}
+"""The values of the types whose range is not that of their digits."""

@@ -15,11 +15,12 @@ from app.codecs.sapdb.constants import (
     MOMENTS,
     NUMBERS,
     UNICODE_TEXTS,
+    WHOLE_NUMBERS,
     DataType,
     Undef,
 )
 from app.codecs.sapdb.headers import LongDescriptor, ParameterInfo, VardataParameterInfo
-from app.codecs.sapdb.numbers import decode_number, encode_number
+from app.codecs.sapdb.numbers import NumberOverflow, decode_number, encode_number
 from app.codecs.sapdb.temporal import (
     DateFormat,
     Time,
@@ -118,7 +119,7 @@ def decode_content(
     `wide` says that texts of one byte a character have two, as they do in packets of a Unicode code.
     """
     if data_type in NUMBERS:
-        return decode_number(content, row, at)
+        return _in_range(decode_number(content, row, at), data_type, row, at)
     if data_type in LONGS:
         if len(content) != LongDescriptor.SIZE:
             raise WireError(row, at, f"a LONG descriptor of {len(content)} bytes, where it has {LongDescriptor.SIZE}")
@@ -126,12 +127,30 @@ def decode_content(
     if data_type == DataType.BOOLEAN:
         if len(content) != 1:
             raise WireError(row, at, f"a boolean of {len(content)} bytes")
+        if content[0] > 1:
+            raise WireError(row, at, NO_BOOLEAN)
         return bool(content[0])
     codec = text_codec(data_type, manner.code, wide=wide)
     if codec is None:
         return bytes(content).rstrip(b"\0") if data_type == DataType.VARCHAR_BYTE else bytes(content)
     text = decode_text(content, codec, row, at).rstrip(" ")
     return _PARSERS[data_type](text, row, at) if data_type in _PARSERS else text
+
+
+NO_BOOLEAN: Final = "the value is neither 00 nor 01, which are the booleans"
+
+
+def beyond(data_type: int) -> str:
+    """Return why a number is none of SMALLINT or INTEGER."""
+    limits = WHOLE_NUMBERS[DataType(data_type)]
+    return f"the number is beyond {DataType(data_type).name}, which is {limits[0]:,} to {limits[-1]:,}"
+
+
+def _in_range(number: Any, data_type: int, row: str, at: int) -> Any:
+    limits = WHOLE_NUMBERS.get(data_type)
+    if limits is not None and not limits[0] <= number <= limits[-1]:
+        raise NumberOverflow(row, at, beyond(data_type))
+    return number
 
 
 _PARSERS: Final[dict[int, Callable[[str, str, int], Value]]] = {
@@ -184,7 +203,7 @@ def encode_content(value: Any, info: Described, manner: Manner, row: str = "valu
     """Return the bytes of a value without an undef byte and without fill. Raises WireError and NumberOverflow."""
     try:
         if info.data_type in NUMBERS:
-            return encode_number(value, info.length, fraction(info))
+            return encode_number(_in_range(value, info.data_type, row, 0), info.length, fraction(info))
         if info.data_type in LONGS:
             return bytes(value.encode(manner.context))
         if info.data_type == DataType.BOOLEAN:
@@ -199,6 +218,8 @@ def encode_content(value: Any, info: Described, manner: Manner, row: str = "valu
 
 def fraction(info: Described) -> int | None:
     """Return the digits behind the point of a number; None for floating-point ones."""
+    if info.data_type in WHOLE_NUMBERS:
+        return 0
     is_float = info.data_type in {DataType.FLOAT, DataType.VFLOAT, DataType.NUMBER}
     return None if is_float or info.frac == _NO_FRAC else info.frac
 

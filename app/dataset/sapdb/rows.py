@@ -14,14 +14,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from app.codecs.sapdb.constants import ASCII_TEXTS, LONGS, MOMENTS, NUMBERS, DataType, Undef
+from app.codecs.sapdb.constants import ASCII_TEXTS, LONGS, MOMENTS, NUMBERS, WHOLE_NUMBERS, DataType, Undef
 from app.codecs.sapdb.headers import LongDescriptor, ParameterInfo
 from app.codecs.sapdb.rows import check_rows, row_size
 from app.codecs.sapdb.temporal import Time
-from app.codecs.sapdb.values import FIRST_UNDEF, WIDE, Described, Manner, decode_value, fill, fraction, text_codec
+from app.codecs.sapdb.values import (
+    FIRST_UNDEF,
+    NO_BOOLEAN,
+    WIDE,
+    Described,
+    Manner,
+    beyond,
+    decode_value,
+    fill,
+    fraction,
+    text_codec,
+)
 from app.dataset import columns
-from app.dataset.errors import BadValueError
+from app.dataset.errors import BadValueError, refuse_any
 from app.dataset.sapdb import numbers, temporal, texts
+from app.dataset.sapdb.types import BYTES
 from app.model.errors import InvalidInputError
 from app.wire import WireError
 from app.wire.kinds import Buffer
@@ -151,17 +163,42 @@ def _together(column: Column, manner: Manner) -> pa.Array:
     if data_type in NUMBERS:
         if pa.types.is_floating(column.wanted):
             return numbers.doubles(cells, absent)
-        return numbers.decimals(cells, absent, column.wanted.precision, column.wanted.scale)
+        found = numbers.decimals(cells, absent, column.wanted.precision, column.wanted.scale)
+        _refuse_beyond(found, data_type)
+        return found
     if data_type == DataType.BOOLEAN:
         if cells.shape[1] != 1:
             raise temporal.Mixed
+        refuse_any((cells[:, 0] > 1) & ~absent, NO_BOOLEAN)
         return _booleans(cells[:, 0] != 0, absent)
     codec = _codec(column, manner)
     if codec is None:
+        if data_type in BYTES:
+            refuse_any(cells[:, info.length :].any(axis=1) & ~absent, longer(info, "bytes"))
         return texts.binaries(cells, absent, trimmed=data_type == DataType.VARCHAR_BYTE)
     if data_type in MOMENTS:
         return temporal.moments(_ascii(cells, absent, codec), absent, data_type, column.wanted)
-    return texts.strings(cells, absent, codec)
+    return _no_longer(texts.strings(cells, absent, codec), info, cells.shape[1])
+
+
+def longer(info: Described, unit: str) -> str:
+    """Return why a text or a byte string is none of its type."""
+    return f"the value has more than the {info.length} {unit} of its type"
+
+
+def _no_longer(found: pa.StringArray, info: Described, width: int) -> pa.StringArray:
+    """Return texts that are no longer than their type. Raises BadValueError."""
+    if width > info.length:
+        refuse_any(texts.wide_lengths(pc.fill_null(found, "")) > info.length, longer(info, "characters"))
+    return found
+
+
+def _refuse_beyond(values: pa.Array, data_type: int) -> None:
+    """Raise BadValueError for the first number that SMALLINT or INTEGER does not have."""
+    limits = WHOLE_NUMBERS.get(data_type)
+    if limits is not None:
+        wrong = pc.or_(pc.less(values, limits[0]), pc.greater(values, limits[-1]))
+        refuse_any(pc.fill_null(wrong, False).to_numpy(zero_copy_only=False), beyond(data_type))
 
 
 def _codec(column: Column, manner: Manner) -> str | None:
@@ -276,6 +313,7 @@ def encode_column(
     undef, _ = fill(data_type, manner)
     codec = text_codec(data_type, manner.code, wide=manner.code.is_unicode)
     if data_type in NUMBERS:
+        _refuse_beyond(values, data_type)
         return numbers.encode(values, info.length, fraction(info)), undef
     if data_type == DataType.BOOLEAN:
         flags = pc.fill_null(values, False).cast(pa.uint8()).to_numpy(zero_copy_only=False)

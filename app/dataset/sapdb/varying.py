@@ -11,7 +11,7 @@ from app.codecs.sapdb.constants import NUMBERS, DataType, Undef
 from app.codecs.sapdb.rows import encode_vardata, vardata_fields
 from app.codecs.sapdb.values import Described, Manner, decode_content, text_codec
 from app.dataset import columns
-from app.dataset.sapdb.rows import Column, LongName, encode_column, located, named_by_descriptor, read_column
+from app.dataset.sapdb.rows import Column, LongName, encode_column, located, longer, named_by_descriptor, read_column
 from app.dataset.sapdb.types import BYTES
 from app.wire import WireError
 from app.wire.kinds import Buffer
@@ -63,6 +63,9 @@ def _column(
 
     contents = [field if isinstance(field, bytes) else None for _, field in fields]
     if info.data_type in BYTES and info.data_type != DataType.VARCHAR_BYTE:
+        for row, content in enumerate(contents):
+            if content is not None and len(content) > info.length:
+                raise WireError(*place(row), longer(info, "bytes"))
         return pa.array(contents, pa.binary())
     absent = np.array([content is None for content in contents], np.bool_)
     sizes = {len(content) for content in contents if content is not None}

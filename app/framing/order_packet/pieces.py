@@ -259,7 +259,7 @@ def _parts(content: Content) -> Iterator[GroupPart]:
 
 def _definition(content: Content) -> AttachmentDefinition:
     if not content.statement:
-        why = "there is neither a parsid nor a CorrelId, so nothing says which statement the rows or columns are of"
+        why = "there is no GroupId, parsid or CorrelId, so nothing says which statement the rows or columns are of"
         raise InvalidInputError("no-statement", f"segment[{content.number}]", -1, why)
     owner, table = _table(content)
     if not table:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from app.codecs.ibm_mq.constants import MQMT_REPORT
 from app.codecs.ibm_mq.headers import MQMD1, MQMD2, MQMDE
 from app.codecs.ibm_mq.image import IMAGE_OVERHEAD, descriptor_context, is_image, read_image, write_image
+from app.codecs.ibm_mq.unwrap import origin
 from app.model.message import PhysicalMessage
 from app.wire import Context, WireError
 from app.wire.kinds import Order
@@ -145,6 +146,7 @@ def test_what_is_no_extension_is_an_error_where_one_is_announced(extension: byte
 def test_whose_it_is_and_whom_to_answer_become_properties(order: Order, charset: str) -> None:
     descriptor = MQMD1(
         report=0x100,
+        feedback=2053,
         reply_to_q="ANSWERS",
         reply_to_q_mgr="QM7",
         user_identifier="sasadm",
@@ -157,6 +159,7 @@ def test_whose_it_is_and_whom_to_answer_become_properties(order: Order, charset:
     message = read_image(descriptor.encode(Context(order, charset)) + b"data", "", "")
     assert message.properties == {
         "mqmd.report": "256",
+        "mqmd.feedback": "2053",
         "mqmd.reply_to_q": "ANSWERS",
         "mqmd.reply_to_q_mgr": "QM7",
         "mqmd.user_identifier": "sasadm",
@@ -166,6 +169,7 @@ def test_whose_it_is_and_whom_to_answer_become_properties(order: Order, charset:
         "mqmd.put_appl_name": "sas.exe",
         "mqmd.appl_origin_data": "orig",
     }
+    assert origin(descriptor) == message.properties
 
 
 def test_a_descriptor_that_says_nothing_has_no_properties() -> None:

@@ -15,7 +15,7 @@ from app.codecs.ibm_mq.headers import MQDLH, MQH, MQMD1, MQMDE, MQRFH, MQRFH2, M
 from app.codecs.ibm_mq.rfh import Folder, Property, write_rfh2
 from app.codecs.ibm_mq.unwrap import LONGEST_HEADER, unwrap
 from app.codecs.ibm_mq.writing import ASCII, ORDERS
-from app.model.message import PhysicalMessage
+from app.model.message import EVIDENCE, PhysicalMessage
 from app.wire import Context, WireError
 from tests.support.refusals import wire_error
 
@@ -70,25 +70,33 @@ def test_an_original_length_is_that_of_the_data(context: Context) -> None:
 
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_a_dead_letter_header_becomes_properties(context: Context) -> None:
-    header = MQDLH(reason=2053, dest_q_name="SAS.IN", dest_q_mgr_name="QM1", **SAYS).encode(context)
+    header = MQDLH(reason=2053, dest_q_name="SAS.IN", dest_q_mgr_name="QM1", put_date="20260101", **SAYS)
     properties = {"mqdlh.reason": "2053", "mqdlh.dest_q_name": "SAS.IN", "mqdlh.dest_q_mgr_name": "QM1"}
-    message = headed("MQDEAD", header, context=context)._replace(properties={"own": "kept"})
+    properties |= {"mqdlh.put_appl_type": "0", "mqdlh.put_date": "20260101"}
+    message = headed("MQDEAD", header.encode(context), context=context)._replace(properties={"own": "kept"})
     assert plain(unwrap(message)) == MESSAGE._replace(properties={"own": "kept"} | properties)
 
 
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_a_transmission_header_becomes_all_fields(context: Context) -> None:
     descriptor = MQMD1(
-        **SAYS, msg_type=100001, msg_id=b"i" * 24, correl_id=b"c" * 24, put_date="20260822", put_time="10203040"
+        **SAYS,
+        msg_type=100001,
+        msg_id=b"i" * 24,
+        correl_id=b"c" * 24,
+        reply_to_q="ANSWERS",
+        put_date="20260822",
+        put_time="10203040",
     )
     header = MQXQH(remote_q_name="SAS.IN", remote_q_mgr_name="QM2").encode(context) + descriptor.encode(context)
     message = headed("MQXMIT", header, context=context)._replace(group_id=b"g" * 24, msg_seq_number=2, put_time=1)
+    message = message._replace(properties={"mqmd.reply_to_q": "OF.THE.CHANNEL", "mqmd.put_appl_name": "amqrmppa"})
     assert plain(unwrap(message)) == MESSAGE._replace(
         msg_type=100001,
         message_id=b"i" * 24,
         correl_id=b"c" * 24,
         put_time=1_787_394_030_400_000,
-        properties={"mqxqh.remote_q_name": "SAS.IN", "mqxqh.remote_q_mgr_name": "QM2"},
+        properties={"mqmd.reply_to_q": "ANSWERS", "mqxqh.remote_q_name": "SAS.IN", "mqxqh.remote_q_mgr_name": "QM2"},
     )
 
 
@@ -110,7 +118,7 @@ def test_an_rfh2_becomes_properties_wherever_it_stands(context: Context) -> None
     last = write_rfh2([Folder("usr", (Property("a", "2"),))], "MQSTR", 785, 500, context, 1200)
     message = unwrap(headed("MQHRF2", first, letter, last, context=context))
     properties = {"mcd.Msd": "jms", "a": "2", "usr.b.c": "2", "mqdlh.reason": "0"}
-    properties |= {"mqdlh.dest_q_name": "", "mqdlh.dest_q_mgr_name": ""}
+    properties |= {"mqdlh.put_appl_type": "0"}
     assert plain(message) == MESSAGE._replace(properties=properties)
 
 
@@ -131,9 +139,11 @@ def test_names_and_values_are_read_up_to_a_length() -> None:
     assert (refusal.value.row, refusal.value.at) == ("MQRFH2.struc_length", 8)
 
 
-@pytest.mark.parametrize(("name", "struc_id"), [("MQHWIH", "WIH"), ("MQIMS", "IIH"), ("MQHEPCF", "EPH")])
-def test_a_header_of_no_use_is_passed_over(name: str, struc_id: str) -> None:
-    header = MQH(struc_id, 1, 120, **SAYS).encode().ljust(120, b"\0")
+@pytest.mark.parametrize(
+    ("name", "struc_id", "size"), [("MQHWIH", "WIH", 120), ("MQIMS", "IIH", 84), ("MQHEPCF", "EPH", 120)]
+)
+def test_a_header_of_no_use_is_passed_over(name: str, struc_id: str, size: int) -> None:
+    header = MQH(struc_id, 1, size, **SAYS).encode().ljust(size, b"\0")
     message = unwrap(headed(name, header))
     assert (message.format, message.properties, bytes(message.body)) == ("MQSTR", {}, b"data")
 
@@ -176,6 +186,9 @@ def by_the_chain(message: PhysicalMessage) -> PhysicalMessage:
     _, data = peel(message.body, said)
     body = bytes(message.body)[data.at :]
     message = message._replace(format=data.format, encoding=data.encoding, ccsid=data.ccsid, body=body)
+    if data.doubts:
+        said_of = "; ".join(f"the {name} at byte {at} {why}" for name, at, why in data.doubts)
+        message = message._replace(properties={EVIDENCE: said_of})
     return with_grouping(message, data.grouping)
 
 

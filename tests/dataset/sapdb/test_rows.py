@@ -140,7 +140,10 @@ def test_vardata_of_the_driver_are_those_of_single_values() -> None:
     packet = decode_packet(PACKETS["execute_vardata"])
     (buffer,) = (part.buffer for part in packet.segments[0].parts if part.header.part_kind == PartKind.VARDATA)
     kinds = [0, 2, 10, 2, 13, 23, 1, 4, 24, 2, 2, 2]
-    infos = [VardataParameterInfo(2, 0, kind, 2, 10, 11, number, 0, 0) for number, kind in enumerate(kinds)]
+    infos = [
+        VardataParameterInfo(2, 0, kind, 2, 300 if kind == DataType.CHAR_ASCII else 10, 11, number, 0, 0)
+        for number, kind in enumerate(kinds)
+    ]
     schema = types.schema([], infos, {})
     ours = varying.decode(buffer, infos, MANNERS["big"], schema)
     assert cells(ours) == as_table(decode_vardata(buffer, infos, MANNERS["big"]), schema)

@@ -1,0 +1,175 @@
+"""Values at the ends of their type's range, and beyond: the first are read and written, the second refused.
+
+The fields are encoded here: numbers digit by digit, texts and moments as bytes.
+"""
+
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pytest
+
+from app.codecs.sapdb.constants import DataType
+from app.codecs.sapdb.headers import ParameterInfo
+from app.codecs.sapdb.texts import code_of
+from app.codecs.sapdb.values import Manner
+from app.dataset.sapdb import rows, types, varying
+from app.model.errors import InvalidInputError
+from app.wire import Context, WireError
+
+MANNERS = [Manner(code_of(0, order), Context(order)) for order in (">", "<")]
+
+
+def number(text: str) -> bytes:
+    """A VDN number: a byte of sign and exponent, and two digits a byte; those of negative ones complemented."""
+    is_negative, plain = text.startswith("-"), text.lstrip("-")
+    whole, _, behind = plain.partition(".")
+    digits = (whole + behind).lstrip("0")
+    exponent = len(whole.lstrip("0")) or -(len(behind) - len(behind.lstrip("0")))
+    digits = digits.rstrip("0")
+    if not digits:
+        return b"\x80"
+    if is_negative:
+        kept = [9 - int(each) for each in digits[:-1]] + [10 - int(digits[-1])]
+        digits = "".join(map(str, kept))
+    packed = bytes(int((digits + "0")[at : at + 2], 16) for at in range(0, len(digits), 2))
+    return bytes([0x40 - exponent if is_negative else 0xC0 + exponent]) + packed
+
+
+class Range(NamedTuple):
+    """A type, the fields of values that it has with these, and the fields of values that it does not have."""
+
+    data_type: DataType
+    length: int
+    frac: int
+    size: int
+    within: dict[bytes, Any]
+    beyond: list[bytes]
+    why: str
+
+
+def numbers(*texts: str) -> dict[bytes, Any]:
+    return {number(text): Decimal(text) for text in texts}
+
+
+SMALL = ("0", "1", "-1", "32767", "-32768", "30000")
+WHOLE = (*SMALL, "2147483647", "-2147483648", "99999")
+RANGES = {
+    "smallint": Range(
+        DataType.SMALLINT,
+        *(5, 0, 4),
+        numbers(*SMALL),
+        [number(each) for each in ("32768", "-32769", "99999", "-99999", "40000")],
+        "the number is beyond SMALLINT, which is -32,768 to 32,767",
+    ),
+    "smallint-1.5": Range(DataType.SMALLINT, 5, 0, 4, {}, [number("1.5")], "more than 0 digits behind the point"),
+    "smallint-unsaid": Range(DataType.SMALLINT, 5, 255, 4, numbers(*SMALL), [number("32768")], "beyond SMALLINT"),
+    "integer": Range(
+        DataType.INTEGER,
+        *(10, 0, 6),
+        numbers(*WHOLE),
+        [number(each) for each in ("2147483648", "-2147483649", "9999999999", "-9999999999")],
+        "the number is beyond INTEGER, which is -2,147,483,648 to 2,147,483,647",
+    ),
+    "fixed": Range(
+        DataType.FIXED,
+        *(5, 2, 4),
+        numbers("999.99", "-999.99", "0.01", "0"),
+        [number(each) for each in ("1000", "-1000", "12345")],
+        r"the number does not fit fixed\(5,2\)",
+    ),
+    "fixed-point": Range(DataType.FIXED, 5, 2, 4, {}, [number("1.234")], "more than 2 digits behind the point"),
+    "fixed-38": Range(
+        DataType.FIXED, 38, 0, 20, numbers("9" * 38, "-" + "9" * 38), [number("1" + "0" * 38)], r"fixed\(38,0\)"
+    ),
+    "boolean": Range(DataType.BOOLEAN, 1, 0, 1, {b"\0": False, b"\1": True}, [b"\2", b"1", b"\xff"], "neither 00 nor"),
+    "char": Range(
+        DataType.CHAR_ASCII, 3, 0, 9, {b"abc": "abc", b"a  ": "a", b"abc  ": "abc"}, [b"abcd", b"   d"], "more than the 3"
+    ),
+    "byte": Range(DataType.CHAR_BYTE, 3, 0, 3, {b"abc": b"abc"}, [], ""),
+    "varchar-byte": Range(
+        DataType.VARCHAR_BYTE, 3, 0, 9, {b"abc": b"abc", b"ab": b"ab"}, [b"abcd", b"abc\0d"], "more than the 3 bytes"
+    ),
+    "byte-longer": Range(DataType.CHAR_BYTE, 3, 0, 9, {}, [b"abcd", b"\0\0\0\1"], "more than the 3 bytes"),
+    "date": Range(
+        DataType.DATE,
+        *(10, 0, 10),
+        dict.fromkeys([b"0001-01-01", b"9999-12-31", b"2024-02-29"]),
+        [b"0000-01-01", b"2023-02-29", b"2024-13-01", b"2024-00-10", b"2024-01-32", b"2024-01-00"],
+        "is no date",
+    ),
+    "time": Range(
+        DataType.TIME,
+        *(8, 0, 8),
+        dict.fromkeys([b"00:00:00", b"23:59:59"]),
+        [b"23:60:00", b"23:59:60", b"-1:00:00"],
+        "is no time",
+    ),
+    "timestamp": Range(
+        DataType.TIMESTAMP,
+        *(26, 0, 26),
+        dict.fromkeys([b"9999-12-31 23:59:59.999999", b"0001-01-01 00:00:00.000000"]),
+        [b"2024-01-01 24:00:00.000000", b"2024-02-30 00:00:00.000000", b"2024-01-01 00:60:00.000000"],
+        "is no timestamp",
+    ),
+}
+
+
+def described(each: Range) -> ParameterInfo:
+    return ParameterInfo(2, 0, each.data_type, each.frac, each.length, each.size + 1, 1)
+
+
+def fixed(each: Range, fields: list[bytes], manner: Manner) -> list[Any]:
+    """The values of fields in a data part, each padded to its size."""
+    filler = b"\x20" if each.data_type == DataType.CHAR_ASCII else b"\0"
+    data = b"".join(filler + field.ljust(each.size, filler) for field in fields)
+    info = described(each)
+    batch = rows.decode(data, [info], len(fields), manner, types.schema([], [info], {}))
+    return batch.column(0).to_pylist()
+
+
+def varied(each: Range, fields: list[bytes], manner: Manner) -> list[Any]:
+    """The values of fields in a vardata part, each as long as it is."""
+    data = b"".join(b"\0\1" + bytes([len(field)]) + field for field in fields)
+    info = described(each)
+    batch = varying.decode(data, [info], manner, types.schema([], [info], {}))
+    return batch.column(0).to_pylist()
+
+
+@pytest.mark.parametrize("name", RANGES)
+@pytest.mark.parametrize("read", [fixed, varied])
+def test_the_ends_of_a_range_are_read(name: str, read: Any) -> None:
+    each = RANGES[name]
+    for manner in MANNERS:
+        found = read(each, list(each.within), manner)
+        for value, expected in zip(found, each.within.values(), strict=True):
+            assert value is not None
+            assert expected is None or value == expected
+
+
+@pytest.mark.parametrize("name", RANGES)
+@pytest.mark.parametrize("read", [fixed, varied])
+def test_what_is_beyond_is_refused_in_its_row(name: str, read: Any) -> None:
+    each = RANGES[name]
+    for manner in MANNERS:
+        for wrong in each.beyond:
+            before = list(each.within)[:2]
+            with pytest.raises(WireError, match=each.why) as refused:
+                read(each, [*before, wrong, wrong], manner)
+            assert refused.value.row == f"row[{len(before)}].value[0]"
+
+
+@pytest.mark.parametrize(("name", "most"), [("smallint", 32767), ("integer", 2147483647)])
+def test_what_is_beyond_is_not_written(name: str, most: int) -> None:
+    info = described(RANGES[name])
+    kind = types.arrow_type(info)
+    for wrong in (most + 1, -most - 2):
+        for values in (pa.array([1, wrong], pa.int64()), pa.array([Decimal(1), Decimal(wrong)], kind)):
+            batch = pa.record_batch([values], names=["a"])
+            with pytest.raises(InvalidInputError, match="row 2: the number is beyond"):
+                rows.encode(batch, [info], MANNERS[0])
+            with pytest.raises(InvalidInputError, match="row 2: the number is beyond"):
+                varying.encode(batch, [info], MANNERS[0])
+    ends = pa.record_batch([pa.array([most, -most - 1, None], pa.int64())], names=["a"])
+    written = rows.encode(ends, [info], MANNERS[0])
+    assert [bytes(row[1:]).rstrip(b"\0") for row in written[:2]] == [number(str(most)), number(str(-most - 1))]
