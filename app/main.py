@@ -7,6 +7,7 @@ import signal
 import socket
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext, suppress
+from functools import cache
 from importlib.metadata import version
 from threading import Event
 from time import monotonic, time_ns
@@ -21,6 +22,7 @@ from app.metrics import Metrics
 from app.model.errors import GatewayError
 from app.observe import logger
 from app.ports import Catalog, Clock, ContentStore, Journal
+from app.service.belonging import assembled
 from app.service.context import ServiceContext
 from app.service.gateway import Gateway
 from app.service.standby.election import Election
@@ -90,8 +92,12 @@ def _storage(settings: Settings, clock: Clock) -> tuple[Journal, Catalog]:
     """Open journal and catalog.
 
     A gateway alone locks the journal first. Of several gateways, the catalog says which one is the last, and gives it
-    the journal's epoch.
+    the journal's epoch. The catalog says, too, what of the journal was durable.
     """
+
+    @cache
+    def catalog() -> Catalog:
+        return _opened("catalog", plugins.catalog(), settings.catalog_url)
 
     def journal(epoch: int | None = None) -> Journal:
         return _opened(
@@ -102,16 +108,13 @@ def _storage(settings: Settings, clock: Clock) -> tuple[Journal, Catalog]:
             segment_age=settings.journal.segment_age.total_seconds(),
             clock=clock,
             epoch=epoch,
+            durable=lambda journal_id: assembled(catalog(), journal_id),
         )
-
-    def catalog() -> Catalog:
-        return _opened("catalog", plugins.catalog(), settings.catalog_url)
 
     if settings.standby is None:
         return journal(), catalog()
-    shared = catalog()
     last = _opened("journal", plugins.journal().last_epoch, settings.journal_folder)
-    return journal(shared.take_over(last + 1)), shared
+    return journal(catalog().take_over(last + 1)), catalog()
 
 
 def _traces(settings: Settings) -> Traces:

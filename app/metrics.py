@@ -178,7 +178,7 @@ class Metrics(_Declared):
             "damaged_attachments", "Finished attachments whose content was found damaged and is not served"
         )
         self.scrub_bytes = self._counter("scrub_bytes", "Stored bytes that were read again and compared", "what")
-        self.scrub_restored = self._counter("scrub_restored", "Attachments whose content was restored by the scrub")
+        self.content_restored = self._counter("content_restored", "Attachments whose damaged content was restored")
         self.scrub_damaged_segments = self._gauge(
             "scrub_damaged_segments", "Journal segments that the last scrub found damaged"
         )

@@ -199,7 +199,7 @@ def read_head(get: Callable[[int, int], bytes], start: int, segment: int, versio
 
     `get` returns bytes [start, end) of the file, fewer at its end.
     """
-    frame = ipc.frame_of(_metadata(get, start))
+    frame = unverified_frame(get, start)
     if frame is None or frame.rows > MAX_ROWS_A_BATCH or frame.head > HEAD_BYTES:
         return None
     data = get(start, start + frame.head)
@@ -227,10 +227,11 @@ def _head_with_rows(frame: ipc.Frame, data: bytes, start: int, segment: int, ver
     return _head(place.batch, start, frame, data, crcs) if place.segment == segment and not place.row else None
 
 
-def _metadata(get: Callable[[int, int], bytes], start: int) -> bytes:
+def unverified_frame(get: Callable[[int, int], bytes], start: int) -> ipc.Frame | None:
+    """Return the frame of the batch that begins at `start`, which may be damaged; None where there is none."""
     begin = get(start, start + 8)
     end = ipc.metadata_end(begin)
-    return get(start, start + end) if end else begin
+    return ipc.frame_of(get(start, start + end)) if end else None
 
 
 def _head(number: int, start: int, frame: ipc.Frame, data: bytes, crcs: int) -> Head:

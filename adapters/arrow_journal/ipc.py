@@ -24,7 +24,7 @@ allows any padding of metadata and bodies that keeps its own alignment."""
 MAX_METADATA = 1 << 20
 READ_ERRORS = (pa.ArrowException, OSError)
 
-_INT16, _INT32, _INT64 = Struct("<H"), Struct("<i"), Struct("<q")
+_INT16, _INT32, _INT64, _TWO_BUFFERS = Struct("<H"), Struct("<i"), Struct("<q"), Struct("<4q")
 _MARKER, _PREFIX = 4, 8
 _CONTINUATION = END_OF_STREAM[:_MARKER]
 _MESSAGE_HEADER, _MESSAGE_BODY_LENGTH, _BATCH_LENGTH, _BATCH_BUFFERS = 2, 3, 0, 2
@@ -97,6 +97,11 @@ class Frame(NamedTuple):
     bodies: int
     end: int
 
+    @property
+    def size(self) -> int:
+        """Return the size of the message without the padding at its end."""
+        return self.head + self.bodies
+
 
 def metadata_end(start: bytes | bytearray | memoryview) -> int | None:
     """Return the end of the metadata of a message that begins with `start`. Return None for bytes of another kind, 0
@@ -119,13 +124,14 @@ def frame_of(message: bytes | bytearray | memoryview) -> Frame | None:
         buffers = _follow(message, _field(message, batch, _BATCH_BUFFERS))
         last = buffers + 4 + (_INT32.unpack_from(message, buffers)[0] - 1) * _BUFFER_SIZE
         rows = _INT64.unpack_from(message, _field(message, batch, _BATCH_LENGTH))[0] if _has(message, batch, 0) else 0
-        begin, bodies = _INT64.unpack_from(message, last)[0], _INT64.unpack_from(message, last + _BUFFER_LENGTH)[0]
+        before, length, begin, bodies = _TWO_BUFFERS.unpack_from(message, last - _BUFFER_SIZE)
         end = metadata + _INT64.unpack_from(message, _field(message, table, _MESSAGE_BODY_LENGTH))[0]
     except struct_error:
         return None
     frame = Frame(rows, metadata, metadata + begin, bodies, end)
+    follows = begin == before + length + padding(length)
     is_sound = rows >= 0 and metadata <= frame.head and 0 <= bodies <= end - frame.head and end % BLOCK == 0
-    return frame if is_sound else None
+    return frame if follows and is_sound else None
 
 
 def _tables(message: bytes | bytearray | memoryview) -> tuple[int, int]:

@@ -8,7 +8,7 @@
 - An append is durable when it returns. A failed append has written nothing: the file is truncated to its last durable
   byte. If that fails too, the segment is no longer written and a new one is begun.
 - Opening verifies every unsealed segment. A torn tail was never durable, hence never acknowledged: it is removed, and
-  the rest is sealed.
+  the rest is sealed. What was durable and is damaged keeps its place, as in a sealed segment.
 - There is one writer: the folder is locked while a journal is open, and appends run one at a time. Readers run at the
   same time and see only durable batches.
 - Little stays in memory: 8 bytes a batch, the batch maps and layouts of the segments read last, and the bodies that
@@ -29,7 +29,7 @@ import pyarrow as pa
 from adapters.arrow_journal.columns import BodyLayout, Encoded, prepare
 from adapters.arrow_journal.identity import Known, epoch_in, load, save
 from adapters.arrow_journal.recent import Recent
-from adapters.arrow_journal.recovery import last_epoch, recover, take_over
+from adapters.arrow_journal.recovery import Durable, last_epoch, recover, take_over
 from adapters.arrow_journal.segment_reader import OpenSegment, Reader
 from adapters.arrow_journal.segments import FolderLock, SegmentState, damaged_path, open_segment, segment_path
 from adapters.arrow_journal.writing import SegmentWriter, Stagings, seal_file
@@ -58,11 +58,18 @@ class SystemClock:
         return monotonic()
 
 
+def _nothing_known(_journal: str) -> None:
+    return None
+
+
 class ArrowJournal:
     """A `Journal` in a folder of its own.
 
     A segment is sealed by the first append after it has reached `segment_bytes` or `segment_age` (seconds). Raises
     GatewayError when another process uses the folder, or when a segment in it cannot be read.
+
+    `durable` tells the last position that somebody knows to have been durable. What is missing up to there is damage,
+    not the rest of an interrupted write. It is called while the folder is locked.
 
     With an `epoch`, the folder may be open in other processes of earlier epochs. From then on they can neither append
     nor retire: they get JournalTaken. Raises JournalTaken if a process of this or a later epoch has opened the folder.
@@ -76,6 +83,7 @@ class ArrowJournal:
         segment_age: float = SEGMENT_AGE,
         clock: Clock | None = None,
         epoch: int | None = None,
+        durable: Durable = _nothing_known,
     ) -> None:
         self._folder = folder = folder.absolute()
         make_folders(folder)
@@ -87,9 +95,9 @@ class ArrowJournal:
         self._identity_file: int | None = None
         try:
             if epoch is None:
-                recovered = recover(folder, self._clock.now())
+                recovered = recover(folder, self._clock.now(), durable)
             else:
-                recovered, self._identity_file = take_over(folder, self._clock.now(), epoch)
+                recovered, self._identity_file = take_over(folder, self._clock.now(), epoch, durable)
             self._states, known, self._set_aside = recovered
             self._known = save(folder, known, self._identity_file)
         except OSError as error:

@@ -4,18 +4,20 @@ import os
 from array import array
 from collections.abc import Iterable
 from pathlib import Path
+from struct import Struct
 from typing import NamedTuple
 
 import structlog
 
 from adapters.arrow_journal import ipc
-from adapters.arrow_journal.columns import Encoded, Head, encode, encode_lost
+from adapters.arrow_journal.columns import Encoded, Head, encode, encode_lost, unverified_frame
 from adapters.arrow_journal.header import FIRST_FORMAT, header_bytes
 from adapters.arrow_journal.pieces import RUN
 from adapters.arrow_journal.scanning import Gap, Scanner
 from adapters.arrow_journal.segment_reader import OpenSegment
 from adapters.arrow_journal.segments import SegmentState, damaged_path, lost
 from adapters.arrow_journal.verifying import damaged_rows
+from adapters.arrow_journal.window import Window
 from adapters.arrow_journal.writing import write_all
 from adapters.disk import NO_SPACE, ReadFile, UnreadableError, sync_folder
 from app.model.errors import GatewayError
@@ -25,6 +27,8 @@ from app.ports import messages_of
 
 END_BYTES = 64
 """If the last body of a batch ends in this number of zeros, or is missing, the write of the batch was interrupted."""
+
+_OFFSET = Struct("<q")
 
 _log = structlog.get_logger(__name__)
 
@@ -44,22 +48,23 @@ class _Mended(NamedTuple):
         return [each for each in self.found if isinstance(each, Gap)]
 
 
-def mend(folder: Path, path: Path, state: SegmentState, journal: JournalIdentity | None) -> bool:
-    """Repair a segment's file and its state so that it can be sealed. Return False when no whole batch is left.
+def mend(folder: Path, path: Path, state: SegmentState, journal: JournalIdentity | None, durable: int) -> bool:
+    """Repair a segment's file and its state so that it can be sealed. Return False when it has no batch to keep.
 
-    The torn tail is removed, and lost batches are replaced by ones without rows. `journal` is given if the header has
-    to be written again. On a full disk the file stays as it is; readers still find its whole batches.
+    The torn tail is removed, and lost batches are replaced by ones without rows. `durable` is the last batch that is
+    known to have been durable, or -1: nothing up to it is a torn tail. `journal` is given if the header has to be
+    written again. On a full disk the file stays as it is; readers still find its whole batches.
 
     Raises GatewayError when the file cannot be written.
     """
     file = ReadFile(path)
     segment = OpenSegment(state, lambda _: file)
-    mended = _without_torn_tail(segment, list(Scanner(file, state.size, state.number, segment.format)))
-    if mended is None:
-        return False
-    if mended.end < state.size:
+    mended = _without_torn_tail(segment, list(Scanner(file, state.size, state.number, segment.format)), durable)
+    if not mended.found or mended.end < state.size:
         cut = state.size - mended.end
-        _log.warning("torn_tail_removed", segment=state.number, kept_bytes=mended.end, removed_bytes=cut)
+        _log.warning("torn_tail_removed", segment=state.number, kept_bytes=mended.end, removed_bytes=max(0, cut))
+    if not mended.found:
+        return False
     try:
         _write(folder, path, segment, mended, journal)
     except OSError as error:
@@ -70,42 +75,85 @@ def mend(folder: Path, path: Path, state: SegmentState, journal: JournalIdentity
     return True
 
 
-def _without_torn_tail(segment: OpenSegment, found: list[Head | Gap]) -> _Mended | None:
-    while found:
-        last = found[-1]
-        if isinstance(last, Head):
-            rows = _rows_to_keep(segment, last)
+def _without_torn_tail(segment: OpenSegment, found: list[Head | Gap], durable: int) -> _Mended:
+    """Return what is kept of the batches and gaps that were found: all that is no torn tail."""
+    kept = list(found)
+    while kept:
+        last = kept[-1]
+        if isinstance(last, Gap):
+            if (gap := _acknowledged(segment, last, durable)) is not None:
+                return _Mended([*kept[:-1], gap], gap.end)
+        elif last.number < durable:
+            break
+        else:
+            rows = last.rows if last.number == durable else _rows_to_keep(segment, last)
             if rows == last.rows:
-                return _Mended(found, last.end)
+                return _Mended(kept, last.end)
             if rows and segment.format.version > FIRST_FORMAT:
                 batch = _first_rows(segment, last, rows)
-                return _Mended(found, last.start + batch.size, batch)
-        elif (gap := _acknowledged(segment, last)) and any(isinstance(each, Head) for each in found):
-            return _Mended([*found[:-1], gap], gap.end)
-        found = found[:-1]
-    return None
+                return _Mended(kept, last.start + batch.size, batch)
+        kept.pop()
+    end, first = (kept[-1].end, kept[-1].number + 1) if kept and isinstance(kept[-1], Head) else (ipc.BLOCK, 0)
+    if first > durable:
+        return _Mended(kept, end)
+    gap = _gap(first, durable, end, end)
+    return _Mended([*kept, gap], gap.end)
 
 
-def _acknowledged(segment: OpenSegment, last: Gap) -> Gap | None:
+def _acknowledged(segment: OpenSegment, last: Gap, durable: int) -> Gap | None:
     """Return a gap at the end that may have held acknowledged batches; None for the rest of an interrupted write.
 
-    A later batch was begun behind it, or the disk cannot read it, which an interrupted write does not cause. Then the
-    number of lost batches is unknown, and one stands for all.
+    It held such batches if one of them is known to have been durable, if a later batch was begun behind it, if the disk
+    cannot read it, which an interrupted write does not cause, or if its write was completed. Where the number of lost
+    batches is unknown, one stands for all.
     """
     if last.following is not None:
         return last
-    if segment.format.version == FIRST_FORMAT or _is_readable(segment.file(), last.start, last.end):
+    if last.first > durable and not _is_damage(segment, last):
         return None
-    return last._replace(following=last.first + 1, end=last.end + -last.end % ipc.BLOCK)
+    return _gap(last.first, max(last.first, durable), last.start, last.end)
 
 
-def _is_readable(file: ReadFile, start: int, end: int) -> bool:
+def _gap(first: int, last: int, start: int, end: int) -> Gap:
+    """Return a gap of whole blocks, one or more for each of its batches."""
+    size = max(end - start, (last + 1 - first) * ipc.BLOCK)
+    return Gap(first, last + 1, start, start + size + ipc.block_padding(size))
+
+
+def _is_damage(segment: OpenSegment, last: Gap) -> bool:
+    """Tell whether the last batch was written whole and is damaged now, and was not torn by a crash.
+
+    A torn write lacks its end: the file is too short, or zeros are there. What the damaged batch says of its own
+    lengths counts as far as these agree with each other.
+    """
+    if segment.format.version == FIRST_FORMAT:
+        return False
+    file, (_, _, start, end) = segment.file(), last
     try:
         for at in range(start, end, RUN):
             file.read(at, min(at + RUN, end))
+        if end - start < END_BYTES:
+            return False
+        size = _told_size(file, start, end)
+        if size is not None:
+            written = start + size
+            return written + ipc.BLOCK <= end or (written <= end and any(file.read(written - END_BYTES, written)))
+        metadata = start + max(END_BYTES, ipc.metadata_end(file.read(start, start + END_BYTES)) or 0)
+        is_begun = metadata <= end and any(file.read(metadata - END_BYTES, end))
+        return is_begun and end % ipc.BLOCK == 0 and any(file.read(end - ipc.BLOCK, end))
     except UnreadableError:
-        return False
-    return True
+        return True
+
+
+def _told_size(file: ReadFile, start: int, end: int) -> int | None:
+    """Return the size, without its padding, that a damaged batch gives itself; None if it contradicts itself."""
+    frame = unverified_frame(Window(file, end).get, start)
+    if frame is None or frame.end != frame.size + ipc.block_padding(frame.size):
+        return None
+    behind_offsets = start + frame.head
+    bodies = file.read(behind_offsets - _OFFSET.size, behind_offsets) if behind_offsets <= end else bytes(_OFFSET.size)
+    # Offsets that are zero may be those of a torn write.
+    return frame.size if _OFFSET.unpack(bodies)[0] in {0, frame.bodies} else None
 
 
 def _rows_to_keep(segment: OpenSegment, head: Head) -> int:
@@ -156,12 +204,16 @@ def _places(found: Iterable[Head | Gap]) -> "array[int]":
 
 def _write(folder: Path, path: Path, segment: OpenSegment, mended: _Mended, journal: JournalIdentity | None) -> None:
     state = segment.state
-    kept = [_set_aside(folder, segment, gap.start, gap.end) for gap in mended.gaps]
+    gaps = [(gap.start, min(gap.end, state.size)) for gap in mended.gaps]
+    kept = [_set_aside(folder, segment, start, end) for start, end in gaps if start < end]
     if journal is not None and segment.format.version > FIRST_FORMAT:
         kept.append(_set_aside(folder, segment, 0, ipc.BLOCK))
-    if kept:
+    if gaps or kept:
         batches = sum((gap.following or 0) - gap.first for gap in mended.gaps)
         _log.error("segment_damaged", segment=state.number, lost=f"{batches} batches", kept=kept)
+    elif mended.last is None and isinstance(last := mended.found[-1], Head) and last.end > state.size:
+        lost_bytes = last.end - state.size
+        _log.error("segment_damaged", segment=state.number, lost=f"the last {lost_bytes} bytes of batch {last.number}")
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         if journal is not None and segment.format.version > FIRST_FORMAT:

@@ -3,11 +3,12 @@
 - Damage never prevents a journal from opening. A damaged sealed segment stays as it is, and readers find its whole
   batches.
 - The torn tail of an unsealed segment was never acknowledged and is removed. Whole rows of its last batch are kept; the
-  broker may deliver them again, which does no harm. Bytes that the disk cannot read are damage and no torn tail.
-- Damage before the tail loses the messages in it. The damaged bytes are copied to a file, and each lost batch is
-  replaced by one without rows, so that all others keep their places.
-- An unsealed segment without a whole batch is set aside if it may have held acknowledged messages; its number is not
-  used again. Otherwise it was only begun, and its number is used again.
+  broker may deliver them again, which does no harm.
+- A batch that was durable once is no torn tail: the first one of a segment whose number is used up, each one that the
+  catalog includes (`Durable`), and each one behind which another was begun. Nor is one that was written whole, or that
+  the disk cannot read. Damage of these loses the messages in it. The damaged bytes are copied to a file, and each lost
+  batch is replaced by one without rows, so that all others keep their places.
+- An unsealed segment that never had a durable batch was only begun, and its number is used again.
 
 `take_over` opens a folder in which an earlier process may still be running, or may go on after a pause. It changes no
 file that such a process may have open: unsealed segments are copied, and the copies are sealed. The file `identity` is
@@ -16,7 +17,9 @@ message was on disk before the replacement, and is in the copy.
 """
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from secrets import token_hex
 from typing import NamedTuple
@@ -29,20 +32,18 @@ from adapters.arrow_journal.identity import Known, load, new_id, replace_file
 from adapters.arrow_journal.mending import mend
 from adapters.arrow_journal.pieces import RUN
 from adapters.arrow_journal.scanning import find_batches
-from adapters.arrow_journal.segments import (
-    SegmentState,
-    damaged_numbers,
-    damaged_path,
-    segment_files,
-    segment_path,
-)
+from adapters.arrow_journal.segments import SegmentState, damaged_numbers, segment_files, segment_path
 from adapters.arrow_journal.writing import seal_file
 from adapters.disk import NO_SPACE, ReadFile, sync_folder
 from app.model.errors import GatewayError, JournalTaken
+from app.model.message import Position
 from app.model.records import JournalIdentity
 from app.model.segment_names import segment_name
 
 _COPY = ".copy"
+
+Durable = Callable[[str], Position | None]
+"""A function from a journal's id to the last position in it that others know to have been durable."""
 
 _log = structlog.get_logger(__name__)
 
@@ -63,6 +64,21 @@ class _Found(NamedTuple):
     foreign: bool = False
 
 
+class _Sure:
+    """What is known to have been durable in unsealed segments: the first batch of each number below `following`, and
+    everything up to the position that `durable` returns."""
+
+    def __init__(self, following: int | None, durable: Callable[[], Position | None]) -> None:
+        self._following, self._durable = following, cache(durable)
+
+    def last(self, segment: int) -> int:
+        """Return the last batch of an unsealed segment that was durable, or -1."""
+        reached = self._durable()
+        if reached is not None and reached.segment == segment:
+            return reached.batch
+        return 0 if self._following is not None and segment < self._following else -1
+
+
 class Recovered(NamedTuple):
     """A journal's segments by number, and its identity file's new content. `set_aside` are the numbers of segments that
     are entirely lost."""
@@ -72,27 +88,26 @@ class Recovered(NamedTuple):
     set_aside: set[int]
 
 
-def recover(folder: Path, now: int) -> Recovered:
+def recover(folder: Path, now: int, durable: Durable) -> Recovered:
     """Verify and seal the segments of a journal's folder.
 
-    `now` (µs) is the time at which unsealed segments are sealed. The epoch is a new one. The caller has to save
-    `known`.
+    `now` (µs) is the time at which unsealed segments are sealed. `durable` is asked only if there are any. The epoch is
+    a new one. The caller has to save `known`.
 
     Raises GatewayError when files belong to another journal, or are segments that this version cannot read.
     """
     found = [_look_at(*each) for each in segment_files(folder)]
     known = load(folder)
     journal = _known(folder, known, found)
+    sure = _Sure(None if known is None else known.following, partial(durable, journal.id))
     states: dict[int, SegmentState] = {}
     for each in found:
         state = _state(each, journal.id)
-        if not each.sealed:
-            was_used = each.size > ipc.BLOCK if known is None else each.number < known.following
-            state = _unsealed(folder, each, state, journal.identity, now, was_used=was_used)
-        if state is not None:
-            states[each.number] = state
+        if not each.sealed and not _sealed(folder, each, state, journal.identity, now, sure.last(each.number)):
+            continue
+        states[each.number] = state
     set_aside = set(damaged_numbers(folder)) - states.keys()
-    begun = [each.number for each in found]
+    begun = [each.number + (known is None and each.size > ipc.BLOCK) for each in found]
     following = max([journal.following, *begun, *(number + 1 for number in {*states, *set_aside})])
     return Recovered(states, replace(journal, following=following), set_aside)
 
@@ -103,7 +118,7 @@ def last_epoch(folder: Path) -> int:
     return _known(folder, load(folder), found).epoch - 1
 
 
-def take_over(folder: Path, now: int, epoch: int) -> tuple[Recovered, int]:
+def take_over(folder: Path, now: int, epoch: int, durable: Durable) -> tuple[Recovered, int]:
     """Open a folder that other processes may have open, as the process of this epoch.
 
     Returns what `recover` does, and the descriptor of the file `identity`. Raises JournalTaken when a process with this
@@ -118,13 +133,13 @@ def take_over(folder: Path, now: int, epoch: int) -> tuple[Recovered, int]:
         )
     known, own = replace_file(folder, replace(journal, epoch=epoch))
     try:
-        return _taken_over(folder, known, now), own
+        return _taken_over(folder, known, now, _Sure(known.following, partial(durable, known.id))), own
     except BaseException:
         os.close(own)
         raise
 
 
-def _taken_over(folder: Path, known: Known, now: int) -> Recovered:
+def _taken_over(folder: Path, known: Known, now: int, sure: "_Sure") -> Recovered:
     for left in folder.glob(f"*{_COPY}"):
         left.unlink(missing_ok=True)
     files = list(segment_files(folder))  # once more: what came before the replacement counts
@@ -136,7 +151,7 @@ def _taken_over(folder: Path, known: Known, now: int) -> Recovered:
         elif number in sealed:
             path.unlink(missing_ok=True)
         else:
-            _keep(states, _copied(folder, number, path, known, now))
+            _keep(states, _copied(folder, number, path, known, now, sure))
     set_aside = set(damaged_numbers(folder)) - states.keys()
     following = max([known.following, *(number + 1 for number in {*(each[0] for each in files), *set_aside})])
     return Recovered(states, replace(known, following=following), set_aside)
@@ -147,20 +162,16 @@ def _keep(states: dict[int, SegmentState], state: SegmentState | None) -> None:
         states[state.number] = state
 
 
-def _copied(folder: Path, number: int, path: Path, known: Known, now: int) -> SegmentState | None:
-    """Seal a copy of an unsealed segment; None if it has no whole batch."""
+def _copied(folder: Path, number: int, path: Path, known: Known, now: int, sure: "_Sure") -> SegmentState | None:
+    """Seal a copy of an unsealed segment; None if it has no durable batch."""
     copy = folder / segment_name(number, f".{token_hex(8)}{_COPY}")
     try:
         _copy(path, copy)
         found = _look_at(number, False, copy)
         state = _state(found, known.id)
-        if state is not None and mend(folder, copy, state, None if found.header else known.identity):
+        if mend(folder, copy, state, None if found.header else known.identity, sure.last(number)):
             seal_file(folder, state, now, shared=True, path=copy)
             return state
-        if found.size > ipc.BLOCK:
-            aside = damaged_path(folder, number)
-            copy.rename(aside)
-            _log.error("segment_damaged", segment=number, lost="the whole segment", kept=aside.name)
     except (FileExistsError, FileNotFoundError):  # the process before has just sealed it
         there = segment_path(folder, number, sealed=True)
         return _state(_look_at(number, True, there), known.id) if there.exists() else None
@@ -212,16 +223,12 @@ def _known(folder: Path, known: Known | None, found: list[_Found]) -> Known:
     return Known(mine or new_id(), epoch + 1, following)
 
 
-def _state(found: _Found, journal: str) -> SegmentState | None:
-    """Return the readable part of a segment; None for an unsealed one without a whole batch.
-
-    Raises GatewayError for a file of another program or version.
-    """
+def _state(found: _Found, journal: str) -> SegmentState:
+    """Return the state of a segment. Raises GatewayError for a file of another program or version."""
     number, size, header = found.number, found.size, found.header
     sealed_at = found.modified_at if found.sealed else None
     if header is not None:
-        state = SegmentState(number, size, header.created_at, sealed_at, format=header.format(number))
-        return state if found.sealed or _has_batches(found, state) else None
+        return SegmentState(number, size, header.created_at, sealed_at, format=header.format(number))
     for format_ in (format_of(journal, number), OLD_FORMAT):
         state = SegmentState(number, size, found.modified_at, sealed_at, format=format_)
         if size and _has_batches(found, state):
@@ -229,9 +236,8 @@ def _state(found: _Found, journal: str) -> SegmentState | None:
             return replace(state, batches=None)
     if found.foreign:
         raise GatewayError(f"{found.path} cannot be read: {found.why}")
-    if not found.sealed:
-        return None
-    _log.error("segment_damaged", segment=number, lost="the whole segment", reason=found.why)
+    if found.sealed:
+        _log.error("segment_damaged", segment=number, lost="the whole segment", reason=found.why)
     return SegmentState(number, size, found.modified_at, sealed_at, format=format_of(journal, number))
 
 
@@ -241,22 +247,15 @@ def _has_batches(found: _Found, state: SegmentState) -> bool:
     return bool(state.batches)
 
 
-def _unsealed(
-    folder: Path, found: _Found, state: SegmentState | None, journal: JournalIdentity, now: int, *, was_used: bool
-) -> SegmentState | None:
-    path = found.path
-    if state is None or not mend(folder, path, state, None if found.header else journal):
-        if was_used:
-            aside = damaged_path(folder, found.number)
-            path.rename(aside)
-            _log.error("segment_damaged", segment=found.number, lost="the whole segment", kept=aside.name)
-        else:
-            path.unlink()
+def _sealed(folder: Path, found: _Found, state: SegmentState, journal: JournalIdentity, now: int, durable: int) -> bool:
+    """Mend and seal an unsealed segment. Delete it and return False if it has no durable batch."""
+    if not mend(folder, found.path, state, None if found.header else journal, durable):
+        found.path.unlink()
         sync_folder(folder)
-        return None
+        return False
     try:
         seal_file(folder, state, now)
     except OSError as error:
         if error.errno not in NO_SPACE:
-            raise GatewayError(f"{path} cannot be sealed: {error}") from error
-    return state
+            raise GatewayError(f"{found.path} cannot be sealed: {error}") from error
+    return True

@@ -1,6 +1,6 @@
 """The journal: every physical message as received, written once and read back."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -180,8 +180,12 @@ class JournalPlugin(Protocol):
         segment_age: float = ...,
         clock: Clock | None = None,
         epoch: int | None = None,
+        durable: Callable[[str], Position | None] = ...,
     ) -> Journal:
         """Open the journal in a folder as its one writer; seal segments at this size or age (in seconds).
+
+        `durable` returns, for a journal's id, the last position in it that the caller knows to have been durable. If
+        messages up to there are missing, they count as damaged and keep their places.
 
         With an `epoch`, processes of earlier epochs may have it open: they can write no more. Raises JournalTaken if
         this epoch is not later than all before.

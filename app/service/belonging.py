@@ -4,16 +4,20 @@ Positions in the catalog refer to segments of one journal. In another journal, i
 newest segments, they would point to other messages. So the gateway does not start with such a pair.
 """
 
+from pathlib import Path
 from threading import Event
 
 from app.model.errors import CatalogError, CatalogTaken, GatewayError
 from app.model.message import Position
 from app.observe import Recurring, logger
+from app.ports import Catalog, Journal
 from app.service.context import ServiceContext
 
 log = logger(__name__)
 
 LOCK_SECONDS = 5.0
+
+_MENDS = "`attachment-gateway fsck --repair` shows what is lost, asks, and goes on without it"
 
 
 def claim(context: ServiceContext) -> None:
@@ -28,35 +32,35 @@ def claim(context: ServiceContext) -> None:
     place, folder = context.settings.catalog_url, context.settings.journal_folder
     if bound is not None and bound.id != identity.id:
         raise GatewayError(
-            f"the catalog {_shown(place)} belongs to journal {bound.id}, and {folder} is journal {identity.id}: put "
-            "back the one that belongs here, or see with `attachment-gateway fsck` what is lost and repair it with "
-            "`attachment-gateway fsck --repair`"
+            f"the catalog {_shown(place)} belongs to journal {bound.id}, and {folder} is journal {identity.id}. Put "
+            f"back the one that belongs here; if that cannot be done, {_MENDS}"
         )
-    progress, end = catalog.progress(), journal.end()
-    if progress is not None:
-        reached = Position.unpack(progress)
-        _require_reached(reached, end, f"the journal in {folder}", f"the catalog {_shown(place)}")
-        _require_there(reached, {segment.number for segment in journal.segments()}, f"{folder}")
+    if (progress := catalog.progress()) is not None:
+        _require_reached(Position.unpack(progress), journal, folder, f"the catalog {_shown(place)}")
     catalog.bind(identity)
 
 
-def _require_reached(reached: Position, end: Position | None, journal: str, catalog: str) -> None:
-    if end is None or end < reached:
-        ends = "is empty" if end is None else f"ends at {_spoken(end)}"
-        raise GatewayError(
-            f"{journal} {ends}, and {catalog} has assembled it up to {_spoken(reached)}: the newest segments are "
-            "missing; put them back, or see with `attachment-gateway fsck` what is lost and repair it with "
-            "`attachment-gateway fsck --repair`"
-        )
+def assembled(catalog: Catalog, journal: str) -> Position | None:
+    """Return the last position of the journal with this id that a catalog includes: all up to it was durable once."""
+    bound, progress = catalog.journal_identity(), catalog.progress()
+    return None if progress is None or bound is None or bound.id != journal else Position.unpack(progress)
 
 
-def _require_there(reached: Position, segments: set[int], folder: str) -> None:
-    if reached.segment not in segments:
-        raise GatewayError(
-            f"journal segment {reached.segment} is missing from {folder}, and the catalog has not assembled all of it: "
-            "put it back, or see with `attachment-gateway fsck` what is lost and repair it with "
-            "`attachment-gateway fsck --repair`"
-        )
+def _require_reached(reached: Position, journal: Journal, folder: Path, catalog: str) -> None:
+    """Raise GatewayError when the journal lacks the place that the catalog has reached: a file is missing, or is an
+    older one. What is damaged in a file keeps its place."""
+    end, segments = journal.end(), {segment.number for segment in journal.segments()}
+    if end is not None and end >= reached and reached.segment in segments:
+        return
+    ends = f"the journal in {folder} " + ("is empty" if end is None else f"ends at {_spoken(end)}")
+    if reached.segment in segments:
+        what = f"the file of segment {reached.segment} is an older one, or its end was cut off"
+    elif end is None or end < reached:
+        what = f"the files of segment {reached.segment} and of those after it are missing"
+    else:
+        ends, what = f"the journal in {folder} goes on", f"the file of segment {reached.segment} is missing"
+    why = f"{ends}, and {catalog} has assembled it up to {_spoken(reached)}: {what}"
+    raise GatewayError(f"{why}. Put back what is missing; if that cannot be done, {_MENDS}")
 
 
 def keep_lock(context: ServiceContext, stop: Event) -> None:

@@ -40,6 +40,7 @@ from app.service.monitoring.physical import PhysicalMessages
 from app.service.monitoring.tallies import Counting
 from app.service.monitoring.timeline import Moment, timeline
 from app.service.quarantine import is_lost_batch, messages_of_batch, quarantined_message
+from app.service.repair.healing import Healer
 from app.service.repair.recording import Recorder
 from app.service.repair.scrubbing import Scrubber
 from app.service.replaying import Replayed, attachment_of, outcome, settled
@@ -56,6 +57,7 @@ from app.settings import microseconds
 log = logger(__name__)
 
 SWEEP_SECONDS = 1.0
+HEAL_SECONDS = 1.0
 STEP_SECONDS = 1.0
 ARCHIVE_SECONDS = 1.0
 LOG_SECONDS = 0.5
@@ -102,14 +104,15 @@ class Gateway:
         self._tables: TableStore | None = None
         self._iceberg: IcebergTables | None = None
         self._opening_tables = Lock()
-        self._assembling, self._journaler = _assembling(context)
+        self._damages = Damages(context)
+        self.contents = Contents(context, self._damages)
+        self._healer = Healer(context, self._damages, self.contents.compared, self._stop)
+        self._assembling, self._journaler = _assembling(context, self._healer)
         self._archiver = None if archive is None else Archiver(context, archive)
         self.history = History(context.metrics, context.clock, self._connections)
         self.counting = Counting(context.catalog, context.clock)
         self._event_log = EventLog(context.catalog, self._take_events)
         self._recorder = Recorder(context.catalog, context.store)
-        self._damages = Damages(context)
-        self.contents = Contents(context, self._damages)
         self._context = context
         self._times = ReceivingTime(context, receivers, lambda: self._journaler.holding)
         before = self._recorder.record_before_retiring
@@ -132,6 +135,7 @@ class Gateway:
             "seal": Worker("seal", lambda: repeat(SWEEP_SECONDS, self._stop, self._sweeper.seal_old_segment)),
             "record": Worker("record", lambda: repeat(RECORD_SECONDS, self._stop, self._recorder.attempt)),
             "scrub": Worker("scrub", self._scrubber.run if context.settings.scrub.enabled else lambda: None),
+            "heal": Worker("heal", lambda: repeat(HEAL_SECONDS, self._stop, self._healer.step)),
             "sweep": Worker("sweep", lambda: repeat(SWEEP_SECONDS, self._stop, self._sweeper.sweep)),
             "uploads": Worker("uploads", lambda: repeat(SWEEP_SECONDS, self._stop, self.uploads.expire)),
             "event log": Worker("event log", lambda: repeat(LOG_SECONDS, self._stop, self._event_log.write)),
@@ -397,10 +401,10 @@ class Gateway:
         return (now - oldest[0].last_received_at) / 1e6 if oldest else 0.0
 
 
-def _assembling(context: ServiceContext) -> tuple[Assembling, Journaler]:
+def _assembling(context: ServiceContext, healer: Healer) -> tuple[Assembling, Journaler]:
     if context.settings.assembler == "spark":
         return Landing(context), Journaler(context)
-    embedded = Embedded(context)
+    embedded = Embedded(context, healer.put)
     return embedded, Journaler(context, embedded.forward)
 
 

@@ -87,8 +87,8 @@ def put_back_an_older_copy(folder: Path) -> None:
 CHANGES = [
     (lose_the_journal, ("belongs to journal", "attachment-gateway fsck --repair")),
     (replace_the_journal, ("belongs to journal", "attachment-gateway fsck --repair")),
-    (lose_the_newest_segment, ("the newest segments are missing", "attachment-gateway fsck")),
-    (put_back_an_older_copy, ("the newest segments are missing", "attachment-gateway fsck")),
+    (lose_the_newest_segment, ("and of those after it are missing", "attachment-gateway fsck --repair")),
+    (put_back_an_older_copy, ("and of those after it are missing", "attachment-gateway fsck --repair")),
 ]
 
 

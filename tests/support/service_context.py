@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Event
 from time import time_ns
@@ -14,6 +15,7 @@ from adapters.object_store import ObjectStore
 from adapters.sql_catalog import SqlCatalog
 from app.metrics import Metrics
 from app.ports import Intake
+from app.service.belonging import assembled
 from app.service.context import ServiceContext
 from app.service.retention import receiving_time
 from app.service.retention.receiving_time import ReceivingTime
@@ -72,8 +74,14 @@ def service_context(
 ) -> Iterator[ServiceContext]:
     """Return a ServiceContext on real adapters; `settings` are tables of the configuration."""
     clock = clock or ManualClock()
-    journal = ArrowJournal(folder / "journal", segment_bytes=segment_bytes, segment_age=3600.0, clock=clock)
     catalog = SqlCatalog(migrated(folder / "catalog.sqlite"))
+    journal = ArrowJournal(
+        folder / "journal",
+        segment_bytes=segment_bytes,
+        segment_age=3600.0,
+        clock=clock,
+        durable=partial(assembled, catalog),
+    )
     store = ObjectStore(folder / "content")
     try:
         yield ServiceContext(

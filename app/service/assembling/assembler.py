@@ -33,7 +33,6 @@ from app.framing.runs import Run, runs_and_others
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError, InvalidInputError
 from app.model.event import Announced, Event, GroupPart, PartArrived, PartsArrived, Pieces
-from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage, Position
 from app.model.records import (
     AttachmentRecord,
@@ -48,6 +47,7 @@ from app.observe import Recurring, logger
 from app.service.assembling.applied import AppliedMessages
 from app.service.assembling.closing import close
 from app.service.assembling.loading import Read, Step, load, load_messages
+from app.service.assembling.repetitions import Repetitions
 from app.service.context import Change, ServiceContext
 from app.service.events import complete_messages, lone_message_events, quarantine_event
 from app.service.finishing.finisher import Complete
@@ -91,6 +91,7 @@ class _Unsaved:
     applications: list[Address] = field(default_factory=list)
     healed: list[str] = field(default_factory=list)
     warned: dict[str, str] = field(default_factory=dict)
+    sent_again: list[Complete] = field(default_factory=list)
 
 
 class Assembler:
@@ -101,10 +102,11 @@ class Assembler:
         context: ServiceContext,
         finish: Callable[[Mapping[str, Complete | None]], None],
         finish_what_is_left: Callable[[], None] = lambda: None,
+        sent_again: Callable[[Complete], object] = lambda _complete: None,
         *,
         read_early: bool = True,
     ) -> None:
-        """Pass complete attachments to `finish`.
+        """Pass complete attachments to `finish`, and finished ones that were sent again to `sent_again`.
 
         With `read_early`, files whose parts come in order are read as they come. A checkpoint finishes these.
         """
@@ -112,6 +114,7 @@ class Assembler:
         self._context, self._finish, self._finish_what_is_left = context, finish, finish_what_is_left
         limits = context.settings.limits
         self._limits = Limits(limits.parts, limits.attachments_a_message)
+        self._repetitions, self._sent_again = Repetitions(self._limits), sent_again
         self._configured = {
             name: dialect.mask_of(dialect.Dialect.parse(source.dialect))
             for name, source in context.settings.sources.items()
@@ -295,16 +298,25 @@ class Assembler:
         effects = self._assembly.apply(message.source, event, at, message.received_at)
         if isinstance(event, _PARTS):
             if effects and isinstance(effects[0], Repeated):
-                key = (message.source, event.correl_id)
-                if self._without_gone(key, effects[0].first):
+                if self._without_gone((message.source, event.correl_id), effects[0].first):
                     effects = self._assembly.apply(message.source, event, at, message.received_at)
-                elif isinstance(event, PartArrived):
-                    self._context.repeated.add(attachment_id(*key), event.sequence)
+                else:
+                    self._take_again(message, event, at)
             if self._read_early and not (effects and isinstance(effects[0], _NO_PART)):
                 self._read_incrementally(event, at, message)
         for effect in effects:
             self._carry_out(effect, at, message)
         return isinstance(event, Announced) and any(isinstance(effect, Refused) for effect in effects)
+
+    def _take_again(self, message: PhysicalMessage, part: PartArrived | GroupPart, at: int) -> None:
+        """Note a part that came again."""
+        record = self._assembly.attachments[message.source, part.correl_id].record
+        if isinstance(part, PartArrived):
+            self._context.repeated.add(record.id, part.sequence)
+        if record.state is AttachmentState.FINISHED:
+            again = self._repetitions.take(record, part, at, message.received_at)
+            if again is not None:
+                self._unsaved.sent_again.append(again)
 
     def _events(self, at: int, message: PhysicalMessage) -> tuple[Event, ...]:
         """Return what a message means, mostly one event; what belongs in quarantine is put there."""
@@ -440,6 +452,8 @@ class Assembler:
         ids_closed = {record.id for record in closed.attachments}
         to_finish = [each for each in unsaved.completed if each not in ids_closed]
         self._pass_on(to_finish, unsaved.healed, checkpoint)
+        for again in unsaved.sent_again:
+            self._sent_again(again)
         self._complete_messages(
             [record.id for record in finished if record.message_id not in closed.messages],
             _without_any_of(to_finish, [message for message in answered if message.id not in closed.messages]),

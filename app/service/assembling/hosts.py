@@ -13,7 +13,7 @@ from app.model.message import PhysicalMessage, Position
 from app.observe import logger
 from app.service.assembling.assembler import Assembler
 from app.service.context import Change, ServiceContext, at_once
-from app.service.finishing.finisher import Finisher
+from app.service.finishing.finisher import Complete, Finisher
 from app.service.intake import Journaler
 from app.service.threads import Worker, repeat
 
@@ -53,9 +53,9 @@ class Assembling(Protocol):
 class Embedded:
     """Assembles and finishes in threads of this process."""
 
-    def __init__(self, context: ServiceContext) -> None:
+    def __init__(self, context: ServiceContext, sent_again: Callable[[Complete], object]) -> None:
         self._finisher = Finisher(context, self.between)
-        self._assembler = Assembler(context, self._finisher.put, self._finisher.recover)
+        self._assembler = Assembler(context, self._finisher.put, self._finisher.recover, sent_again)
         self.forward = self._assembler.put
         self._assemble, self._finish = self.workers = [
             Worker("assemble", self._assembler.run),

@@ -105,6 +105,11 @@ class Damages:
         """Tell whether content was found damaged, by this process or before."""
         return record.id in self._found or record.reason_code == DAMAGED_CONTENT
 
+    def ids(self) -> list[str]:
+        """Return the attachments whose content this process has found damaged."""
+        with self._lock:
+            return [*self._found]
+
     def check(self) -> dict[str, Any]:
         """Return the damaged attachments for the health report."""
         with self._lock:

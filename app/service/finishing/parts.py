@@ -62,6 +62,36 @@ def are_there(runs: Iterable[PartRun], segments: Collection[int]) -> bool:
     return all(Position.unpack(run.position).segment in segments for run in runs)
 
 
+def begun(record: AttachmentRecord) -> AttachmentRecord | None:
+    """Return an attachment as it is known before any of its parts; None for an IBM MQ group, as each part tells all."""
+    if record.group is not None:
+        return None
+    known = {name: getattr(record, name) for name in _DEFINED}
+    return AttachmentRecord(**known)
+
+
+_DEFINED = (
+    "id",
+    "source",
+    "correl_id",
+    "message_id",
+    "ordinal",
+    "kind",
+    "qualifier_1",
+    "qualifier_2",
+    "description",
+    "minor_version",
+    "major_version",
+    "dialects",
+    "parts_expected",
+    "first_position",
+    "last_position",
+    "first_received_at",
+    "last_received_at",
+    "trace_parent",
+)
+
+
 def held_parts(
     record: AttachmentRecord, runs: list[PartRun], segments: Collection[int]
 ) -> tuple[AttachmentRecord, Parts, bool]:

@@ -1,15 +1,18 @@
 """The stores on which a check or a repair works: those of a stopped gateway, or of a running one, only for reading."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from time import monotonic, time_ns
 from typing import Protocol
 
 from app import plugins
 from app.metrics import Metrics
 from app.model.errors import GatewayError
+from app.model.message import Position
 from app.ports import Catalog, CatalogDatabase, Clock, ContentStore, Journal, JournalReader, TableStore
+from app.service.belonging import assembled
 from app.service.context import ServiceContext
 from app.settings import Settings
 
@@ -71,16 +74,28 @@ def opened(settings: Settings, *, write: bool) -> Iterator[Estate]:
     clock = _Clock()
     database = plugins.catalog().database(settings.catalog_url)
     with ExitStack() as closing:
+
+        @cache
+        def opened_catalog() -> tuple[Catalog | None, str | None]:
+            catalog, why = _catalog(settings, database)
+            if catalog is not None:
+                closing.callback(catalog.close)
+            return catalog, why
+
+        def durable(journal_id: str) -> Position | None:
+            catalog, _ = opened_catalog()
+            return None if catalog is None else assembled(catalog, journal_id)
+
         writer: Journal | None = None
         journal: JournalReader
         if write:
-            writer = journal = plugins.journal()(settings.journal_folder, clock=clock)
+            writer = journal = plugins.journal()(settings.journal_folder, clock=clock, durable=durable)
             closing.callback(writer.close)
         else:
             journal = plugins.archive()(settings.journal_folder)
-        catalog, why = _catalog(settings, database, write=write)
-        if catalog is not None:
-            closing.callback(catalog.close)
+        catalog, why = opened_catalog()
+        if catalog is not None and write:
+            catalog.lock()
         yield Estate(
             settings=settings,
             database=database,
@@ -99,22 +114,13 @@ def tables(settings: Settings) -> TableStore:
     return plugins.table_store()(settings.tables_url)
 
 
-def _catalog(settings: Settings, database: CatalogDatabase, *, write: bool) -> tuple[Catalog | None, str | None]:
+def _catalog(settings: Settings, database: CatalogDatabase) -> tuple[Catalog | None, str | None]:
     if not database.exists():
         return None, None
-    catalog: Catalog | None = None
     try:
         problems = database.problems()
         if problems:
             return None, "; ".join(problems)
-        catalog = plugins.catalog()(settings.catalog_url)
+        return plugins.catalog()(settings.catalog_url), None
     except GatewayError as error:
         return None, str(error)
-    if write:
-        try:
-            catalog.lock()
-        except BaseException:
-            with suppress(GatewayError):
-                catalog.close()
-            raise
-    return catalog, None

@@ -20,6 +20,7 @@ from app.ports import Catalog, ContentStore, Journal, Segment
 from app.service.assembling.assembler import Assembler
 from app.service.context import ServiceContext, Stores
 from app.service.finishing.contents import Spoilt, read_content
+from app.service.finishing.parts import begun
 
 
 class Wanted(NamedTuple):
@@ -83,34 +84,14 @@ def reassembled(wanted: Iterable[Wanted], context: ServiceContext) -> Iterator[S
             catalog.close()
 
 
-def begun(record: AttachmentRecord) -> AttachmentRecord | None:
-    """Return an attachment as it is known before any of its parts; None for an IBM MQ group, as each part tells all."""
-    if record.group is not None:
-        return None
-    known = {name: getattr(record, name) for name in _DEFINED}
-    return AttachmentRecord(**known)
-
-
-_DEFINED = (
-    "id",
-    "source",
-    "correl_id",
-    "message_id",
-    "ordinal",
-    "kind",
-    "qualifier_1",
-    "qualifier_2",
-    "description",
-    "minor_version",
-    "major_version",
-    "dialects",
-    "parts_expected",
-    "first_position",
-    "last_position",
-    "first_received_at",
-    "last_received_at",
-    "trace_parent",
-)
+@contextmanager
+def put_together(record: AttachmentRecord, runs: list[PartRun], context: ServiceContext) -> Iterator[Scratch]:
+    """Read the content of an attachment that has all these parts. The temporary place is removed when the block
+    ends."""
+    with TemporaryDirectory(prefix="repair-", dir=context.settings.data) as folder:
+        store = plugins.content_store()(Path(folder) / "content")
+        stores = Stores(settings=context.settings, journal=context.journal, store=store, in_place=False)
+        yield Scratch({record.id: _read(record, runs, stores)}, store)
 
 
 def _again(attachment_id: str, catalog: Catalog, stores: Stores) -> Again:
@@ -121,6 +102,10 @@ def _again(attachment_id: str, catalog: Catalog, stores: Stores) -> Again:
     if record.state is not AttachmentState.COMPLETE:
         expected = "an unknown number" if record.parts_expected is None else f"{record.parts_expected:,}"
         return Again(record, runs, None, f"the journal has {record.parts_received:,} of {expected} parts")
+    return _read(record, runs, stores)
+
+
+def _read(record: AttachmentRecord, runs: list[PartRun], stores: Stores) -> Again:
     try:
         return Again(record, runs, read_content(record, Parts(runs), stores))
     except (Spoilt, DamagedError) as error:

@@ -40,9 +40,9 @@ from app.service.assembling.assembler import Assembler
 from app.service.content.access import object_name
 from app.service.context import ServiceContext
 from app.service.finishing.finisher import Finisher
+from app.service.finishing.parts import begun
 from app.service.repair import records
 from app.service.repair.estate import Estate, Progress
-from app.service.repair.reassembling import begun
 from app.service.repair.recording import Recorder
 from app.service.repair.records import Dropped
 from app.service.repair.rows import Row

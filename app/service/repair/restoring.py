@@ -11,14 +11,22 @@ from typing import NamedTuple
 
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError, InvalidInputError
-from app.model.records import CONTENT_LOST, AttachmentRecord, Checkpoint, Finished, RefusedContent, StoredObject
+from app.model.records import (
+    CONTENT_LOST,
+    AttachmentRecord,
+    Checkpoint,
+    Finished,
+    PartRun,
+    RefusedContent,
+    StoredObject,
+)
 from app.ports import ContentStore
 from app.service.content.access import object_name
 from app.service.content.checksums import BlockChecksums
 from app.service.context import ServiceContext
 from app.service.events import finished_event, refusal_event
 from app.service.repair.contents import measure
-from app.service.repair.reassembling import Again, Wanted, reassembled
+from app.service.repair.reassembling import Again, Wanted, put_together, reassembled
 
 ASIDE = "aside/"
 AT_ONCE = 100
@@ -62,6 +70,14 @@ def restore_content(
                 outcomes.append(outcome)
                 on_done(1)
     return outcomes
+
+
+def restore_from(
+    record: AttachmentRecord, again: AttachmentRecord, runs: list[PartRun], context: ServiceContext
+) -> Restored:
+    """Restore the content of an attachment from these parts, which were sent again and tell of it as `again` does."""
+    with put_together(again, runs, context) as scratch:
+        return _restored(record, scratch.found[record.id], scratch.store, context)
 
 
 def _unrecorded_copy(record: AttachmentRecord, store: ContentStore) -> StoredObject | None:

@@ -169,7 +169,7 @@ class Scrubber:
         for outcome in outcomes:
             if outcome.done:
                 self._damages.sound(record)
-                self._context.metrics.scrub_restored.inc()
+                self._context.metrics.content_restored.inc()
                 log.warning(
                     "content_restored", attachment=record.id, damage=str(error), **trace_fields(record.trace_parent)
                 )

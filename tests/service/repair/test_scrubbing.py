@@ -67,7 +67,7 @@ def test_damaged_content_is_restored_from_the_journal(kept: Kept) -> None:
     kept.object(ids[6]).write_bytes(b"")
     with scrubbing(kept) as (scrubber, context):
         run(scrubber)
-        assert "attachment_gateway_scrub_restored_total 3.0" in context.metrics.text().decode()
+        assert "attachment_gateway_content_restored_total 3.0" in context.metrics.text().decode()
     kept.assert_served()
     assert all(kept.record(each).reason_code is None for each in ids)
 
