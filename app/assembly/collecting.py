@@ -54,7 +54,16 @@ class ApplicationMessage(NamedTuple):
     position: int
 
 
-Effect = Repeated | Refused | Completed | ApplicationMessage
+class Identified(NamedTuple):
+    """A header tells what waited under the identifier of an unannounced attachment: an attachment of this message, or
+    its application message."""
+
+    attachment: str
+    message: str
+    is_application: bool
+
+
+Effect = Repeated | Refused | Completed | ApplicationMessage | Identified
 NOTHING: tuple[Effect, ...] = ()
 
 

@@ -130,6 +130,12 @@ _TABLE = (
         "It was deleted, it expired before it was complete, or its retention time ended.",
     ),
     ProblemType(
+        "application-message",
+        410,
+        "It is an application message",
+        "It waited for its header under this identifier; `messages` links to the message to which it belongs.",
+    ),
+    ProblemType(
         "precondition-failed",
         412,
         "A precondition is false",
