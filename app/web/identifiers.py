@@ -64,8 +64,10 @@ def _no_attachment(gateway: Gateway, identifier: str, caller: Caller) -> Problem
     if not found:
         return unknown("attachment")
     shown = [{"id": each.id, "links": {"self": f"{caller.base}/messages/{each.id}"}} for each in found[:CANDIDATES]]
-    count = "an application message" if len(found) == 1 else f"{len(found):,} application messages"
-    detail = f"no attachment has this identifier; {count} waited under it for a header, which has come"
+    named = ", ".join(each.id for each in found[:CANDIDATES]) + (" and more" if len(found) > CANDIDATES else "")
+    detail = f"an application message waited under this identifier for its header; it belongs to the message {named}"
+    if len(found) > 1:
+        detail = f"application messages waited under this identifier for headers; they belong to the messages {named}"
     return Problem("application-message", detail, messages=shown)
 
 
