@@ -152,7 +152,7 @@ class Metrics(_Declared):
         self.taking = self._gauge("taking", "1 while the gateway receives from brokers, 0 while a limit pauses it")
         self.oldest_unfinished_seconds = self._gauge(
             "oldest_unfinished_seconds",
-            "Seconds since the last part of the unfinished attachment that has waited longest",
+            "Seconds since the last message of what has waited longest to be finished, announced or not",
         )
         self.assembly_behind_segments = self._gauge(
             "assembly_behind_segments", "Sealed journal segments that a job beside the gateway has not assembled"

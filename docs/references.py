@@ -82,11 +82,16 @@ QUARANTINED_ATTACHMENTS: dict[str, str] = {
 """Codes of attachments (`reason_code`)."""
 
 EVENTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "attachment.identified": (
+        "attachment",
+        "the header has come for what waited for it: it is an `attachment`, or the `application-message` of `message`",
+        ("source", "what", "message"),
+    ),
     "attachment.finished": ("attachment", "its content can be read", ("source", "name", "size", "sha256")),
     "attachment.quarantined": ("attachment", "its content cannot be made of its parts", ("source", "code", "reason")),
     "attachment.expired": (
         "attachment",
-        "no message came for `expiry.unfinished`, or parts are gone",
+        "no message came for `expiry.unfinished`, announced or not; or parts are gone",
         ("source", "parts_received", "parts_expected", "code", "reason"),
     ),
     "attachment.deleted": ("attachment", "a client or `[retention]` deleted it", ("source", "name", "reason")),

@@ -44,7 +44,15 @@ from adapters.sql_catalog.rows import (
 from adapters.sql_catalog.states import IS_CLOSED, IS_NOT_CLOSED, becomes, can
 from app.assembly.states import CLOSED, DONE, Input, follow
 from app.model.attachment import AttachmentState
-from app.model.records import AttachmentRecord, Checkpoint, MessageRecord, PartRun, QuarantineCopy, QuarantineRecord
+from app.model.records import (
+    AttachmentRecord,
+    Checkpoint,
+    MessageRecord,
+    NewEvent,
+    PartRun,
+    QuarantineCopy,
+    QuarantineRecord,
+)
 
 Merge = Callable[[ColumnElement[Any], ColumnElement[Any]], ColumnElement[Any]]
 
@@ -91,6 +99,10 @@ _BY_CORREL_KEY = Lookup(
         .where(_messages.c.source == _source, wanted)
         .order_by(_messages.c.correl_key, _messages.c.header_position)
     ),
+)
+_UNANNOUNCED = Lookup(
+    _attachments.c.id,
+    lambda wanted: select(_attachments.c.id).where(wanted, _attachments.c.kind.is_(None), IS_NOT_CLOSED),
 )
 _id = bindparam("attachment", type_=AnyText)
 _ADD_RUNS = Bulk(insert(tables.part_runs), ("attachment_id", "runs", "segment"))
@@ -160,6 +172,7 @@ class Assembly(CatalogPart):
 
     def checkpoint(self, checkpoint: Checkpoint) -> set[str]:
         with self._database.write() as connection:
+            identified = _shown(connection, checkpoint.identified)
             missed, not_expired = self._save_attachments(connection, checkpoint)
             warn(connection, checkpoint.warned)
             incomplete = {each.id for each in checkpoint.messages if not missed.isdisjoint(each.attachments)}
@@ -173,7 +186,8 @@ class Assembly(CatalogPart):
             masks = checkpoint.source_dialects
             self._upsert_dialects.run(connection, {"source": [*masks], "dialects": [*masks.values()]})
             untold = missed | not_expired | incomplete
-            log_events(connection, [event for event in checkpoint.events if event.subject not in untold])
+            events = [event for event in checkpoint.events if event.subject not in untold]
+            log_events(connection, [*identified, *events])
             if checkpoint.progress is not None:
                 connection.execute(_ADVANCE, {"reached": checkpoint.progress})
         return missed
@@ -226,7 +240,9 @@ class Assembly(CatalogPart):
     @cached_property
     def _message_upsert(self) -> Insert:
         answer = dict.fromkeys(_ANSWER, _unless_answered)
-        return self._merging(_messages, "id", merged={"complete_at": func.coalesce, **answer})
+        return self._merging(
+            _messages, "id", merged={"complete_at": func.coalesce, "waited_as": func.coalesce, **answer}
+        )
 
     @cached_property
     def _upsert_quarantine(self) -> Bulk:
@@ -257,6 +273,13 @@ class Assembly(CatalogPart):
             if name != key and name not in kept:
                 changes[name] = merged[name](column, new) if name in merged else new
         return statement.on_conflict_do_update(index_elements=[key], set_=changes)
+
+
+def _shown(connection: Connection, identified: Sequence[NewEvent]) -> list[NewEvent]:
+    """Return the events about what the catalog has as unannounced. Nobody can know of anything else that waited."""
+    subjects = [*dict.fromkeys(event.subject for event in identified)]
+    known = {row.id for some in chunks(subjects) for row in _UNANNOUNCED.run(connection, some)}
+    return [event for event in identified if event.subject in known]
 
 
 def _can_close(state: AttachmentState | None) -> bool:

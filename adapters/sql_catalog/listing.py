@@ -1,9 +1,11 @@
 """The listings and records that clients read."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import Any, TypeVar, get_args
 
-from sqlalchemy import BigInteger, Column, ColumnElement, Row, Select, Table, case, func, literal, select
+from sqlalchemy import BigInteger, Column, ColumnElement, Connection, Row, Select, Table, case, func, literal, select
 
 from adapters.sql_catalog import tables
 from adapters.sql_catalog.column_types import AnyText
@@ -36,19 +38,30 @@ _ATTACHMENTS: Mapping[str, Listing[AttachmentRecord]] = {
 _MESSAGES = Listing(_messages.c.received_at, _messages.c.id, message_record)
 _ATTACHMENTS_BY_ID = Lookup(_attachments.c.id, select(_attachments).where)
 _MESSAGES_BY_ID = Lookup(_messages.c.id, select(_messages).where)
+_MESSAGES_THAT_WAITED = Lookup(
+    _messages.c.waited_as,
+    lambda wanted: (
+        select(_messages).where(tables.HAS_WAITED, wanted).order_by(_messages.c.header_position, _messages.c.id)
+    ),
+)
 
-_IDENTIFIED: dict[Identified, tuple[Table, Column[str]]] = {
-    "attachments": (tables.attachments, tables.attachments.c.source),
-    "messages": (tables.messages, tables.messages.c.source),
-    "deliveries": (tables.deliveries, tables.deliveries.c.destination),
+_IDENTIFIED: Mapping[Identified, Sequence[tuple[Column[Any], Column[str]]]] = {
+    "attachments": ((_attachments.c.id, _attachments.c.source), (_messages.c.waited_as, _messages.c.source)),
+    "messages": ((_messages.c.id, _messages.c.source),),
+    "deliveries": ((tables.deliveries.c.id, tables.deliveries.c.destination),),
 }
 _LAST_DIGITS = "f" * 32
 
 _FINISHED = AttachmentState.FINISHED.value
 _NOT_FINISHED = _attachments.c.state.in_([state.value for state in AttachmentState if state.value != _FINISHED])
 
+_IS_UNANNOUNCED = _attachments.c.kind.is_(None)
+_WAITS = _IS_UNANNOUNCED & (_attachments.c.state == AttachmentState.RECEIVING.value)
+_UNANNOUNCED = "unannounced"
+_STANDING = case((_attachments.c.kind.is_not(None), _attachments.c.state), (_WAITS, _UNANNOUNCED))
+"""The state of what is announced, and whether anything else waits for its header; null for what no longer does."""
+
 _COUNTED: tuple[tuple[Table, tuple[str, ...]], ...] = (
-    (tables.attachments, tuple(AttachmentState)),
     (tables.deliveries, tuple(DeliveryState)),
     (tables.quarantine, get_args(QuarantineState)),
 )
@@ -65,9 +78,20 @@ class Reading(CatalogPart):
             return fetch_page(connection, _ATTACHMENTS[sort], statement, cursor, limit)
 
     def count_attachments(self, which: AttachmentFilter) -> int:
-        counted = select(func.count()).select_from(_attachments).where(*self._conditions(which))
+        """Return the number of attachments on all pages.
+
+        The indexes that give the number of all do not have which are announced. So the others, which are few, are
+        subtracted.
+        """
         with self._database.read() as connection:
-            return connection.scalar(counted) or 0
+            if not which.announced:
+                return self._count(connection, which)
+            every, others = replace(which, announced=None), replace(which, announced=False)
+            return self._count(connection, every) - self._count(connection, others)
+
+    def _count(self, connection: Connection, which: AttachmentFilter) -> int:
+        counted = select(func.count()).select_from(_attachments).where(*self._conditions(which))
+        return connection.scalar(counted) or 0
 
     def attachment(self, attachment_id: str) -> AttachmentRecord | None:
         return self._one(select(_attachments).where(_attachments.c.id == attachment_id), attachment_record)
@@ -77,6 +101,9 @@ class Reading(CatalogPart):
 
     def messages_by_id(self, message_ids: Sequence[str]) -> list[MessageRecord]:
         return self._by_id(_MESSAGES_BY_ID, message_ids, message_record)
+
+    def messages_that_waited(self, attachment_ids: Sequence[str]) -> list[MessageRecord]:
+        return self._by_id(_MESSAGES_THAT_WAITED, attachment_ids, message_record)
 
     def _by_id(self, lookup: Lookup, ids: Sequence[str], record: Callable[[Row[Any]], T]) -> list[T]:
         with self._database.read() as connection:
@@ -104,32 +131,45 @@ class Reading(CatalogPart):
 
         A range of the primary key, not LIKE: PostgreSQL can use an index for LIKE only with the collation C.
         """
-        table, place = _IDENTIFIED[of]
-        found = table.c.id
-        begins = found.between(literal(prefix, AnyText), literal(prefix + _LAST_DIGITS, AnyText))
-        which = select(found).where(begins, *limited(place, None, within))
         with self._database.read() as connection:
-            return list(connection.scalars(which.order_by(found).limit(limit)))
+            columns = _IDENTIFIED[of]
+            found = (self._begin(connection, each, place, prefix, limit, within) for each, place in columns)
+            return sorted(set(chain.from_iterable(found)))[:limit]
+
+    @staticmethod
+    def _begin(
+        connection: Connection,
+        column: Column[Any],
+        place: Column[str],
+        prefix: str,
+        limit: int,
+        within: Collection[str] | None,
+    ) -> Iterable[str]:
+        begins = column.between(literal(prefix, AnyText), literal(prefix + _LAST_DIGITS, AnyText))
+        which = select(column).where(begins, *limited(place, None, within))
+        if column.nullable:
+            which = which.where(tables.HAS_WAITED)
+        return connection.scalars(which.order_by(column).limit(limit))
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Return the number of records in every state, 0 included."""
         with self._database.read() as connection:
-            return {
-                table.name: dict.fromkeys(map(str, states), 0)
-                | {row.state: row.number for row in connection.execute(_by_state(table))}
-                for table, states in _COUNTED
-            }
+            every = _states(connection, _by_state(_attachments), AttachmentState)
+            others = _states(connection, _by_state(_attachments).where(_IS_UNANNOUNCED), AttachmentState)
+            counted = {table.name: _states(connection, _by_state(table), states) for table, states in _COUNTED}
+        announced = {state: number - others[state] for state, number in every.items()}
+        return {"attachments": announced, _UNANNOUNCED: others, **counted}
 
     def tallies(self, times: Sequence[int]) -> Tallies:
         """Return how many there are, by place and state.
 
         Most attachments are finished, and an index without the rows has how many there are of a source. So only the
-        others are read.
+        others are read. All finished ones are announced.
         """
         source, destination = _attachments.c.source, tables.deliveries.c.destination
         with self._database.read() as connection:
             all_of = {row.place: row.number for row in connection.execute(_by(_attachments, source))}
-            others = _placed(connection.execute(_by(_attachments, source, _attachments.c.state).where(_NOT_FINISHED)))
+            others = _placed(connection.execute(_by(_attachments, source, _STANDING).where(_NOT_FINISHED)))
             deliveries = _placed(connection.execute(_by(tables.deliveries, destination, tables.deliveries.c.state)))
             quarantined = tables.quarantine.c
             kept = _placed(connection.execute(_by(tables.quarantine, quarantined.source, quarantined.state)))
@@ -138,8 +178,11 @@ class Reading(CatalogPart):
             place: {_FINISHED: number - sum(others.get(place, {}).values())} | others.get(place, {})
             for place, number in all_of.items()
         }
+        unannounced = {place: found.pop(_UNANNOUNCED, 0) for place, found in attachments.items()}
+        for found in attachments.values():
+            found.pop(None, None)
         ages = {place: [found.get(age, 0) for age in range(len(times) + 1)] for place, found in waiting.items()}
-        return Tallies(attachments, deliveries, kept, ages)
+        return Tallies(attachments, deliveries, kept, ages, unannounced)
 
     def _conditions(self, which: AttachmentFilter) -> Iterator[ColumnElement[bool]]:
         equal: tuple[tuple[Column[object], object], ...] = (
@@ -148,6 +191,8 @@ class Reading(CatalogPart):
             (_attachments.c.message_id, which.message),
         )
         yield from limited(_attachments.c.source, which.source, which.within)
+        if which.announced is not None:
+            yield _attachments.c.kind.is_not(None) if which.announced else _IS_UNANNOUNCED
         for column, wanted in equal:
             if wanted is not None:
                 yield column == wanted
@@ -167,6 +212,11 @@ def _by_state(table: Table) -> Select[tuple[str, int]]:
     return select(table.c.state, func.count().label("number")).group_by(table.c.state)
 
 
+def _states(connection: Connection, counted: Select[tuple[str, int]], states: Iterable[str]) -> dict[str, int]:
+    found = {row.state: row.number for row in connection.execute(counted)}
+    return {str(state): found.get(state, 0) for state in states}
+
+
 def _by(table: Table, place: ColumnElement[str], *more: ColumnElement[Any]) -> Select[Any]:
     """Return how many rows there are by place, and by another column that is called `kind` here."""
     named = [column.label("kind") for column in more]
@@ -176,7 +226,8 @@ def _by(table: Table, place: ColumnElement[str], *more: ColumnElement[Any]) -> S
 def _waiting(times: Sequence[int]) -> Select[Any]:
     last = _attachments.c.last_received_at
     age = case(*((last > time, at) for at, time in enumerate(times)), else_=len(times))
-    return _by(_attachments, _attachments.c.source, age).where(_attachments.c.state == AttachmentState.RECEIVING.value)
+    is_receiving = _attachments.c.state == AttachmentState.RECEIVING.value
+    return _by(_attachments, _attachments.c.source, age).where(is_receiving, _attachments.c.kind.is_not(None))
 
 
 def _placed(rows: Iterable[Row[Any]]) -> dict[str, dict[Any, int]]:

@@ -41,6 +41,7 @@ HAS_CONTENT = text("storage IS NOT NULL")
 IS_ENDED = text("state NOT IN ('receiving', 'complete', 'finished')")
 HAS_PENDING = text("pending_position IS NOT NULL")
 IS_IN_JOURNAL = text("in_journal")
+HAS_WAITED = text("waited_as IS NOT NULL")
 
 
 def _index_where(name: str, condition: TextClause, *columns: str) -> Index:
@@ -157,9 +158,11 @@ messages = Table(
     Column("application_ccsid", BigInteger, nullable=False),
     Column("complete_at", BigInteger),
     Column("correl_key", Octets, nullable=False, comment="the 20 bytes of message_correl_id that are compared"),
+    Column("waited_as", AnyText, comment="the attachment as which its application message waited for the header"),
     Index(None, "source", "correl_key", "header_position"),
     Index(None, "received_at", "id"),
     Index(None, "source", "received_at", "id"),
+    _index_where("waited", HAS_WAITED, "waited_as"),
 )
 
 quarantine = Table(

@@ -61,7 +61,16 @@ class Warned(NamedTuple):
     why: str
 
 
-Effect = Repeated | Refused | Completed | ApplicationMessage | Warned
+class Identified(NamedTuple):
+    """A header tells what waited under the identifier of an unannounced attachment: an attachment of this message, or
+    its application message."""
+
+    attachment: str
+    message: str
+    is_application: bool
+
+
+Effect = Repeated | Refused | Completed | ApplicationMessage | Identified | Warned
 NOTHING: tuple[Effect, ...] = ()
 
 

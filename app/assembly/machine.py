@@ -9,7 +9,8 @@ message may come in any order, any number of times, from any thread of the broke
   header decides, and tells in which byte order the count is written. Until then the message waits with the attachment
   that it may belong to (`pending_*`).
 - The correlid of an application message may use the four bytes where a part has its sequence number. The announcements
-  of headers tell the two apart. One that comes before its header waits as a part of an attachment that does not exist.
+  of headers tell the two apart. One that comes before its header waits as a part of an unannounced attachment. The
+  header tells what it is (`Identified`), and its message keeps the identifier under which it waited.
 - A message that contradicts an earlier one (another header, another count, a part beyond the count) is refused. The
   first one holds and the later one goes to quarantine.
 - Parts may be numbered in either byte order. An attachment is complete when it has its header, its count and the parts
@@ -32,6 +33,7 @@ from app.assembly.collecting import (
     ApplicationMessage,
     Attachment,
     Effect,
+    Identified,
     Key,
     Refused,
     Repeated,
@@ -334,6 +336,8 @@ class Assembly:
     def claim(self, source: str, claim: Claim, position: int, received_at: int) -> tuple[Effect, ...]:
         """Announce an attachment, as an accepted header at this position does."""
         definition = claim.definition
+        known = self.attachments.get((source, definition.correl_id))
+        has_waited = known is not None and known.record.kind is None
         attachment = self._touch(source, definition.correl_id, position, received_at)
         attachment.define(
             definition,
@@ -342,9 +346,10 @@ class Assembly:
             dialects=claim.dialects,
             trace_parent=claim.trace_parent,
         )
+        identified = (Identified(attachment.record.id, claim.message, False),) if has_waited else NOTHING
         if (pending := attachment.record.pending_position) is not None:
-            return self._count(attachment, attachment.record.pending_counts, pending)
-        return self._check_complete(attachment)
+            return identified + self._count(attachment, attachment.record.pending_counts, pending)
+        return identified + self._check_complete(attachment)
 
     # --- shared helpers -------------------------------------------------------------------------------------------
 
@@ -384,19 +389,24 @@ class Assembly:
 
     def _claim_application(self, address: Address) -> tuple[Effect, ...]:
         """Claim a message's application message that waits under its correlid, as a count or a part of no announced
-        attachment."""
+        attachment. The message records as what it has waited."""
         key, sequence = taken_for(address)
         waiting = self.attachments.get(key)
         if waiting is None or waiting.record.kind is not None or (waiting.parts.count and not sequence):
             return NOTHING
         position = waiting.parts.remove(sequence) if sequence else waiting.record.pending_position
+        if position is None:
+            return NOTHING
+        waited_as = waiting.record.id
         if waiting.parts.count or (sequence and waiting.record.pending_position is not None):
             self._changed[key] = None
         else:
             del self.attachments[key]
             self._changed.pop(key, None)
-            self._removed[waiting.record.id] = None
-        return NOTHING if position is None else (ApplicationMessage(address, position),)
+            self._removed[waited_as] = None
+        message = changed(self.messages[address], waited_as=waited_as)
+        self.messages[address] = self._changed_messages[message.id] = message
+        return (Identified(waited_as, message.id, True), ApplicationMessage(address, position))
 
 
 def plausible_counts(counts: tuple[int, ...], dialects: int, most: int) -> list[int]:

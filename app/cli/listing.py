@@ -66,6 +66,9 @@ def attachments(
     message: Annotated[str | None, typer.Option(help="Only those of the message with this identifier.")] = None,
     after: Annotated[str | None, typer.Option(help="Only those received after this time (RFC 3339).")] = None,
     before: Annotated[str | None, typer.Option(help="Only those received before this time.")] = None,
+    unannounced: Annotated[
+        bool, typer.Option("--unannounced", help="What waits for its header instead: no attachment is known of it.")
+    ] = False,
     limit: Limit = 50,
     as_json: Json = False,
     url: Url = DEFAULT_URL,
@@ -82,10 +85,11 @@ def attachments(
             message=message,
             received_after=after,
             received_before=before,
+            announced=not unannounced,
         )
         if as_json:
             return lines(found)
-        shown(attachment_list(found), "no attachments")
+        shown(attachment_list(found), "nothing waits for its header" if unannounced else "no attachments")
     return None
 
 

@@ -300,6 +300,8 @@ def _require(violations: "list[Violation]") -> None:
 def _show(committed: "Committed", report: "Report") -> None:
     states = ", ".join(f"{count:,} {state}" for state, count in report.states.items())
     out.print(f"attachments   {states or 'none'}", highlight=False)
+    if report.unannounced:
+        out.print(f"unannounced   {report.unannounced:,} waiting for a header", highlight=False)
     out.print(f"messages      {committed.duplicates:,} duplicates, {committed.conflicts:,} conflicts", highlight=False)
     reasons = ", ".join(f"{count:,} {escape(code)}" for code, count in report.reasons.items())
     out.print(f"quarantine    {reasons or 'empty'}", highlight=False)
@@ -328,8 +330,9 @@ def _show_incomplete(report: "Report") -> None:
     grid = List((IDENTIFIER, Column("Name", least=12), *numbers("Parts", "Expected"), Column("Missing", least=8)))
     for record, missing in report.incomplete[:_MOST_SHOWN]:
         expected = "-" if record.parts_expected is None else f"{record.parts_expected:,}"
-        name = escape(record.qualifier_2) if record.kind else "[dim]no header arrived[/]"
-        grid.add_row(record.id, name, f"{record.parts_received:,}", expected, spoken(missing) or "unknown")
+        grid.add_row(
+            record.id, escape(record.qualifier_2), f"{record.parts_received:,}", expected, spoken(missing) or "unknown"
+        )
     out.print()
     out.print(grid)
     if len(report.incomplete) > _MOST_SHOWN:
@@ -339,6 +342,7 @@ def _show_incomplete(report: "Report") -> None:
 def _as_json(committed: "Committed", report: "Report") -> dict[str, Any]:
     return {
         "attachments": report.states,
+        "unannounced": report.unannounced,
         "incomplete": [
             {
                 "id": record.id,

@@ -129,7 +129,7 @@ def event_line(event: Mapping[str, Any], *, is_short: bool) -> str:
     identifier."""
     subject, _, word = event["type"].partition(".")
     data = event["data"]
-    about = [str(data[key]) for key in ("name", "destination", "reason", "why") if data.get(key)]
+    about = [str(data[key]) for key in ("name", "destination", "what", "reason", "why") if data.get(key)]
     about += [size(data["size"])] if "size" in data else []
     moment, identifier = time(event["time"]), event["subject"]
     if is_short:

@@ -87,7 +87,8 @@ class GroupProgress(NamedTuple):
 class AttachmentRecord:
     """What is known of one attachment, announced or not.
 
-    `kind` and the names are None or empty until its header has come. `parts_expected` is None until its count has come.
+    `kind` and the names are None or empty until its header has come. Until then it is not known to be an attachment: it
+    may be the application message of a message. `parts_expected` is None until its count has come.
     Of an IBM MQ group (`group` is not None) it is known when all is there.
     `record_length` and `announced_size` are what the sender says of a file, known once it is finished; `warnings` are
     sentences about what contradicts it.
@@ -179,8 +180,12 @@ _VALUES = attrgetter(*(each.name for each in fields(AttachmentRecord)))
 
 @record(frozen=True, slots=True)
 class MessageRecord:
-    """One application message with its header's fields. `complete_at` is set once every attachment is finished and the
-    application message, where one is announced, is there."""
+    """One application message with its header's fields.
+
+    `complete_at` is set once every attachment is finished and the application message, where one is announced, is
+    there. `waited_as` is the identifier of the unannounced attachment as which the application message waited, if it
+    came before the header.
+    """
 
     id: str
     source: str
@@ -195,6 +200,7 @@ class MessageRecord:
     application_format: str = ""
     application_ccsid: int = 0
     complete_at: int | None = None
+    waited_as: str | None = None
 
     def __reduce__(self) -> tuple[type["MessageRecord"], tuple[Any, ...]]:
         """Return the values alone, like `AttachmentRecord.__reduce__`."""
@@ -369,7 +375,8 @@ class Checkpoint:
     `messages` are upserted whole; `part_runs` are added to what is kept for their attachment, of which all else is
     forgotten first where `without_parts` names it. Then complete attachments become finished or quarantined as
     `finished` and `refused` say, where a host has read their content before it saves. Finished ones that are `warned`
-    get one more warning.
+    get one more warning. The `identified` events are about what waited for its header; only those are logged whose
+    subject the catalog had as unannounced.
     """
 
     progress: int | None = None
@@ -384,6 +391,7 @@ class Checkpoint:
     quarantine_copies: list[QuarantineCopy] = field(default_factory=list)
     source_dialects: dict[str, int] = field(default_factory=dict)
     events: list[NewEvent] = field(default_factory=list)
+    identified: list[NewEvent] = field(default_factory=list)
     finished: list["Finished"] = field(default_factory=list)
     refused: list["RefusedContent"] = field(default_factory=list)
     warned: dict[str, str] = field(default_factory=dict)

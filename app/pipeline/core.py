@@ -18,6 +18,7 @@ from app.assembly.collecting import (
     Attachment,
     Completed,
     Effect,
+    Identified,
     Key,
     Refused,
     Repeated,
@@ -71,7 +72,8 @@ class Outcome(NamedTuple):
     `messages` are in their present state, and `fresh` are the part runs added. `complete` holds all runs once every
     part is there. `removed` was taken for an attachment. If `has_less`, all runs but `fresh` are to be deleted.
     `applications` are the identifiers of those of `messages` that have a body, each with the place of its application
-    message. `repeated` are pairs of places: the earlier message and its repetition. `state` is the size of the kept
+    message. `identified` is what headers tell of what waited. `repeated` are pairs of places: the earlier message and
+    its repetition. `state` is the size of the kept
     state in bytes, if it is counted.
     """
 
@@ -87,6 +89,7 @@ class Outcome(NamedTuple):
     applications: tuple[tuple[str, int], ...] = ()
     repeated: tuple[tuple[int | None, int], ...] = ()
     refused: tuple[Refused, ...] = ()
+    identified: tuple[Identified, ...] = ()
     dialects: int | None = None
     state: int = 0
     warned: Warned | None = None
@@ -151,6 +154,7 @@ def _assembled(key: Key, references: list[Reference], held: Held, limits: Limits
     repeated: list[tuple[int | None, int]] = []
     refused: list[Refused] = []
     warned: Warned | None = None
+    identified: list[Identified] = []
     is_complete = False
     for reference in references:
         for effect in _apply(assembly, key[0], reference):
@@ -163,6 +167,8 @@ def _assembled(key: Key, references: list[Reference], held: Held, limits: Limits
                     refused.append(effect)
                 case Warned():
                     warned = effect
+                case Identified():
+                    identified.append(effect)
                 case ApplicationMessage(address, position):
                     applications[assembly.messages[address].id] = position
                     assembly.set_application(address, NOT_FETCHED)
@@ -184,6 +190,7 @@ def _assembled(key: Key, references: list[Reference], held: Held, limits: Limits
         repeated=tuple(repeated),
         refused=tuple(refused),
         warned=warned,
+        identified=tuple(identified),
     )
     return outcome, after
 
@@ -219,29 +226,33 @@ class _Before(NamedTuple):
     """The state before a batch, with which quality is compared."""
 
     begun_at: int | None
+    is_announced: bool
     missing: int
 
     @classmethod
     def of(cls, held: Held) -> "_Before":
         attachment = held.attachment
-        return cls(attachment.record.first_received_at if attachment else None, missing_count(attachment))
+        begun_at = attachment.record.first_received_at if attachment else None
+        return cls(begun_at, _is_announced(attachment), missing_count(attachment))
+
+
+def _is_announced(attachment: Attachment | None) -> bool:
+    return attachment is not None and attachment.record.kind is not None
 
 
 def _quality(source: str, references: list[Reference], before: _Before, after: Held, is_complete: bool) -> Increment:
     attachment = after.attachment
     messages = sum(len(reference.sizes) for reference in references)
     if attachment is None:
-        was_taken_for_one = before.begun_at is not None
         received_at = references[0].received_at[0] if before.begun_at is None else before.begun_at
-        quality = Increment(source, hour_of(received_at), messages, attachments_begun=-int(was_taken_for_one))
-        return quality._replace(missing_ranges=-before.missing)
+        return Increment(source, hour_of(received_at), messages)
     record = attachment.record
     took = ((record.completed_at or 0) - record.first_received_at) / 1e6 if is_complete else 0.0
     return Increment(
         source,
         hour_of(record.first_received_at),
         messages,
-        attachments_begun=int(before.begun_at is None),
+        attachments_begun=int(_is_announced(attachment)) - int(before.is_announced),
         attachments_completed=int(is_complete),
         missing_ranges=missing_count(attachment) - before.missing,
         seconds_to_complete=took,
@@ -250,9 +261,9 @@ def _quality(source: str, references: list[Reference], before: _Before, after: H
 
 
 def missing_count(attachment: Attachment | None) -> int:
-    """Return the number of missing ranges of an attachment. A segmented message of a group counts until the group is
-    whole."""
-    if attachment is None or attachment.record.state is not AttachmentState.RECEIVING:
+    """Return the number of missing ranges of an announced attachment. A segmented message of a group counts until the
+    group is whole."""
+    if attachment is None or attachment.record.kind is None or attachment.record.state is not AttachmentState.RECEIVING:
         return 0
     record = attachment.record if attachment.group is None else attachment.current()
     return len(arrangement_of(record).missing(record, attachment.parts, lambda at: [0] * len(at), MOST_RANGES))

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import structlog
 
-from app.assembly.collecting import Refused, Repeated, Warned
+from app.assembly.collecting import Identified, Refused, Repeated, Warned
 from app.assembly.interpretation import Rejected, answered, interpret, is_same
 from app.assembly.parts import Parts
 from app.model.attachment import AttachmentKind
@@ -64,6 +64,7 @@ class Result(NamedTuple):
     serialized schema of a finished data set. `state` is the size in bytes of the state kept for unfinished ones, if it
     is counted. `beside` is the object with the content, if it is not the one that has the attachment's name. `damaged`
     says that the references were made before a damaged body was found: nothing of the job may be committed.
+    `identified` is what headers tell of what waited.
     """
 
     reached: int
@@ -83,6 +84,7 @@ class Result(NamedTuple):
     beside: str | None = None
     damaged: bool = False
     warned: Warned | None = None
+    identified: tuple[Identified, ...] = ()
 
 
 def finish(
@@ -256,6 +258,7 @@ def _result(outcome: Outcome, fetched: dict[int, PhysicalMessage]) -> Result:
             has_less=outcome.has_less,
             state=outcome.state,
             warned=outcome.warned,
+            identified=outcome.identified,
         )
     applications = dict(outcome.applications)
     messages = _Fetched(fetched)
@@ -277,6 +280,7 @@ def _result(outcome: Outcome, fetched: dict[int, PhysicalMessage]) -> Result:
         has_less=outcome.has_less,
         state=outcome.state,
         warned=outcome.warned,
+        identified=outcome.identified,
     )
 
 

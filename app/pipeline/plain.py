@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from app.assembly.collecting import Identified
 from app.assembly.headers import address_of, message_address
 from app.assembly.interpretation import answered
 from app.assembly.machine import Limits, plausible_counts
@@ -166,6 +167,7 @@ def _attachments(rows: pa.RecordBatch, found: _Attachments, limits: Limits) -> I
         np.add.reduceat(found.lengths, begins).tolist(),
         np.add.reduceat(found.sizes, first_numbers, dtype=np.int64).tolist(),
         starts.min(axis=0).tolist(),
+        (starts.min(axis=0) < starts[1]).tolist(),
         np.maximum(starts[1:].max(axis=0), last_parts).tolist(),
         started_at[starts.argmin(axis=0), np.arange(len(begins))].tolist(),
         np.maximum(started_at[1:].max(axis=0), np.maximum.reduceat(found.times, first_numbers)).tolist(),
@@ -173,7 +175,7 @@ def _attachments(rows: pa.RecordBatch, found: _Attachments, limits: Limits) -> I
     all_parts = found.parts.tolist()
     all_runs = [*map(PartRun, found.firsts.tolist(), found.lengths.tolist(), found.positions.tolist())]
     for each in zip(*columns, strict=True):
-        ends, at, behind, source, key, claim, count, length, size, begin, end, begun_at, ended_at = each
+        ends, at, behind, source, key, claim, count, length, size, begin, has_waited, end, begun_at, ended_at = each
         message, ordinal, dialects, trace_parent, kind, *definition = unpacked_claim(claim)
         if _least_count(count, dialects, limits.parts) != length:
             continue
@@ -205,7 +207,8 @@ def _attachments(rows: pa.RecordBatch, found: _Attachments, limits: Limits) -> I
         )
         took = (ended_at - begun_at) / 1e6
         quality = Increment(source, hour_of(begun_at), length + 1, 0, 0, 1, 1, 0, 0, took, took)
-        yield Outcome(begin, end, quality, record, runs, runs), ends + all_parts[at:behind]
+        identified = (Identified(record.id, message, False),) if has_waited else ()
+        yield Outcome(begin, end, quality, record, runs, runs, identified=identified), ends + all_parts[at:behind]
 
 
 @lru_cache(maxsize=1024)

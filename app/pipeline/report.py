@@ -19,7 +19,7 @@ _PAGE = 200
 class Incomplete(NamedTuple):
     """An attachment that lacks parts: its `missing` ranges of sequence numbers, as far as they are known.
 
-    The ranges may be empty for one without a header (no kind) or without a count (no expected parts).
+    The ranges may be empty for one without a count (no expected parts).
     """
 
     record: AttachmentRecord
@@ -29,21 +29,24 @@ class Incomplete(NamedTuple):
 class Report(NamedTuple):
     """The report of a run.
 
-    `states` counts the attachments, and `reasons` the entries of quarantine by code. `incomplete` has at most
-    `MOST_LISTED` attachments, the newest first.
+    `states` counts the attachments, `unannounced` what waits for its header, and `reasons` the entries of quarantine by
+    code. `incomplete` has at most `MOST_LISTED` attachments, the newest first.
     """
 
     states: dict[str, int]
+    unannounced: int
     incomplete: list[Incomplete]
     reasons: dict[str, int]
 
 
 def report(catalog: Catalog, journal: JournalReader) -> Report:
-    receiving = AttachmentFilter(state=AttachmentState.RECEIVING)
+    receiving = AttachmentFilter(state=AttachmentState.RECEIVING, announced=True)
+    counts = catalog.counts()
     records = _all(lambda cursor: catalog.attachments(receiving, cursor, _PAGE), MOST_LISTED)
     reasons = Counter(entry.code for entry in _all(lambda cursor: catalog.quarantined(None, None, cursor, _PAGE)))
     return Report(
-        states={state: count for state, count in catalog.counts()["attachments"].items() if count},
+        states={state: count for state, count in counts["attachments"].items() if count},
+        unannounced=counts["unannounced"][AttachmentState.RECEIVING],
         incomplete=[Incomplete(record, missing_ranges(record, catalog, journal, MOST_RANGES)) for record in records],
         reasons=dict(reasons.most_common()),
     )

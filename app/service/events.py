@@ -6,6 +6,7 @@ Every entry is made here, so that each kind always has the same fields.
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from app.assembly.collecting import Identified
 from app.model.event_logs import EventLogs
 from app.model.records import (
     DAMAGED_CONTENT,
@@ -43,6 +44,13 @@ def cloud_event(event: EventRecord, logs: EventLogs) -> dict[str, object]:
         **traced,
         "data": event.data,
     }
+
+
+def identified_event(source: str, found: Identified, now: int) -> NewEvent:
+    """Return the event of what waited for its header, and which the header tells what it is."""
+    what = "application-message" if found.is_application else "attachment"
+    data: dict[str, object] = {"source": source, "what": what, "message": found.message}
+    return NewEvent("attachment.identified", found.attachment, now, data)
 
 
 def finished_event(record: AttachmentRecord, finished: Finished) -> NewEvent:

@@ -30,7 +30,8 @@ class Outcome(NamedTuple):
     """What became of a replayed message, or of the messages of a journal batch.
 
     - `quarantined`: one cannot be read this time either; `entry` is its new entry.
-    - `processed`: all were read; `attachments` are those that they belong to, if any is known.
+    - `processed`: all were read; `attachments` are those that they belong to, if any is known. What waits for its
+      header is not known to belong to one.
     - `pending`: assembly has not come to them yet, or leaves them to a job on Spark.
     """
 
@@ -81,7 +82,7 @@ def _attachments_of(message: PhysicalMessage, catalog: Catalog) -> list[str]:
     if announcing is not None:
         return list(announcing.attachments)
     found = attachment_of(message, catalog)
-    return [] if found is None else [found.id]
+    return [] if found is None or found.kind is None else [found.id]
 
 
 def _new_entry(catalog: Catalog, messages: Sequence[PhysicalMessage], since: int) -> QuarantineRecord | None:

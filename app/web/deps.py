@@ -64,9 +64,14 @@ def add_link_next(request: Request, response: Response, **parameters: object) ->
     response.headers["Link"] = f'<{path}?{urlencode([*query, *parameters.items()])}>; rel="next"'
 
 
-async def base_path(request: Request) -> str:
+def base_of(request: Request) -> str:
     """Return the path up to /v1 in the addresses that clients use."""
     return str(request.scope.get("root_path", "")) + API
+
+
+async def base_path(request: Request) -> str:
+    """Return `base_of` for an endpoint."""
+    return base_of(request)
 
 
 BaseDep = Annotated[str, Depends(base_path)]

@@ -15,7 +15,7 @@ SHORTEST: Final = 4
 """The minimum number of digits. Fewer would seldom be unique, and would be a typing error more often than a wish."""
 
 CANDIDATES: Final = 20
-"""Maximum number of identifiers that the problem `ambiguous` lists."""
+"""Maximum number of identifiers that the problems `ambiguous` and `application-message` list."""
 
 _PREFIX = re.compile(rf"[0-9a-f]{{{SHORTEST},31}}")
 POSITION: Final = re.compile(r"[0-9a-f]{1,16}")
@@ -47,12 +47,28 @@ def whole(gateway: Gateway, of: Identified, given: str, caller: Caller) -> str:
 
 
 def known_attachment(gateway: Gateway, given: str, caller: Caller) -> AttachmentRecord:
-    """Return the attachment that an identifier names. Raises Problem when the caller knows none."""
-    record = gateway.catalog.attachment(whole(gateway, "attachments", given, caller))
-    if record is None or not caller.knows_source(record.source):
+    """Return the attachment, announced or not, that an identifier names. Raises Problem when the caller knows none."""
+    identifier = whole(gateway, "attachments", given, caller)
+    record = gateway.catalog.attachment(identifier)
+    if record is None:
+        raise _no_attachment(gateway, identifier, caller)
+    if not caller.knows_source(record.source):
         raise unknown("attachment")
     caller.trail.details = {"attachment": record.id, "source": record.source, "name": record.qualifier_2}
     return record
+
+
+def _no_attachment(gateway: Gateway, identifier: str, caller: Caller) -> Problem:
+    """Return the problem of an identifier that no attachment has. Application messages may have waited under it."""
+    found = [each for each in gateway.catalog.messages_that_waited([identifier]) if caller.knows_source(each.source)]
+    if not found:
+        return unknown("attachment")
+    shown = [{"id": each.id, "links": {"self": f"{caller.base}/messages/{each.id}"}} for each in found[:CANDIDATES]]
+    named = ", ".join(each.id for each in found[:CANDIDATES]) + (" and more" if len(found) > CANDIDATES else "")
+    detail = f"an application message waited under this identifier for its header; it belongs to the message {named}"
+    if len(found) > 1:
+        detail = f"application messages waited under this identifier for headers; they belong to the messages {named}"
+    return Problem("application-message", detail, messages=shown)
 
 
 def known_message(gateway: Gateway, given: str, caller: Caller) -> MessageRecord:

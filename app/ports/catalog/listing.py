@@ -22,6 +22,7 @@ NEWEST_FIRST: Sort = "-received"
 class AttachmentFilter:
     """Which attachments to list; None matches any.
 
+    `announced` ones are known to be attachments, since a header or a group said so; the others wait for their header.
     Times in µs; `name` is part of a name, ignoring case. Attachments that are not finished have no size, and match no
     limit of it. `within` are the sources to which the listing is limited.
     """
@@ -36,6 +37,7 @@ class AttachmentFilter:
     within: Collection[str] | None = None
     min_size: int | None = None
     max_size: int | None = None
+    announced: bool | None = None
 
 
 class Page(NamedTuple, Generic[T]):
@@ -46,16 +48,19 @@ class Page(NamedTuple, Generic[T]):
 
 
 class Tallies(NamedTuple):
-    """Numbers of rows by state: of attachments and quarantine entries by source, of deliveries by destination.
+    """Numbers of rows by state: of announced attachments and quarantine entries by source, of deliveries by
+    destination.
 
-    `waiting` counts the attachments being received of each source by the time of their last message: those after the
-    first of the times that were asked for, those between it and the second one, and so on, and those before the last.
+    `waiting` counts the announced attachments being received of each source by the time of their last message: those
+    after the first of the times that were asked for, those between it and the second one, and so on, and those before
+    the last. `unannounced` counts what waits for its header, by source.
     """
 
     attachments: Mapping[str, Mapping[str, int]]
     deliveries: Mapping[str, Mapping[str, int]]
     quarantine: Mapping[str, Mapping[str, int]]
     waiting: Mapping[str, Sequence[int]]
+    unannounced: Mapping[str, int]
 
 
 class BadCursor(ValueError):
@@ -95,17 +100,25 @@ class ListingCatalog(Protocol):
     def messages_by_id(self, message_ids: Sequence[str]) -> list[MessageRecord]:
         """Return those of these messages that exist, in no particular order."""
 
+    def messages_that_waited(self, attachment_ids: Sequence[str]) -> list[MessageRecord]:
+        """Return the messages whose application message waited for its header under one of these identifiers, the
+        oldest first."""
+
     def message(self, message_id: str) -> MessageRecord | None:
         """Return a message, or None if it is unknown."""
 
     def identifiers(self, of: Identified, prefix: str, limit: int, within: Collection[str] | None = None) -> list[str]:
         """Return the first `limit` identifiers, in order, that begin with these lower-case hexadecimal digits.
 
+        Those of attachments include those under which application messages waited for their header.
         `within` are the sources (of deliveries: the destinations) to which this is limited.
         """
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Count rows by state: {"attachments": {state: n}, "deliveries": {state: n}, "quarantine": {state: n}}."""
+        """Count rows by state: {"attachments": {state: n}, "deliveries": {state: n}, "quarantine": {state: n}}.
+
+        `attachments` are announced; `unannounced` has the others.
+        """
 
     def tallies(self, times: Sequence[int]) -> Tallies:
         """Count rows by source or destination and by state; `times` (µs) descend. States without a row are left out."""

@@ -17,7 +17,17 @@ from threading import Event as StopSignal
 from time import monotonic
 from typing import Any, NamedTuple
 
-from app.assembly.collecting import Address, ApplicationMessage, Completed, Effect, Key, Refused, Repeated, Warned
+from app.assembly.collecting import (
+    Address,
+    ApplicationMessage,
+    Completed,
+    Effect,
+    Identified,
+    Key,
+    Refused,
+    Repeated,
+    Warned,
+)
 from app.assembly.interpretation import (
     Answered,
     Consequence,
@@ -49,7 +59,7 @@ from app.service.assembling.closing import close
 from app.service.assembling.loading import Read, Step, load, load_messages
 from app.service.assembling.repetitions import Repetitions
 from app.service.context import Change, ServiceContext
-from app.service.events import complete_messages, lone_message_events, quarantine_event
+from app.service.events import complete_messages, identified_event, lone_message_events, quarantine_event
 from app.service.finishing.finisher import Complete
 from app.service.finishing.incremental import Content, IncrementalReader
 from app.service.finishing.parts import segments_of, without_gone
@@ -89,6 +99,7 @@ class _Unsaved:
     dialects: dict[str, int] = field(default_factory=dict)
     completed: dict[str, Content | None] = field(default_factory=dict)
     applications: list[Address] = field(default_factory=list)
+    identified: list[tuple[str, Identified]] = field(default_factory=list)
     healed: list[str] = field(default_factory=list)
     warned: dict[str, str] = field(default_factory=dict)
     sent_again: list[Complete] = field(default_factory=list)
@@ -385,6 +396,8 @@ class Assembler:
                 self._unsaved.completed[attachment] = None if had_strays else content  # a stray may have been read
             case Warned(attachment, why):
                 self._unsaved.warned[attachment] = why
+            case Identified():
+                self._unsaved.identified.append((message.source, effect))
             case _:
                 self._carry_out_consequence(
                     interpret(effect, AppliedMessages(self._context, at, message)), message.source
@@ -444,6 +457,7 @@ class Assembler:
         now = self._context.clock.now()
         checkpoint.events = [quarantine_event(record) for record in unsaved.quarantine]
         checkpoint.events += lone_message_events(answered, now)
+        checkpoint.identified = [identified_event(source, found, now) for source, found in unsaved.identified]
         closed = close(checkpoint, self._contents(unsaved, now), now)
         missed = self._context.catalog.checkpoint(checkpoint)
         self._assembly.forget_beyond(self._context.settings.limits.attachments_in_memory)

@@ -254,9 +254,12 @@ def _not_back(recorded: list[AttachmentRecord], now: dict[str, AttachmentRecord]
 
 
 def _expire(context: ServiceContext, unfinished: list[AttachmentRecord], rebuilt: Rebuilt) -> None:
-    """Add attachments that were unfinished, and of which the journal has nothing left, as expired."""
+    """Add attachments that were unfinished, and of which the journal has nothing left, as expired. What turns out to be
+    an application message is none of them."""
     for some in batched(unfinished):
-        known = {record.id for record in context.catalog.attachments_by_id([each.id for each in some])}
+        ids = [each.id for each in some]
+        known = {record.id for record in context.catalog.attachments_by_id(ids)}
+        known.update(message.waited_as or "" for message in context.catalog.messages_that_waited(ids))
         gone = [record for record in some if record.id not in known]
         said = {**NOTHING_CAME, "state": AttachmentState.EXPIRED, "reason_code": PARTS_GONE, "reason": _PARTS_GONE}
         context.catalog.checkpoint(Checkpoint(attachments=[changed(record, **said) for record in gone]))

@@ -19,7 +19,7 @@ from app.service.access.links import LinkRefused, Links
 from app.web.access.operations import LINKED, OPERATIONS, Operation
 from app.web.access.rating import count_request
 from app.web.access.trail import Trail, trail_of
-from app.web.deps import GatewayDep
+from app.web.deps import GatewayDep, base_of
 from app.web.pools import pools_of, run_in
 from app.web.problems import Problem
 
@@ -42,11 +42,13 @@ CredentialsDep = Annotated[HTTPAuthorizationCredentials | None, Security(_bearer
 class Caller:
     """The principal of a request, with the limits that its lists and searches get.
 
-    What lies outside of the limits does not exist for the caller; an attempt to reach it is in the audit log.
+    What lies outside of the limits does not exist for the caller; an attempt to reach it is in the audit log. `base` is
+    the path up to /v1 in the addresses that the caller uses.
     """
 
     principal: Principal
     trail: Trail
+    base: str
 
     @property
     def sources(self) -> frozenset[str] | None:
@@ -162,7 +164,7 @@ def _authenticated(request: Request, credentials: HTTPAuthorizationCredentials |
         trail.refused = refused.reason
         challenge = 'Bearer error="invalid_token"' if credentials is not None else "Bearer"
         raise Problem("unauthorized", refused.told, {"WWW-Authenticate": challenge}) from None
-    return Caller(trail.principal, trail)
+    return Caller(trail.principal, trail, base_of(request))
 
 
 def _principal(

@@ -38,7 +38,7 @@ PositionPath = Annotated[str, Path(description="the message's place in the journ
 @router.get(
     "/{attachment_id}/parts",
     operation_id="get_attachment_parts",
-    responses=responses("not-found", "ambiguous", "invalid"),
+    responses=responses("not-found", "ambiguous", "application-message", "invalid"),
 )
 def attachment_parts(
     attachment_id: Identifier,
@@ -55,7 +55,9 @@ def attachment_parts(
 
 
 @router.get(
-    "/{attachment_id}/timeline", operation_id="get_attachment_timeline", responses=responses("not-found", "ambiguous")
+    "/{attachment_id}/timeline",
+    operation_id="get_attachment_timeline",
+    responses=responses("not-found", "ambiguous", "application-message"),
 )
 def attachment_timeline(
     attachment_id: Identifier, request: Request, gateway: GatewayDep, caller: CallerDep
@@ -74,7 +76,7 @@ def attachment_timeline(
 @router.get(
     "/{attachment_id}/physical-messages",
     operation_id="list_physical_messages",
-    responses=responses("not-found", "ambiguous", "gone", "invalid"),
+    responses=responses("not-found", "ambiguous", "application-message", "gone", "invalid"),
 )
 def list_physical_messages(
     attachment_id: Identifier,
@@ -100,7 +102,7 @@ def list_physical_messages(
 @router.get(
     "/{attachment_id}/physical-messages/{position}",
     operation_id="get_physical_message",
-    responses=responses("not-found", "ambiguous", "gone", "damaged"),
+    responses=responses("not-found", "ambiguous", "application-message", "gone", "damaged"),
 )
 def physical_message(
     attachment_id: Identifier, position: PositionPath, gateway: GatewayDep, caller: CallerDep
@@ -113,7 +115,9 @@ def physical_message(
     "/{attachment_id}/physical-messages/{position}/trace",
     operation_id="trace_physical_message",
     response_model=list[FrameView],
-    responses=responses("not-found", "ambiguous", "gone", "damaged", "too-large", "conversion-limit", "busy"),
+    responses=responses(
+        "not-found", "ambiguous", "application-message", "gone", "damaged", "too-large", "conversion-limit", "busy"
+    ),
 )
 async def trace_physical_message(
     attachment_id: Identifier, position: PositionPath, request: Request, gateway: GatewayDep, caller: CallerDep

@@ -45,6 +45,7 @@ _CONTENT_RESPONSES: dict[int | str, dict[str, Any]] = {
     **responses(
         "not-found",
         "ambiguous",
+        "application-message",
         "not-acceptable",
         "not-ready",
         "unreadable",
@@ -80,10 +81,22 @@ def list_attachments(
     max_size: Annotated[
         Digits | None, Query(ge=0, lt=1 << 63, description="bytes of finished content, at most")
     ] = None,
+    announced: Annotated[
+        bool,
+        Query(
+            description="false: what waits for its header instead, which is not known to be an attachment. It may be "
+            "parts of one, or the application message of a message"
+        ),
+    ] = True,
     sort: Annotated[Sort, Query(description="`-` is descending; a cursor belongs to one order")] = NEWEST_FIRST,
     count: Annotated[bool, Query(description="add the header `Total-Count`, the number on all pages")] = False,
 ) -> PageView[AttachmentView]:
-    """List the attachments, including those that are still being received."""
+    """List the attachments, including those that are still being received.
+
+    What came before its header is listed with `announced=false` only. When the header tells what it is, the event
+    `attachment.identified` does so, too. An application message has no page here then: its old identifier gives the
+    problem `application-message` with a link to its message.
+    """
     which = AttachmentFilter(
         state=state,
         kind=KINDS[kind] if kind else None,
@@ -95,6 +108,7 @@ def list_attachments(
         within=caller.sources,
         min_size=min_size,
         max_size=max_size,
+        announced=announced,
     )
     page = gateway.catalog.attachments(which, paging.cursor, paging.limit, sort)
     if count:
@@ -107,7 +121,7 @@ def list_attachments(
     "/{attachment_id}",
     operation_id="get_attachment",
     dependencies=[AttachmentWait],
-    responses=responses("not-found", "ambiguous", "invalid"),
+    responses=responses("not-found", "ambiguous", "application-message", "invalid"),
 )
 def get_attachment(attachment_id: Identifier, gateway: GatewayDep, caller: CallerDep, base: BaseDep) -> AttachmentView:
     """Return all facts about an attachment; while it is being received, also its missing parts."""
@@ -119,7 +133,7 @@ def get_attachment(attachment_id: Identifier, gateway: GatewayDep, caller: Calle
     "/{attachment_id}",
     operation_id="delete_attachment",
     status_code=204,
-    responses=responses("not-found", "ambiguous", "precondition-failed"),
+    responses=responses("not-found", "ambiguous", "application-message", "precondition-failed"),
 )
 def delete_attachment(
     attachment_id: Identifier,
@@ -240,6 +254,7 @@ def _contents(gateway: Gateway, attachment_id: str, caller: Caller) -> Contents:
     responses=responses(
         "not-found",
         "ambiguous",
+        "application-message",
         "not-ready",
         "unreadable",
         "gone",

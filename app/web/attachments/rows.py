@@ -76,8 +76,8 @@ class RowsView(BaseModel):
     operation_id="get_data_set_rows",
     response_model=RowsView,
     responses=responses(
-        *("not-found", "ambiguous", "not-ready", "unreadable", "gone", "not-a-data-set", "invalid"),
-        *("conversion-limit", "damaged", "busy"),
+        *("not-found", "ambiguous", "application-message", "not-ready", "unreadable", "gone", "not-a-data-set"),
+        *("invalid", "conversion-limit", "damaged", "busy"),
     ),
 )
 async def data_set_rows(

@@ -137,6 +137,12 @@ _TABLE = (
         "`after` and `Last-Event-ID`.",
     ),
     ProblemType(
+        "application-message",
+        410,
+        "It is an application message",
+        "It waited for its header under this identifier; `messages` links to the message to which it belongs.",
+    ),
+    ProblemType(
         "precondition-failed",
         412,
         "A precondition is false",

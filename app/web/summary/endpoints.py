@@ -50,6 +50,7 @@ def get_summary(gateway: GatewayDep, caller: CallerDep, response: Response) -> S
         sources=[_source(gateway, standing, name) for name in sources],
         destinations=[_destination(gateway, standing, name) for name in destinations],
         attachments=_summed(AttachmentState, standing.tallies.attachments, sources),
+        unannounced=sum(standing.tallies.unannounced.get(name, 0) for name in sources),
         quarantine=OpenQuarantine(open=_open(standing, caller)),
         partials_by_age=[
             AgeCount(under_seconds=seconds, count=sum(counts[at] for counts in waiting))
@@ -82,6 +83,7 @@ def _source(gateway: Gateway, standing: Standing, name: str) -> SourceSummary:
         messages_per_second=rate.messages,
         bytes_per_second=rate.bytes,
         backlog=status.get("unacknowledged"),
+        unannounced=standing.tallies.unannounced.get(name, 0),
         receiving=states.get(AttachmentState.RECEIVING, 0),
         complete=states.get(AttachmentState.COMPLETE, 0),
         finished=states.get(AttachmentState.FINISHED, 0),

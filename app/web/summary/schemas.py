@@ -21,6 +21,10 @@ class SourceSummary(BaseModel):
         "not count them",
         examples=[12],
     )
+    unannounced: int = Field(
+        description="waiting for a header, which tells whether it is an attachment or an application message",
+        examples=[0],
+    )
     receiving: int = Field(examples=[3])
     complete: int = Field(description="not finished yet", examples=[0])
     finished: int = Field(examples=[1840])
@@ -92,6 +96,11 @@ class SummaryView(BaseModel):
     destinations: list[DestinationSummary]
     attachments: dict[str, int] = Field(
         description="number of attachments in each state", examples=[{"receiving": 3, "finished": 1840}]
+    )
+    unannounced: int = Field(
+        description="what waits for a header, which tells whether it is an attachment or an application message; the "
+        "other numbers do not have it",
+        examples=[0],
     )
     quarantine: OpenQuarantine
     partials_by_age: list[AgeCount]

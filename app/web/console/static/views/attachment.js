@@ -177,20 +177,24 @@ export default function Attachment({ steps }) {
   return html`<${One} key=${id} id=${id} />`;
 }
 
+/** The messages of what turned out to be an application message. */
+const Belongs = ({ error }) => error?.members?.messages?.map(({ id }) => html`<section key=${id} aria-label="Its message">
+  <h2>Its message</h2><${Came} attachment=${{ message: id }} /></section>`);
+
 function One({ id }) {
   const path = `v1/attachments/${id}`;
   const { value, error, reload } = useLoad((signal) => rest.get(path, {}, signal), [id]);
   const [isExplained, setExplained] = useState(false);
   useEvents(["attachment.*", "message.complete"], (events) => events.some((event) => event.subject === id || event.subject === value?.message) && reload());
-  const isUnfinished = value && UNFINISHED.has(value.state);
+  const isUnfinished = value && error?.status !== 410 && UNFINISHED.has(value.state);
   useEvery(AGAIN, reload, Boolean(isUnfinished));
   const progress = value?.progress;
   const version = value ? [value.state, progress.parts_received, progress.parts_expected, progress.duplicates, value.message].join(" ") : "";
   const timeline = useLoad((signal) => (version ? rest.get(`${path}/timeline`, {}, signal) : Promise.resolve(null)), [id, version]);
-  if (!value) return html`<h1>Attachment</h1><${Pending} error=${error} retry=${reload} />`;
+  if (!value) return html`<h1>Attachment</h1><${Pending} error=${error} retry=${reload} /><${Belongs} error=${error} />`;
   return html`<p><a href=${href(["attachments"])}>All attachments</a></p>
-    <h1><${Foreign} text=${value.name} empty="Attachment without a name" /></h1>
-    <${ErrorBox} error=${error} retry=${reload} />
+    <h1><${Foreign} text=${value.name} empty=${value.kind ? "Attachment without a name" : "Without a header"} /></h1>
+    <${ErrorBox} error=${error} retry=${reload} /><${Belongs} error=${error} />
     <h2>Parts</h2><${Parts} id=${id} version=${version} isUnfinished=${isUnfinished} />
     ${value.warnings.length > 0 && html`<ul class="problem">${value.warnings.map((warning) => html`<li><${Foreign} text=${warning} /></li>`)}</ul>`}
     <div class="two">

@@ -15,7 +15,7 @@ const AGAIN = 2000; // milliseconds
 const TYPED = 300;
 const STATES = ["receiving", "complete", "finished", "quarantined", "expired", "deleted"];
 const KINDS = ["text-file", "binary-file", "data-set"];
-const FILTERS = ["state", "kind", "source", "name", "message", "received_after", "received_before"];
+const FILTERS = ["state", "kind", "source", "name", "message", "received_after", "received_before", "announced"];
 const UNFINISHED = new Set(["receiving", "complete"]);
 
 /** What the list holds of an attachment: 100,000 of them fit into memory. */
@@ -163,6 +163,13 @@ class Listing {
     const index = this.at(each.id);
     if (index >= 0) this.items[index] = brief(each);
   }
+
+  /** What has waited for its header is an application message: its row says so. */
+  identified(id, problem) {
+    const index = this.at(id);
+    if (index >= 0 && problem.status === 410)
+      this.items[index] = { ...this.items[index], state: "identified", kind: "application message", reason: problem.message };
+  }
 }
 
 /** The bar of an unfinished attachment, read when its row is shown and again when more has come. */
@@ -221,6 +228,8 @@ function Filters({ query, sources }) {
     <option value="">any</option>${values.map((value) => html`<option value=${value} selected=${query[name] === value}>${value}</option>`)}</select></label>`;
   const known = query.source && !sources.includes(query.source) ? [query.source, ...sources] : sources;
   return html`<form class="bar" role="search" aria-label="Filter attachments" onSubmit=${(event) => event.preventDefault()}>
+    <label>Header<select value=${query.announced ?? ""} onChange=${change("announced")}>
+      <option value="">has come</option><option value="false" selected=${query.announced === "false"}>has not come</option></select></label>
     ${choice("state", "State", STATES)}${choice("kind", "Kind", KINDS)}${choice("source", "Source", known)}
     <${TextFilter} label="Name contains" value=${query.name ?? ""} change=${(text) => filter("name", text)} />
     <${TextFilter} label="Message" value=${query.message ?? ""} change=${(text) => filter("message", text.trim())} className="mono" />
@@ -274,7 +283,9 @@ export default function Attachments({ query: given }) {
   useEvents(["attachment.*"], async (events) => {
     // The newest page has the others, unless a filter no longer lets them through.
     const changed = [...new Set(events.map((event) => event.subject))].filter((id) => listing.at(id) >= (listing.isApart || Object.keys(query).length ? 0 : PAGE)).slice(0, 50);
-    await Promise.all(changed.map((id) => rest.get(`${PATH}/${id}`).then((each) => listing.update(each), () => {})));
+    await Promise.all(changed.map((id) => rest.get(`${PATH}/${id}`).then((each) => listing.update(each), (problem) => listing.identified(id, problem))));
+    // What waited for its header may have its place in the midst of what is loaded.
+    listing.isApart ||= listing.items.length > 0 && events.some((event) => event.type === "attachment.identified" && event.data.what === "attachment");
     listing.refresh(isAtTop());
   }, 1000);
 
@@ -303,8 +314,8 @@ export default function Attachments({ query: given }) {
         roles=${["rowgroup", "presentation", "row"]} label="Attachments" keyOf=${(index) => items[index].id}
         row=${(index) => html`<${Row} item=${items[index]} />`} />
     </div>
-    ${!items.length && (listing.next === undefined || listing.busy ? html`<${Loading} when=${!error} />` : html`<${Empty}>No attachment ${Object.keys(query).length ? "has these properties" : "has come yet"}.</${Empty}>`)}
-    <p class="more"><span role="status">${plural(all, "attachment")}${items.length < all - fresh ? `, ${number(items.length)} of them read; the others are read as you scroll` : ""}</span>
+    ${!items.length && (listing.next === undefined || listing.busy ? html`<${Loading} when=${!error} />` : html`<${Empty}>${query.announced ? "Nothing without a header" : "No attachment"} ${Object.keys(query).length ? "has these properties" : "has come yet"}.</${Empty}>`)}
+    <p class="more"><span role="status">${query.announced ? `${number(all)} without a header, not known to be attachments` : plural(all, "attachment")}${items.length < all - fresh ? `, ${number(items.length)} of them read; the others are read as you scroll` : ""}</span>
       ${fresh > 0 && html`<button type="button" class="primary" onClick=${showFresh}>Show ${number(fresh)} new</button>`}
       <${Copy} text=${() => rest.curl("GET", PATH, { query })} /></p>`;
 }

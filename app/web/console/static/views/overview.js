@@ -25,6 +25,8 @@ function Source({ source }) {
     <${Facts} rows=${[
       ["Rate", messages ? `${number(messages)} messages/s, ${rate(source.bytes_per_second, true)}` : still],
       ["Backlog", source.backlog === null ? null : plural(source.backlog, "message")],
+      ["Without header", source.unannounced
+        ? html`<a href=${href(["attachments"], { source: source.name, state: "receiving", announced: false })}>${number(source.unannounced)}</a>` : null],
       ["Receiving", list("receiving")],
       ["Complete", source.complete ? list("complete") : null],
       ["Finished", list("finished")],
@@ -90,6 +92,8 @@ export default function Overview() {
       <div class="counts">
         ${Object.entries(value.attachments).map(([state, count]) => html`<a href=${href(["attachments"], { state })} class="count-of ${count ? state : ""}">
           <strong>${number(count)}</strong> ${state}</a>`)}
+        ${value.unannounced > 0 && html`<a href=${href(["attachments"], { state: "receiving", announced: false })} class="count-of receiving">
+          <strong>${number(value.unannounced)}</strong> without a header</a>`}
         <a href=${href(["quarantine"])} class="count-of ${value.quarantine.open ? "quarantined" : ""}"><strong>${number(value.quarantine.open)}</strong> messages in quarantine</a>
       </div>
       <h2>The last hour</h2><${History} history=${value.history} />
