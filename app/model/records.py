@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
+from app.model.evidence import Choice
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as record
@@ -88,7 +89,7 @@ class AttachmentRecord:
     `kind` and the names are None or empty until its header has come. `parts_expected` is None until its count has come.
     Of an IBM MQ group (`group` is not None) it is known when all is there.
     `record_length` and `announced_size` are what the sender says of a file, known once it is finished; `warnings` are
-    sentences about what contradicts it.
+    sentences about what contradicts the sender or is in doubt, and `evidence` the choices between readings.
     `storage` says where finished content is: "journal" (by extents) or "store" (the object `object_name`, whose blocks
     have `checksums`, if it was written since there are any). `settled_at` says when it was copied from the one to the
     other.
@@ -133,6 +134,7 @@ class AttachmentRecord:
     record_length: int | None = None
     announced_size: int | None = None
     warnings: tuple[str, ...] = ()
+    evidence: tuple[Choice, ...] = ()
     reason_code: str | None = None
     reason: str | None = None
     settled_at: int | None = None
@@ -164,6 +166,7 @@ NOTHING_CAME: Mapping[str, Any] = MappingProxyType(
         "record_length": None,
         "announced_size": None,
         "warnings": (),
+        "evidence": (),
         "reason_code": None,
         "reason": None,
         "settled_at": None,
@@ -419,6 +422,7 @@ class Finished:
     record_length: int | None = None
     announced_size: int | None = None
     warnings: tuple[str, ...] = ()
+    evidence: tuple[Choice, ...] = ()
 
     def __reduce__(self) -> tuple[type["Finished"], tuple[Any, ...]]:
         """Return the values alone, like `AttachmentRecord.__reduce__`."""
