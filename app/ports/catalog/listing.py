@@ -23,7 +23,8 @@ class AttachmentFilter:
     """Which attachments to list; None matches any.
 
     Times in µs; `name` is part of a name, ignoring case. Attachments that are not finished have no size, and match no
-    limit of it. `within` are the sources to which the listing is limited.
+    limit of it. `within` are the sources to which the listing is limited. `warned` asks for those with warnings, or
+    for those without.
     """
 
     state: AttachmentState | None = None
@@ -36,6 +37,7 @@ class AttachmentFilter:
     within: Collection[str] | None = None
     min_size: int | None = None
     max_size: int | None = None
+    warned: bool | None = None
 
 
 class Page(NamedTuple, Generic[T]):
