@@ -70,6 +70,8 @@ LONGEST_WARNING: Final = 500
 
 def kept_warnings(warnings: Iterable[str]) -> tuple[str, ...]:
     """Return the warnings that are kept of an attachment, each once. The last one says how many are left out."""
-    found = [*dict.fromkeys(each if len(each) <= LONGEST_WARNING else f"{each[:LONGEST_WARNING]}..." for each in warnings)]
+    found = [
+        *dict.fromkeys(each if len(each) <= LONGEST_WARNING else f"{each[:LONGEST_WARNING]}..." for each in warnings)
+    ]
     left_out = len(found) - MOST_WARNINGS + 1
     return tuple(found) if left_out < 2 else (*found[:-left_out], f"{left_out:,} more warnings")

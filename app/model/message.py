@@ -12,6 +12,9 @@ NO_PROPERTIES: Mapping[str, str] = {}
 GAP = "gap"
 """The property by which a transport says, in the first message that it receives then, why it may have missed some."""
 
+EVIDENCE = "evidence"
+"""The property in which a transport says what of a message is not as it was announced, in a sentence for people."""
+
 PROPERTY_BYTES = 128
 """What a property takes in memory beside its name and its value."""
 

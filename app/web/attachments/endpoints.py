@@ -80,6 +80,7 @@ def list_attachments(
     max_size: Annotated[
         Digits | None, Query(ge=0, lt=1 << 63, description="bytes of finished content, at most")
     ] = None,
+    warned: Annotated[bool | None, Query(description="only those with warnings, or only those without")] = None,
     sort: Annotated[Sort, Query(description="`-` is descending; a cursor belongs to one order")] = NEWEST_FIRST,
     count: Annotated[bool, Query(description="add the header `Total-Count`, the number on all pages")] = False,
 ) -> PageView[AttachmentView]:
@@ -95,6 +96,7 @@ def list_attachments(
         within=caller.sources,
         min_size=min_size,
         max_size=max_size,
+        warned=warned,
     )
     page = gateway.catalog.attachments(which, paging.cursor, paging.limit, sort)
     if count:

@@ -17,9 +17,7 @@ _HAS_WARNINGS = sa.text("json_array_length(warnings) > 0")
 
 def upgrade() -> None:
     comment = "the choices between readings"
-    op.add_column(
-        "attachments", sa.Column("evidence", sa.JSON(), nullable=False, server_default="[]", comment=comment)
-    )
+    op.add_column("attachments", sa.Column("evidence", sa.JSON(), nullable=False, server_default="[]", comment=comment))
     columns = ["first_received_at", "id"]
     op.create_index(_INDEX, "attachments", columns, sqlite_where=_HAS_WARNINGS, postgresql_where=_HAS_WARNINGS)
 
