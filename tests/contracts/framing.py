@@ -249,6 +249,7 @@ class FramingContract:
         for key, found in finished.items():
             assert (found.size, found.sha256) == (mine[key].size, mine[key].sha256)
             assert found.content_type == mine[key].content_type
+            assert (found.evidence, found.warnings) == (mine[key].evidence, mine[key].warnings)
 
     @pytest.mark.parametrize("seed", range(4))
     def test_what_has_not_come_is_told_and_then_taken(self, tmp_path: Path, seed: int) -> None:
