@@ -31,7 +31,6 @@ _ATTACHMENTS = (
     Column("Size", is_number=True, order=1),
     Column("Source", least=6, order=5),
     Column("Received", order=3),
-    Column("Warnings", is_number=True, order=6),
     Column("", least=12, order=2),
 )
 _DELIVERIES = (
@@ -135,7 +134,6 @@ def attachment_list(items: Iterable[dict[str, Any]]) -> List:
             size(item["progress"]["bytes_received"] if item["size"] is None else item["size"]),
             item["source"],
             time(item["first_received_at"]),
-            str(item["warnings_count"] or ""),
             escape(_remark(item)),
         )
     return grid
@@ -269,7 +267,10 @@ def _remark(item: dict[str, Any]) -> str:
     progress = item["progress"]
     if item["state"] == "receiving":
         return f"{_parts(progress)} parts"
-    return f"{item['observations']:,} observations" if item["observations"] is not None else item["description"]
+    count = item["warnings_count"]
+    warned = "" if not count else "1 warning" if count == 1 else f"{count} warnings"
+    about = f"{item['observations']:,} observations" if item["observations"] is not None else item["description"]
+    return "; ".join(filter(None, (warned, about)))
 
 
 def _why(item: dict[str, Any]) -> str:
