@@ -60,6 +60,7 @@ def _attachment(digits: str, name: str, received: str, size: int | None, **chang
         "reason": None,
         "observations": None,
         "description": "",
+        "warnings_count": 0,
         "progress": {"bytes_received": 0, "parts_received": 0, "parts_expected": None},
     }
     return item | changes

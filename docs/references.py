@@ -88,6 +88,11 @@ EVENTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         ("source", "what", "message"),
     ),
     "attachment.finished": ("attachment", "its content can be read", ("source", "name", "size", "sha256")),
+    "attachment.warned": (
+        "attachment",
+        "it is finished, and something about it contradicts or is in doubt; comes right after `attachment.finished`",
+        ("source", "name", "warnings"),
+    ),
     "attachment.quarantined": ("attachment", "its content cannot be made of its parts", ("source", "code", "reason")),
     "attachment.expired": (
         "attachment",

@@ -183,7 +183,8 @@ class OpenSegment:
         if bodies is None:
             raise self._damaged(batch, BODY_DAMAGED)
         offsets = [layout.start + layout.offsets[row] for row in rows]
-        return PlacedBodies(self.columns(head).column("framing"), bodies, offsets)
+        columns = self.columns(head)
+        return PlacedBodies(columns.column("framing"), columns.column("properties"), bodies, offsets)
 
     def message(self, batch: int, row: int) -> PhysicalMessage:
         """Return one message of a batch. Raises KeyError when there is none, and DamagedError."""

@@ -86,6 +86,7 @@ _BEGUN_ANEW: dict[str, Any] = {
     **NOTHING_CAME,
     **dict.fromkeys((*FOUND, *_LATER)),
     "warnings": [],
+    "evidence": (),
 }
 
 _source = bindparam("source", type_=AnyText)

@@ -13,7 +13,7 @@ from sqlalchemy import JSON, Connection, Delete, Insert, Update
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeEngine
 
-from adapters.sql_catalog.column_types import AnyText, BitMask, all_storable
+from adapters.sql_catalog.column_types import AnyText, BitMask, Choices, all_storable
 from adapters.sql_catalog.rows import Columns
 
 
@@ -71,14 +71,14 @@ def _processor(kind: TypeEngine[Any], dialect: Dialect) -> Callable[[Sequence[An
         return None
     if isinstance(kind, AnyText):
         return all_storable
-    if isinstance(kind, JSON | BitMask):
+    if isinstance(kind, JSON | BitMask | Choices):
         return partial(_few, process)
     return lambda values: [process(value) for value in values]
 
 
 def _few(process: Process, values: Sequence[Any]) -> Sequence[Any]:
-    """Convert lists or sets of bits, which are mostly the same in all rows, such as no warnings: each is converted
-    once."""
+    """Convert lists, choices or sets of bits, which are mostly the same in all rows, such as no warnings: each is
+    converted once."""
     try:
         converted = {value: process(value) for value in set(values)}
     except TypeError:  # a list or a dict

@@ -36,6 +36,7 @@ FOUND = (
     "record_length",
     "announced_size",
     "warnings",
+    "evidence",
 )
 """The columns that only finishing writes."""
 

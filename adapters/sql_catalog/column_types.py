@@ -4,9 +4,11 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, Integer, LargeBinary, Text
+from sqlalchemy import JSON, BigInteger, Integer, LargeBinary, Text
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
+
+from app.model.evidence import Choice
 
 # PostgreSQL stores no NUL and no driver encodes a lone surrogate, but a sender's names may contain both.
 _UNSTORABLE = re.compile("[\0\x1a\ud800-\udfff]")
@@ -70,6 +72,19 @@ class BitMask(TypeDecorator[int]):
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> int | None:  # noqa: ARG002
         return None if value is None else int(value, 16)
+
+
+class Choices(TypeDecorator[tuple[Choice, ...]]):
+    """Choices between readings, in JSON: a list of question, reading, ground and the list of other readings."""
+
+    impl = JSON
+    cache_ok = True
+
+    def process_bind_param(self, value: tuple[Choice, ...] | None, dialect: Dialect) -> list[Any] | None:  # noqa: ARG002
+        return None if value is None else [*map(tuple, value)]
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> tuple[Choice, ...]:  # noqa: ARG002
+        return tuple(map(Choice.of, value or ()))
 
 
 # SQLite numbers rows automatically only in a column of type INTEGER.

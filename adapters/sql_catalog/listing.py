@@ -5,7 +5,20 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, TypeVar, get_args
 
-from sqlalchemy import BigInteger, Column, ColumnElement, Connection, Row, Select, Table, case, func, literal, select
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    Table,
+    TextClause,
+    case,
+    func,
+    literal,
+    select,
+)
 
 from adapters.sql_catalog import tables
 from adapters.sql_catalog.column_types import AnyText
@@ -184,7 +197,7 @@ class Reading(CatalogPart):
         ages = {place: [found.get(age, 0) for age in range(len(times) + 1)] for place, found in waiting.items()}
         return Tallies(attachments, deliveries, kept, ages, unannounced)
 
-    def _conditions(self, which: AttachmentFilter) -> Iterator[ColumnElement[bool]]:
+    def _conditions(self, which: AttachmentFilter) -> Iterator[ColumnElement[bool] | TextClause]:
         equal: tuple[tuple[Column[object], object], ...] = (
             (_attachments.c.state, which.state and which.state.value),
             (_attachments.c.kind, which.kind and int(which.kind)),
@@ -201,6 +214,8 @@ class Reading(CatalogPart):
             yield _attachments.c.size >= which.min_size
         if which.max_size is not None:
             yield _attachments.c.size <= which.max_size
+        if which.warned is not None:
+            yield tables.HAS_WARNINGS if which.warned else tables.HAS_NO_WARNINGS
         if which.name:
             # LIKE would need escaped wildcards, limit the length of the search text, and use the database's own letter
             # case.

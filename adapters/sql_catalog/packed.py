@@ -90,7 +90,7 @@ _ADDED: tuple[tuple[Table, Sequence[str], Select[Any], Column[str]], ...] = (
 these that has the attachment."""
 
 _NEW = select(func.count()).select_from(_events)
-"""The number of staged attachments, or of staged messages: each has one event."""
+"""The number of staged attachments, or of staged messages: each has an event, and few attachments have two."""
 _LAST_ROW: ColumnElement[int] = func.coalesce(func.max(literal_column("rowid")), 0)
 """The number of the last row of a table of SQLite, which has at most so many rows."""
 _INDEXES = text(

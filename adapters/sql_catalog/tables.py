@@ -20,7 +20,7 @@ from sqlalchemy import (
     text,
 )
 
-from adapters.sql_catalog.column_types import AnyText, BitMask, Octets, RowNumber
+from adapters.sql_catalog.column_types import AnyText, BitMask, Choices, Octets, RowNumber
 
 metadata = MetaData(
     naming_convention={
@@ -40,6 +40,8 @@ IS_HOLDING = text("holds_content")
 HAS_CONTENT = text("storage IS NOT NULL")
 IS_ENDED = text("state NOT IN ('receiving', 'complete', 'finished')")
 HAS_PENDING = text("pending_position IS NOT NULL")
+HAS_WARNINGS = text("json_array_length(warnings) > 0")
+HAS_NO_WARNINGS = text("json_array_length(warnings) = 0")
 IS_IN_JOURNAL = text("in_journal")
 HAS_WAITED = text("waited_as IS NOT NULL")
 
@@ -104,6 +106,7 @@ attachments = Table(
     Column("record_length", BigInteger, comment="of a file, as its sender says"),
     Column("announced_size", BigInteger, comment="of a file, as its sender says"),
     Column("warnings", JSON, nullable=False, server_default="[]", comment="what contradicts the sender, in sentences"),
+    Column("evidence", Choices, nullable=False, server_default="[]", comment="the choices between readings"),
     Column("settled_at", BigInteger, comment="when content was copied from the journal to the content store"),
     Column("reason_code", AnyText),
     Column("reason", AnyText),
@@ -122,6 +125,7 @@ attachments = Table(
     _index_where("content", HAS_CONTENT, "finished_at", "id", "size"),
     _index_where("ended", IS_ENDED, "last_received_at", "id"),
     _index_where("pending", HAS_PENDING, "pending_position"),
+    _index_where("warned", HAS_WARNINGS, "first_received_at", "id"),
 )
 
 part_runs = Table(

@@ -54,6 +54,9 @@ _QUARANTINE = (
     Column("Why", least=16),
 )
 
+_SHOWN_APART = frozenset(("evidence", "warnings", "progress", "links"))
+"""The fields of an attachment that are no line of `show`."""
+
 quarantine = typer.Typer(no_args_is_help=True, help="List and handle messages that the gateway cannot read.")
 
 
@@ -69,6 +72,9 @@ def attachments(
     unannounced: Annotated[
         bool, typer.Option("--unannounced", help="What waits for its header instead: no attachment is known of it.")
     ] = False,
+    warned: Annotated[
+        bool | None, typer.Option("--warned/--unwarned", help="Only those with warnings, or only those without.")
+    ] = None,
     limit: Limit = 50,
     as_json: Json = False,
     url: Url = DEFAULT_URL,
@@ -86,10 +92,37 @@ def attachments(
             received_after=after,
             received_before=before,
             announced=not unannounced,
+            warned=None if warned is None else str(warned).lower(),
         )
         if as_json:
             return lines(found)
         shown(attachment_list(found), "nothing waits for its header" if unannounced else "no attachments")
+    return None
+
+
+def show_attachment(
+    identifier: Annotated[str, typer.Argument(metavar="ID")], *, as_json: Json = False, url: Url = DEFAULT_URL
+) -> None:
+    """Show what is known of one attachment: its warnings too, and how it was read where that was a choice."""
+    with connect(url) as client:
+        found = client.get(located("attachments", identifier))
+    if as_json:
+        return lines([found])
+    evidence, warnings = found["evidence"], found["warnings"]
+    grid = table("", "")
+    grid.show_header = False
+    for name, value in {**found, "parts": _parts(found["progress"]), "reason": _why(found)}.items():
+        if value not in (None, "") and name not in _SHOWN_APART:
+            grid.add_row(name, escape(str(value)))
+    out.print(grid)
+    for warning in warnings:
+        out.print(f"warning: {warning}", markup=False, highlight=False)
+    if evidence:
+        grid = table("Question", "Reading", "Decided by", "Other readings")
+        for choice in evidence:
+            others = ", ".join(choice["others"]) or "-"
+            grid.add_row(*map(escape, (choice["question"], choice["reading"], choice["ground"], others)))
+        out.print(grid)
     return None
 
 
@@ -234,11 +267,22 @@ def _now(attachment: dict[str, Any]) -> str:
 
 def _remark(item: dict[str, Any]) -> str:
     if item["reason"]:
-        return str(item["reason"]["text"])
+        return _why(item)
     progress = item["progress"]
     if item["state"] == "receiving":
-        return f"{progress['parts_received']} of {progress['parts_expected'] or '?'} parts"
-    return f"{item['observations']:,} observations" if item["observations"] is not None else item["description"]
+        return f"{_parts(progress)} parts"
+    count = item["warnings_count"]
+    warned = "" if not count else "1 warning" if count == 1 else f"{count} warnings"
+    about = f"{item['observations']:,} observations" if item["observations"] is not None else item["description"]
+    return "; ".join(filter(None, (warned, about)))
+
+
+def _why(item: dict[str, Any]) -> str:
+    return str(item["reason"]["text"]) if item["reason"] else ""
+
+
+def _parts(progress: dict[str, Any]) -> str:
+    return f"{progress['parts_received']} of {progress['parts_expected'] or '?'}"
 
 
 def shown(grid: List, nothing: str) -> None:

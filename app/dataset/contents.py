@@ -61,6 +61,11 @@ class Contents(NamedTuple):
     warnings: tuple[str, ...]
     attributes: Mapping[str, str]
 
+    @property
+    def remarks(self) -> list[str]:
+        """The warnings about the data set, and the notes on each of its variables."""
+        return [*self.warnings, *(f"{each.name}: {note}" for each in self.variables for note in each.notes)]
+
 
 def contents(schema: pa.Schema, observations: int) -> Contents:
     """Return the description in a schema.
@@ -153,9 +158,8 @@ def _lines(found: Contents) -> Iterator[str]:
         key = " ".join("DESCENDING " * each.descending + each.variable for each in found.sort_key)
         rows = [["Sortedby", key], ["Character Set", found.attributes.get("sort_collating", "")]]
         yield from _section("Sort Information", [], rows)
-    notes = [*found.warnings, *(f"{each.name}: {note}" for each in found.variables for note in each.notes)]
-    if notes:
-        yield from _section("Warnings", [], [[note] for note in notes])
+    if found.remarks:
+        yield from _section("Warnings", [], [[remark] for remark in found.remarks])
 
 
 def _attributes(found: Contents) -> Iterator[str]:

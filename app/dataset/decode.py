@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from app.codecs.sas.dataset import DataSetDefinition, Variable
 from app.dataset import checks, layout, missing, numeric, schema, temporal, text
+from app.dataset.contents import contents
 from app.dataset.layout import Representation, RowLayout
 from app.dataset.numeric import Bytes, Numbers
 from app.dataset.schema import MOMENTS, Column
@@ -33,9 +34,11 @@ Blocks = Iterable[bytes | bytearray | memoryview]
 
 @dataclass(frozen=True)
 class Plan:
-    """The way to read the observations of a data set. `observations` is negative if their number is unknown."""
+    """The way to read the observations of a data set, laid out as `rows`. `observations` is negative if their number is
+    unknown."""
 
     columns: tuple[Column, ...]
+    rows: RowLayout
     observations: int
     obs_length: int
     how: Representation
@@ -53,6 +56,16 @@ class Plan:
         plan = replace(self, observations=definition.observations, metadata=metadata)
         vars(plan)["schema"] = self.schema.with_metadata(metadata)  # the fields are not made again
         return plan
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is in doubt about the data set, and about each of its variables."""
+        if "sas.warnings" in self.metadata or any(
+            column.inexact or column.odd or (column.has_side and not column.variable.is_numeric)
+            for column in self.columns
+        ):
+            return tuple(contents(self.schema, max(self.observations, 0)).remarks)
+        return ()
 
     @property
     def has_damaged_texts(self) -> bool:
@@ -157,7 +170,7 @@ def _plan(definition: DataSetDefinition, variables: Sequence[Variable], how: Rep
         "sas.encoding": how.charset,
     }
     columns = schema.columns(variables, rows.offsets)
-    return Plan(columns, definition.observations, definition.obs_length, how, said)
+    return Plan(columns, rows, definition.observations, definition.obs_length, how, said)
 
 
 def _label_warnings(definition: DataSetDefinition, variables: Sequence[Variable]) -> Iterator[str]:

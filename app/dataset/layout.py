@@ -43,10 +43,16 @@ class Representation(NamedTuple):
 
 
 class RowLayout(NamedTuple):
-    """The offset in an observation at which each variable begins."""
+    """The offset in an observation at which each variable begins.
+
+    `is_only` says that no other layout has the length of the observation; `others` are those that the values suit as
+    well.
+    """
 
     name: LayoutName
     offsets: tuple[int, ...]
+    is_only: bool = True
+    others: tuple[LayoutName, ...] = ()
 
 
 def row_layout(
@@ -61,9 +67,12 @@ def row_layout(
         needed = sum(variable.length for variable in variables)
         why = f"the variables need {needed} bytes, but an observation has {definition.obs_length}"
         raise InvalidInputError("observation-length", "observation length", -1, why)
-    if len(possible) == 1 or not len(sample):
+    if len(possible) == 1:
         return possible[0]
-    return max(possible, key=lambda layout: plausibility(sample, variables, layout.offsets, how))
+    shares = [plausibility(sample, variables, layout.offsets, how) if len(sample) else 1.0 for layout in possible]
+    best = max(shares)
+    name, *others = [layout.name for layout, share in zip(possible, shares, strict=True) if share == best]
+    return next(layout for layout in possible if layout.name == name)._replace(is_only=False, others=tuple(others))
 
 
 def only_layout(definition: DataSetDefinition, variables: Sequence[Variable]) -> RowLayout | None:

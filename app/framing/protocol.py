@@ -22,7 +22,7 @@ from app.codecs.sas.rendezvous import MapItem
 from app.framing.descriptors import Descriptors
 from app.model.attachment import AttachmentKind
 from app.model.event import Event, Pieces
-from app.model.evidence import OnDoubt
+from app.model.evidence import Choice, OnDoubt
 from app.model.framing import FramingTraits
 from app.model.message import NO_PROPERTIES, PhysicalMessage
 from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions, OutgoingAttachment
@@ -131,7 +131,7 @@ class FileContent(NamedTuple):
 
     `spans` yields them in order, each time from the start. If the file is `of_lines`, its records become lines of text;
     otherwise they are joined. The first `begins_at` parts have no bytes of it. `description` is the sender's
-    announcement of the file.
+    announcement of the file, and `evidence` the choices between readings.
     """
 
     spans: Callable[[], Iterable[Span]]
@@ -139,6 +139,7 @@ class FileContent(NamedTuple):
     begins_at: int = 0
     description: FileDescription | None = None
     dialects: int | None = None
+    evidence: tuple[Choice, ...] = ()
 
 
 class PartReader(Protocol):
@@ -146,6 +147,10 @@ class PartReader(Protocol):
 
     description: FileDescription | None
     dialects: int | None
+
+    @property
+    def evidence(self) -> tuple[Choice, ...]:
+        """The choices between readings, once all parts have been read."""
 
     def spans(self, body: Body) -> list[tuple[int, int]] | None:
         """Return the (start, length) of the file's records in a part; None if it does not consist of whole records."""
@@ -160,6 +165,8 @@ class DataSetFacts(NamedTuple):
     observations: int
     variables: int
     dialects: int | None = None
+    warnings: tuple[str, ...] = ()
+    evidence: tuple[Choice, ...] = ()
 
 
 class DataSetTable(NamedTuple):

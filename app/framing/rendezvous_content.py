@@ -20,10 +20,12 @@ from app.codecs.sas.rendezvous_observations import Shape, read_observations
 from app.dataset import beside, decode, schema
 from app.dataset.layout import Representation
 from app.dataset.numeric import Bytes
+from app.framing import sas_evidence
 from app.framing.protocol import Body, DataSetFacts, FileContent, PartReader, Received, Span, StoreTable
-from app.framing.sas_charsets import charsets, store_table
+from app.framing.sas_charsets import Stored, charsets, store_table
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
+from app.model.evidence import Choice
 from app.model.records import AttachmentRecord
 from app.wire import WireError
 
@@ -80,6 +82,7 @@ class _RecordReader:
     def __init__(self, description: FileDescription) -> None:
         self.description: FileDescription | None = description
         self.dialects: int | None = None
+        self.evidence: tuple[Choice, ...] = ()
 
     def spans(self, body: Body) -> list[tuple[int, int]] | None:
         try:
@@ -112,12 +115,13 @@ def read_data_set(record: AttachmentRecord, received: Received, store: StoreTabl
     messages = _by_name(received)
     said = _defined(received, messages)
     try:
-        rows = _stored(record, received, messages, said, store)
+        rows, plan = _stored(record, received, messages, said, store)
     except _TooPrecise:
         wide = tuple(replace(each, length=DOUBLE_SIZE) if each.is_numeric else each for each in said.variables)
         warning = "numbers have more bytes than the lengths of their variables say: all of them are kept"
-        rows = _stored(record, received, messages, replace(said, variables=wide), store, warning)
-    return DataSetFacts(rows, len(said.variables))
+        rows, plan = _stored(record, received, messages, replace(said, variables=wide), store, warning)
+    charset = sas_evidence.charset_of_texts(plan.how.charset, received.first.ccsid, received.first.encoding)
+    return DataSetFacts(rows, len(said.variables), None, plan.warnings, (charset,))
 
 
 def _by_name(received: Received) -> dict[str, list[int]]:
@@ -179,7 +183,7 @@ def _stored(
     said: _Defined,
     store: StoreTable,
     *warnings: str,
-) -> int:
+) -> Stored:
     told = list(warnings)
     metadata = _metadata(record, received, messages, said, told)
     blocks = _Blocks(received, messages["ATO"], said)

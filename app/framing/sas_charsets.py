@@ -1,6 +1,7 @@
 """The character sets in which the text of a SAS message is read and written."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from app.codecs.ibm_mq.encodings import EBCDIC, is_ebcdic
 from app.codecs.ibm_mq.encodings import charset as named_charset
@@ -21,14 +22,21 @@ def charsets(message: PhysicalMessage) -> Iterator[str]:
     yield from dict.fromkeys(name for name in (named, "utf-8", *GUESSES) if name)
 
 
-def store_table(plan: Plan, blocks: Blocks, message: PhysicalMessage, store: StoreTable) -> int:
-    """Store the observations of a data set whose first message is given; return their number.
+class Stored(NamedTuple):
+    """The number of observations that were stored, and the plan by which they were read."""
+
+    observations: int
+    plan: Plan
+
+
+def store_table(plan: Plan, blocks: Blocks, message: PhysicalMessage, store: StoreTable) -> Stored:
+    """Store the observations of a data set whose first message is given.
 
     If values do not fit the plan, they are stored by one that fits. If texts do not decode and no character set is
     declared, it is guessed for all of them. Raises as `decode.batches` does, except Unforeseen.
     """
     try:
-        return store(plan.schema, decode.batches(plan, blocks))
+        return Stored(store(plan.schema, decode.batches(plan, blocks)), plan)
     except Unforeseen as unforeseen:
         fitting = unforeseen.plan
     if fitting.has_damaged_texts and named_charset(message.ccsid, message.encoding) is None:
@@ -36,10 +44,10 @@ def store_table(plan: Plan, blocks: Blocks, message: PhysicalMessage, store: Sto
             why = f"no character set is declared, and the texts are not {plan.how.charset}: they were read as {charset}"
             guessed = fitting.in_charset(charset, why)
             try:
-                return store(guessed.schema, decode.batches(guessed, blocks))
+                return Stored(store(guessed.schema, decode.batches(guessed, blocks)), guessed)
             except Unforeseen:
                 continue
-    return store(fitting.schema, decode.batches(fitting, blocks))
+    return Stored(store(fitting.schema, decode.batches(fitting, blocks)), fitting)
 
 
 def charset_of(options: FramingOptions) -> str:

@@ -16,6 +16,7 @@ from app.dataset import beside, decode, missing, schema
 from app.dataset.layout import SAMPLE_ROWS, Representation
 from app.dataset.numeric import FloatFormat
 from app.dataset.together import Small, decode_together
+from app.framing import sas_evidence
 from app.framing.protocol import Body, DataSetFacts, DataSetTable, Received, StoreTable
 from app.framing.sas_charsets import charsets, store_table
 from app.model.errors import InvalidInputError
@@ -133,7 +134,7 @@ def _small(record: AttachmentRecord, received: Received) -> tuple[Small, DataSet
         return None
     if not 0 < rows <= SAMPLE_ROWS:
         return None
-    return Small(plan, joined), DataSetFacts(rows, len(said.variables), said.dialects)
+    return Small(plan, joined), _facts(received, said, plan, rows)
 
 
 @lru_cache(maxsize=64)
@@ -171,8 +172,20 @@ def _stored(
     how, warnings = _representation(received, said)
     metadata = _names(record, first, said) | _beside(said, messages, warnings)
     plan = decode.first_plan(said.definition, said.variables, how, lambda: blocks, metadata, warnings, said.plans)
-    rows = store_table(plan, blocks, first, store)
-    return DataSetFacts(rows, len(said.variables), said.dialects)
+    rows, used = store_table(plan, blocks, first, store)
+    return _facts(received, said, used, rows)
+
+
+def _facts(received: Received, said: _Defined, plan: decode.Plan, rows: int) -> DataSetFacts:
+    """Return what was found of a data set that has been read by this plan."""
+    first, how = received.first, plan.how
+    evidence = (
+        sas_evidence.dialect_of_data_set(said.dialects, first.encoding),
+        sas_evidence.charset_of_texts(how.charset, first.ccsid, first.encoding),
+        sas_evidence.floats_of(how.float_format, missing.is_ebcdic(said.charset), first.encoding, received.encoding),
+        *sas_evidence.rows_of(plan.rows),
+    )
+    return DataSetFacts(rows, len(said.variables), said.dialects, plan.warnings, evidence)
 
 
 def _by_kind(received: Received, dialects: int) -> dict[MessageKind, _Bodies]:
@@ -264,6 +277,8 @@ def _representation(received: Received, said: _Defined) -> tuple[Representation,
         warnings.append(f"the descriptor's Encoding {first.encoding} is not the byte order of the definitions")
     if named_charset(first.ccsid, first.encoding) is None and is_ebcdic(first.ccsid):
         warnings.append(f"no codec for CCSID {first.ccsid}: texts are read as {said.charset}")
+    elif (named := named_charset(first.ccsid, first.encoding)) not in {None, said.charset}:
+        warnings.append(f"names and labels are not {named}, which is declared: all texts are read as {said.charset}")
     return Representation("big" if chosen.order == ">" else "little", floats, said.charset), warnings
 
 

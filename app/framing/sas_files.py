@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from app.codecs.ibm_mq.encodings import in_charset
 from app.codecs.sas import dialect, files
 from app.codecs.sas.dialect import Dialect
+from app.framing import sas_evidence
 from app.framing.protocol import Body, FileContent, Received, Span
 from app.model.attachment import AttachmentKind
 from app.model.records import AttachmentRecord
@@ -23,6 +24,12 @@ def read_file(record: AttachmentRecord, received: Received, *, is_whole: bool = 
         lambda: received.bodies(behind), dialects, text=is_text and has_bytes_as_characters, is_whole=is_whole
     )
 
+    rivals = files.Rivals(dialects, chosen, joined=not is_text)
+    for body in received.bodies(behind):
+        rivals.see(body)
+        if rivals.is_settled:
+            break
+
     def spans() -> Iterator[Span]:
         body: Body = b""
 
@@ -35,7 +42,10 @@ def read_file(record: AttachmentRecord, received: Received, *, is_whole: bool = 
         for part, start, length, ends in files.spans(walked(), chosen, is_whole=is_whole):
             yield part + 1, start, body[start : start + length], ends
 
-    return FileContent(spans, of_lines=is_text, begins_at=1, description=description, dialects=dialects)
+    evidence = sas_evidence.of_file(dialects, chosen, rivals.found)
+    return FileContent(
+        spans, of_lines=is_text, begins_at=1, description=description, dialects=dialects, evidence=evidence
+    )
 
 
 def begin_file(record: AttachmentRecord, body: Body) -> "SasPartReader | None":
@@ -58,6 +68,13 @@ class SasPartReader:
         self._possible = dialects or dialect.ALL
         self._chosen: Dialect | None = None
         self._plain = files.tried_first(self._possible)
+        self._rivals: files.Rivals | None = None
+
+    @property
+    def evidence(self) -> sas_evidence.Evidence:
+        # A file without a byte has no record that could show how it is read.
+        chosen = self._chosen or files.detect(lambda: (), self._possible)
+        return sas_evidence.of_file(self._possible, chosen, self._rivals.found if self._rivals else ())
 
     def spans(self, body: Body) -> list[tuple[int, int]] | None:
         """Return the (start, length) of the records in a part; None if it does not consist of whole records."""
@@ -65,6 +82,7 @@ class SasPartReader:
             return [(start, len(body) - start)]
         try:
             self._chosen = self._chosen or files.detect(lambda: [body], self._possible)
+            self._see([body], self._chosen)
             return [(start, length) for _, start, length, _ in files.spans([body], self._chosen)]
         except WireError:
             return None
@@ -74,4 +92,12 @@ class SasPartReader:
         if plain is None or (start := files.record_start(bodies, plain)) is None:
             return None
         self._chosen = plain
+        self._see(bodies, plain)
         return start
+
+    def _see(self, bodies: Sequence[Body], chosen: Dialect) -> None:
+        if self._rivals is None:
+            self._rivals = files.Rivals(self._possible, chosen, joined=True)
+        if not self._rivals.is_settled:
+            for body in bodies:
+                self._rivals.see(body)

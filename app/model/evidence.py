@@ -4,8 +4,9 @@ Where an input allows several readings, all evidence decides (docs/evidence.md).
 attachment that it was made for, in the words of this module.
 """
 
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 OnDoubt = Literal["hold", "warn"]
 """What happens to an attachment in doubt: it is not finished, or it is finished with a warning."""
@@ -53,3 +54,24 @@ class Choice(NamedTuple):
     reading: str
     ground: Ground
     others: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, said: Sequence[Any]) -> "Choice":
+        """Return the choice that was written as a list. Raises ValueError for another list."""
+        question, reading, ground, others = said
+        return cls(Question(question), reading, Ground(ground), tuple(others))
+
+
+MOST_WARNINGS: Final = 20
+"""The most warnings that are kept of an attachment."""
+LONGEST_WARNING: Final = 500
+"""The most characters of a warning."""
+
+
+def kept_warnings(warnings: Iterable[str]) -> tuple[str, ...]:
+    """Return the warnings that are kept of an attachment, each once. The last one says how many are left out."""
+    found = [
+        *dict.fromkeys(each if len(each) <= LONGEST_WARNING else f"{each[:LONGEST_WARNING]}..." for each in warnings)
+    ]
+    left_out = len(found) - MOST_WARNINGS + 1
+    return tuple(found) if left_out < 2 else (*found[:-left_out], f"{left_out:,} more warnings")

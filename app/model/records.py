@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
+from app.model.evidence import Choice
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as record
@@ -91,7 +92,7 @@ class AttachmentRecord:
     may be the application message of a message. `parts_expected` is None until its count has come.
     Of an IBM MQ group (`group` is not None) it is known when all is there.
     `record_length` and `announced_size` are what the sender says of a file, known once it is finished; `warnings` are
-    sentences about what contradicts it.
+    sentences about what contradicts the sender or is in doubt, and `evidence` the choices between readings.
     `storage` says where finished content is: "journal" (by extents) or "store" (the object `object_name`, whose blocks
     have `checksums`, if it was written since there are any). `settled_at` says when it was copied from the one to the
     other.
@@ -136,6 +137,7 @@ class AttachmentRecord:
     record_length: int | None = None
     announced_size: int | None = None
     warnings: tuple[str, ...] = ()
+    evidence: tuple[Choice, ...] = ()
     reason_code: str | None = None
     reason: str | None = None
     settled_at: int | None = None
@@ -167,6 +169,7 @@ NOTHING_CAME: Mapping[str, Any] = MappingProxyType(
         "record_length": None,
         "announced_size": None,
         "warnings": (),
+        "evidence": (),
         "reason_code": None,
         "reason": None,
         "settled_at": None,
@@ -431,6 +434,7 @@ class Finished:
     record_length: int | None = None
     announced_size: int | None = None
     warnings: tuple[str, ...] = ()
+    evidence: tuple[Choice, ...] = ()
 
     def __reduce__(self) -> tuple[type["Finished"], tuple[Any, ...]]:
         """Return the values alone, like `AttachmentRecord.__reduce__`."""

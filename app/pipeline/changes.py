@@ -20,7 +20,7 @@ from app.pipeline import tables
 from app.pipeline.finishing import Result
 from app.pipeline.tables import DataSet
 from app.service import tracing
-from app.service.events import finished_event, identified_event, quarantine_event, refusal_event
+from app.service.events import finished_events, identified_event, quarantine_event, refusal_event
 from app.spans import Added
 from app.tables.quality import Increment
 
@@ -74,7 +74,7 @@ def checkpoint_of(results: Sequence[Result], now: int) -> Checkpoint:
 
 def _events(record: AttachmentRecord, result: Result, now: int) -> Iterator[NewEvent]:
     if result.finished is not None:
-        yield finished_event(record, result.finished)
+        yield from finished_events(record, result.finished)
     if result.refused is not None:
         yield refusal_event(record, result.refused, now)
 

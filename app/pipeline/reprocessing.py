@@ -50,6 +50,7 @@ _CONTENT = (
     "record_length",
     "announced_size",
     "warnings",
+    "evidence",
 )
 _DEFINITION = ("kind", "qualifier_1", "qualifier_2", "description", "message_id", "parts_expected")
 _COUNTS = ("parts_received", "duplicates", "last_position")

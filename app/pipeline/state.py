@@ -18,6 +18,7 @@ import orjson
 from app.assembly.collecting import Attachment
 from app.assembly.parts import Parts
 from app.model.attachment import AttachmentKind, AttachmentState
+from app.model.evidence import Choice
 from app.model.records import AttachmentRecord, GroupProgress, MessageRecord, PartRun
 from app.pipeline.core import Held
 
@@ -33,6 +34,7 @@ _READ: Mapping[str, Any] = {
     "group": lambda values: GroupProgress(*values),
     "pending_counts": tuple,
     "warnings": tuple,
+    "evidence": lambda choices: tuple(map(Choice.of, choices)),
     "attachments": tuple,
 }
 
@@ -102,7 +104,7 @@ def _to_json(record: AttachmentRecord | MessageRecord) -> str:
         value = getattr(record, field.name)
         if field.default is MISSING or value != field.default:
             said[field.name] = _plain(field.name, value)
-    return orjson.dumps(said).decode()
+    return orjson.dumps(said, default=list).decode()
 
 
 def _plain(name: str, value: Any) -> Any:

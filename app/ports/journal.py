@@ -28,10 +28,11 @@ class OpenSegment(NamedTuple):
 
 
 class PlacedBodies(NamedTuple):
-    """Bodies of a record batch, and the byte of its segment's file at which each begins. `framings` is the column of
-    the whole batch."""
+    """Bodies of a record batch, and the byte of its segment's file at which each begins. `framings` and `properties`
+    are columns of the whole batch."""
 
     framings: pa.StringArray
+    properties: pa.MapArray
     bodies: Sequence[memoryview]
     offsets: Sequence[int]
 

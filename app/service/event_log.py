@@ -21,6 +21,7 @@ IDS_LOGGED: Final = 5
 
 LEVELS: Final[Mapping[str, int]] = {
     "attachment.finished": logging.INFO,
+    "attachment.warned": logging.WARNING,
     "attachment.quarantined": logging.WARNING,
     "message.quarantined": logging.WARNING,
     "delivery.sent": logging.INFO,

@@ -53,15 +53,23 @@ def identified_event(source: str, found: Identified, now: int) -> NewEvent:
     return NewEvent("attachment.identified", found.attachment, now, data)
 
 
-def finished_event(record: AttachmentRecord, finished: Finished) -> NewEvent:
-    """Return the event of an attachment whose content can be read."""
+def finished_events(record: AttachmentRecord, finished: Finished) -> list[NewEvent]:
+    """Return the events of an attachment whose content can be read, and of its warnings if it has any."""
     data: dict[str, object] = {
         "source": record.source,
         "name": record.qualifier_2,
         "size": finished.size,
         "sha256": finished.sha256,
     }
-    return NewEvent("attachment.finished", record.id, finished.finished_at, data, record.trace_parent)
+    event = NewEvent("attachment.finished", record.id, finished.finished_at, data, record.trace_parent)
+    if not finished.warnings:
+        return [event]
+    told: dict[str, object] = {
+        "source": record.source,
+        "name": record.qualifier_2,
+        "warnings": list(finished.warnings),
+    }
+    return [event, NewEvent("attachment.warned", record.id, finished.finished_at, told, record.trace_parent)]
 
 
 def refusal_event(record: AttachmentRecord, refused: RefusedContent, now: int) -> NewEvent:

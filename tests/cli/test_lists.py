@@ -31,6 +31,7 @@ def attachment(identifier: str, name: str, **changes: object) -> dict[str, objec
         "reason": None,
         "observations": None,
         "description": "sent on Sunday",
+        "warnings_count": 0,
         "progress": {"bytes_received": 143_974, "parts_received": 6, "parts_expected": 6},
     }
     return item | changes

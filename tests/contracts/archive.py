@@ -100,6 +100,7 @@ class ArchiveContract:
             assert list(found.bodies) == [messages[row].body for row in rows]
             assert list(found.offsets) == [extents[row].offset for row in rows]
             assert [found.framings[row].as_py() for row in rows] == [messages[row].framing for row in rows]
+            assert [dict(found.properties[row].as_py()) for row in rows] == [messages[row].properties for row in rows]
         for at in ((number, batch, [5, 7]), (number, batch, [-1, 0]), (number, batch + 1, [0]), (number + 1, 0, [0])):
             with pytest.raises(KeyError):
                 archive.placed_bodies(*at)

@@ -27,7 +27,8 @@ from app.main import SystemClock
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import InvalidInputError
 from app.model.event import Announced, PartArrived, Pieces
-from app.model.message import PhysicalMessage
+from app.model.evidence import Question
+from app.model.message import EVIDENCE, PhysicalMessage
 from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions
 from app.pipeline import batch, finishing
 from app.pipeline.bodies import JournalBatch
@@ -249,6 +250,29 @@ class FramingContract:
         for key, found in finished.items():
             assert (found.size, found.sha256) == (mine[key].size, mine[key].sha256)
             assert found.content_type == mine[key].content_type
+            assert (found.evidence, found.warnings) == (mine[key].evidence, mine[key].warnings)
+
+    @pytest.mark.parametrize("order", ["as sent", "backwards"])
+    def test_what_a_transport_doubts_is_told_by_both_hosts(self, tmp_path: Path, order: str) -> None:
+        doubt = "the MQRFH2 at byte 0 is in the other byte order"
+        with service_context(tmp_path / "embedded") as context:
+            sent = [
+                each._replace(properties={**each.properties, EVIDENCE: doubt})
+                for each in ordered(self.written(context, body_limit=3000), order)
+            ]
+            receive(context, [sent])
+            mine = {record.id: record for record in records(context)}
+            listed = context.catalog.attachments(AttachmentFilter(warned=True), None, 100).items
+            events = [event for event in context.catalog.events_after(0, 1000) if event.type == "attachment.warned"]
+        assert {record.id for record in listed} == {event.subject for event in events} == mine.keys()
+        for record in mine.values():
+            assert record.warnings == (doubt,)
+            assert [choice for choice in record.evidence if choice.question is Question.HEADERS]
+        results = in_the_pipeline(tmp_path / "pipeline", sent)
+        found = [result.finished for result in results if result.finished is not None]
+        assert {each.id: (each.warnings, each.evidence) for each in found} == {
+            key: (record.warnings, record.evidence) for key, record in mine.items()
+        }
 
     @pytest.mark.parametrize("seed", range(4))
     def test_what_has_not_come_is_told_and_then_taken(self, tmp_path: Path, seed: int) -> None:

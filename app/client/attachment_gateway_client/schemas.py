@@ -146,6 +146,31 @@ class Progress(TypedDict):
     missing: NotRequired[list[list[Any]] | None]
 
 
+Question = Literal[
+    "dialect",
+    "sequence-order",
+    "count",
+    "character-set",
+    "float-format",
+    "row-layout",
+    "record-ends",
+    "last-line-end",
+    "headers",
+]
+
+
+Ground = Literal["only-reading", "descriptor", "announced", "same-message", "source", "setting", "values", "preference"]
+
+
+class Choice(TypedDict):
+    """A question about the bytes that allows several answers, and the reading that was taken."""
+
+    question: Question
+    reading: str
+    ground: Ground
+    others: list[str]
+
+
 class Reason(TypedDict):
     """The reason why something expired, was quarantined or failed: `code` for programs, `text` for people."""
 
@@ -178,6 +203,8 @@ class Attachment(TypedDict):
     record_length: int | None
     announced_size: int | None
     warnings: list[str]
+    warnings_count: int
+    evidence: list[Choice]
     first_received_at: str
     last_received_at: str
     completed_at: str | None

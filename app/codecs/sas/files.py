@@ -284,6 +284,70 @@ def record_start(parts: Iterable[Buffer], plain: Dialect) -> int | None:
     return size if whole else None
 
 
+class Rivals:
+    """The dialects of a set, beside the chosen one, in which each part of a file consists of whole records, too.
+
+    They are other readings of the file if its bytes are others in them. Where records are `joined`, an empty one has no
+    bytes. `is_settled` says that there are none.
+    """
+
+    def __init__(self, mask: int, chosen: Dialect, *, joined: bool) -> None:
+        self._chosen, self._joined = chosen, joined
+        self._plain = chosen.nul == "absent" and not chosen.aligned
+        self._differ = dict.fromkeys(_rivals(mask, chosen), False)
+
+    @property
+    def is_settled(self) -> bool:
+        return not self._differ
+
+    @property
+    def found(self) -> tuple[Dialect, ...]:
+        """The dialects in which the bytes are others, the most likely first."""
+        return tuple(dialect for dialect, differs in self._differ.items() if differs)
+
+    def see(self, part: Buffer) -> None:
+        """Leave out the dialects in which a part does not consist of whole records."""
+        is_one = self._plain and record_start([part], self._chosen) is not None
+        own = None
+        for rival in [*self._differ]:
+            if is_one and (rival.order, rival.long) == (self._chosen.order, self._chosen.long):
+                if rival.nul != "absent":  # else the one record is the same, with or without padding between records
+                    del self._differ[rival]
+                continue
+            if not _may_begin(part, rival) or (read := self._places(part, rival)) is None:
+                del self._differ[rival]
+                continue
+            own = own or self._places(part, self._chosen)
+            if read != own:
+                self._differ[rival] = True
+
+    def _places(self, part: Buffer, dialect: Dialect) -> list[tuple[int, int]] | None:
+        try:
+            found = [(start, length) for _, start, length, _ in spans([part], dialect)]
+        except WireError:
+            return None
+        return [each for each in found if each[1]] if self._joined else found
+
+
+@lru_cache(maxsize=256)
+def _rivals(mask: int, chosen: Dialect) -> tuple[Dialect, ...]:
+    """Return the dialects that `detect` tries beside the chosen one. A NUL that all texts end in is in no doubt."""
+    candidates = (dialect for nul in _RECORD_NULS for dialect in members(with_nul(frames(mask), nul)))
+    is_sure = chosen.nul == "included"
+    return tuple(
+        each for each in candidates if each != chosen and not (is_sure and replace(each, nul="included") == chosen)
+    )
+
+
+def _may_begin(part: Buffer, dialect: Dialect) -> bool:
+    """Tell whether a part can begin with a record of a dialect, by its length."""
+    length_of = _length_of(dialect)
+    if len(part) < length_of.size:
+        return not len(part)
+    (length,) = length_of.unpack_from(part)
+    return bool(0 <= length <= len(part) - length_of.size)
+
+
 def _nul_included(parts: Callable[[], Iterable[Buffer]], found: Dialect, *, is_whole: bool) -> Dialect:
     """Return the dialect whose lengths include a NUL after each record, if every record ends in one; else the
     dialect found.

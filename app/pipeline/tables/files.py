@@ -1,9 +1,12 @@
 """The rows of the table of all file attachments."""
 
+import json
 from collections.abc import Iterable
+from functools import lru_cache
 
 import pyarrow as pa
 
+from app.model.evidence import Choice
 from app.model.records import AttachmentRecord, Finished
 
 _TIME = pa.timestamp("us", "UTC")
@@ -22,9 +25,16 @@ SCHEMA = pa.schema(
         pa.field("size", pa.int64()),
         pa.field("sha256", pa.string()),
         pa.field("content_type", pa.string()),
+        pa.field("warnings_count", pa.int64()),
+        pa.field("warnings", pa.string()),
+        pa.field("evidence", pa.string()),
     ]
 )
-"""`received_at` is when the first physical message of the attachment was received; `name` is its qualifier 2."""
+"""`received_at` is when the first physical message of the attachment was received; `name` is its qualifier 2.
+
+`warnings` and `evidence` are JSON, a list of texts and a list of objects as in REST: columns are of plain types, which
+every reader of tables takes.
+"""
 
 
 def file_rows(files: Iterable[tuple[AttachmentRecord, Finished]]) -> pa.Table:
@@ -55,4 +65,13 @@ def _row(record: AttachmentRecord, finished: Finished) -> tuple[object, ...]:
         finished.size,
         finished.sha256,
         finished.content_type,
+        len(finished.warnings),
+        _json(finished.warnings),
+        _json(finished.evidence),
     )
+
+
+@lru_cache(maxsize=256)
+def _json(values: tuple[str | Choice, ...]) -> str:
+    """Return warnings or choices as JSON. Those of many files are the same."""
+    return json.dumps([value._asdict() if isinstance(value, Choice) else value for value in values])

@@ -24,7 +24,8 @@ class AttachmentFilter:
 
     `announced` ones are known to be attachments, since a header or a group said so; the others wait for their header.
     Times in µs; `name` is part of a name, ignoring case. Attachments that are not finished have no size, and match no
-    limit of it. `within` are the sources to which the listing is limited.
+    limit of it. `within` are the sources to which the listing is limited. `warned` asks for those with warnings, or
+    for those without.
     """
 
     state: AttachmentState | None = None
@@ -38,6 +39,7 @@ class AttachmentFilter:
     min_size: int | None = None
     max_size: int | None = None
     announced: bool | None = None
+    warned: bool | None = None
 
 
 class Page(NamedTuple, Generic[T]):

@@ -135,7 +135,7 @@ class Assembler:
         self._changes: deque[Change] = deque(maxlen=CHANGES_WAITING)
         self._stopping = StopSignal()
         self._dialects: dict[str, int] = {}
-        self._incremental = IncrementalReader(context.journal)
+        self._incremental = IncrementalReader(context)
         self._fault = Recurring(log, "assembly")
         self._forget()
 
@@ -351,7 +351,7 @@ class Assembler:
         if isinstance(part, PartArrived):
             self._incremental.parts(record, part.sequence, [message], [position])
         else:
-            self._incremental.group_part(record.id, part, self._context.described(message), position)
+            self._incremental.group_part(record.id, part, message, position)
 
     def _read(self, message: PhysicalMessage) -> Event | Pieces:
         known = self._dialects.get(message.source, dialect.ALL)

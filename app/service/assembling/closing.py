@@ -10,7 +10,8 @@ from typing import NamedTuple
 from app.model.attachment import AttachmentState
 from app.model.identity import announces_application
 from app.model.records import AttachmentRecord, Checkpoint, Finished, MessageRecord
-from app.service.events import finished_event, message_event
+from app.service.events import finished_events, message_event
+from app.service.finishing.evidence import with_earlier
 
 
 class Closed(NamedTuple):
@@ -28,8 +29,9 @@ def close(checkpoint: Checkpoint, contents: Mapping[str, Finished], now: int) ->
         for record in checkpoint.attachments
         if record.id in contents and record.state is AttachmentState.COMPLETE
     ]
-    checkpoint.finished = [contents[record.id] for record in records]
-    checkpoint.events += [finished_event(record, contents[record.id]) for record in records]
+    checkpoint.finished = [with_earlier(contents[record.id], record) for record in records]
+    for record, content in zip(records, checkpoint.finished, strict=True):
+        checkpoint.events += finished_events(record, content)
     return Closed(records, complete(checkpoint, {record.id for record in records}, now))
 
 

@@ -10,6 +10,7 @@ from app.model.message import PhysicalMessage, Position
 from app.model.records import DAMAGED_PART, PARTS_GONE, AttachmentRecord, Finished, RefusedContent
 from app.ports import JournalReader
 from app.service.context import Stores
+from app.service.finishing.evidence import concluded, with_earlier
 from app.service.finishing.files import content_of
 from app.service.quarantine import Entry, damaged_part, quarantine_entry
 from app.wire import WireError
@@ -52,8 +53,9 @@ def read_content(
         why = "an attachment has at least one sequenced message"
         raise Spoilt(InvalidInputError("no-parts", "number of messages", -1, why), None)
     try:
-        described = stores.described(first or stores.journal.read(positions[0]))
-        return content_of(record, described, keys, positions, stores)
+        message = first or stores.journal.read(positions[0])
+        found = content_of(record, stores.described(message), keys, positions, stores)
+        return with_earlier(concluded(found, message, stores), record)
     except InvalidInputError as error:
         raise Spoilt(error, positions[0]) from error
     except WireError as error:

@@ -11,14 +11,17 @@ from app.codecs.sas import files
 from app.dataset.parquet import write_parquet
 from app.framing.protocol import Body, DataSetFacts, FileContent, Framing, PartReader
 from app.framing.registry import framing
+from app.framing.sas_evidence import Evidence
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
+from app.model.evidence import kept_warnings
 from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Extent, Finished
 from app.ports import JournalReader
 from app.service.content.access import object_name
 from app.service.content.measured import Measured
 from app.service.context import Stores
+from app.service.finishing.evidence import LINE_END, charset_of_file, last_line_end
 from app.service.finishing.incremental import EXTENTS_A_PART
 from app.service.finishing.media_types import PARQUET_TYPE, announced, stored_type
 
@@ -105,8 +108,15 @@ def table_content(record: AttachmentRecord, facts: DataSetFacts, file: bytes, st
 
 
 def _described(written: Measured, record: AttachmentRecord, facts: DataSetFacts) -> Finished:
-    more = {"observations": facts.observations, "variables": facts.variables}
-    return written.stored(record, PARQUET_TYPE, facts.dialects, **more)
+    return written.stored(
+        record,
+        PARQUET_TYPE,
+        facts.dialects,
+        observations=facts.observations,
+        variables=facts.variables,
+        warnings=kept_warnings(facts.warnings),
+        evidence=facts.evidence,
+    )
 
 
 # --- files --------------------------------------------------------------------------------------------------------
@@ -115,6 +125,7 @@ def _described(written: Measured, record: AttachmentRecord, facts: DataSetFacts)
 def _file_content(record: AttachmentRecord, received: ReceivedParts, file: FileContent, stores: Stores) -> Finished:
     """Return a file's content. It stays in the journal if it may and can."""
     content_type = stored_type(record.kind, received.first)
+    evidence = (*file.evidence, *charset_of_file(record.kind, received.first))
     if not file.of_lines and stores.in_place and (found := _extents(received, file, stores.journal)) is not None:
         return Finished(
             record.id,
@@ -125,6 +136,7 @@ def _file_content(record: AttachmentRecord, received: ReceivedParts, file: FileC
             finished_at=0,
             extents=found.extents,
             dialects=file.dialects,
+            evidence=evidence,
             **announced(file.description, found.tally, stores.on_doubt(record.source)),
         )
     tally = files.Tally()
@@ -132,12 +144,12 @@ def _file_content(record: AttachmentRecord, received: ReceivedParts, file: FileC
         measured = Measured(target)
         records = tally.of(_records(file))
         if file.of_lines:
-            line_end = stores.line_end(received.first)
-            _write_lines(records, line_end, file.description and file.description.filesize, measured)
+            line_end, filesize = stores.line_end(received.first), file.description and file.description.filesize
+            evidence += _write_lines(records, line_end, filesize, measured)
         else:
             _write_joined(records, measured)
     said = announced(file.description, tally, stores.on_doubt(record.source))
-    return measured.stored(record, content_type, file.dialects, **said)
+    return measured.stored(record, content_type, file.dialects, evidence=evidence, **said)
 
 
 class _Records(NamedTuple):
@@ -179,7 +191,7 @@ def stored_at_once(
     with stores.store.create(object_name(record.id)) as target:
         measured = Measured(target)
         measured.write(b"".join(data))
-    return measured.stored(record, content_type, reader.dialects, **said)
+    return measured.stored(record, content_type, reader.dialects, evidence=reader.evidence, **said)
 
 
 class _Extents(NamedTuple):
@@ -234,11 +246,10 @@ def _write_joined(records: Iterator[Body], target: Measured) -> None:
     target.write(b"".join(held))
 
 
-def _write_lines(records: Iterator[Body], line_end: bytes, filesize: int | None, target: Measured) -> None:
-    """Write records as lines.
+def _write_lines(records: Iterator[Body], line_end: bytes, filesize: int | None, target: Measured) -> Evidence:
+    """Write records as lines; return the choice of the last line end, if there is a line.
 
-    The last line gets a line end, unless the bytes without it have the announced size; zero announces none. The two are
-    compared modulo 2^32, since an announced size may have only 4 bytes.
+    The last line gets a line end, unless the bytes without it have the announced size.
     """
     held: list[Body] = []
     size = lines = 0
@@ -252,5 +263,9 @@ def _write_lines(records: Iterator[Body], line_end: bytes, filesize: int | None,
             target.write(b"".join(held))
             held, size = [], 0
     target.write(b"".join(held))
-    if lines and (not filesize or (target.size - filesize) % (1 << 32)):
+    if not lines:
+        return ()
+    choice = last_line_end(target.size, len(line_end), filesize)
+    if choice.reading == LINE_END:
         target.write(line_end)
+    return (choice,)

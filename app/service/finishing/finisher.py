@@ -37,8 +37,9 @@ from app.model.records import (
 from app.model.trace_context import trace_fields
 from app.observe import Recurring, logger
 from app.service.context import Between, ServiceContext, Stores, at_once
-from app.service.events import complete_messages, finished_event, refusal_event
+from app.service.events import complete_messages, finished_events, refusal_event
 from app.service.finishing.contents import Spoilt, read_content, spoilt_entries
+from app.service.finishing.evidence import concluded, with_earlier
 from app.service.finishing.files import table_content
 from app.service.finishing.parts import are_there, held_parts, segments_of
 from app.service.finishing.together import NOTHING_KNOWN, Known, read_together
@@ -326,8 +327,9 @@ class Finisher:
         """
         # Segments of an attachment that had expired may be gone.
         runs = self._context.catalog.part_runs(record.id) if known is None else known
-        if read.made is not None and are_there(runs, segments):
-            return table_content(record, *read.made, stores)
+        if read.first is not None and read.made is not None and are_there(runs, segments):
+            found = table_content(record, *read.made, stores)
+            return with_earlier(concluded(found, read.first, stores), record)
         _, parts, is_all_there = held_parts(record, runs, segments)
         if not is_all_there or record.parts_expected is None or (record.parts_expected and not parts.count):
             self._restart(record)
@@ -367,7 +369,7 @@ class Finisher:
             return
         now = self._context.clock.now()
         finished = [(record, changed(content, finished_at=now)) for record, content in contents]
-        events = [finished_event(record, content) for record, content in finished]
+        events = [event for record, content in finished for event in finished_events(record, content)]
         accepted = self._context.catalog.finish([content for _, content in finished], events)
         self._count([record for record, _ in finished if record.id in accepted], AttachmentState.FINISHED)
         for record, content in finished:

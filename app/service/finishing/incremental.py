@@ -16,14 +16,16 @@ from typing import Any, NamedTuple
 from app.codecs.sas import files
 from app.framing.protocol import Body, PartReader
 from app.framing.registry import FRAMINGS
+from app.framing.sas_evidence import Evidence
 from app.model.attachment import AttachmentKind
 from app.model.event import GroupPart
 from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Extent, Finished
 from app.observe import logger
-from app.ports import Journal
 from app.service.content.access import joined
-from app.service.finishing.media_types import BINARY_TYPE, announced, text_type
+from app.service.context import Stores
+from app.service.finishing.evidence import charset_of_file, concluded
+from app.service.finishing.media_types import BINARY_TYPE, announced, stored_type
 
 log = logger(__name__)
 
@@ -47,12 +49,14 @@ Content = Callable[[int], Finished]
 class _Reading:
     """A file of which `parts` parts have been read, all before `following`.
 
-    `following` is a sequence number, or the place of a group's part.
+    `following` is a sequence number, or the place of a group's part; `first` is the first message, without its body.
     """
 
     following: int
     parts: int
+    first: PhysicalMessage
     content_type: str = BINARY_TYPE
+    evidence: Evidence = ()
     reader: PartReader | None = None
     tally: files.Tally = field(default_factory=files.Tally)
     size: int = 0
@@ -75,8 +79,8 @@ class _Reading:
 class IncrementalReader:
     """Reads files as their parts come. Hashing has a thread of its own, a few batches later."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
+    def __init__(self, stores: Stores) -> None:
+        self._stores, self._journal = stores, stores.journal
         self._reading: dict[str, _Reading] = {}
         self._holding: dict[int, _Reading] = {}
         self._extents = 0
@@ -103,8 +107,7 @@ class IncrementalReader:
         if event.units is not None:
             return
         if event.begins_group:
-            is_text = event.definition.kind is AttachmentKind.TEXT_FILE
-            self._enter(attachment_id, _Reading(_place(1, 0), 0, text_type(message) if is_text else BINARY_TYPE))
+            self._begin_group(attachment_id, event.definition.kind, message)
         reading = self._reading.get(attachment_id)
         if reading is None:
             return
@@ -145,7 +148,7 @@ class IncrementalReader:
 
     def _content(self, attachment_id: str, reading: _Reading, finished_at: int) -> Finished:
         self._await_hashing()
-        return Finished(
+        found = Finished(
             attachment_id,
             size=reading.size,
             sha256=reading.digest.hexdigest(),
@@ -155,6 +158,7 @@ class IncrementalReader:
             extents=tuple(reading.extents),
             **_told(reading),
         )
+        return concluded(found, reading.first, self._stores)
 
     def leave(self, attachment_id: str) -> None:
         """Leave one file to finishing."""
@@ -179,7 +183,12 @@ class IncrementalReader:
             log.exception("early_reading_failed", attachment=record.id)
             return
         if reader is not None:
-            self._enter(record.id, _Reading(2, 1, reader=reader))
+            self._enter(record.id, _Reading(2, 1, message._replace(body=b""), reader=reader))
+
+    def _begin_group(self, attachment_id: str, kind: AttachmentKind, message: PhysicalMessage) -> None:
+        first = self._stores.described(message)
+        content_type, evidence = stored_type(kind, first), charset_of_file(kind, first)
+        self._enter(attachment_id, _Reading(_place(1, 0), 0, message._replace(body=b""), content_type, evidence))
 
     def _enter(self, attachment_id: str, reading: _Reading) -> None:
         if len(self._reading) >= AT_ONCE:
@@ -244,12 +253,12 @@ def _records(reader: PartReader, bodies: Sequence[Body], located: Sequence[Exten
 
 
 def _told(reading: _Reading) -> dict[str, Any]:
-    """Return the fields of `Finished` that hold the sender's description of a file."""
+    """Return the fields of `Finished` that hold the sender's description of a file, and how it was read."""
     reader = reading.reader
     if reader is None:
-        return {}
+        return {"evidence": reading.evidence}
     said = announced(reader.description, reading.tally, "hold")
-    return {"dialects": reader.dialects, **said}
+    return {"dialects": reader.dialects, "evidence": reader.evidence, **said}
 
 
 def _place(message: int, offset: int) -> int:

@@ -5,21 +5,24 @@ for each of them, in more time. All other attachments are left to it, and so is 
 why.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import accumulate, chain
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from app.codecs.sas.files import Tally, is_announced_size
 from app.framing.protocol import PartReader
 from app.framing.registry import FRAMINGS
 from app.model.attachment import AttachmentKind
 from app.model.errors import DamagedError
+from app.model.message import EVIDENCE
 from app.model.records import AttachmentRecord, Extent, Finished, PartRun
 from app.ports import JournalArchive
 from app.service.context import Stores
+from app.service.finishing.evidence import concluded_in, with_earlier
 from app.service.finishing.files import stored_at_once
 from app.service.finishing.incremental import EXTENTS_A_PART
 from app.service.finishing.media_types import BINARY_TYPE, announced
@@ -40,9 +43,11 @@ class WholeFile(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """A part of a file: its row in a record batch, its body, and where that begins in the file of its segment."""
+    """A part of a file: its row in a record batch, its body, and where that begins in the file of its segment.
+    `doubts` are what the transport said of rows of the batch."""
 
     framings: pa.StringArray
+    doubts: Mapping[int, str]
     row: int
     body: memoryview
     segment: int
@@ -108,9 +113,18 @@ def _parts(archive: JournalArchive, places: Places) -> list[_Part | None]:
             read = archive.placed_bodies(segment, batch, rows)
         except (KeyError, DamagedError):
             continue
+        doubts = _doubts(read.properties)
         for number, row, body, offset in zip(numbers, rows, read.bodies, read.offsets, strict=True):
-            found[number] = _Part(read.framings, row, body, segment, offset)
+            found[number] = _Part(read.framings, doubts, row, body, segment, offset)
     return found
+
+
+def _doubts(properties: pa.MapArray) -> Mapping[int, str]:
+    """Return what the transport said of the messages of a batch that are not as they were announced, by row."""
+    if not len(properties.keys) or not pc.any(pc.equal(properties.keys, EVIDENCE)).as_py():
+        return {}
+    said = (dict(each) for each in properties.to_pylist())
+    return {row: each[EVIDENCE] for row, each in enumerate(said) if EVIDENCE in each}
 
 
 # --- content ----------------------------------------------------------------------------------------------------------
@@ -137,8 +151,10 @@ def _content(record: AttachmentRecord, parts: Sequence[_Part], stores: Stores) -
     if reader.description is not None and not is_announced_size(reader.description, tally):
         return None
     if stores.in_place:
-        return _in_journal(record, reader, tally, pieces, extents)
-    return stored_at_once(record, BINARY_TYPE, reader, tally, pieces, stores)
+        found = _in_journal(record, reader, tally, pieces, extents)
+    else:
+        found = stored_at_once(record, BINARY_TYPE, reader, tally, pieces, stores)
+    return with_earlier(concluded_in(found, described.doubts.get(described.row), record.source, stores), record)
 
 
 def _in_journal(
@@ -156,5 +172,6 @@ def _in_journal(
         finished_at=0,
         extents=tuple(extents),
         dialects=reader.dialects,
+        evidence=reader.evidence,
         **announced(reader.description, tally, "hold"),
     )

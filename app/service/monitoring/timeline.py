@@ -104,5 +104,7 @@ def _events(record: AttachmentRecord, context: ServiceContext) -> Iterator[Momen
 
 
 def _detail(event: EventRecord) -> str | None:
-    reason = event.data.get("reason")
+    reason, warnings = event.data.get("reason"), event.data.get("warnings")
+    if isinstance(warnings, list):
+        return "; ".join(map(str, warnings))
     return None if reason is None else str(reason)

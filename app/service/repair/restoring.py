@@ -24,7 +24,7 @@ from app.ports import ContentStore
 from app.service.content.access import object_name
 from app.service.content.checksums import BlockChecksums
 from app.service.context import ServiceContext
-from app.service.events import finished_event, refusal_event
+from app.service.events import finished_events, refusal_event
 from app.service.repair.contents import measure
 from app.service.repair.reassembling import Again, Wanted, put_together, reassembled
 
@@ -123,7 +123,7 @@ def _restored(record: AttachmentRecord, again: Again, scratch: ContentStore, con
     if now.state is AttachmentState.QUARANTINED:
         context.catalog.set_state([record.id], AttachmentState.COMPLETE)
         finished = replace(found, finished_at=record.finished_at or context.clock.now())
-        if not context.catalog.finish([finished], [finished_event(record, finished)]):
+        if not context.catalog.finish([finished], finished_events(record, finished)):
             _drop_if_deleted(record.id, context)
     else:
         _record_object(record.id, StoredObject(object_name(record.id), found.checksums), context)
@@ -192,6 +192,6 @@ def restore_rows_from_journal(attachment_ids: Sequence[str], context: ServiceCon
             if again.finished is not None:
                 put_in_place(again.finished, scratch.store, context)
                 finished = replace(again.finished, finished_at=context.clock.now())
-                context.catalog.finish([finished], [finished_event(again.record, finished)])
+                context.catalog.finish([finished], finished_events(again.record, finished))
             outcomes.append(Restored(each, done=True))
     return outcomes

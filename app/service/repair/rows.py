@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
+from app.model.evidence import Choice
 from app.model.records import (
     AttachmentRecord,
     DeliveryRecord,
@@ -88,7 +89,12 @@ class _Kind(NamedTuple):
 KINDS: Mapping[str, _Kind] = {
     "attachment": _Kind(
         AttachmentRecord,
-        {"state": AttachmentState, "kind": AttachmentKind, "group": lambda said: GroupProgress(*said)},
+        {
+            "state": AttachmentState,
+            "kind": AttachmentKind,
+            "group": lambda said: GroupProgress(*said),
+            "evidence": lambda said: tuple(map(Choice.of, said)),
+        },
     ),
     "message": _Kind(MessageRecord),
     "quarantine": _Kind(QuarantineRecord),

@@ -8,13 +8,9 @@ from typing import Any, Final
 
 from app.dataset import value_labels
 from app.dataset.value_labels import Catalog
-<<<<<<< HEAD
+from app.model.names import in_capitals
 from app.tables.read import sas_charsets, sas_pages
 from app.tables.read.charsets import Metadata
-=======
-from app.model.names import in_capitals
-from app.tables.read import sas_pages
->>>>>>> cursors
 from app.tables.read.damage import READSTAT, SAS7BCAT, meaning
 from app.tables.read.request import unreadable
 from app.tables.read.sas_charsets import AsLatin1, SasCharset
@@ -40,18 +36,8 @@ def read_sas7bcat(file: Any, encoding: str | None = None) -> tuple[Catalog, tupl
     file.seek(0)
     metadata = Metadata(charset.codec)
     try:
-<<<<<<< HEAD
         _, about = pyreadstat.read_sas7bcat(AsLatin1(file), output_format="dict")
         found = _catalog(about.value_labels, metadata)
-=======
-        _, about = pyreadstat.read_sas7bcat(file, encoding=encoding, output_format="dict")
-        found: Catalog = {
-            in_capitals(name): {
-                _value_text(value, is_text=name.startswith("$")): label.rstrip(" ") for value, label in labels.items()
-            }
-            for name, labels in about.value_labels.items()
-        }
->>>>>>> cursors
     except MemoryError:
         raise
     except (*_ERRORS, pyreadstat.ReadstatError, pyreadstat.PyreadstatError) as error:
@@ -66,7 +52,7 @@ def read_sas7bcat(file: Any, encoding: str | None = None) -> tuple[Catalog, tupl
 def _catalog(raw: Mapping[str, Mapping[float | str, str]], metadata: Metadata) -> Catalog:
     found: Catalog = {}
     for raw_name, labels in raw.items():
-        name = metadata.text(raw_name, "name of the format").upper()
+        name = in_capitals(metadata.text(raw_name, "name of the format"))
         is_text = name.startswith("$")
         what = f"label in {name}"
         found[name] = {

@@ -88,6 +88,7 @@ def list_attachments(
             "parts of one, or the application message of a message"
         ),
     ] = True,
+    warned: Annotated[bool | None, Query(description="only those with warnings, or only those without")] = None,
     sort: Annotated[Sort, Query(description="`-` is descending; a cursor belongs to one order")] = NEWEST_FIRST,
     count: Annotated[bool, Query(description="add the header `Total-Count`, the number on all pages")] = False,
 ) -> PageView[AttachmentView]:
@@ -109,6 +110,7 @@ def list_attachments(
         min_size=min_size,
         max_size=max_size,
         announced=announced,
+        warned=warned,
     )
     page = gateway.catalog.attachments(which, paging.cursor, paging.limit, sort)
     if count:

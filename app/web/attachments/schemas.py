@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
 
 from pydantic import BaseModel, Field
 
 from app.model.attachment import AttachmentKind, AttachmentState
+from app.model.evidence import Choice, Ground, Question
 from app.model.records import AttachmentRecord
 from app.model.times import to_time
 from app.web.file_names import file_name
@@ -49,6 +51,32 @@ class Reason(BaseModel):
     text: str
 
 
+class ChoiceView(BaseModel):
+    """A question about the bytes that allows several answers, and the reading that was taken."""
+
+    question: Question = Field(examples=["dialect"])
+    reading: str = Field(examples=["big-4-excluded-packed"])
+    ground: Ground = Field(
+        description="what decided it; `preference` means that nothing did, and the most usual reading was taken",
+        examples=["only-reading"],
+    )
+    others: list[str] = Field(description="other readings that fit as well", examples=[[]])
+
+
+@lru_cache(maxsize=256)
+def choices(evidence: tuple[Choice, ...]) -> list[ChoiceView]:
+    """Return the JSON of evidence, which is mostly the same in many attachments."""
+    return [
+        ChoiceView(
+            question=choice.question,
+            reading=shown(choice.reading),
+            ground=choice.ground,
+            others=[shown(other) for other in choice.others],
+        )
+        for choice in evidence
+    ]
+
+
 class AttachmentView(BaseModel):
     """One attachment. `name` is the sender's (a path, a fileref, a member); `file_name` is a safe file name."""
 
@@ -81,7 +109,11 @@ class AttachmentView(BaseModel):
     announced_size: int | None = Field(
         description="bytes of a file, as its sender announced them; whether they count line ends is up to the sender"
     )
-    warnings: list[str] = Field(description="contradictions to what the sender announced of a file", examples=[[]])
+    warnings: list[str] = Field(
+        description="what contradicts the sender or is in doubt, in sentences; at most 20", examples=[[]]
+    )
+    warnings_count: int = Field(examples=[0])
+    evidence: list[ChoiceView] = Field(description="the choices between readings, and what decided them; once finished")
     first_received_at: datetime
     last_received_at: datetime
     completed_at: datetime | None
@@ -119,7 +151,9 @@ class AttachmentView(BaseModel):
             variables=record.variables,
             record_length=record.record_length,
             announced_size=record.announced_size,
-            warnings=list(record.warnings),
+            warnings=[shown(warning) for warning in record.warnings],
+            warnings_count=len(record.warnings),
+            evidence=choices(record.evidence),
             first_received_at=to_time(record.first_received_at),
             last_received_at=to_time(record.last_received_at),
             completed_at=optional_time(record.completed_at),

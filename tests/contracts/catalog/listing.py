@@ -142,14 +142,17 @@ class Listing:
                     with pytest.raises(BadCursor):
                         catalog.attachments(AttachmentFilter(), cursor, 1, sort)
 
-    def test_attachments_by_size_and_their_count(self, catalog: Catalog) -> None:
+    def test_attachments_by_size_and_warnings_and_their_count(self, catalog: Catalog) -> None:
         keep(catalog, *(attachment(number, state=State.COMPLETE) for number in range(4)))
         for number in range(3):
-            catalog.finish([replace(finished(number), size=number * 10)], [])
+            catalog.finish([finished(number, size=number * 10, warnings=("two",) if number == 2 else ())], [])
         for which, expected in (
             (AttachmentFilter(min_size=10), {"a1", "a2"}),
             (AttachmentFilter(max_size=10), {"a0", "a1"}),
             (AttachmentFilter(min_size=1, max_size=19), {"a1"}),
+            (AttachmentFilter(warned=True), {"a2"}),
+            (AttachmentFilter(warned=True, min_size=21), set()),
+            (AttachmentFilter(warned=False), {"a0", "a1", "a3"}),
             (AttachmentFilter(), {"a0", "a1", "a2", "a3"}),
         ):
             assert {record.id for record in catalog.attachments(which, None, 9).items} == expected

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 from app import plugins
 from app.model.attachment import AttachmentKind
+from app.model.evidence import Choice, Ground, Question
 from app.model.records import (
     AttachmentRecord,
     Checkpoint,
@@ -53,6 +54,7 @@ def complete(number: int) -> tuple[AttachmentRecord, Finished, NewEvent]:
         dialects=None if number % 2 else 5,
         observations=number,
         warnings=(ANY, "two") if number % 3 else (),
+        evidence=(Choice(Question.DIALECT, ANY, Ground.PREFERENCE, (ANY, "b")),) if number % 3 else (),
         **(in_journal if number % 2 else {}),
     )
     data: dict[str, object] = {"name": ANY, "size": number, "list": [None, 1.5]}
@@ -95,7 +97,7 @@ class PackedRows:
                 "observations",
                 "warnings",
             )
-            outcome = {name: getattr(found, name) for name in (*names, "warnings")}
+            outcome = {name: getattr(found, name) for name in (*names, "warnings", "evidence")}
             outcome |= {"finished_at": NOW, "state": State.FINISHED}
             dialects = record.dialects if found.dialects is None else found.dialects
             assert known(catalog, number) == replace(record, **outcome, dialects=dialects)

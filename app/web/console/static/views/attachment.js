@@ -72,6 +72,39 @@ const facts = (one) => [
   ["Identifier", html`<code>${one.id}</code> <${Copy} text=${() => rest.curl("GET", `v1/attachments/${one.id}`)} />`],
 ];
 
+const QUESTIONS = {
+  "dialect": "How numbers and texts are written",
+  "sequence-order": "Byte order of the sequence numbers",
+  "count": "What the last message counts",
+  "character-set": "Character set of the texts",
+  "float-format": "Format of the numbers",
+  "row-layout": "Layout of the rows",
+  "record-ends": "What ends a record",
+  "last-line-end": "End of the last line",
+  "headers": "Headers before the content",
+};
+const GROUNDS = {
+  "only-reading": "the bytes have no other reading",
+  "descriptor": "the message's descriptor says so",
+  "announced": "it agrees with what the sender announced",
+  "same-message": "other attachments of the message show it",
+  "source": "earlier attachments of the source have shown it",
+  "setting": "a setting of the source says so",
+  "values": "only so the content reads as expected",
+  "preference": "nothing: the most usual reading was taken",
+};
+
+/** How its bytes were read where they allow several readings, what decided that, and what else would fit. */
+function Evidence({ choices }) {
+  if (!choices.length) return null;
+  return html`<section aria-label="How it was read"><h2>How it was read</h2><table>
+    <thead><tr><th>Question</th><th>Reading</th><th>Decided by</th><th>Other possible readings</th></tr></thead>
+    <tbody>${choices.map(({ question, reading, ground, others }) => html`<tr key=${question}>
+      <td>${QUESTIONS[question] ?? question}</td><td><code>${reading}</code></td><td>${GROUNDS[ground] ?? ground}</td>
+      <td>${others.length ? others.map((other, index) => html`${index ? ", " : ""}<code>${other}</code>`) : "none"}</td></tr>`)}</tbody>
+  </table></section>`;
+}
+
 /** The bar of its parts, of which a piece can be looked at more closely. */
 function Parts({ id, version, isUnfinished }) {
   const [piece, setPiece] = useState(null);
@@ -196,13 +229,14 @@ function One({ id }) {
     <h1><${Foreign} text=${value.name} empty=${value.kind ? "Attachment without a name" : "Without a header"} /></h1>
     <${ErrorBox} error=${error} retry=${reload} /><${Belongs} error=${error} />
     <h2>Parts</h2><${Parts} id=${id} version=${version} isUnfinished=${isUnfinished} />
-    ${value.warnings.length > 0 && html`<ul class="problem">${value.warnings.map((warning) => html`<li><${Foreign} text=${warning} /></li>`)}</ul>`}
+    ${value.warnings.length > 0 && html`<ul class="warnings" aria-label="Warnings">${value.warnings.map((warning) => html`<li><${Foreign} text=${warning} /></li>`)}</ul>`}
     <div class="two">
       <section aria-label="What is known"><h2>What is known</h2><${Facts} rows=${facts(value)} /></section>
       <section aria-label="What happened"><h2>What happened</h2>
         ${timeline.value ? html`<${Timeline} items=${timeline.value.items} />` : html`<${ErrorBox} error=${timeline.error} />`}
         <h2>What it came with</h2><${Came} attachment=${value} /></section>
     </div>
+    <${Evidence} choices=${value.evidence} />
     <h2>Preview</h2><${Preview} attachment=${value} version=${version} />
     <${Downloads} attachment=${value} />
     <h2>Physical messages</h2>

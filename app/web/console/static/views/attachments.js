@@ -15,7 +15,9 @@ const AGAIN = 2000; // milliseconds
 const TYPED = 300;
 const STATES = ["receiving", "complete", "finished", "quarantined", "expired", "deleted"];
 const KINDS = ["text-file", "binary-file", "data-set"];
-const FILTERS = ["state", "kind", "source", "name", "message", "received_after", "received_before", "announced"];
+const FILTERS = [
+  "state", "kind", "source", "name", "message", "received_after", "received_before", "announced", "warned",
+];
 const UNFINISHED = new Set(["receiving", "complete"]);
 
 /** What the list holds of an attachment: 100,000 of them fit into memory. */
@@ -23,6 +25,7 @@ const brief = (each) => ({
   id: each.id, name: each.name, state: each.state, kind: each.kind, source: each.source, size: each.size,
   received: each.progress.parts_received, expected: each.progress.parts_expected, bytes: each.progress.bytes_received,
   duplicates: each.progress.duplicates, at: each.first_received_at, last: each.last_received_at, reason: each.reason?.text,
+  warnings: each.warnings_count,
 });
 
 /** The list by its filters, kept while another view is open. */
@@ -187,7 +190,7 @@ function Gap({ item }) {
 function Row({ item }) {
   const progress = item.expected === null ? `${number(item.received)} of ?` : `${number(item.received)} of ${number(item.expected)}`;
   return html`
-    <span role="cell" class="name"><a href=${href(["attachment", item.id])} title=${item.name}><${Foreign} text=${item.name} empty="(no name)" /></a></span>
+    <span role="cell" class="name"><a href=${href(["attachment", item.id])} title=${item.name}><${Foreign} text=${item.name} empty="(no name)" /></a>${item.warnings > 0 && html` <span class="warned" title=${plural(item.warnings, "warning")}>⚠ ${number(item.warnings)}<span class="visually-hidden">${item.warnings === 1 ? " warning" : " warnings"}</span></span>`}</span>
     <span role="cell"><${State} of=${item.state} /></span>
     <span role="cell" class="kind">${item.kind ?? "not known"}</span>
     <span role="cell" class="source"><${Foreign} text=${item.source} /></span>
@@ -231,6 +234,8 @@ function Filters({ query, sources }) {
     <label>Header<select value=${query.announced ?? ""} onChange=${change("announced")}>
       <option value="">has come</option><option value="false" selected=${query.announced === "false"}>has not come</option></select></label>
     ${choice("state", "State", STATES)}${choice("kind", "Kind", KINDS)}${choice("source", "Source", known)}
+    <label>Warnings<select value=${query.warned ?? ""} onChange=${change("warned")}>
+      <option value="">any</option>${[["true", "with warnings"], ["false", "without"]].map(([value, text]) => html`<option value=${value} selected=${query.warned === value}>${text}</option>`)}</select></label>
     <${TextFilter} label="Name contains" value=${query.name ?? ""} change=${(text) => filter("name", text)} />
     <${TextFilter} label="Message" value=${query.message ?? ""} change=${(text) => filter("message", text.trim())} className="mono" />
     <label>Received after<input type="datetime-local" value=${local(query.received_after)} onChange=${change("received_after")} /></label>

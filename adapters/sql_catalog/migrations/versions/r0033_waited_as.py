@@ -2,14 +2,14 @@
 
 Messages from before have none.
 
-Revision 0031, after 0030.
+Revision 0033, after 0032.
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0031"
-down_revision = "0030"
+revision = "0033"
+down_revision = "0032"
 branch_labels = None
 depends_on = None
 
