@@ -76,6 +76,9 @@ _RECEIVING = AttachmentState.RECEIVING
 # written.
 _SELDOM = ("state", "kind", "message_id")
 
+# What assembly notes of an attachment, and finishing adds to.
+_NOTED = frozenset({"warnings", "evidence"})
+
 # What is recorded of finished content only.
 _LATER = ("settled_at",)
 
@@ -175,7 +178,7 @@ class Assembly(CatalogPart):
         with self._database.write() as connection:
             identified = _shown(connection, checkpoint.identified)
             missed, not_expired = self._save_attachments(connection, checkpoint)
-            warn(connection, checkpoint.warned)
+            warned = warn(connection, checkpoint.warned)
             incomplete = {each.id for each in checkpoint.messages if not missed.isdisjoint(each.attachments)}
             messages = message_columns(checkpoint.messages)
             if incomplete:
@@ -188,7 +191,7 @@ class Assembly(CatalogPart):
             self._upsert_dialects.run(connection, {"source": [*masks], "dialects": [*masks.values()]})
             untold = missed | not_expired | incomplete
             events = [event for event in checkpoint.events if event.subject not in untold]
-            log_events(connection, [*identified, *events])
+            log_events(connection, [*identified, *events, *warned])
             if checkpoint.progress is not None:
                 connection.execute(_ADVANCE, {"reached": checkpoint.progress})
         return missed
@@ -232,7 +235,7 @@ class Assembly(CatalogPart):
     def _upsert_attachment(self) -> Bulk:
         merged = {column.name: _unless_closed for column in _attachments.columns}
         merged.update(dict.fromkeys(_COUNTED, _not_back_when_closed))
-        return self._upsert(_attachments, "id", kept=_IDENTITY.union(FOUND, _SELDOM, _LATER), merged=merged)
+        return self._upsert(_attachments, "id", kept=_IDENTITY.union(FOUND, _SELDOM, _LATER) - _NOTED, merged=merged)
 
     @cached_property
     def _upsert_message(self) -> Bulk:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Container, Mapping, Sequence
 from operator import attrgetter
+from typing import cast
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, literal_column, select, update
 
@@ -13,7 +14,7 @@ from adapters.sql_catalog.rows import Columns, columns_of, pack_triplets
 from adapters.sql_catalog.states import becomes, can_now
 from app.assembly.states import Input
 from app.model.attachment import AttachmentState
-from app.model.records import Finished, RefusedContent
+from app.model.records import Finished, NewEvent, RefusedContent
 
 _attachments = tables.attachments
 _STATES = {state.value: state for state in AttachmentState}
@@ -119,16 +120,19 @@ def refuse(connection: Connection, refused: Sequence[RefusedContent]) -> None:
     _REFUSE.run(connection, {"attachment": columns["id"], "code": columns["code"], "why": columns["reason"]})
 
 
-def warn(connection: Connection, warned: Mapping[str, str]) -> None:
-    """Add a warning to each of these attachments that is finished."""
-    for some in chunks(list(warned)):
-        rows = select(_attachments.c.id, _attachments.c.warnings).where(
-            _attachments.c.id.in_(some), _attachments.c.state == AttachmentState.FINISHED.value
-        )
-        for attachment, warnings in connection.execute(rows).all():
-            if warned[attachment] not in warnings:
-                more = [*warnings, warned[attachment]]
-                connection.execute(update(_attachments).where(_attachments.c.id == attachment).values(warnings=more))
+def warn(connection: Connection, warned: Sequence[NewEvent]) -> list[NewEvent]:
+    """Add the warnings of these events to attachments that are finished; return the events of those that lacked it."""
+    told: list[NewEvent] = []
+    for event in warned:  # there are few
+        of_it = _attachments.c.id == event.subject
+        finished = _attachments.c.state == AttachmentState.FINISHED.value
+        before: list[str] | None = connection.scalar(select(_attachments.c.warnings).where(of_it, finished))
+        if before is None:
+            continue
+        if more := [each for each in cast("list[str]", event.data["warnings"]) if each not in before]:
+            connection.execute(update(_attachments).where(of_it).values(warnings=[*before, *more]))
+            told.append(event)
+    return told
 
 
 def forget_pieces(connection: Connection, attachment_ids: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ from app.assembly.parts import BIG, LITTLE, Parts, little_endian
 from app.assembly.states import DONE, Input, follow
 from app.codecs.sas.dialect import orders
 from app.model.attachment import AttachmentDefinition, AttachmentState
+from app.model.event import Unsequenced
 from app.model.records import DAMAGED_PART, DOUBTFUL_COUNT, LOST_CODES, AttachmentRecord, changed
 
 Key = tuple[str, bytes]
@@ -55,9 +56,10 @@ class ApplicationMessage(NamedTuple):
 
 
 class Warned(NamedTuple):
-    """A finished attachment may not be as it was sent, for a reason in a sentence."""
+    """A finished attachment, with the name that its sender gave it, may not be as it was sent: `why` is a sentence."""
 
     attachment: str
+    name: str
     why: str
 
 
@@ -126,10 +128,17 @@ class Attachment:
         """Whether the attachment is quarantined because a part could not be read back."""
         return self.record.state is AttachmentState.QUARANTINED and self.record.reason_code == DAMAGED_PART
 
-    def doubt(self, why: str) -> None:
-        """Note why it is in doubt how many parts there are; an empty text ends the doubt."""
-        if self.record.state is AttachmentState.RECEIVING and (why or self.record.reason_code == DOUBTFUL_COUNT):
-            self.record = changed(self.record, reason_code=DOUBTFUL_COUNT if why else None, reason=why or None)
+    def note(self, count: Unsequenced) -> None:
+        """Note how it was decided what a count says, or why it is in doubt; a count that says a number ends the
+        doubt."""
+        record = self.record
+        if record.state is not AttachmentState.RECEIVING or record.parts_expected is not None:
+            return
+        if count.doubt and not count.counts:
+            self.record = changed(record, reason_code=DOUBTFUL_COUNT, reason=count.doubt)
+        elif count.choice is not None:
+            warnings = (count.doubt,) if count.doubt else ()
+            self.record = changed(record, reason_code=None, reason=None, evidence=(count.choice,), warnings=warnings)
 
     def settled(self, expected: int) -> tuple[Effect, ...]:
         """Make the attachment complete if all parts 1..expected are there, in one byte order.

@@ -58,7 +58,7 @@ from app.model.attachment import AttachmentState
 from app.model.event import Announced, Event, GroupPart, PartArrived, PartsArrived, Refuted, Unsequenced
 from app.model.identity import attachment_id, message_id
 from app.model.message import PhysicalMessage
-from app.model.records import DOUBTFUL_COUNT, NOTHING_CAME, AttachmentRecord, Checkpoint, MessageRecord, changed
+from app.model.records import NOTHING_CAME, AttachmentRecord, Checkpoint, MessageRecord, changed
 
 _BOTH_ORDERS = frozenset("><")
 _WHOLE = {AttachmentState.COMPLETE, AttachmentState.QUARANTINED}
@@ -256,7 +256,7 @@ class Assembly:
         attachment = self._touch(source, event.correl_id, position, received_at)
         record = attachment.record
         if record.kind is not None:
-            attachment.doubt(event.doubt)
+            attachment.note(event)
             return NOTHING if event.doubt and not event.counts else self._count(attachment, event.counts, position)
         if record.pending_position is not None:
             return attachment.repeated(record.pending_position, position)
@@ -267,9 +267,9 @@ class Assembly:
         attachment = self.attachments.get((source, event.correl_id))
         if attachment is None or attachment.record.state not in {AttachmentState.COMPLETE, AttachmentState.FINISHED}:
             return NOTHING
-        attachment.record = changed(attachment.record, reason_code=DOUBTFUL_COUNT, reason=event.why)
+        attachment.record = changed(attachment.record, warnings=(*attachment.record.warnings, event.why))
         self._changed[source, event.correl_id] = None
-        return (Warned(attachment.record.id, event.why),)
+        return (Warned(attachment.record.id, attachment.record.qualifier_2, event.why),)
 
     def _count(self, attachment: Attachment, counts: tuple[int, ...], position: int) -> tuple[Effect, ...]:
         record = attachment.record

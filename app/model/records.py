@@ -374,12 +374,14 @@ class Checkpoint:
 
     `progress` is the packed position of the last physical message that these changes include. What is `reopened` was
     quarantined, and begins anew before anything else is done: nothing that came of it before is kept. So does what is
-    `reprocessed`, in any state but deleted. `attachments` and
-    `messages` are upserted whole; `part_runs` are added to what is kept for their attachment, of which all else is
-    forgotten first where `without_parts` names it. Then complete attachments become finished or quarantined as
-    `finished` and `refused` say, where a host has read their content before it saves. Finished ones that are `warned`
-    get one more warning. The `identified` events are about what waited for its header; only those are logged whose
-    subject the catalog had as unannounced.
+    `reprocessed`, in any state but deleted. `attachments` and `messages` are upserted whole; `part_runs` are added to
+    what is kept for their attachment, of which all else is forgotten first where `without_parts` names it. Then
+    complete attachments become finished or quarantined as `finished` and `refused` say, where a host has read their
+    content before it saves.
+
+    Of the `identified` events, which are about what waited for its header, only those are logged whose subject the
+    catalog had as unannounced. Attachments that are finished get the warnings of the `warned` events; only those are
+    logged that bring a new warning.
     """
 
     progress: int | None = None
@@ -397,7 +399,7 @@ class Checkpoint:
     identified: list[NewEvent] = field(default_factory=list)
     finished: list["Finished"] = field(default_factory=list)
     refused: list["RefusedContent"] = field(default_factory=list)
-    warned: dict[str, str] = field(default_factory=dict)
+    warned: list[NewEvent] = field(default_factory=list)
 
 
 class RefusedContent(NamedTuple):

@@ -20,7 +20,7 @@ from app.pipeline import tables
 from app.pipeline.finishing import Result
 from app.pipeline.tables import DataSet
 from app.service import tracing
-from app.service.events import finished_events, identified_event, quarantine_event, refusal_event
+from app.service.events import finished_events, identified_event, quarantine_event, refusal_event, warned_event
 from app.spans import Added
 from app.tables.quality import Increment
 
@@ -65,7 +65,9 @@ def checkpoint_of(results: Sequence[Result], now: int) -> Checkpoint:
         checkpoint.quarantine_copies += result.copies
         checkpoint.events += map(quarantine_event, result.quarantine)
         checkpoint.identified += [identified_event(result.quality.source, found, now) for found in result.identified]
-    checkpoint.warned = {each.warned.attachment: each.warned.why for each in results if each.warned is not None}
+    checkpoint.warned = [
+        warned_event(each.quality.source, each.warned, now) for each in results if each.warned is not None
+    ]
     for result in sorted(results, key=attrgetter("reached")):
         if result.dialects is not None:
             checkpoint.source_dialects[result.quality.source] = result.dialects

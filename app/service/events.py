@@ -6,7 +6,7 @@ Every entry is made here, so that each kind always has the same fields.
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from app.assembly.collecting import Identified
+from app.assembly.collecting import Identified, Warned
 from app.model.event_logs import EventLogs
 from app.model.records import (
     DAMAGED_CONTENT,
@@ -70,6 +70,12 @@ def finished_events(record: AttachmentRecord, finished: Finished) -> list[NewEve
         "warnings": list(finished.warnings),
     }
     return [event, NewEvent("attachment.warned", record.id, finished.finished_at, told, record.trace_parent)]
+
+
+def warned_event(source: str, found: Warned, now: int) -> NewEvent:
+    """Return the event of a finished attachment that gets a warning later."""
+    data: dict[str, object] = {"source": source, "name": found.name, "warnings": [found.why]}
+    return NewEvent("attachment.warned", found.attachment, now, data)
 
 
 def refusal_event(record: AttachmentRecord, refused: RefusedContent, now: int) -> NewEvent:

@@ -59,7 +59,7 @@ from app.service.assembling.closing import close
 from app.service.assembling.loading import Read, Step, load, load_messages
 from app.service.assembling.repetitions import Repetitions
 from app.service.context import Change, ServiceContext
-from app.service.events import complete_messages, identified_event, lone_message_events, quarantine_event
+from app.service.events import complete_messages, identified_event, lone_message_events, quarantine_event, warned_event
 from app.service.finishing.finisher import Complete
 from app.service.finishing.incremental import Content, IncrementalReader
 from app.service.finishing.parts import segments_of, without_gone
@@ -101,7 +101,7 @@ class _Unsaved:
     applications: list[Address] = field(default_factory=list)
     identified: list[tuple[str, Identified]] = field(default_factory=list)
     healed: list[str] = field(default_factory=list)
-    warned: dict[str, str] = field(default_factory=dict)
+    warned: list[tuple[str, Warned]] = field(default_factory=list)
     sent_again: list[Complete] = field(default_factory=list)
 
 
@@ -394,8 +394,8 @@ class Assembler:
             case Completed(attachment, parts, had_strays):
                 content = self._incremental.take(attachment, parts)
                 self._unsaved.completed[attachment] = None if had_strays else content  # a stray may have been read
-            case Warned(attachment, why):
-                self._unsaved.warned[attachment] = why
+            case Warned():
+                self._unsaved.warned.append((message.source, effect))
             case Identified():
                 self._unsaved.identified.append((message.source, effect))
             case _:
@@ -453,9 +453,9 @@ class Assembler:
         checkpoint.quarantine = unsaved.quarantine
         checkpoint.quarantine_copies = unsaved.quarantine_copies
         checkpoint.source_dialects = unsaved.dialects
-        checkpoint.warned = unsaved.warned
         now = self._context.clock.now()
         checkpoint.events = [quarantine_event(record) for record in unsaved.quarantine]
+        checkpoint.warned = [warned_event(source, found, now) for source, found in unsaved.warned]
         checkpoint.events += lone_message_events(answered, now)
         checkpoint.identified = [identified_event(source, found, now) for source, found in unsaved.identified]
         closed = close(checkpoint, self._contents(unsaved, now), now)
