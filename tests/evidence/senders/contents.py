@@ -5,12 +5,12 @@ from tests.evidence.senders.sent import Column, Table
 LINES = (
     (b"the first line", b"a second line, longer"),
     (b"third", b"the fourth one"),
-    (b"fifth and last but two", b"six", b"the seventh"),
+    (b"fifth and last but two", b"six", b"the seventh line"),
 )
-"""Lines, those of each message together."""
+"""Lines, those of each message together. No two messages have the same bytes, or the same number of bytes."""
 
-RECORDS = ((bytes(range(40)), bytes(range(40, 65))), (bytes(range(65, 130)),), (bytes(range(200, 256)), b"end\0"))
-"""Records of a binary file, those of each message together."""
+RECORDS = ((bytes(range(40)), bytes(range(40, 66))), (bytes(range(66, 130)),), (bytes(range(200, 256)), b"end\0"))
+"""Records of a binary file, those of each message together. No two messages have the same number of bytes."""
 
 COLUMNS = (Column("NUMBER", "a number"), Column("WORD", "a word of six", 6))
 ROWS = (

@@ -16,7 +16,7 @@ def sendings() -> Iterator[Sending]:
         ("text", "MQSTR   ", [b"".join(line + b"\n" for line in lines) for lines in contents.LINES]),
         ("binary", "        ", [b"".join(records) for records in contents.RECORDS]),
     ):
-        yield sending(kind, "group", [_grouped(pieces, at, format_) for at in range(len(pieces))], pieces)
+        yield grouped(kind, pieces, format_)
         for told, says in (("segments with OriginalLength", True), ("segments without OriginalLength", False)):
             messages = [*_segments(pieces, format_, says=says)]
             yield sending(kind, told, messages, pieces)
@@ -28,13 +28,18 @@ def sendings() -> Iterator[Sending]:
         ]
         yield sending(kind, "group with segments", [first, *within, *others[1:]], pieces)
         alone = Physical("message", pieces[0], DATAGRAM, message_id=b"alone".ljust(24), format=format_)
-        yield Sending("mq_group", kind, "message alone", (alone,), (Sent(b"alone".ljust(24).hex(), pieces[0]),))
-    yield sending("binary, empty", "group", [_grouped([b""], 0, "")], [b""])
+        yield Sending("mq_group", kind, "message alone", "", (alone,), (Sent(b"alone".ljust(24).hex(), pieces[0]),))
+    yield grouped("binary, empty", [b""])
+
+
+def grouped(kind: str, pieces: Sequence[bytes], format_: str = "") -> Sending:
+    """Return a file as a group of messages with these bodies."""
+    return sending(kind, "group", [_grouped(pieces, at, format_) for at in range(len(pieces))], pieces)
 
 
 def sending(kind: str, told: str, messages: Sequence[Physical], pieces: Sequence[bytes]) -> Sending:
     named = [each._replace(message_id=b"message %d" % at) for at, each in enumerate(messages)]
-    return Sending("mq_group", kind, told, tuple(named), (Sent(GROUP.hex(), b"".join(pieces)),))
+    return Sending("mq_group", kind, told, "", tuple(named), (Sent(GROUP.hex(), b"".join(pieces)),))
 
 
 def _grouped(pieces: Sequence[bytes], at: int, format_: str) -> Physical:
@@ -50,6 +55,6 @@ def _segments(pieces: Sequence[bytes], format_: str, *, says: bool) -> Iterator[
         flags = SEGMENT | (LAST_SEGMENT if at == len(pieces) - 1 else 0)
         length = len(piece) if says else -1
         yield Physical(
-            "segment", piece, DATAGRAM, group_id=GROUP, offset=offset, msg_flags=flags, original_length=length, format=format_
+            "last segment" if flags & LAST_SEGMENT else "segment", piece, DATAGRAM, group_id=GROUP, offset=offset, msg_flags=flags, original_length=length, format=format_
         )
         offset += len(piece)

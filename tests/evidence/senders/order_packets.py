@@ -151,21 +151,21 @@ def sendings(order: str) -> Iterator[Sending]:
     """Yield inserts, result sets and LONG values in a byte order, with a GroupId and without one."""
     table = Table(COLUMNS, tuple(each for rows in ROWS for each in rows))
     for group in (b"", b"this execution".ljust(24, b"\0")):
-        told = f"{'big' if order == '>' else 'little'}{', GroupId' if group else ''}"
+        manner = f"{'big' if order == '>' else 'little'}-endian{', GroupId' if group else ''}"
         stations = Sent("STATIONS", table)
-        yield _sending("mass insert", told, group, mass_insert(order), stations)
-        yield _sending("result set", told, group, result_set(order, ends_apart=False), stations)
-        yield _sending("result set, end apart", told, group, result_set(order, ends_apart=True), stations)
+        yield _sending("mass insert", manner, group, mass_insert(order), stations)
+        yield _sending("result set", manner, group, result_set(order, ends_apart=False), stations)
+        yield _sending("result set, end apart", manner, group, result_set(order, ends_apart=True), stations)
         none = Sent("STATIONS", Table(COLUMNS, ()))
-        yield _sending("result set, no rows", told, group, result_set(order, (), ends_apart=True), none)
+        yield _sending("result set, no rows", manner, group, result_set(order, (), ends_apart=True), none)
         whole = Sent((b"the LONG" + b"of table").hex(), b"".join(PIECES))
-        yield _sending("LONG value", told, group, long_value(order), whole)
+        yield _sending("LONG value", manner, group, long_value(order), whole)
 
 
-def _sending(kind: str, told: str, group: bytes, made: Iterator[Made], sent: Sent) -> Sending:
+def _sending(kind: str, manner: str, group: bytes, made: Iterator[Made], sent: Sent) -> Sending:
     numbers = count()
     messages = tuple(
         Physical(role, body, group_id=group, message_id=b"packet %d" % next(numbers), records=ends)
         for role, (body, ends) in made
     )
-    return Sending("order_packet", kind, told, messages, (sent,))
+    return Sending("order_packet", kind, "", manner, messages, (sent,))

@@ -163,7 +163,7 @@ def sending(dialect: Dialect, kind: str, told: str, *attachments: Attachment) ->
         *messages,
     )
     carried = tuple(Sent(attachment.name, attachment.content) for attachment in attachments)
-    return Sending("sas_queue", kind, f"{told}, {dialect}", sent, carried)
+    return Sending("sas_queue", kind, told, str(dialect), sent, carried)
 
 
 def _correlid(name: bytes, sequence: int = 0) -> bytes:
@@ -197,6 +197,6 @@ def sendings(dialect: Dialect) -> Iterator[Sending]:
     yield sending(dialect, "data set, variables apart", "count", data_set(dialect, rows, variables_apart=True))
     yield sending(dialect, "data set, no rows", "count", data_set(dialect, 0, ()))
     yield sending(dialect, "data set, no rows", "no count", data_set(dialect, -1, ()))
-    both = text_file(dialect, text, contents.LINES[:1]), data_set(dialect, 2, contents.ROWS[:1])
-    both = text_file(dialect, 37, contents.LINES[:1]), both[1]
+    short = sum(len(line) + 1 for line in contents.LINES[0])
+    both = text_file(dialect, short, contents.LINES[:1]), data_set(dialect, 2, contents.ROWS[:1])
     yield sending(dialect, "text and data set", "size and count", *both)

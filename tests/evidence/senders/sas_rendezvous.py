@@ -144,8 +144,8 @@ def sending(
             messages.append(_physical("LST", message("LST", i32(count + beside))))
             count = 0
     carried = tuple(Sent(each.name, each.content) for each in attachments)
-    told = f"{told}, {counting}{'' if application else ', no MSG'}{', one LST' if one_last else ''}"
-    return Sending("sas_rendezvous", kind, told, tuple(messages), carried)
+    manner = f"{counting}{'' if application else ', no MSG'}{', one LST' if one_last else ''}"
+    return Sending("sas_rendezvous", kind, told, manner, tuple(messages), carried)
 
 
 def _physical(role: str, body: bytes) -> Physical:
@@ -170,8 +170,9 @@ def sendings(counting: Counting) -> Iterator[Sending]:
     yield sending("binary, empty", "no size", counting, binary_file(0, ()))
     yield sending("data set, no rows", "count", counting, data_set(0, ()))
     yield sending("data set, no rows", "no count", counting, data_set(-1, ()))
+    short = sum(len(line) + 1 for line in contents.LINES[0])
     for one_last in (False, True):
-        two = [text_file(37, contents.LINES[:1]), data_set(2, contents.ROWS[:1])]
+        two = [text_file(short, contents.LINES[:1]), data_set(2, contents.ROWS[:1])]
         yield sending("text and data set", "size and count", counting, *two, one_last=one_last)
         two = [text_file(0, contents.LINES[:1]), data_set(-1, contents.ROWS[:1])]
         yield sending("text and data set", "no size, no count", counting, *two, one_last=one_last)

@@ -57,11 +57,12 @@ class Sent:
 class Sending:
     """All physical messages of one application message, and the attachments that they carry.
 
-    `told` says what the sender says beside the content: sizes, counts, dialect.
+    `told` is what the sender says beside the content, such as a size, and `manner` how it writes.
     """
 
     framing: str
     kind: str
     told: str
+    manner: str
     messages: tuple[Physical, ...]
     attachments: tuple[Sent, ...] = field(default=())
