@@ -63,6 +63,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="FOLDER",
         help="compare what we and others read in the .xpt and .sas7bdat files of this folder, and print a table",
     )
+    parser.addoption(
+        "--every-change",
+        action="store_true",
+        help="in tests/evidence, try every change of what is sent in every dialect, which takes hours",
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,0 +1,101 @@
+"""Cases: what a sender sends, and what comes of it instead; all of them, or one of each sort."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from random import Random
+from typing import NamedTuple
+
+from tests.evidence import mutations
+from tests.evidence.hosts import Found, Traffic
+from tests.evidence.mutations import Mutated
+from tests.evidence.senders import mq_group, order_packets, sas_queue, sas_rendezvous
+from tests.evidence.senders.sent import Sending
+
+SENDINGS: dict[str, list[Sending]] = {
+    "sas_queue": [each for dialect in sas_queue.DIALECTS for each in sas_queue.sendings(dialect)],
+    "sas_rendezvous": [each for counting in sas_rendezvous.COUNTINGS for each in sas_rendezvous.sendings(counting)],
+    "mq_group": list(mq_group.sendings()),
+    "order_packet": [each for order in "<>" for each in order_packets.sendings(order)],
+}
+"""What is sent, by framing."""
+
+
+class Case(NamedTuple):
+    """What was sent and what came of it. The gateway is restarted before message number `restart`, unless it is 0."""
+
+    sending: Sending
+    mutated: Mutated
+    restart: int = 0
+
+    @property
+    def traffic(self) -> Traffic:
+        messages, at = self.mutated.messages, self.restart
+        return Traffic(self.sending.framing, [messages[:at], messages[at:]] if at else [messages])
+
+    @property
+    def changes(self) -> list[str]:
+        """What was done, in the roles of the messages: "swap ATX, LST", "truncate records to nothing"."""
+        sent = self.sending.messages
+        told = ((each.what, ", ".join(sent[at].role for at in each.at), each.where) for each in self.mutated.changes)
+        return sorted(" ".join(each).strip() for each in told)
+
+    @property
+    def sort(self) -> tuple[str, ...]:
+        """What the case has in common with those that differ in the dialect, or in which of several like messages is
+        meant."""
+        return self.sending.kind, self.sending.told, *self.changes
+
+    def __str__(self) -> str:
+        sending, sent = self.sending, self.sending.messages
+        places = (f"{change.what} {[at + 1 for at in change.at]} of {len(sent)}" for change in self.mutated.changes)
+        restarted = f", restarted before number {self.restart + 1} of what comes" if self.restart else ""
+        said = f"{sending.framing}: {sending.kind} ({sending.told}; {sending.manner})"
+        return f"{said}: {'; '.join(self.changes) or 'nothing changed'} ({', '.join(places)}{restarted})"
+
+    def faults(self, found: Found, source: str) -> list[str]:
+        """Return what is finished of it with other content than was sent, or more than once."""
+        wanted = {each.name: each.content for each in self.sending.attachments}
+        finished = [each for each in found.get(source, []) if each.content is not None]
+        names = [each.name for each in finished]
+        wrong = [f"{each.name} is {each.content!r}" for each in finished if wanted.get(each.name) != each.content]
+        return [*wrong, *(f"{name} came twice" for name in sorted(set(names)) if names.count(name) > 1)]
+
+    def is_whole(self, found: Found, source: str) -> bool:
+        """Tell whether all that was sent is finished."""
+        return {each.name for each in found.get(source, []) if each.content is not None} == {
+            each.name for each in self.sending.attachments
+        }
+
+
+def single(sendings: Iterable[Sending]) -> Iterator[Case]:
+    """Yield every single change of everything, and every two messages withheld."""
+    for sending in sendings:
+        sent, whole = sending.messages, mutations.unchanged(sending.messages)
+        for mutated in chain([whole], mutations.changed(whole), mutations.withheld(sent, 2)):
+            yield Case(sending, mutated)
+
+
+def double(sendings: Iterable[Sending]) -> Iterator[Case]:
+    """Yield every two changes of everything, other than two messages withheld."""
+    for sending in sendings:
+        for mutated in mutations.twice(sending.messages):
+            yield Case(sending, mutated)
+
+
+def restarted(cases: Iterable[Case]) -> Iterator[Case]:
+    """Yield each case with a restart of the gateway before each of its messages but the first."""
+    for case in cases:
+        for at in range(1, len(case.mutated.messages)):
+            yield case._replace(restart=at)
+
+
+def one_of_each(cases: Iterable[Case], random: Random) -> list[Case]:
+    """Return one case of each sort, at random: another dialect for each."""
+    sorts: dict[tuple[str, ...], list[Case]] = {}
+    for case in cases:
+        sorts.setdefault(case.sort, []).append(case)
+    return [random.choice(several) for several in sorts.values()]
+
+
+def some(cases: Sequence[Case], number: int, random: Random) -> list[Case]:
+    return random.sample(cases, min(number, len(cases)))

@@ -1,0 +1,99 @@
+"""Changes after which other content than was sent may be finished, since the protocol itself cannot tell them."""
+
+import re
+from typing import NamedTuple
+
+from tests.evidence.cases import Case
+
+
+class Known(NamedTuple):
+    """Cases by framing, and by patterns of kind, of what the sender says and of the change; and why they are so."""
+
+    framing: str
+    kind: str
+    told: str
+    change: str
+    why: str
+
+    def includes(self, case: Case) -> bool:
+        """Tell whether one of the changes of a case, or all of them together, are of this sort."""
+        sending = case.sending
+        if sending.framing != self.framing:
+            return False
+        if not re.fullmatch(self.kind, sending.kind) or not re.fullmatch(self.told, sending.told):
+            return False
+        return any(re.fullmatch(self.change, each) for each in (*case.changes, "; ".join(case.changes)))
+
+
+ANY = ".*"
+
+KNOWN = (
+    Known(
+        "sas_queue",
+        "text|binary",
+        "no size",
+        "truncate records (behind a record|to nothing)",
+        "records have no number, and nothing says how many there are: whole records before a cut are a whole file",
+    ),
+    Known(
+        "sas_queue",
+        "data set.*",
+        "no count",
+        "truncate observations (behind a record|to four bytes)",
+        "rows have no number, and nothing says how many there are: whole rows before a cut are a whole data set",
+    ),
+    Known(
+        "mq_group",
+        ANY,
+        "group.*|message alone",
+        "truncate message .*",
+        "a queue manager delivers whole messages; nothing in a message of a group says how long it is",
+    ),
+    Known(
+        "mq_group",
+        ANY,
+        "group with segments|segments without OriginalLength",
+        "truncate last segment .*",
+        "the Offset of the next segment says how long a segment is; the last one has none, and no OriginalLength",
+    ),
+    Known(
+        "sas_rendezvous",
+        ANY,
+        ANY,
+        r"swap (AT[XBO]), \1",
+        "messages have no number: their order is that in which they come; the same records come in either order",
+    ),
+)
+"""What the protocol cannot tell. `docs/evidence.md` lists the same."""
+
+OPEN = (
+    Known(
+        "sas_queue",
+        "text.*|binary.*",
+        "size.*",
+        "truncate records (behind a record|to nothing)",
+        "the announced size contradicts the records",
+    ),
+    Known(
+        "sas_rendezvous",
+        ANY,
+        ANY,
+        "(withhold|duplicate) AT[XBO].*|swap AT[XBO], LST|withhold LST; withhold ATO",
+        "size, number of observations or the other attachment contradict; without them, two counts remain",
+    ),
+    Known(
+        "sas_rendezvous",
+        "data set.*",
+        ANY,
+        "swap (MSG|DAT|VAR), ATO",
+        "observations before the definition contradict the order of the specification",
+    ),
+    Known(
+        "sas_rendezvous",
+        "text and data set",
+        ANY,
+        "duplicate FDC at once|swap ATX, DAT",
+        "the header announces a data set where a message of a text file comes",
+    ),
+)
+"""What the protocol can tell, and is finished with other content nevertheless; to be mended, and removed here."""

@@ -1,0 +1,156 @@
+"""Whatever happens to the messages of an attachment: it is finished with the content that was sent, or not at all.
+
+What is sent comes from programs that share no code with the product (`tests.evidence.senders`). By default one case of
+each sort is tried, in any dialect; `--every-change` tries all, which takes hours.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.evidence import hosts, mutations
+from tests.evidence.cases import SENDINGS, Case, double, one_of_each, restarted, single, some
+from tests.evidence.known import KNOWN, OPEN, Known
+from tests.evidence.senders import mq_group, sas_queue, sas_rendezvous
+from tests.evidence.senders.sent import Sending
+
+AT_ONCE = 1500
+RESTARTED_AT_ONCE = 100
+
+
+def judged(cases: Sequence[Case], folder: Path) -> set[Known]:
+    """Have both hosts receive the messages of cases; return the sorts of known faults among what they finish."""
+    traffic = {f"s{number}": case.traffic for number, case in enumerate(cases) if case.mutated.numbered}
+    found = hosts.gateway(folder / "gateway", traffic)
+    in_the_pipeline = hosts.pipeline(folder / "pipeline", folder / "gateway" / "journal")
+    by_source = {f"s{number}": case for number, case in enumerate(cases)}
+    unlike = {
+        str(by_source[source]): (found.get(source), in_the_pipeline.get(source))
+        for source in found.keys() | in_the_pipeline.keys()
+        if found.get(source) != in_the_pipeline.get(source)
+    }
+    assert not unlike, "both hosts find the same"
+    return explained(by_source, found)
+
+
+def explained(by_source: dict[str, Case], found: hosts.Found) -> set[Known]:
+    """Return the sorts of known faults among what was found. Fails for any other fault."""
+    faulty = {case: faults for source, case in by_source.items() if (faults := case.faults(found, source))}
+    reasons = {case: [each for each in (*KNOWN, *OPEN) if each.includes(case)] for case in faulty}
+    unknown = [f"{case}: {'; '.join(faults)}" for case, faults in faulty.items() if not reasons[case]]
+    assert not unknown, "\n".join([f"{len(unknown)} are finished with other content than was sent:", *unknown[:50]])
+    whole = [case for source, case in by_source.items() if is_certain(case) and not case.is_whole(found, source)]
+    assert not whole, "\n".join(["what comes whole is not finished:", *map(str, whole)])
+    return set(chain.from_iterable(reasons.values()))
+
+
+def is_certain(case: Case) -> bool:
+    """Tell whether a case must be finished: nothing was changed, and only one reading is possible.
+
+    What counts more than its own messages may have lost some, unless a size or a count says that all are there.
+    """
+    sending = case.sending
+    is_counted = "LST counts its own and" not in sending.manner or not sending.told.startswith("no ")
+    return not case.mutated.changes and not case.restart and is_counted
+
+
+def pieces(cases: Iterable[Case], size: int) -> Iterator[list[Case]]:
+    remaining = iter(cases)
+    while some_ := list(islice(remaining, size)):
+        yield some_
+
+
+@pytest.mark.parametrize("framing", SENDINGS)
+def test_nothing_is_finished_with_other_content_than_was_sent(tmp_path: Path, framing: str) -> None:
+    cases = one_of_each(single(SENDINGS[framing]), Random(30))
+    hit = judged(cases, tmp_path)
+    assert hit == {each for each in (*KNOWN, *OPEN) if each.framing == framing}, "what is known is still so"
+
+
+@pytest.mark.parametrize("framing", SENDINGS)
+def test_nor_after_two_changes_or_a_restart(tmp_path: Path, framing: str) -> None:
+    random = Random(31)
+    sendings = random.sample(SENDINGS[framing], min(8, len(SENDINGS[framing])))
+    judged(some([*double(sendings)], 80, random), tmp_path / "double")
+    judged(some([*restarted(single(sendings))], 60, random), tmp_path / "restarted")
+
+
+@pytest.mark.parametrize("framing", SENDINGS)
+def test_every_change(tmp_path: Path, framing: str, request: pytest.FixtureRequest) -> None:
+    if not request.config.getoption("--every-change"):
+        pytest.skip("takes hours; --every-change asks for it")
+    random = Random(32)
+    sendings = SENDINGS[framing]
+    one_dialect = {(each.kind, each.told): each for each in random.sample(sendings, len(sendings))}.values()
+    every = chain(single(sendings), double(one_dialect))
+    for number, cases in enumerate(pieces(every, AT_ONCE)):
+        judged(cases, tmp_path / str(number))
+    for number, cases in enumerate(pieces(restarted(single(one_dialect)), RESTARTED_AT_ONCE)):
+        judged(cases, tmp_path / f"restarted {number}")
+
+
+# --- larger ones ------------------------------------------------------------------------------------------------------
+
+LINES = st.lists(st.lists(st.binary(min_size=41, max_size=60).map(bytes.hex).map(str.encode), min_size=1, max_size=3), max_size=8)
+ROWS = st.lists(
+    st.lists(st.tuples(st.floats(-1e9, 1e9), st.text("abcdef", max_size=6)), min_size=1, max_size=4), max_size=8
+)
+
+
+@st.composite
+def larger(draw: st.DrawFn) -> Sending:
+    """An attachment of up to ten messages."""
+    dialect = draw(st.sampled_from(sas_queue.DIALECTS))
+    counting = draw(st.sampled_from(sas_rendezvous.COUNTINGS))
+    is_told, kind = draw(st.booleans()), draw(st.sampled_from(["text", "binary", "data set", "group"]))
+    if kind == "data set":
+        rows = draw(ROWS)
+        told, count = ("count", sum(map(len, rows))) if is_told else ("no count", -1)
+        return draw(
+            st.sampled_from(
+                [
+                    sas_queue.sending(dialect, kind, told, sas_queue.data_set(dialect, count, rows)),
+                    sas_rendezvous.sending(kind, told, counting, sas_rendezvous.data_set(count, rows)),
+                ]
+            )
+        )
+    lines = draw(LINES)
+    if kind == "group":
+        return mq_group.grouped("binary", [b"".join(each) for each in lines] or [b""])
+    made = {
+        "text": (sas_queue.text_file, sas_rendezvous.text_file),
+        "binary": (sas_queue.binary_file, sas_rendezvous.binary_file),
+    }[kind]
+    size = sum(len(line) + (kind == "text") for each in lines for line in each)
+    told, size = ("size", size) if is_told else ("no size", 0)
+    return draw(
+        st.sampled_from(
+            [
+                sas_queue.sending(dialect, kind, told, made[0](dialect, size, lines)),
+                sas_rendezvous.sending(kind, told, counting, made[1](size, lines)),
+            ]
+        )
+    )
+
+
+@st.composite
+def larger_cases(draw: st.DrawFn) -> Case:
+    sending = draw(larger())
+    mutated = mutations.unchanged(sending.messages)
+    for _ in range(draw(st.integers(0, 2))):
+        if mutated.numbered:
+            mutated = draw(st.sampled_from([*mutations.changed(mutated)]))
+    return Case(sending, mutated)
+
+
+@settings(max_examples=3)
+@given(st.lists(larger_cases(), min_size=60, max_size=60))
+def test_nor_of_any_size(cases: list[Case]) -> None:
+    with TemporaryDirectory() as folder:
+        judged(cases, Path(folder))
