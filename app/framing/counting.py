@@ -10,8 +10,8 @@ All evidence decides (`Counting.decide`):
 - No loss makes a count smaller: a rule by which more came than was sent is refuted. What is left is the one reading, or
   all rules left agree.
 - The subject has shown before how its senders count. A setting of the source may state it.
-- What the sender announced of the content (`app.framing.rendezvous_tally`) may prove that all came. If it only makes
-  that likely, two attachments that agree on a rule are needed.
+- What the sender announced of the content (`app.framing.rendezvous_tally`) may show that all came. Unless that is
+  certain, the subject has shown a rule only when two attachments agree on it.
 
 Where whole and incomplete readings are left, the attachment is in doubt: it is not finished, and the reason is
 recorded. It is decided later, when the subject has shown how its senders count. What was finished by a rule that turns
@@ -198,14 +198,15 @@ class Counting(Generic[T]):
         fits = [rule for rule in readings if ended.is_whole(rule, attachment)]
         if not readings:
             return Decision(doubt=f"{_counted(ended)}, which contradicts {self._shown()}")
-        if whole is Whole.UNKNOWN and any(each.whole is Whole.CONTRADICTED for each in ended.came):
-            return Decision(doubt=_OTHERS_CONTRADICT)
         if not fits:
             return self._incomplete(ended, attachment, readings)
-        if len(fits) == len(readings) or whole is Whole.CERTAIN:
-            return Decision(came, self._choice(fits[0], self._ground(ended, fits)))
+        if whole is Whole.UNKNOWN and any(each.whole is Whole.CONTRADICTED for each in ended.came):
+            return Decision(doubt=_OTHERS_CONTRADICT)
+        others = tuple(rule.name for rule in readings if rule not in fits)
+        if not others or whole.value >= Whole.LIKELY.value:
+            ground = Ground.ANNOUNCED if others else self._ground(ended)
+            return Decision(came, Choice(Question.COUNT, fits[0].name, ground, others))
         if self.on_doubt == "warn" and whole is not Whole.CONTRADICTED:
-            others = tuple(rule.name for rule in readings if rule not in fits)
             return Decision(came, Choice(Question.COUNT, fits[0].name, Ground.PREFERENCE, others), _ambiguity(ended))
         return Decision(doubt=_ambiguity(ended))
 
@@ -216,20 +217,15 @@ class Counting(Generic[T]):
         is_only = len(ended.came) == 1 and not ended.unbegun
         is_own = attachment == len(ended.came) - 1 and not any(rule.all_attachments for rule in readings)
         if (is_only or is_own) and len(numbers) == 1 and min(numbers) > 0 and whole.value <= Whole.UNKNOWN.value:
-            return Decision(came + min(numbers), self._choice(readings[0], self._ground(ended, readings)))
+            return Decision(came + min(numbers), Choice(Question.COUNT, readings[0].name, self._ground(ended)))
         return Decision(doubt=f"{_counted(ended)}, so that messages are missing by {self._shown()}")
 
-    def _ground(self, ended: Ended, taken: Sequence[Rule]) -> Ground:
-        """Return what has decided for the rules that are `taken`."""
+    def _ground(self, ended: Ended) -> Ground:
+        """Return what left no other rule than those that agree."""
         if self.is_set:
             return Ground.SETTING
-        if all(rule in taken for rule in RULES if ended.is_possible(rule)):
-            return Ground.ONLY_READING
-        return Ground.ANNOUNCED if any(each.whole is Whole.CERTAIN for each in ended.came) else Ground.SOURCE
-
-    @staticmethod
-    def _choice(rule: Rule, ground: Ground) -> Choice:
-        return Choice(Question.COUNT, rule.name, ground)
+        are_all = all(rule in self.rules for rule in RULES if ended.is_possible(rule))
+        return Ground.ONLY_READING if are_all else Ground.SOURCE
 
     def _shown(self) -> str:
         """Return by what the rules that are left are known."""

@@ -72,7 +72,7 @@ class AttachmentTally:
             self.description = read_file_description(body)
         elif name == "DAT":
             definition = read_definition(body)
-            self.is_odd |= self.definition not in {None, definition} or self.kind is not AttachmentKind.DATA_SET
+            self.is_odd |= self.definition not in (None, definition) or self.kind is not AttachmentKind.DATA_SET
             self.definition = definition
         elif name in _RECORDS:
             self.is_odd |= self.kind is not _RECORDS[name]

@@ -65,35 +65,3 @@ KNOWN = (
     ),
 )
 """What the protocol cannot tell. `docs/evidence.md` lists the same."""
-
-OPEN = (
-    Known(
-        "sas_queue",
-        "text.*|binary.*",
-        "size.*",
-        "truncate records (behind a record|to nothing)",
-        "the announced size contradicts the records",
-    ),
-    Known(
-        "sas_rendezvous",
-        ANY,
-        ANY,
-        "(withhold|duplicate) AT[XBO].*|swap AT[XBO], LST|withhold LST; withhold ATO",
-        "size, number of observations or the other attachment contradict; without them, two counts remain",
-    ),
-    Known(
-        "sas_rendezvous",
-        "data set.*",
-        ANY,
-        "swap (MSG|DAT|VAR), ATO",
-        "observations before the definition contradict the order of the specification",
-    ),
-    Known(
-        "sas_rendezvous",
-        "text and data set",
-        ANY,
-        "duplicate FDC at once|swap ATX, DAT",
-        "the header announces a data set where a message of a text file comes",
-    ),
-)
-"""What the protocol can tell, and is finished with other content nevertheless; to be mended, and removed here."""

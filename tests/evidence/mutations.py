@@ -76,5 +76,10 @@ def _cuts(message: Physical) -> dict[int, str]:
     cuts |= dict.fromkeys((end for end in message.records if end < size), "behind a record")
     for place, where in ((size // 2, "in the middle"), (size - 1, "by its last byte"), (4, "to four bytes")):
         if 0 < place < size:
-            cuts.setdefault(place, where)
+            cuts.setdefault(place, "behind a record" if _is_in_padding(message, place) else where)
     return cuts
+
+
+def _is_in_padding(message: Physical, place: int) -> bool:
+    """Tell whether only zeros are between the end of a record and a place: a sender may fill up each record."""
+    return any(end <= place and not any(message.body[end:place]) for end in message.records)

@@ -55,6 +55,13 @@ def _segments(pieces: Sequence[bytes], format_: str, *, says: bool) -> Iterator[
         flags = SEGMENT | (LAST_SEGMENT if at == len(pieces) - 1 else 0)
         length = len(piece) if says else -1
         yield Physical(
-            "last segment" if flags & LAST_SEGMENT else "segment", piece, DATAGRAM, group_id=GROUP, offset=offset, msg_flags=flags, original_length=length, format=format_
+            "last segment" if flags & LAST_SEGMENT else "segment",
+            piece,
+            DATAGRAM,
+            group_id=GROUP,
+            offset=offset,
+            msg_flags=flags,
+            original_length=length,
+            format=format_,
         )
         offset += len(piece)

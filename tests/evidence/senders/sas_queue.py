@@ -30,7 +30,8 @@ class Dialect(NamedTuple):
 
 
 DIALECTS = [
-    Dialect(*each) for each in product("><", (4, 8), ("excluded", "included", "absent", "excluded_nonempty"), (False, True))
+    Dialect(*each)
+    for each in product("><", (4, 8), ("excluded", "included", "absent", "excluded_nonempty"), (False, True))
 ]
 
 
@@ -151,7 +152,9 @@ def sending(dialect: Dialect, kind: str, told: str, *attachments: Attachment) ->
     for number, attachment in enumerate(attachments):
         is_data_set = attachment.kind == "data set"
         header.int(KINDS[attachment.kind]).raw(_correlid(b"attachment %d" % number))
-        header.int_text("WORK" if is_data_set else "FILENAME").int_text(attachment.name).int_text("what it is").int(0, 0)
+        header.int_text("WORK" if is_data_set else "FILENAME").int_text(attachment.name).int_text("what it is").int(
+            0, 0
+        )
         for sequence, (role, body) in enumerate(attachment.bodies, 1):
             key = _correlid(b"attachment %d" % number, sequence)
             messages.append(_physical(dialect, role, SUBORDINATE, key, body))
