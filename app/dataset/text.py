@@ -41,9 +41,9 @@ def constants(texts: Sequence[str]) -> pa.StringArray:
 
 @cache
 def _has_shifts(charset: str) -> bool:
-    """Tell whether bytes of ASCII shift the meaning of those after them. Each text is then decoded by itself."""
+    """Tell whether bytes may change the meaning of all those after them, so that each text is decoded by itself."""
     name = codecs.lookup(charset).name
-    return name.startswith("iso2022") or name in {"hz", "utf-7"}
+    return name.startswith("iso2022") or name in {"hz", "utf-7", "utf-8-sig"}
 
 
 @cache
@@ -212,8 +212,9 @@ def _read_each(cells: Bytes, charset: str) -> Texts:
     """Decode the values one at a time, for columns with damaged values."""
     values = []
     damaged = np.zeros(len(cells), np.bool_)
+    has_shifts = _has_shifts(charset)
     for row, cell in enumerate(cells):
-        raw = cell.tobytes()
+        raw = cell.tobytes().rstrip(b" ") if has_shifts else cell.tobytes()  # blanks are no characters when shifted
         try:
             value = raw.decode(charset)
         except UnicodeError:
