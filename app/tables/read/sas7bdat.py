@@ -119,12 +119,13 @@ def _parse(file: Any, rows: range | None) -> tuple[dict[str, list[Any]], Any]:
     import pyreadstat  # noqa: PLC0415 - slow to import, and few processes read such files
 
     file.seek(0)
+    source: Any = AsLatin1(file)
     part = {"metadataonly": True} if rows is None else {"row_offset": rows.start, "row_limit": len(rows)}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # it warns of two variables with one name, and drops one of them
             return pyreadstat.read_sas7bdat(
-                AsLatin1(file),
+                source,
                 user_missing=True,
                 disable_datetime_conversion=True,
                 output_format="dict",

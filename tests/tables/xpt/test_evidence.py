@@ -38,7 +38,7 @@ def read(data: bytes, encoding: str | None = None) -> tuple[Reading, Definition]
 
 
 def label(reading: Reading) -> str:
-    return (reading.schema.field(0).metadata or {}).get(b"sas.label", b"").decode()
+    return str((reading.schema.field(0).metadata or {}).get(b"sas.label", b""), "utf-8")
 
 
 def whys(found: Definition) -> str:
