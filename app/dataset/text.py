@@ -156,6 +156,8 @@ def reread(latin_1: pa.StringArray, charset: str) -> Texts:
     if not data.size or (_keeps_ascii(charset) and data.max() < 0x80):
         return Texts(pc.call_function("ascii_rtrim", [latin_1], _BLANKS))
     offsets, data = _single_encoded(offsets, data, "latin-1", None)
+    if _is_utf8(charset) and (strings := _valid(_trimmed(offsets, data))) is not None:
+        return Texts(strings)
     return read(_padded(offsets, data, int(np.diff(offsets).max()), charset), charset)
 
 
@@ -166,12 +168,17 @@ def side_by_side(cells: Bytes) -> Bytes:
 
 
 def _read_utf8(cells: Bytes, data: Bytes) -> Texts:
-    strings = _trimmed(_ends(*cells.shape), data)
+    strings = _valid(_trimmed(_ends(*cells.shape), data))
+    return _read_each(cells, "utf-8") if strings is None else Texts(strings)
+
+
+def _valid(strings: pa.StringArray) -> pa.StringArray | None:
+    """Return strings if each of them is UTF-8, else None."""
     try:
         strings.validate(full=True)
     except pa.ArrowInvalid:
-        return _read_each(cells, "utf-8")
-    return Texts(strings)
+        return None
+    return strings
 
 
 def _read_single_bytes(cells: Bytes, raw: bytes, charset: str) -> Texts:

@@ -50,7 +50,7 @@ def read_sas7bcat(file: Any, encoding: str | None = None) -> tuple[Catalog, tupl
     return found, tuple(_warnings(found, charset, metadata))
 
 
-def _catalog(raw: Mapping[str, Mapping[float | str, str]], metadata: Metadata) -> Catalog:
+def _catalog(raw: Mapping[str, Mapping[Any, str]], metadata: Metadata) -> Catalog:
     found: dict[str, ValueLabels] = {}
     for raw_name, labels in raw.items():
         name = in_capitals(metadata.text(raw_name, "name of the format"))
