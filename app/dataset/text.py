@@ -41,9 +41,9 @@ def constants(texts: Sequence[str]) -> pa.StringArray:
 
 @cache
 def _has_shifts(charset: str) -> bool:
-    """Tell whether bytes of ASCII shift the meaning of those after them. Each text is then decoded by itself."""
+    """Tell whether bytes may change the meaning of all those after them, so that each text is decoded by itself."""
     name = codecs.lookup(charset).name
-    return name.startswith("iso2022") or name in {"hz", "utf-7"}
+    return name.startswith("iso2022") or name in {"hz", "utf-7", "utf-8-sig"}
 
 
 @cache
@@ -156,6 +156,8 @@ def reread(latin_1: pa.StringArray, charset: str) -> Texts:
     if not data.size or (_keeps_ascii(charset) and data.max() < 0x80):
         return Texts(pc.call_function("ascii_rtrim", [latin_1], _BLANKS))
     offsets, data = _single_encoded(offsets, data, "latin-1", None)
+    if _is_utf8(charset) and (strings := _valid(_trimmed(offsets, data))) is not None:
+        return Texts(strings)
     return read(_padded(offsets, data, int(np.diff(offsets).max()), charset), charset)
 
 
@@ -166,12 +168,17 @@ def side_by_side(cells: Bytes) -> Bytes:
 
 
 def _read_utf8(cells: Bytes, data: Bytes) -> Texts:
-    strings = _trimmed(_ends(*cells.shape), data)
+    strings = _valid(_trimmed(_ends(*cells.shape), data))
+    return _read_each(cells, "utf-8") if strings is None else Texts(strings)
+
+
+def _valid(strings: pa.StringArray) -> pa.StringArray | None:
+    """Return strings if each of them is UTF-8, else None."""
     try:
         strings.validate(full=True)
     except pa.ArrowInvalid:
-        return _read_each(cells, "utf-8")
-    return Texts(strings)
+        return None
+    return strings
 
 
 def _read_single_bytes(cells: Bytes, raw: bytes, charset: str) -> Texts:
@@ -212,8 +219,9 @@ def _read_each(cells: Bytes, charset: str) -> Texts:
     """Decode the values one at a time, for columns with damaged values."""
     values = []
     damaged = np.zeros(len(cells), np.bool_)
+    has_shifts = _has_shifts(charset)
     for row, cell in enumerate(cells):
-        raw = cell.tobytes()
+        raw = cell.tobytes().rstrip(b" ") if has_shifts else cell.tobytes()  # blanks are no characters when shifted
         try:
             value = raw.decode(charset)
         except UnicodeError:

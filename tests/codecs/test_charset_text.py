@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.codecs.charset_text import TextDecoder
 from app.codecs import code_pages
+from app.codecs.charset_text import TextDecoder
 
 code_pages.register()
 

@@ -20,8 +20,8 @@ from app.codecs.sas.numbered import message_name
 from app.codecs.sas.rendezvous import read_map
 from app.dataset import beside
 from app.dataset.parquet import write_parquet
+from app.dataset.text import GUESSES
 from app.framing.protocol import DataSetFacts
-from app.framing.sas_charsets import GUESSES
 from app.framing.sas_rendezvous import SAS_RENDEZVOUS
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError

@@ -32,17 +32,19 @@ SAS: dict[int, str] = {
 in neither.)"""
 
 
-WORDS = (
-    "Größe", "naïve café", "Łódź", "Čeština", "Ελλάδα", "Ячмень", "Ґанок", "اردن", "مرحبا", "שלום", "שָׁלוֹם", "כלב", "ไทยน้ำ",
-    "Tiếng Việt", "Tie\u0301ng", "Ştefan", "İzmir", "Õunapuu šž", "臺灣", "中文字典", "简体汉语", "日本語テキスト", "ｱｲｳ", "한국어",
-    "Ŵyl ŷ", "Ðóra Þór", "ā ķ ž",
-)  # fmt: skip
+WORDS: Sequence[str] = str.split(
+    "Größe naïve Łódź Čeština Ελλάδα Ячмень Ґанок اردن مرحبا שלום שָׁלוֹם כלב ไทยน้ำ Việt Tie\u0301ng Ştefan İzmir "
+    "Õunapuu 臺灣 中文字典 简体汉语 日本語テキスト ｱｲｳ 한국어 ŷ Þór ķ"
+)
+"""Words of many languages, some with characters that are composed of two."""
 
 
 def samples(name: str) -> list[bytes]:
     """Return texts beyond ASCII of a character set: words of languages, and every character of one byte."""
     if name.startswith("x-"):
-        found = [code for code, character in _table(name).items() if code[0] >= 0x80 and not _is_private(code, character)]
+        found = [
+            code for code, character in _table(name).items() if code[0] >= 0x80 and not _is_private(code, character)
+        ]
         return [code + b"a" for code in found][:: _MOST_STEPS if len(found) > 256 else 1]
     words = [raw for word in WORDS if (raw := encoded(word, name)) is not None]
     bytes_alone = [bytes([byte]) for byte in range(0x80, 256)] if name.startswith(_OF_ONE_BYTE) else []

@@ -21,8 +21,6 @@ UNKNOWN: Final = "its structure is invalid"
 Words = Sequence[tuple[str, str]]
 """Parts of messages in small letters, each with what it means; the first that is found counts."""
 
-_WRONG_CHARSET: Final = "a text is not in the character set of the file (if it states a wrong one, give `encoding`)"
-
 COLUMNAR: Final[Words] = (
     ("magic bytes not found", "its last four bytes are not PAR1, so it was cut off or bytes were added"),
     ("smaller than the minimum file footer", "it is shorter than any Parquet file"),
@@ -59,12 +57,9 @@ READSTAT: Final[Words] = (
     ("unable to allocate", "a size in it is far too large"),
     ("unsupported features", "its header or the description of its content is invalid, or it is encrypted"),
     ("compression scheme", "its observations are compressed in an unknown way, or the name of the way is damaged"),
-    ("unsupported character set", "its header names an unknown character set"),
     ("number of columns", "it has another number of variables than it states"),
     ("number of rows", "it has fewer observations than it states"),
     ("expected length", "an observation has another length than it states"),
-    ("convert string", _WRONG_CHARSET),
-    ("codec", _WRONG_CHARSET),
     ("duplicate", "two variables have the same name"),
     ("repeated", "two variables have the same name"),
 )

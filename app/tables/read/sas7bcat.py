@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from app.dataset import value_labels
-from app.dataset.value_labels import Catalog
+from app.dataset.value_labels import Catalog, ValueLabels
 from app.model.names import in_capitals
 from app.tables.read import sas_charsets, sas_pages
 from app.tables.read.charsets import Metadata
@@ -34,9 +34,10 @@ def read_sas7bcat(file: Any, encoding: str | None = None) -> tuple[Catalog, tupl
         raise unreadable(f"not a sas7bcat file: its first {len(MAGIC)} bytes are not those of one")
     charset = sas_charsets.charset_of(file, SAS7BCAT, encoding)
     file.seek(0)
+    source: Any = AsLatin1(file)
     metadata = Metadata(charset.codec)
     try:
-        _, about = pyreadstat.read_sas7bcat(AsLatin1(file), output_format="dict")
+        _, about = pyreadstat.read_sas7bcat(source, output_format="dict")
         found = _catalog(about.value_labels, metadata)
     except MemoryError:
         raise
@@ -49,16 +50,12 @@ def read_sas7bcat(file: Any, encoding: str | None = None) -> tuple[Catalog, tupl
     return found, tuple(_warnings(found, charset, metadata))
 
 
-def _catalog(raw: Mapping[str, Mapping[float | str, str]], metadata: Metadata) -> Catalog:
-    found: Catalog = {}
+def _catalog(raw: Mapping[str, Mapping[Any, str]], metadata: Metadata) -> Catalog:
+    found: dict[str, ValueLabels] = {}
     for raw_name, labels in raw.items():
         name = in_capitals(metadata.text(raw_name, "name of the format"))
-        is_text = name.startswith("$")
-        what = f"label in {name}"
         found[name] = {
-            _value_text(metadata.text(value, f"value in {name}") if is_text else value, is_text=is_text): metadata.text(
-                label, what
-            )
+            _value_text(value, name, metadata): metadata.text(label, f"label in {name}")
             for value, label in labels.items()
         }
     return found
@@ -73,8 +70,8 @@ def _warnings(found: Catalog, charset: SasCharset, metadata: Metadata) -> Iterat
         yield f"{metadata.remarks[0].why}{more}"
 
 
-def _value_text(value: float | str, *, is_text: bool) -> str:
+def _value_text(value: float | str, name: str, metadata: Metadata) -> str:
     """Return the text that identifies a value. Of numbers, special missing values are told as letters."""
-    if isinstance(value, str) and not is_text:
-        return f".{value}"
-    return value_labels.value_text(value)
+    if not isinstance(value, str):
+        return value_labels.value_text(value)
+    return value_labels.value_text(metadata.text(value, f"value in {name}")) if name.startswith("$") else f".{value}"

@@ -59,6 +59,8 @@ def read(file: BinaryIO, options: Options) -> Reading:
     if file.read(len(MAGIC)) != MAGIC:
         raise unreadable(f"not a sas7bdat file: its first {len(MAGIC)} bytes are not those of one")
     charset = sas_charsets.charset_of(file, SAS7BDAT, options.encoding)
+    if sas_pages.has_no_variables(file):
+        return Reading(pa.schema([]), lambda: iter(()))
     about = _parsed(file)[1]
     if about.number_rows is None:
         raise damaged(SAS7BDAT, "the number of observations in its header is negative")
@@ -67,7 +69,7 @@ def read(file: BinaryIO, options: Options) -> Reading:
     columns = list(schema.columns(variables, [0] * len(variables)))
     spooled = _Spool()
     rows, is_ascii = _spool(file, charset.codec, about, columns, spooled.file)
-    if columns and rows != about.number_rows:
+    if rows != about.number_rows:
         what = f"it states {about.number_rows:,} observations, but has {rows:,}"
         raise sas_pages.explained(file, SAS7BDAT, what)
     whole = schema.arrow_schema(columns, _metadata(about, variables, charset.codec, metadata))
@@ -117,12 +119,13 @@ def _parse(file: Any, rows: range | None) -> tuple[dict[str, list[Any]], Any]:
     import pyreadstat  # noqa: PLC0415 - slow to import, and few processes read such files
 
     file.seek(0)
+    source: Any = AsLatin1(file)
     part = {"metadataonly": True} if rows is None else {"row_offset": rows.start, "row_limit": len(rows)}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # it warns of two variables with one name, and drops one of them
             return pyreadstat.read_sas7bdat(
-                AsLatin1(file),
+                source,
                 user_missing=True,
                 disable_datetime_conversion=True,
                 output_format="dict",
@@ -151,6 +154,8 @@ def _variables(about: Any, metadata: Metadata) -> list[Variable]:
     """Return the variables of a file. Raises InvalidInputError."""
     names: Sequence[str] = about.column_names
     check_columns(len(names))
+    if not names:
+        raise damaged(SAS7BDAT, "it has not the variables that it states")
     if len(set(names)) < len(names) or not all(names):
         raise damaged(SAS7BDAT, "it has variables without a name or with the same name")
     found = []
@@ -206,8 +211,6 @@ def _spool(file: BinaryIO, charset: str, about: Any, columns: list[Column], spoo
 
     Return the number of rows, and whether all texts are ASCII.
     """
-    if not columns:
-        return 0, True
     raw_schema = pa.schema(
         [
             field

@@ -169,9 +169,9 @@ class AsLatin1:
     def tell(self) -> int:
         return self._file.tell()
 
-    def read(self, size: int = -1) -> bytes:
+    def read(self, size: int | None = -1) -> bytes:
         at = self._file.tell()
-        piece = self._file.read(size)
+        piece = self._file.read(-1 if size is None else size)
         if not at <= AT < at + len(piece):
             return piece
         return piece[: AT - at] + bytes([LATIN_1]) + piece[AT - at + 1 :]

@@ -16,6 +16,8 @@ import pytest
 from app.model.errors import InvalidInputError
 from app.tables.read import catalogs, formats
 from app.tables.read.damage import COLUMNAR, READSTAT, REMEDY, UNKNOWN
+from app.tables.read.defining import define
+from app.tables.read.overrides import DataSetOverrides, Target
 from app.tables.read.request import Options
 from tests.support.readstat import Written, write_sas7bcat, write_sas7bdat
 
@@ -140,13 +142,17 @@ def test_a_sas7bdat_that_is_cut_off_names_the_page_and_its_byte() -> None:
 
 
 @pytest.mark.parametrize("row", [1, 2, 333, ROWS])
-def test_a_sas7bdat_with_a_damaged_text_names_the_row(row: int) -> None:
+def test_a_text_of_a_sas7bdat_that_does_not_decode_is_kept_and_its_row_is_told(row: int) -> None:
     (data,) = whole("sas7bdat")
     text = f"text {row - 1}".encode().ljust(12, b"\0" if b"text 0\0" in data else b" ")
     assert data.count(text) == 1
-    reason = refused("sas7bdat", data.replace(text, b"\xff" + text[1:]))
-    assert reason.startswith(f"row {row}: the sas7bdat file is damaged: a text is not in the character set")
-    assert "encoding" in reason
+    changed = b"\xff" + text[1:]
+    reading = formats.read(BytesIO(data.replace(text, changed)), "sas7bdat", Options())
+    faults = define(reading, DataSetOverrides(), Target()).warnings
+    assert [(fault.code, fault.row) for fault in faults if fault.code == "damaged"] == [("damaged", row)]
+    (side,) = [name for name in reading.schema.names if name.endswith("__bytes")]
+    kept = [cell for batch in reading.batches() for cell in batch.column(side).to_pylist() if cell is not None]
+    assert [cell.rstrip(b" ") for cell in kept] == [changed.rstrip(b" \0")]
 
 
 def test_a_sas7bdat_with_an_unknown_kind_of_page_names_the_page() -> None:

@@ -27,11 +27,10 @@ NEWER = {
     "x-MacTurkish": {"Ω": "Ω"},
     "x-MacUkraine": {"¤": "€"},
     "x-MacCyrillic": {"¢": "Ґ", "∂": "ґ", "¤": "€"},
-    "x-MacArabic": {"٭": "❊"},
+    "x-MacArabic": {"\u066d": "❊"},
 }
 """Characters that Apple changed after Java's tables were made."""
 
-NAME = "NAMED_BY_BYTES"
 numbers = pytest.mark.parametrize("number", charsets.SAS)
 
 
@@ -98,7 +97,8 @@ def test_texts_are_those_of_an_independent_decoder(number: int, tmp_path: Path) 
     label = (table.schema.metadata or {})[b"sas.label"].decode()
     assert composed(label) == expected([texts[1]], number)[0].rstrip(" ")
     told = [remark.why for remark in reading.remarks]
-    assert len(told) == (number in {0, 204}) and all("states no character set" in why for why in told)
+    assert len(told) == (number in {0, 204})
+    assert all("states no character set" in why for why in told)
 
 
 @numbers
@@ -121,7 +121,7 @@ def test_no_text_reaches_the_next_in_windows_1255() -> None:
     assert [list(row.values()) for row in table.to_pylist()] == said["rows"]
 
 
-@pytest.mark.parametrize(("number", "name"), [(110, "open_ed-1047"), (130, "ibm-930"), (199, "number 199")])
+@pytest.mark.parametrize(("number", "name"), [(110, "open_ed-1047"), (130, "ibm-930"), (5, "number 5")])
 def test_a_character_set_that_is_not_supported_is_named_and_can_be_stated(
     number: int, name: str, tmp_path: Path
 ) -> None:
@@ -129,7 +129,8 @@ def test_a_character_set_that_is_not_supported_is_named_and_can_be_stated(
     data = made(tmp_path, number, [text, text + text])
     with pytest.raises(InvalidInputError, match=f"{name}, is not supported") as refused:
         read(data)
-    assert "damaged" not in str(refused.value) and "`encoding`" in str(refused.value)
+    assert "damaged" not in str(refused.value)
+    assert "`encoding`" in str(refused.value)
     table = table_of(read(data, encoding="ibm1047"))
     assert table[1].to_pylist() == ["Größe @", "Größe @Größe @"]
     assert label_of(table, table.schema.names[1]) == "Größe @"
@@ -189,6 +190,7 @@ def without_variables(data: bytes) -> bytes:
 def test_a_data_set_of_no_variables_is_not_called_damaged(tmp_path: Path) -> None:
     path = write_sas7bdat(tmp_path / "x.sas7bdat", [Written("A")], [], table="NONE")
     reading = read(without_variables(path.read_bytes()))
-    assert reading.schema.names == [] and list(reading.batches()) == []
+    assert reading.schema.names == []
+    assert list(reading.batches()) == []
     definition = define(reading, DataSetOverrides(), Target())
     assert [fault.why for fault in definition.errors] == ["a data set has 1 to 32767 variables, this one 0"]
