@@ -250,8 +250,8 @@ class _Cursor(NamedTuple):
 
     def end_in(self, data: mmap.mmap) -> int:
         """Return where the entries before this one end in its file. Raises BadCursor if it is not there."""
-        behind = data.find(b"\n", self.begin)
-        if _checksum(data[self.begin : behind + 1]) != self.checksum:
+        line = data[self.begin : data.find(b"\n", self.begin) + 1]
+        if not line or _checksum(line) != self.checksum:
             raise BadCursor(self.text)
         return self.begin
 

@@ -128,7 +128,7 @@ def test_a_cursor_beyond_the_end_and_an_empty_log(tmp_path: Path) -> None:
     add_at_once(tmp_path, entry(1))
     with pytest.raises(BadCursor):
         log.page(lambda each: True, "1.999999.00000000", 5)
-    assert log.page(lambda each: True, "0.5", 5).items == []
+    assert log.page(lambda each: True, "0.5.00000000", 5).items == []
 
 
 def test_a_cursor_of_another_copy_of_the_log_is_refused(tmp_path: Path) -> None:
