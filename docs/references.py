@@ -154,9 +154,10 @@ captured message.
 _EVENTS = """\
 # Events
 
-`GET /v1/events` streams events as they happen, as server-sent events. Each is a CloudEvent 1.0 in JSON. Its `id` is a
-number that grows by one. With the header `Last-Event-ID`, or `?after=`, the stream begins after that event, so that a
-client that was away misses nothing. Events are kept for `retention.events`.
+`GET /v1/events` streams events as they happen, as server-sent events. Each is a CloudEvent 1.0 in JSON. Its `id`
+is a number that grows by one, and the name of its log. With the header `Last-Event-ID`, or `?after=`, the stream begins
+after that event, so that a client that was away misses nothing; `?after=0` begins with the oldest one. Events are kept
+for `retention.events`.
 
 ```console
 $ curl -N 'http://127.0.0.1:8080/v1/events?after=0'
@@ -172,16 +173,22 @@ has reached, as an `id` without data. So it resumes there, and not at the last e
 
 [Webhooks](webhooks.md) send the same events to other programs.
 
+Each start of the gateway begins a log; the numbers go on, and so do clients. Where the numbers of events that a client
+has seen were given to others, the answer is 410 [`events-gone`](problems.md), and nothing is skipped or repeated in
+silence: the catalog was rebuilt, it was restored from an older copy, or its last events were lost in a power failure.
+The client then reads anew what it needs to know, such as the list of attachments, and begins without an `id`. A client
+that is no further than the restored copy just goes on.
+
 """
 
 EVENTS_EXAMPLE = (
     ": attachment gateway\n\n"
-    "id: 1\n"
-    'data: {"specversion": "1.0", "id": "1", "source": "/v1/events", "type": "delivery.queued", '
+    "id: 1-3f9a2b01\n"
+    'data: {"specversion": "1.0", "id": "1-3f9a2b01", "source": "/v1/events", "type": "delivery.queued", '
     '"subject": "101348a818ed9b938a8442c924751ac9", "time": "2026-11-22T16:08:46.843436+00:00", '
     '"datacontenttype": "application/json", "data": {"destination": "demo"}}\n\n'
-    "id: 2\n"
-    'data: {"specversion": "1.0", "id": "2", "source": "/v1/events", "type": "delivery.sending", '
+    "id: 2-3f9a2b01\n"
+    'data: {"specversion": "1.0", "id": "2-3f9a2b01", "source": "/v1/events", "type": "delivery.sending", '
     '"subject": "101348a818ed9b938a8442c924751ac9", "time": "2026-11-22T16:08:46.886815+00:00", '
     '"datacontenttype": "application/json", "data": {"destination": "demo", "attempts": 1, "reason": null}}\n\n'
 )

@@ -92,7 +92,7 @@ class IcebergOverDelta:
         table, reached = self._found(folders.folder(name))
         if reached > newest.version:  # another thread may have followed a version that was written meanwhile
             newest = self._newest(name)
-        if table is not None and (reached > newest.version or not _is_of(table, newest.delta)):
+        if table is not None and (reached > newest.version or not self._continues(table, reached, newest)):
             self._catalog.drop_table((NAMESPACE, folders.folder(name)))
             table, reached = None, -1
         for version in range(max(reached + 1, newest.version - SNAPSHOTS + 1), newest.version + 1):
@@ -108,6 +108,21 @@ class IcebergOverDelta:
                 log.info("version_left_out", table=name, version=version, reason="vacuum has deleted files of it")
         assert table is not None
         return table
+
+    def _continues(self, table: "Table", reached: int, newest: Snapshot) -> bool:
+        """Tell whether the Iceberg table has been made of this Delta table, up to this version of it.
+
+        One that is made anew has another identifier. One that was restored from an older copy has other versions with
+        the same numbers: they have other times, as far as the log still has them.
+        """
+        if table.properties.get(IDENTITY) != str(newest.delta.metadata().id):
+            return False
+        snapshot = table.current_snapshot()
+        if snapshot is None or snapshot.summary is None:
+            return True
+        same = newest.delta if reached == newest.version else _at(self._tables.location(newest.name), reached)
+        said = snapshot.summary.additional_properties.get(TIMESTAMP)
+        return same is None or said == str(same.history(1)[0]["timestamp"])
 
     def _found(self, folder: str) -> tuple["Table | None", int]:
         """Return the Iceberg table, and the version that it has reached; -1 for none."""
@@ -181,11 +196,6 @@ def _version(table: "Table") -> int:
     if snapshot is None or snapshot.summary is None:
         return -1
     return int(snapshot.summary.additional_properties.get(VERSION, "-1"))
-
-
-def _is_of(table: "Table", delta: DeltaTable) -> bool:
-    """Tell whether an Iceberg table was made of this Delta table, and not of an earlier one of its name."""
-    return table.properties.get(IDENTITY) == str(delta.metadata().id)
 
 
 def _at(location: str, version: int) -> DeltaTable | None:

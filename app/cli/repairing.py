@@ -76,6 +76,11 @@ def rebuild(path: Config = None, *, yes: Yes = False) -> None:
         out.print(f"{rebuilt.orphaned:,} objects belong to no known attachment", highlight=False)
     if rebuilt.aside:
         out.print(f"the old catalog: {rebuilt.aside}", markup=False, highlight=False)
+    for name, count in rebuilt.unsent.items():
+        said = (
+            f"webhook {name} had not got the last events of the old catalog, at most {count:,}; it gets new ones only"
+        )
+        err.print(escape(said), style="yellow", highlight=False)
     if rebuilt.lost:
         raise typer.Exit(FOUND)
 

@@ -148,6 +148,49 @@ def test_a_restored_journal_goes_on_and_the_old_gateway_is_refused(
     assert "was restored elsewhere" in str(said["error"])
 
 
+def test_an_older_backup_goes_on_with_other_positions_and_other_events(
+    kept: Kept, backups: Backups, tmp_path: Path
+) -> None:
+    """The old gateway went on: nothing that counts its segments or its events takes new ones for them."""
+    kept.receive(6, settled=True)
+    backups.back_up()
+    kept.receive(3)
+    with kept.context() as context:
+        old = {segment.number for segment in context.journal.segments()}
+        seen = context.catalog.event_logs().identify(context.catalog.last_event())
+    backed_up = list(kept.sent)[:6]
+    places = []
+    for name in ("elsewhere", "another"):
+        restored = backups.restore(tmp_path / name)
+        restored.sent = {each: restored.sent[each] for each in backed_up}
+        restored.receive(3)
+        restored.assert_served()
+        with restored.context() as context:
+            assert max(old) < max(segment.number for segment in context.journal.segments())
+            new = {segment.number for segment in context.journal.segments()} - old
+            assert context.catalog.event_logs().number(seen) is None
+            places.append((context.journal.identity().epoch, max(new)))
+    (epoch, segment), (other_epoch, other_segment) = places
+    assert other_epoch > epoch + 1000
+    assert other_segment > segment + 1000
+
+
+def test_a_place_has_the_backups_of_one_journal(
+    kept: Kept, backups: Backups, tmp_path: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Segments of two journals have the same names, and may have the same sizes."""
+    kept.receive(3)
+    backups.back_up()
+    other = Kept(tmp_path / "other")
+    other.receive(3)
+    said = Backups(run, other, backups.place, capsys).back_up(code=1)
+    with kept.context() as one, other.context() as two:
+        ids = [context.journal.identity().id for context in (one, two)]
+    assert f"are of journal {ids[0]}, and this is journal {ids[1]}" in str(said["error"])
+    assert len(backups.ids()) == 1
+    backups.restore(tmp_path / "elsewhere").assert_served()
+
+
 def test_deliveries_tables_and_deletions_are_in_the_backup(
     kept: Kept, backups: Backups, tmp_path: Path, run: Run
 ) -> None:

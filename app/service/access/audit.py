@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from threading import Condition, Thread
 from typing import Any, BinaryIO, NamedTuple
+from zlib import crc32
 
 import orjson
 
@@ -27,7 +28,7 @@ RETRY_SECONDS = 1.0
 STOP_SECONDS = 5.0
 
 _ROTATED = re.compile(r"audit-(\d{8})\.jsonl")
-_CURSOR = re.compile(r"(\d{1,8})\.(\d{1,15})")
+_CURSOR = re.compile(r"(\d{1,8})\.(\d{1,15})\.([0-9a-f]{8})")
 
 log = logger(__name__)
 
@@ -163,18 +164,17 @@ class AuditLog:
                 most_bytes -= len(data)
                 yield from _lines_with(sought, data, first)
 
-    def _backwards(self, before: tuple[int, int] | None) -> Iterator[tuple[str, Entry]]:
-        """Yield entries, newest first, each with the cursor of those before it."""
+    def _backwards(self, before: "_Cursor | None") -> Iterator[tuple[str, Entry]]:
+        """Yield entries, newest first, each with the cursor of those before it. Raises BadCursor."""
         for number, path in reversed(self._listed()):
-            if before is not None and number > before[0]:
+            if before is not None and number > before.number:
                 continue
-            with (
-                suppress(FileNotFoundError, ValueError),  # ValueError: it is empty
-                path.open("rb") as file,
-                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
-            ):
-                end = len(data) if before is None or number < before[0] else min(before[1], len(data))
-                yield from _lines_backwards(data, number, end)
+            with suppress(FileNotFoundError), path.open("rb") as file:
+                if not os.fstat(file.fileno()).st_size:
+                    continue
+                with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                    is_last = before is not None and number == before.number
+                    yield from _lines_backwards(data, number, before.end_in(data) if before and is_last else len(data))
 
     def _listed(self) -> list[_File]:
         """Return the files, oldest first; the last one is the current file."""
@@ -237,13 +237,36 @@ def _line(new: Entry) -> bytes:
     return orjson.dumps(new, default=str, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def _parsed(cursor: str | None) -> tuple[int, int] | None:
+class _Cursor(NamedTuple):
+    """The place of the last entry of a page: the number of its file, its first byte, and the checksum of its line.
+
+    A log that was restored from an older copy may have other lines there.
+    """
+
+    text: str
+    number: int
+    begin: int
+    checksum: str
+
+    def end_in(self, data: mmap.mmap) -> int:
+        """Return where the entries before this one end in its file. Raises BadCursor if it is not there."""
+        line = data[self.begin : data.find(b"\n", self.begin) + 1]
+        if not line or _checksum(line) != self.checksum:
+            raise BadCursor(self.text)
+        return self.begin
+
+
+def _checksum(line: bytes) -> str:
+    return f"{crc32(line):08x}"
+
+
+def _parsed(cursor: str | None) -> _Cursor | None:
     if cursor is None:
         return None
     match = _CURSOR.fullmatch(cursor)
     if match is None:
         raise BadCursor(cursor)
-    return int(match[1]), int(match[2])
+    return _Cursor(cursor, int(match[1]), int(match[2]), match[3])
 
 
 def _lines_with(sought: bytes, data: mmap.mmap, first: int) -> Iterator[Entry]:
@@ -262,7 +285,7 @@ def _lines_backwards(data: mmap.mmap, number: int, end: int) -> Iterator[tuple[s
     while end > 0:
         begin = data.rfind(b"\n", 0, end - 1) + 1
         with suppress(orjson.JSONDecodeError):
-            found = orjson.loads(data[begin:end])
+            found = orjson.loads(line := data[begin:end])
             if isinstance(found, dict):
-                yield f"{number}.{begin}", found
+                yield f"{number}.{begin}.{_checksum(line)}", found
         end = begin

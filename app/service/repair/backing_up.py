@@ -112,11 +112,20 @@ class _Backup:
         return snapshot
 
     def _last(self) -> dict[tuple[str, int], File]:
-        """Return the sealed segments of the last backup, by path and size."""
+        """Return the sealed segments of the last backup, by path and size.
+
+        Raises GatewayError if it is of another journal, whose segments have the same names.
+        """
         known = manifests.backups(self._place)
         if not known:
             return {}
-        _, files = manifests.read(self._place, known[-1])
+        header, files = manifests.read(self._place, known[-1])
+        mine = self._archive.identity()
+        if header.journal is not None and mine is not None and header.journal.id != mine.id:
+            raise GatewayError(
+                f"the backups in this place are of journal {header.journal.id}, and this is journal {mine.id}: give "
+                "each gateway a place of its own"
+            )
         return {(file.path, file.size): file for file in files if file.path.startswith(JOURNAL)}
 
     def _require_first(self) -> None:

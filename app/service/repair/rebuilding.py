@@ -11,11 +11,12 @@ These are the steps:
 - Attachments that were unfinished, and are found nowhere, become expired.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import NamedTuple
 
 from app import plugins
@@ -60,7 +61,8 @@ class Rebuilt:
     """The sources of a new catalog.
 
     They are rows from the records, messages from the journal, attachments finished from the journal, attachments that
-    could not be brought back, objects without an attachment, and the place of the old catalog.
+    could not be brought back, objects without an attachment, and the place of the old catalog. `unsent` tells for each
+    webhook how many events of the old log it had not got: it begins anew with the events after the rebuilding.
     """
 
     recorded: int = 0
@@ -69,22 +71,25 @@ class Rebuilt:
     lost: int = 0
     orphaned: int = 0
     aside: str | None = None
+    unsent: dict[str, int] = field(default_factory=dict)
 
 
 class _Old(NamedTuple):
     """Facts of the old catalog beyond its records: unfinished attachments, whether its positions are of another
-    journal, and the API keys."""
+    journal, the API keys, and how many events each webhook had not got."""
 
     unfinished: list[AttachmentRecord]
     is_foreign: bool
     keys: Sequence[ApiKey] = ()
+    unsent: Mapping[str, int] = MappingProxyType({})
 
 
 def rebuild(estate: Estate, progress: Progress) -> Rebuilt:
     """Make a new catalog and replace the old one; `estate.catalog` is closed. Raises GatewayError."""
     journal = estate.writer
     assert journal is not None
-    rebuilt, old = Rebuilt(), _recorded(estate, journal)
+    old = _recorded(estate, journal)
+    rebuilt = Rebuilt(unsent=dict(old.unsent))
     with TemporaryDirectory(prefix="rebuild-", dir=estate.settings.data) as folder:
         scratch = f"sqlite:///{folder}/catalog.sqlite"
         catalog = plugins.catalog()(scratch)
@@ -124,8 +129,11 @@ def _recorded(estate: Estate, journal: Journal) -> _Old:
     with closing(estate.catalog) as old:
         Recorder(old, estate.store).record_all()
         unfinished = [record for state in OPEN for record in attachments_in(old, state)]
-        bound, keys = old.journal_identity(), old.api_keys()
-    return _Old(unfinished, bound is not None and bound.id != journal.identity().id, keys)
+        bound, keys, last = old.journal_identity(), old.api_keys(), old.last_event()
+        unsent = {name: last - record.position for name, record in old.webhooks().items() if record.position < last}
+    for name, count in unsent.items():
+        log.warning("webhook_events_left_out", webhook=name, at_most=count)
+    return _Old(unfinished, bound is not None and bound.id != journal.identity().id, keys, unsent)
 
 
 def _first(journal: Journal) -> int | None:

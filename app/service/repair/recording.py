@@ -4,12 +4,13 @@ A round writes down the rows that changed since the last one, according to the e
 is retired (`Sweeper` asks for it). So journal and records together always have the whole catalog. Only changes since
 the last round that are not in the journal (a deletion, a delivery) can be missing.
 
-Each object has the last event's number of its round. If that number does not fit the catalog, the whole catalog is
-recorded. This is so in the first round of all, with a catalog that was rebuilt or restored, and after events were
-pruned before they were recorded.
+Each object has the identifier of the last event of its round. If that event is not of this catalog, the whole catalog
+is recorded. This is so in the first round of all, with a catalog that was rebuilt, with an older copy of it, and after
+events were pruned before they were recorded.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 from threading import Lock
 from typing import Any
@@ -96,7 +97,11 @@ class Recorder:
         said = records.last_header(self._store)
         if said is None:
             return self._all(last) if last or self._catalog.progress() is not None else 0
-        return said.event
+        with suppress(ValueError):
+            number = self._catalog.event_logs().number(said.event)
+            if number is not None and number <= last:
+                return number
+        return self._all(last)
 
     def _round(self, reached: int, last: int) -> int:
         """Record what the next events report, or everything if some of them were pruned."""
@@ -124,7 +129,12 @@ class Recorder:
         if first is None:
             return
         file = RecordFile(records.next_number(records.files(self._store)), 0)
-        records.write(self._store, file, Header(event, self._journal()), chain((first,), rows))
+        records.write(
+            self._store,
+            file,
+            Header(self._catalog.event_logs().identify(event), self._journal()),
+            chain((first,), rows),
+        )
 
     def _told(self, events: Sequence[EventRecord]) -> Iterator[Row | Dropped]:
         subjects: dict[str, dict[str, None]] = {}

@@ -68,10 +68,10 @@ _NOTHING = _Line(b"", {})
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The first line: the number of the last `event` of the catalog's log that is included, and the `journal` of
+    """The first line: the identifier of the last `event` of the catalog's log that is included, and the `journal` of
     positions."""
 
-    event: int
+    event: str
     journal: str | None = None
 
 
@@ -203,9 +203,9 @@ class _Packer:
 
 def _header(line: _Line, file: RecordFile) -> Header:
     said = line.said
-    if said.get("format") != FORMAT or not isinstance(said.get("event"), int):
+    if said.get("format") != FORMAT or not isinstance(said.get("event"), str | int):
         raise GatewayError(f"{file.name} is of format {said.get('format')}, expected {FORMAT}")
-    return Header(said["event"], said.get("journal"))
+    return Header(str(said["event"]), said.get("journal"))
 
 
 def _lines(store: ContentStore, file: RecordFile) -> Iterator[_Line]:

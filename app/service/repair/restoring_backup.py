@@ -1,8 +1,9 @@
 """The restoring of a backup into an empty place, each byte compared with its digest.
 
 Content and tables come first, then the journal, and the catalog last. The journal keeps its identity and gets an epoch
-that no earlier gateway of it can have reached. The backup's place records that epoch, so that the old and the new
-gateway cannot both continue.
+that no earlier gateway of it can have reached, and none that was restored from the same place before. Its next segment
+has a number as far ahead: what the old gateway has journalled since the backup has other positions. The backup's place
+records that epoch, so that the old and the new gateway cannot both continue.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,9 +26,9 @@ from app.service.repair.manifests import File, Header
 from app.service.repair.recording import Recorder
 from app.settings import Settings
 
-EPOCHS_AHEAD = 1_000_000
-"""The distance to the new epoch. A gateway gets a new epoch at every start, and none starts so often after its last
-backup."""
+AHEAD = 1_000_000
+"""The distance to the new epoch and to the next segment. A gateway gets a new epoch at every start; none starts so
+often after its last backup, or seals so many segments."""
 
 
 class Restored(NamedTuple):
@@ -62,7 +63,7 @@ def restore(settings: Settings, place: ContentStore, backup: str | None, progres
         if file.path.startswith(AUDIT):
             with audit.new_file(settings.audit_folder, file.path.removeprefix(AUDIT)) as log:
                 _copy(place, file, log.write, progress)
-    identity = targets.begin_journal(header)
+    identity = targets.begin_journal(header, place)
     for file in files:
         if file.path == CATALOG:
             targets.load_catalog(place, file, header, identity, progress)
@@ -105,12 +106,14 @@ class _Targets:
             if next(iter(store.names()), None) is not None:
                 raise GatewayError(f"the {what} is not empty: restore into an empty place")
 
-    def begin_journal(self, header: Header) -> JournalIdentity | None:
+    def begin_journal(self, header: Header, place: ContentStore) -> JournalIdentity | None:
         """Set the identity of the restored journal, before anything is written to it."""
         if header.journal is None:
             return None
-        identity = header.journal._replace(epoch=header.journal.epoch + EPOCHS_AHEAD)
-        plugins.journal().begin(self._settings.journal_folder, identity, header.following)
+        last = max(header.journal.epoch, manifests.restored_epoch(place, header.journal.id) or 0)
+        identity = header.journal._replace(epoch=last + AHEAD)
+        following = header.following + identity.epoch - header.journal.epoch
+        plugins.journal().begin(self._settings.journal_folder, identity, following)
         journal = plugins.journal()(self._settings.journal_folder)
         try:
             return journal.identity()

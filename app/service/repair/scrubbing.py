@@ -35,8 +35,9 @@ _SHOWN = 10
 @dataclass(slots=True)
 class Progress:
     """The progress of a pass: its begin and end (µs), the last segment that was read, and the cursor in the listing of
-    attachments. `in_content` is set once all segments are read."""
+    attachments. `in_content` is set once all segments are read. Segments are those of `journal`."""
 
+    journal: str
     begun_at: int = 0
     ended_at: int = 0
     segment: int = 0
@@ -62,7 +63,7 @@ class Scrubber:
         self._context, self._damages, self._read, self._stop = context, damages, read, stop
         self._rate = context.settings.scrub.rate
         self._file = context.settings.data / "scrub.json"
-        self._progress = _load(self._file)
+        self._progress = _load(self._file, context.journal.identity().id)
         self._fault = Recurring(log, "scrub")
         context.metrics.scrub_damaged_segments.set_function(lambda: len(self._progress.damaged_segments))
         context.metrics.scrub_ended.set_function(lambda: self._progress.ended_at / 1e6)
@@ -85,7 +86,7 @@ class Scrubber:
         if not progress.is_under_way:
             if now - progress.begun_at < microseconds(self._context.settings.scrub.interval):
                 return False
-            self._progress = progress = Progress(begun_at=now, ended_at=min(progress.ended_at, now - 1))
+            self._progress = progress = Progress(progress.journal, now, min(progress.ended_at, now - 1))
         if not progress.in_content:
             segment = self._next_segment()
             if segment is None:
@@ -187,9 +188,10 @@ class Scrubber:
         partial.replace(self._file)
 
 
-def _load(file: Path) -> Progress:
-    """Return the saved progress. A damaged or missing file makes a pass begin anew."""
-    try:
-        return Progress(**json.loads(file.read_text()))
-    except (OSError, TypeError, ValueError):
-        return Progress()
+def _load(file: Path, journal: str) -> Progress:
+    """Return the saved progress. A damaged or missing file, or one of another journal, makes a pass begin anew."""
+    with suppress(OSError, TypeError, ValueError):
+        known = Progress(**json.loads(file.read_text()))
+        if known.journal == journal:
+            return known
+    return Progress(journal)

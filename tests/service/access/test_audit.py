@@ -126,5 +126,20 @@ def test_a_cursor_beyond_the_end_and_an_empty_log(tmp_path: Path) -> None:
     log = AuditLog(tmp_path, 1000, 3)
     assert log.page(lambda each: True, None, 5) == ([], None)
     add_at_once(tmp_path, entry(1))
-    assert [each["n"] for each in log.page(lambda each: True, "1.999999", 5).items] == [1]
-    assert log.page(lambda each: True, "0.5", 5).items == []
+    with pytest.raises(BadCursor):
+        log.page(lambda each: True, "1.999999.00000000", 5)
+    assert log.page(lambda each: True, "0.5.00000000", 5).items == []
+
+
+def test_a_cursor_of_another_copy_of_the_log_is_refused(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path, 1 << 20, 3)
+    for number in range(9):
+        add_at_once(tmp_path, entry(number))
+    page = log.page(lambda each: True, None, 4)
+    assert page.next is not None
+    assert [each["n"] for each in log.page(lambda each: True, page.next, 9).items] == [4, 3, 2, 1, 0]
+    (tmp_path / "audit.jsonl").unlink()
+    for number in range(100, 120):
+        add_at_once(tmp_path, entry(number))
+    with pytest.raises(BadCursor):
+        log.page(lambda each: True, page.next, 9)

@@ -168,16 +168,17 @@ def test_another_process_goes_on_where_the_last_one_was(context: ServiceContext)
     assert records_of_second == {second.id}
 
 
-@pytest.mark.parametrize("loss", ["pruned", "newer"])
+@pytest.mark.parametrize("loss", ["pruned", "newer", "another log"])
 def test_where_the_events_do_not_fit_all_is_recorded(context: ServiceContext, loss: str) -> None:
     first, second = many(2)
     finish(context, first)
     if loss == "pruned":
-        records.write(context.store, RecordFile(1, 0), Header(0), [])
+        records.write(context.store, RecordFile(1, 0), Header("0"), [])
         context.catalog.checkpoint(Checkpoint(events=[NewEvent("x", "x", 10, {})]))
         context.catalog.prune_events(5)
     else:
-        records.write(context.store, RecordFile(1, 0), Header(1_000_000), [])
+        reached = {"newer": "1000000", "another log": "1"}[loss]
+        records.write(context.store, RecordFile(1, 0), Header(f"{reached}-0badc0de"), [])
     finish(context, second)
     Recorder(context.catalog, context.store).record()
     assert {first.id, second.id, MESSAGE.id} <= recorded(context).keys()

@@ -1,6 +1,8 @@
 """The Iceberg REST catalog: the same rows as other readers have, at every version, also while a writer is writing."""
 
+import shutil
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from hashlib import sha256
@@ -15,6 +17,7 @@ import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, UnauthorizedError
+from pyiceberg.table import StaticTable
 from pyspark.sql import SparkSession
 
 from adapters.delta_tables import DeltaTables, log
@@ -179,6 +182,26 @@ def test_a_table_that_is_made_anew_may_have_other_types_and_more_versions(tmp_pa
             add(store, number, visits())
         table = catalog.load_table(("CLINIC", "VISITS"))
         assert lines(table.scan().to_arrow()) == lines(DeltaTable(store.location(TABLE)).to_pyarrow_table())
+
+
+def test_a_table_that_was_restored_from_an_older_copy_has_the_snapshots_of_its_own_versions(tmp_path: Path) -> None:
+    store = DeltaTables(tmp_path / "tables")
+    add(store, 0, visits())
+    shutil.copytree(tmp_path / "tables", tmp_path / "copy")
+    with closing(IcebergOverDelta(str(tmp_path / "tables"), tmp_path)) as tables:
+        for number in (1, 2):
+            add(store, number, visits())
+        tables.load(TABLE)
+        for more in (2, 4):
+            shutil.rmtree(tmp_path / "tables" / TABLE)
+            shutil.copytree(tmp_path / "copy" / TABLE, tmp_path / "tables" / TABLE)
+            time.sleep(0.01)
+            for number in range(1, 1 + more):
+                add(store, 10 * more + number, WIDER)
+            place, _ = tables.load(TABLE)
+            rows = StaticTable.from_metadata(place).scan().to_arrow()
+            assert lines(rows) == lines(DeltaTable(store.location(TABLE)).to_pyarrow_table())
+            assert rows.num_rows == 5 * (1 + more)
 
 
 def test_a_load_that_is_overtaken_drops_no_snapshots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
