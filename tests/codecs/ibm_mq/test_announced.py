@@ -95,7 +95,9 @@ def descriptor(says: Says, writing: Writing, offset: int | None = None) -> bytes
 def header(kind: str, says: Says, writing: Writing) -> bytes:
     order = writing.order
     if kind == "MQXMIT":
-        return text("XQH", 4, writing) + struct.pack(f"{order}i", 1) + text("Q", 96, writing) + descriptor(says, writing)
+        return (
+            text("XQH", 4, writing) + struct.pack(f"{order}i", 1) + text("Q", 96, writing) + descriptor(says, writing)
+        )
     if kind == "MQDEAD":
         after = struct.pack(f"{order}ii", says.encoding, says.ccsid) + text(says.format, 8, writing)
         behind = struct.pack(f"{order}i", 11) + text("", 44, writing)

@@ -84,7 +84,13 @@ RANGES = {
     ),
     "boolean": Range(DataType.BOOLEAN, 1, 0, 1, {b"\0": False, b"\1": True}, [b"\2", b"1", b"\xff"], "neither 00 nor"),
     "char": Range(
-        DataType.CHAR_ASCII, 3, 0, 9, {b"abc": "abc", b"a  ": "a", b"abc  ": "abc"}, [b"abcd", b"   d"], "more than the 3"
+        DataType.CHAR_ASCII,
+        3,
+        0,
+        9,
+        {b"abc": "abc", b"a  ": "a", b"abc  ": "abc"},
+        [b"abcd", b"   d"],
+        "more than the 3",
     ),
     "byte": Range(DataType.CHAR_BYTE, 3, 0, 3, {b"abc": b"abc"}, [], ""),
     "varchar-byte": Range(
