@@ -360,8 +360,9 @@ def test_tls(tmp_path: Path, authority: Path, topic: str) -> None:
 def test_a_broker_that_restarts_again_and_again_is_no_other_client(
     tmp_path: Path, topic: str, version: str, end: Callable[[Mosquitto], None]
 ) -> None:
-    with Mosquitto(tmp_path) as broker, capture_logs() as logs:
-        with receiving(source := receiver(broker, topic, version=version), Collector()):
+    with Mosquitto(tmp_path) as broker:
+        source = receiver(broker, topic, version=version)
+        with capture_logs() as logs, receiving(source, Collector()):
             for _ in range(6):
                 end(broker)
                 until(lambda: not source.status()["connected"])
@@ -415,8 +416,8 @@ def test_a_broker_that_ends_connections_says_nothing_of_sizes_that_it_has_taken(
 
 @pytest.mark.parametrize("version", ["5", "3.1.1"])
 def test_a_limit_of_the_gateways_own_setting_is_permanent(broker: Mosquitto, topic: str, version: str) -> None:
-    to = sender(broker, topic, version=version, max_packet_size=1000)
-    with pytest.raises(SendFailed, match=r"the packet has 2,\d\d\d bytes; the broker takes at most 1,000") as failure:
+    to = sender(broker, topic, version=version, max_packet_size=1024)
+    with pytest.raises(SendFailed, match=r"the packet has 2,\d\d\d bytes; the broker takes at most 1,024") as failure:
         to.send([message(1, 2000)])
     assert failure.value.permanent
     to.close()

@@ -131,7 +131,7 @@ def fixed(each: Range, fields: list[bytes], manner: Manner) -> list[Any]:
     data = b"".join(filler + field.ljust(each.size, filler) for field in fields)
     info = described(each)
     batch = rows.decode(data, [info], len(fields), manner, types.schema([], [info], {}))
-    return batch.column(0).to_pylist()
+    return list(batch.column(0).to_pylist())
 
 
 def varied(each: Range, fields: list[bytes], manner: Manner) -> list[Any]:
@@ -139,7 +139,7 @@ def varied(each: Range, fields: list[bytes], manner: Manner) -> list[Any]:
     data = b"".join(b"\0\1" + bytes([len(field)]) + field for field in fields)
     info = described(each)
     batch = varying.decode(data, [info], manner, types.schema([], [info], {}))
-    return batch.column(0).to_pylist()
+    return list(batch.column(0).to_pylist())
 
 
 @pytest.mark.parametrize("name", RANGES)
