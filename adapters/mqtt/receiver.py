@@ -287,14 +287,18 @@ class MqttReceiver:
         if error.code == SESSION_TAKEN_OVER:
             self._steady_after = _STEADY_AFTER_TAKE_OVER
             why = f"another client took over the session of {same_id}: give each client its own client_id"
-        elif self._connected_at is None or error.code or not self._connector.is_listening():
-            self._soon_lost = 0  # the broker is or was away, or says why: no sign of another client
-        else:
-            self._soon_lost += 1
-            if self._soon_lost >= _SOON_LOST:
-                why += f", again and again soon after connecting: another client may use {same_id}"
+        elif self._is_another_client_likely(error):
+            why += f", again and again soon after connecting: another client may use {same_id}"
         self._outage.failed(why)
         self._status = not_connected(why)
+
+    def _is_another_client_likely(self, error: BrokerError) -> bool:
+        """Count a connection that was soon lost without a reason. Only a broker that listens still has taken another
+        client's; one that was away, or says why, is no sign of another client."""
+        self._soon_lost = 0 if self._connected_at is None or error.code else self._soon_lost + 1
+        if self._soon_lost >= _SOON_LOST and not self._connector.is_listening():
+            self._soon_lost = 0
+        return self._soon_lost >= _SOON_LOST
 
     def _warn_once(self, event: str, effect: str) -> None:
         if event not in self._warned:
