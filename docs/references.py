@@ -15,7 +15,7 @@ QUARANTINED_MESSAGES: dict[str, str] = {
     "bad-envelope": "a publish whose properties, or the frame of a daemon whose fields, are not those of a message",
     "bad-grouping": "MsgSeqNumber, Offset or MsgFlags of a group or segment that contradict each other",
     "bad-header": "an attachment header that cannot be read in any dialect",
-    "bad-mq-header": "an MQXQH, MQDLH, MQRFH2 or other header in front of the body that cannot be read",
+    "bad-mq-header": "an MQXQH, MQDLH, MQRFH2 or other header before the body, not as announced or not readable",
     "bad-mq-image": "a payload that begins like an MQMD and is none",
     "bad-mqtt-packet": "imported bytes that are not a complete MQTT packet",
     "bad-packet": "an order packet whose header, segments or parts do not fit its size",

@@ -1,5 +1,6 @@
 """Connections to one broker: version, session, credentials, TLS."""
 
+import socket
 import ssl
 import time
 
@@ -16,17 +17,18 @@ _VERSIONS: dict[Version, tuple[MQTTProtocolVersion, ...]] = {
     "auto": (MQTTProtocolVersion.MQTTv5, MQTTProtocolVersion.MQTTv311),
 }
 _UNSUPPORTED_VERSION = 0x84
+_MOMENT, _GLANCE = 0.05, 1.0
 
 
 class BrokerError(Exception):
     """The broker cannot be reached or refuses the connection; the text says why.
 
-    With `is_taken_over`, another client has taken over the session.
+    `code` is the reason code with which the broker ended a connection, 0 without one.
     """
 
-    def __init__(self, why: str, *, is_taken_over: bool = False) -> None:
+    def __init__(self, why: str, code: int = 0) -> None:
         super().__init__(why)
-        self.is_taken_over = is_taken_over
+        self.code = code
 
 
 class Connector:
@@ -64,6 +66,18 @@ class Connector:
     @property
     def broker(self) -> str:
         return f"{self._settings.host}:{self._settings.port}"
+
+    def is_listening(self) -> bool:
+        """Tell whether the broker, or whatever stands before it, accepts connections after a moment.
+
+        A broker that is just ending closes its connections and its listening socket in any order.
+        """
+        time.sleep(_MOMENT)
+        try:
+            socket.create_connection((self._settings.host, self._settings.port), _GLANCE).close()
+        except OSError:
+            return False
+        return True
 
     def open(self, *, clean: bool | None = None) -> tuple[Client, Connack]:
         """Return a connection that the broker has accepted, and its CONNACK. With `clean`, start a new session.

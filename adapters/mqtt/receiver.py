@@ -6,7 +6,8 @@ unacknowledged messages again on the next connection.
 
 A client identifier belongs to one connection: a broker ends the older one, and MQTT 5 reports it. Two clients with the
 same identifier would end each other's connection for ever. So a client whose session is taken over waits long, and logs
-why.
+why. A broker that does not report it is suspected of it when connections are soon lost again and again, without a
+reason code, while the broker keeps listening. A broker that restarts does not listen for a moment.
 """
 
 import logging
@@ -39,7 +40,8 @@ _STEADY_AFTER = 10.0
 _TAKEN_OVER_PAUSE, _LONGEST_TAKEN_OVER_PAUSE = 5.0, 300.0
 _STEADY_AFTER_TAKE_OVER = 2 * _LONGEST_TAKEN_OVER_PAUSE
 _SOON_LOST = 3
-"""After this number of connections in a row that are soon lost without a reason code, suspect another client."""
+"""After this number of connections in a row that are soon lost without a reason code, while the broker listens, suspect
+another client."""
 _LONGEST_PROPERTIES = 1 << 20
 """The largest size of a publish's properties in bytes. Decoding them takes many times as much memory."""
 _FAREWELL = 0.5
@@ -106,7 +108,7 @@ class MqttReceiver:
                         self._over()
                         backoff.reset()
                     self._down(error)
-                    if error.is_taken_over:
+                    if error.code == SESSION_TAKEN_OVER:
                         backoff.wait(stop, least=_TAKEN_OVER_PAUSE, longest=_LONGEST_TAKEN_OVER_PAUSE)
                     else:
                         backoff.wait(stop)
@@ -127,7 +129,7 @@ class MqttReceiver:
                 if arrivals := client.take_arrivals():
                     self._hand_over(client, arrivals, intake, wakeup)
                 if not client.is_open:
-                    raise BrokerError(client.lost, is_taken_over=client.lost_code == SESSION_TAKEN_OVER)
+                    raise BrokerError(client.lost, client.lost_code)
                 if self._outage.failures and self._is_steady():
                     self._over()
             self._bid_farewell(client, wakeup)
@@ -282,15 +284,21 @@ class MqttReceiver:
     def _down(self, error: BrokerError) -> None:
         why = str(error)
         same_id = f"client_id {self._connector.client_id!r} at {self._connector.broker}"
-        if error.is_taken_over:
+        if error.code == SESSION_TAKEN_OVER:
             self._steady_after = _STEADY_AFTER_TAKE_OVER
             why = f"another client took over the session of {same_id}: give each client its own client_id"
-        elif self._connected_at is not None:
-            self._soon_lost += 1
-            if self._soon_lost >= _SOON_LOST:
-                why += f", again and again soon after connecting: another client may use {same_id}"
+        elif self._is_another_client_likely(error):
+            why += f", again and again soon after connecting: another client may use {same_id}"
         self._outage.failed(why)
         self._status = not_connected(why)
+
+    def _is_another_client_likely(self, error: BrokerError) -> bool:
+        """Count a connection that was soon lost without a reason. Only a broker that listens still has taken another
+        client's; one that was away, or says why, is no sign of another client."""
+        self._soon_lost = 0 if self._connected_at is None or error.code else self._soon_lost + 1
+        if self._soon_lost >= _SOON_LOST and not self._connector.is_listening():
+            self._soon_lost = 0
+        return self._soon_lost >= _SOON_LOST
 
     def _warn_once(self, event: str, effect: str) -> None:
         if event not in self._warned:

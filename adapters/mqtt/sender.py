@@ -18,7 +18,7 @@ twice when a subscriber comes.
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import structlog
@@ -30,6 +30,7 @@ from adapters.connections import connected, not_connected
 from adapters.mqtt.client import NO_MATCHING_SUBSCRIBERS, Client, Connack
 from adapters.mqtt.connect import BrokerError, Connector
 from adapters.mqtt.settings import DestinationSettings
+from adapters.mqtt.sizes import Sizes
 from app.codecs.mqtt import envelope
 from app.codecs.mqtt.fixed_header import MAX_REMAINING_LENGTH, largest_payload, length_bytes, publish_size
 from app.model.errors import InvalidInputError
@@ -39,6 +40,7 @@ from app.ports import Progress, SendFailed
 
 _IDLE = 0.1
 _PACKET_IDENTIFIER_NOT_FOUND = 0x92
+_PACKET_TOO_LARGE = 0x95
 _PACKET_IDENTIFIERS = 65535
 _PERMANENT = frozenset({0x87, 0x90, 0x95, 0x99, 0x9A, 0x9B})
 """Reason codes for which a retry is useless: not authorized, topic name invalid, packet too large, payload format
@@ -63,6 +65,7 @@ class _Publish(NamedTuple):
     payload: bytes
     properties: _Packed | None
     repeated: bool
+    size: int
 
 
 class _Discarded(SendFailed):
@@ -93,6 +96,7 @@ class MqttSender:
         self._probes = False
         """Whether the next message is sent alone, to learn whether anybody is subscribed by now."""
         self._warned_of_no_subscriber = False
+        self._sizes = Sizes()
         self._status = not_connected()
 
     def status(self) -> dict[str, Any]:
@@ -203,7 +207,7 @@ class MqttSender:
             raise SendFailed(why, permanent=True)
         mid = None if progress is None else (progress.messages_sent + number) % _PACKET_IDENTIFIERS + 1
         repeated = progress is not None and progress.in_doubt
-        return _Publish(mid, payload, None if section is None else _Packed(section), repeated)
+        return _Publish(mid, payload, None if section is None else _Packed(section), repeated, size)
 
     def _deliver(self, client: Client, publishes: Sequence[_Publish]) -> bool:
         """Send all and return when all are confirmed. Return True if messages were discarded, and that is accepted.
@@ -211,46 +215,55 @@ class MqttSender:
         Raises SendFailed, which says how many are confirmed from the first on.
         """
         posted: list[int] = []
-        unconfirmed: set[int] = set()
+        unconfirmed: dict[int, int] = {}
         discarded: set[int] = set()
         retries = self._settings.no_subscribers == "retry"
         deadline = time.monotonic() + self._settings.send_timeout
         try:
             while (len(posted) < len(publishes) and not (discarded and retries)) or unconfirmed:
-                window = 1 if self._probes and client.is_5 else self._window
+                window = 1 if (self._probes and client.is_5) or self._sizes.is_suspected else self._window
                 for publish in publishes[len(posted) : max(len(posted), len(posted) + window - len(unconfirmed))]:
-                    posted.append(self._post(client, publish))
-                    unconfirmed.add(posted[-1])
+                    posted.append(self._post(client, publish, unconfirmed))
+                    unconfirmed[posted[-1]] = publish.size
                 client.turn(_IDLE)
                 for mid, reason in client.confirmed:
-                    self._require_success(reason, was_received=mid in self._received)
+                    self._require_success(reason, unconfirmed.get(mid, 0), was_received=mid in self._received)
                     if reason.value == NO_MATCHING_SUBSCRIBERS:
                         discarded.add(mid)
                     self._probes = retries and bool(discarded)
-                    unconfirmed.discard(mid)
+                    self._sizes.taken(unconfirmed.pop(mid, 0))
                     self._received.discard(mid)
                     deadline = time.monotonic() + self._settings.send_timeout
                 client.confirmed.clear()
                 if len(posted) < len(publishes) or unconfirmed:
-                    self._require_life(client, deadline)
+                    self._require_life(client, unconfirmed, deadline)
             if discarded:
                 self._warn_of_no_subscriber()
                 if retries:
                     raise _Discarded(f"nobody is subscribed to {self._settings.topic}: the broker discarded a message")
         except SendFailed as failed:
-            lacking = unconfirmed | discarded if retries else unconfirmed
+            lacking = unconfirmed.keys() | discarded if retries else unconfirmed.keys()
             failed.confirmed = next((n for n, mid in enumerate(posted) if mid in lacking), len(posted))
             raise
         return bool(discarded)
 
-    def _require_life(self, client: Client, deadline: float) -> None:
+    def _broken(self, client: Client, unconfirmed: Mapping[int, int]) -> SendFailed:
+        """Return the error for a connection that ended before these packets, with their sizes, were confirmed."""
+        sizes = [size for mid, size in unconfirmed.items() if mid not in client.received]
+        told = "" if client.lost_code else self._sizes.broke(sizes)
+        if client.lost_code == _PACKET_TOO_LARGE:
+            told = f"; the largest packet that was not confirmed has {max(sizes, default=0):,} bytes"
+        return SendFailed(f"{client.lost}{told}", permanent=client.lost_code in _PERMANENT)
+
+    def _require_life(self, client: Client, unconfirmed: Mapping[int, int], deadline: float) -> None:
         """Raise SendFailed when no more confirmations can come."""
         if not client.is_open:
-            raise SendFailed(client.lost, permanent=client.lost_code in _PERMANENT)
+            raise self._broken(client, unconfirmed)
         if time.monotonic() > deadline:
             raise SendFailed(f"no confirmation within {self._settings.send_timeout:g} s")
 
-    def _post(self, client: Client, publish: _Publish) -> int:
+    def _post(self, client: Client, publish: _Publish, unconfirmed: Mapping[int, int]) -> int:
+        """Send a message and return its packet identifier; others are `unconfirmed` still. Raises SendFailed."""
         if publish.repeated and publish.mid is not None and publish.mid in self._received:
             client.release(publish.mid)
             return publish.mid
@@ -259,14 +272,16 @@ class MqttSender:
             settings.topic, publish.payload, settings.qos, publish.mid, publish.properties, repeated=publish.repeated
         )
         if sent.rc not in (MQTTErrorCode.MQTT_ERR_SUCCESS, MQTTErrorCode.MQTT_ERR_AGAIN):
-            raise SendFailed(client.lost or error_string(sent.rc), permanent=client.lost_code in _PERMANENT)
+            client.lost = client.lost or error_string(sent.rc)
+            raise self._broken(client, {**unconfirmed, 0: publish.size})
         return sent.mid
 
-    def _require_success(self, reason: ReasonCode, *, was_received: bool) -> None:
+    def _require_success(self, reason: ReasonCode, size: int, *, was_received: bool) -> None:
         """Raise SendFailed for a failure. A broker that no longer knows the identifier of a received message has
         completed it."""
         if reason.is_failure and not (was_received and reason.value == _PACKET_IDENTIFIER_NOT_FOUND):
-            raise SendFailed(f"the broker refused a message: {reason}", permanent=reason.value in _PERMANENT)
+            why = f"the broker refused a packet of {size:,} bytes: {reason}"
+            raise SendFailed(why, permanent=reason.value in _PERMANENT)
 
     def _warn_of_no_subscriber(self) -> None:
         if not self._warned_of_no_subscriber:

@@ -90,7 +90,7 @@ def test_a_packet_whose_parts_do_not_fit_is_refused() -> None:
         ("30 03 0001 74", "no-envelope", "the publish on 't' has no user property msg-type"),
         ("30 0b 0001 74 4d442020 00000009", "bad-mq-image", "not version 1 or 2"),
         ("30 10 0001 74 0c 26 0008 6d73672d74797065 00", "no-envelope", "has no user property"),
-        ("30 13 0001 74 0f 26 0008 6d73672d74797065 0002 7878", "bad-envelope", "'xx' is not a valid msg-type"),
+        ("30 13 0001 74 0f 26 0008 6d73672d74797065 0002 7878", "bad-envelope", "'xx' is not a decimal number"),
         ("00 00", "bad-mqtt-packet", "0 is reserved"),
         ("36 00", "bad-mqtt-packet", "3 is reserved"),
         ("f0 00", "bad-mqtt-packet", "15 is reserved"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from app.codecs.mqtt import envelope
 from app.codecs.sapdb.constants import FunctionCode, IoType, MessType, PartAttribute, PartKind, ValMode
 from app.codecs.sapdb.headers import PartHeader
 from app.codecs.sapdb.packet import Part, new_part
@@ -73,6 +74,29 @@ def test_a_correl_id_tells_the_statement_where_no_parsid_does(tmp_path: Path) ->
         receive(context, [sent])
         (record,) = records(context)
         assert record.correl_id == correl_id
+        assert stored(context, record.qualifier_2).to_pylist() == EXPECTED
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        b"\x26\x00\x08group-id\x00\x30" + b"53" * 24,
+        b"\x09\x00\x18" + b"S" * 24,
+        b"\x09\x00\x01C" + b"\x26\x00\x08group-id\x00\x30" + b"53" * 24,
+    ],
+    ids=["group", "correlation", "both"],
+)
+@pytest.mark.parametrize("described", [b"", b"\x26\x00\x08msg-type\x00\x018"])
+def test_properties_of_a_publish_tell_the_statement(tmp_path: Path, packed: bytes, described: bytes) -> None:
+    sent = [packet(reply(*DESCRIBED)), packet(reply(data(ROWS, PartAttribute.FIRST | PartAttribute.LAST)))]
+    read = [
+        envelope.read(memoryview(bytes(each.body)), packed + described, SOURCE, ORDER_PACKET.traits, 1, str)
+        for each in sent
+    ]
+    with service_context(tmp_path) as context:
+        receive(context, [read])
+        (record,) = records(context)
+        assert record.correl_id == b"S" * 24
         assert stored(context, record.qualifier_2).to_pylist() == EXPECTED
 
 

@@ -245,13 +245,13 @@ def _sorted_out(given: PublishProperties) -> tuple[dict[str, Any], Mapping[str, 
     is_described = any(name == MSG_TYPE for name, _ in given.user)
     for name, text in given.user:
         known = _FIELDS.get(name)
-        if known is not None and (why := _taken(known, text, fields)) is None:
-            continue
-        if known is not None:
+        if known is None:
+            _keep(others, name, text, doubts)
+        elif (why := _taken(known, text, fields)) is not None:
             if is_described or known.read is _hexadecimal:
                 raise InvalidInputError("bad-envelope", name, -1, why)
             doubts.append(f"the property {name} is no field of the descriptor: {why}")
-        _keep(others, name, text, doubts)
+            others[name] = text
     for name, said in ((CONTENT_TYPE, given.content_type), (RESPONSE_TOPIC, given.response_topic)):
         if said is not None:
             _keep(others, name, said, doubts)

@@ -1,5 +1,6 @@
 """The enumerations and limits of the order interface. Values that are not listed stay numbers."""
 
+from collections.abc import Mapping
 from enum import IntEnum, IntFlag
 from typing import Final
 
@@ -376,5 +377,8 @@ LONGS: Final = frozenset(
 )
 """Types whose value is a LONG descriptor."""
 
-WHOLE_NUMBERS: Final = {DataType.SMALLINT: range(-(1 << 15), 1 << 15), DataType.INTEGER: range(-(1 << 31), 1 << 31)}
+WHOLE_NUMBERS: Final[Mapping[int, range]] = {
+    DataType.SMALLINT: range(-(1 << 15), 1 << 15),
+    DataType.INTEGER: range(-(1 << 31), 1 << 31),
+}
 """The values of the types whose range is not that of their digits."""

@@ -119,7 +119,9 @@ def decode_content(
     `wide` says that texts of one byte a character have two, as they do in packets of a Unicode code.
     """
     if data_type in NUMBERS:
-        return _in_range(decode_number(content, row, at), data_type, row, at)
+        number = decode_number(content, row, at)
+        _require_range(number, data_type, row, at)
+        return number
     if data_type in LONGS:
         if len(content) != LongDescriptor.SIZE:
             raise WireError(row, at, f"a LONG descriptor of {len(content)} bytes, where it has {LongDescriptor.SIZE}")
@@ -142,15 +144,15 @@ NO_BOOLEAN: Final = "the value is neither 00 nor 01, which are the booleans"
 
 def beyond(data_type: int) -> str:
     """Return why a number is none of SMALLINT or INTEGER."""
-    limits = WHOLE_NUMBERS[DataType(data_type)]
+    limits = WHOLE_NUMBERS[data_type]
     return f"the number is beyond {DataType(data_type).name}, which is {limits[0]:,} to {limits[-1]:,}"
 
 
-def _in_range(number: Any, data_type: int, row: str, at: int) -> Any:
+def _require_range(number: Decimal | int, data_type: int, row: str, at: int) -> None:
+    """Raise NumberOverflow for a number that SMALLINT or INTEGER does not have."""
     limits = WHOLE_NUMBERS.get(data_type)
     if limits is not None and not limits[0] <= number <= limits[-1]:
         raise NumberOverflow(row, at, beyond(data_type))
-    return number
 
 
 _PARSERS: Final[dict[int, Callable[[str, str, int], Value]]] = {
@@ -203,7 +205,8 @@ def encode_content(value: Any, info: Described, manner: Manner, row: str = "valu
     """Return the bytes of a value without an undef byte and without fill. Raises WireError and NumberOverflow."""
     try:
         if info.data_type in NUMBERS:
-            return encode_number(_in_range(value, info.data_type, row, 0), info.length, fraction(info))
+            _require_range(value, info.data_type, row, 0)
+            return encode_number(value, info.length, fraction(info))
         if info.data_type in LONGS:
             return bytes(value.encode(manner.context))
         if info.data_type == DataType.BOOLEAN:

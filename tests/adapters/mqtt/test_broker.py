@@ -1,8 +1,9 @@
 """What is MQTT's own, against a real Mosquitto: restarts, credentials, TLS, retained messages, what a broker drops."""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Timer
 from typing import Any
 from uuid import uuid4
 
@@ -351,3 +352,72 @@ def test_tls(tmp_path: Path, authority: Path, topic: str) -> None:
         assert collector.bodies() == [message(1).body, message(2, 3 << 20).body, message(3).body]
         with pytest.raises(SendFailed, match="certificate"):
             sender(broker, topic, url=tls["url"]).send([message(1)])
+
+
+@pytest.mark.parametrize(
+    ("version", "end"), [("5", Mosquitto.stop), ("3.1.1", Mosquitto.stop), ("3.1.1", Mosquitto.kill)]
+)
+def test_a_broker_that_restarts_again_and_again_is_no_other_client(
+    tmp_path: Path, topic: str, version: str, end: Callable[[Mosquitto], None]
+) -> None:
+    with Mosquitto(tmp_path) as broker:
+        source = receiver(broker, topic, version=version)
+        with capture_logs() as logs, receiving(source, Collector()):
+            for _ in range(6):
+                end(broker)
+                until(lambda: not source.status()["connected"])
+                broker.start()
+                until(lambda: source.status()["connected"])
+    assert not [entry for entry in logs if "another client" in str(entry)]
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_limit_that_the_broker_does_not_announce_is_named(tmp_path: Path, topic: str, qos: int) -> None:
+    """Mosquitto ends a connection of MQTT 3.1.1 with a packet over its limit, without a word."""
+    with Mosquitto(tmp_path, settings="max_packet_size 2000\n") as broker, capture_logs() as logs:
+        to = sender(broker, topic, version="3.1.1", qos=qos)
+        messages = [message(number, size) for number, size in enumerate([100, 1000, 5000, 100])]
+        sent = 0
+        reasons: list[str] = []
+        for _ in range(4):
+            with pytest.raises(SendFailed) as failure:
+                to.send(messages[sent:])
+            assert not failure.value.permanent, "the broker's limit may be raised"
+            sent += failure.value.confirmed
+            reasons.append(str(failure.value))
+            assert to.status()["error"] == reasons[-1]
+        assert sent == 2
+        size = len(write_image(messages[2])) + 2 + len(topic) + 2 + 3
+        assert f"a packet of {size:,} bytes was sent" in reasons[0]
+        assert "it is probably over the broker's limit (the largest that it has taken has 1," in reasons[-1]
+        assert "set max_packet_size" in reasons[-1]
+        told = [entry["reason"] for entry in logs if entry["event"] == "connection_failed"]
+        assert reasons[-1] in told
+        to.send([messages[3]])
+        to.close()
+
+
+def test_a_broker_that_ends_connections_says_nothing_of_sizes_that_it_has_taken(tmp_path: Path, topic: str) -> None:
+    with Mosquitto(tmp_path) as broker:
+        to = sender(broker, topic, version="3.1.1")
+        to.send([message(1, 5000)])
+        for _ in range(3):
+            broker.pause()
+            ended = Timer(0.5, broker.kill)
+            ended.start()
+            with pytest.raises(SendFailed) as failure:
+                to.send([message(2, 4000)])
+            ended.join()
+            assert "bytes" not in str(failure.value)
+            broker.start()
+        to.send([message(2, 4000)])
+        to.close()
+
+
+@pytest.mark.parametrize("version", ["5", "3.1.1"])
+def test_a_limit_of_the_gateways_own_setting_is_permanent(broker: Mosquitto, topic: str, version: str) -> None:
+    to = sender(broker, topic, version=version, max_packet_size=1024)
+    with pytest.raises(SendFailed, match=r"the packet has 2,\d\d\d bytes; the broker takes at most 1,024") as failure:
+        to.send([message(1, 2000)])
+    assert failure.value.permanent
+    to.close()

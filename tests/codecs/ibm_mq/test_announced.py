@@ -1,13 +1,13 @@
 """Headers that are not what was announced: every kind, in every place and writing, with each field of its head wrong.
 
-The headers are made here, with `struct` alone. A message is either read as it was sent, with a warning where a header is
-in the other byte order, or it is refused with the field and its byte. No byte of a header ever becomes data, but for an
-MQMDE that IBM's table 1 calls data.
+The headers are made here, with `struct` alone. A message is either read as it was sent, with a warning where a header
+is in the other byte order, or it is refused with the field and its byte. No byte of a header ever becomes data, but for
+an MQMDE that IBM's table 1 calls data.
 """
 
 import struct
 from collections.abc import Iterator
-from itertools import product
+from itertools import pairwise, product
 from typing import NamedTuple
 
 import pytest
@@ -95,7 +95,9 @@ def descriptor(says: Says, writing: Writing, offset: int | None = None) -> bytes
 def header(kind: str, says: Says, writing: Writing) -> bytes:
     order = writing.order
     if kind == "MQXMIT":
-        return text("XQH", 4, writing) + struct.pack(f"{order}i", 1) + text("Q", 96, writing) + descriptor(says, writing)
+        return (
+            text("XQH", 4, writing) + struct.pack(f"{order}i", 1) + text("Q", 96, writing) + descriptor(says, writing)
+        )
     if kind == "MQDEAD":
         after = struct.pack(f"{order}ii", says.encoding, says.ccsid) + text(says.format, 8, writing)
         behind = struct.pack(f"{order}i", 11) + text("", 44, writing)
@@ -145,7 +147,7 @@ def sent(kind: str, announced: Writing, written: Writing, prefix: list[tuple[str
     chain = [*prefix, (kind, announced)]
     own = Writing("<", "ascii")
     image = descriptor(Says(chain[0][0], *chain[0][1].announces()), own)
-    for (before, writing), (following, how) in zip(chain, chain[1:], strict=False):
+    for (before, writing), (following, how) in pairwise(chain):
         image += header(before, Says(following, *how.announces()), writing)
     return Sent(image + header(kind, says, written) + DATA, len(image))
 

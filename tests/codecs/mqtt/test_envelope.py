@@ -144,5 +144,5 @@ def test_messages_that_differ_in_their_correlid_only_are_read_alike() -> None:
 def test_correlation_data_must_not_come_twice() -> None:
     fields = properties.encode(PublishProperties(None, None, (("msg-type", "7"),)))
     packed = properties.encode(PublishProperties(b"A" * 24)) + fields + properties.encode(PublishProperties(b"B" * 24))
-    with pytest.raises(InvalidInputError, match="properties.correlation_data at byte 41: it comes twice"):
+    with pytest.raises(InvalidInputError, match=r"properties\.correlation_data at byte 41: it comes twice"):
         read(b"", packed, PhysicalMessage("source", "sas_queue"))

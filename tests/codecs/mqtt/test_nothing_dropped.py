@@ -18,7 +18,7 @@ WITHOUT_DESCRIPTOR = ["sas_rendezvous", "order_packet"]
 
 
 class Field(NamedTuple):
-    """A descriptor property: its name, a text, what the message then has, another text, and texts that are not valid."""
+    """A descriptor property: its name, a text, what the message then has, another text, and texts that are none."""
 
     name: str
     text: str

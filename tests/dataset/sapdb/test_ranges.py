@@ -84,7 +84,13 @@ RANGES = {
     ),
     "boolean": Range(DataType.BOOLEAN, 1, 0, 1, {b"\0": False, b"\1": True}, [b"\2", b"1", b"\xff"], "neither 00 nor"),
     "char": Range(
-        DataType.CHAR_ASCII, 3, 0, 9, {b"abc": "abc", b"a  ": "a", b"abc  ": "abc"}, [b"abcd", b"   d"], "more than the 3"
+        DataType.CHAR_ASCII,
+        3,
+        0,
+        9,
+        {b"abc": "abc", b"a  ": "a", b"abc  ": "abc"},
+        [b"abcd", b"   d"],
+        "more than the 3",
     ),
     "byte": Range(DataType.CHAR_BYTE, 3, 0, 3, {b"abc": b"abc"}, [], ""),
     "varchar-byte": Range(
@@ -125,7 +131,7 @@ def fixed(each: Range, fields: list[bytes], manner: Manner) -> list[Any]:
     data = b"".join(filler + field.ljust(each.size, filler) for field in fields)
     info = described(each)
     batch = rows.decode(data, [info], len(fields), manner, types.schema([], [info], {}))
-    return batch.column(0).to_pylist()
+    return list(batch.column(0).to_pylist())
 
 
 def varied(each: Range, fields: list[bytes], manner: Manner) -> list[Any]:
@@ -133,7 +139,7 @@ def varied(each: Range, fields: list[bytes], manner: Manner) -> list[Any]:
     data = b"".join(b"\0\1" + bytes([len(field)]) + field for field in fields)
     info = described(each)
     batch = varying.decode(data, [info], manner, types.schema([], [info], {}))
-    return batch.column(0).to_pylist()
+    return list(batch.column(0).to_pylist())
 
 
 @pytest.mark.parametrize("name", RANGES)
