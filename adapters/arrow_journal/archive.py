@@ -25,6 +25,7 @@ from adapters.arrow_journal.header import (
     format_of,
     header_of,
     read_header,
+    told_journals,
 )
 from adapters.arrow_journal.recent import Recent
 from adapters.arrow_journal.scanning import find_batches
@@ -167,12 +168,14 @@ class ArrowArchive:
             header = header_of(file, state.size)
         except BadHeader as error:
             journal = None if error.foreign else self.identity()
-            format_ = OLD_FORMAT if journal is None else format_of(journal.id, state.number)
-            find_batches(file, state, format_)
-            if not state.batches:
-                raise GatewayError(f"{path} is not a journal segment: {error}") from error
-            _log.error("segment_damaged", segment=path, lost="the header", reason=str(error))
-            return format_
+            ids = told_journals(file) if journal is None else [journal.id]
+            for format_ in (*(format_of(each, state.number) for each in ids), OLD_FORMAT):
+                find_batches(file, state, format_)
+                if state.batches:
+                    _log.error("segment_damaged", segment=path, lost="the header", reason=str(error))
+                    return format_
+            advice = "" if error.foreign else "; if it was one, it is damaged: replace it by a whole copy"
+            raise GatewayError(f"{path} is not a journal segment: {error}{advice}") from error
         self._require_one_journal(header, path)
         return header.format(state.number)
 

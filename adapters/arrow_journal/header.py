@@ -5,6 +5,7 @@ and `.epoch` are the journal's identity. `.header_crc32` is the CRC-32C of these
 of its own digits. Format 1 had neither identity nor checksum.
 """
 
+import re
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ _PREFIX = b"attachment_gateway."
 _VERSION, _CREATED, _ID, _EPOCH, _CHECKSUM = (
     _PREFIX + name for name in (b"journal", b"created_at", b"journal_id", b"epoch", b"header_crc32")
 )
+_AN_ID = re.compile(rb"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")
 _MARK, _DASHES = b"crc32c:", b"-" * 8
 _SCHEMAS = {FIRST_FORMAT: SCHEMA_1, FORMAT: SCHEMA}
 
@@ -116,6 +118,11 @@ def header_of(file: ReadFile, size: int) -> SegmentHeader:
         return read_header(file.read(0, min(size, end, MAX_HEADER)) if end > len(start) else start)
     except UnreadableError as error:
         raise BadHeader(str(error)) from error
+
+
+def told_journals(file: ReadFile) -> list[str]:
+    """Return what may be the id of the journal in a damaged header. It is right if it finds batches."""
+    return [found.decode() for found in _AN_ID.findall(file.read_as_is(0, ipc.BLOCK))]
 
 
 def _check(data: bytes, checksum: bytes | None) -> None:
