@@ -14,12 +14,13 @@ branch_labels = None
 depends_on = None
 
 _COMMENT = "the attachment as which its application message waited for the header"
-_WHERE = dict.fromkeys(("sqlite_where", "postgresql_where"), sa.text("waited_as IS NOT NULL"))
+_HAS_WAITED = sa.text("waited_as IS NOT NULL")
 
 
 def upgrade() -> None:
     op.add_column("messages", sa.Column("waited_as", sa.Text(), comment=_COMMENT))
-    op.create_index("ix_waited", "messages", ["waited_as", "header_position", "id"], **_WHERE)
+    columns = ["waited_as", "header_position", "id"]
+    op.create_index("ix_waited", "messages", columns, sqlite_where=_HAS_WAITED, postgresql_where=_HAS_WAITED)
 
 
 def downgrade() -> None:
