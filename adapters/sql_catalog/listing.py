@@ -54,7 +54,9 @@ _MESSAGES_BY_ID = Lookup(_messages.c.id, select(_messages).where)
 _MESSAGES_THAT_WAITED = Lookup(
     _messages.c.waited_as,
     lambda wanted: (
-        select(_messages).where(tables.HAS_WAITED, wanted).order_by(_messages.c.header_position, _messages.c.id)
+        select(_messages)
+        .where(tables.HAS_WAITED, wanted)
+        .order_by(_messages.c.waited_as, _messages.c.header_position, _messages.c.id)
     ),
 )
 

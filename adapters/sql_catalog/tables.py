@@ -166,7 +166,7 @@ messages = Table(
     Index(None, "source", "correl_key", "header_position"),
     Index(None, "received_at", "id"),
     Index(None, "source", "received_at", "id"),
-    _index_where("waited", HAS_WAITED, "waited_as"),
+    _index_where("waited", HAS_WAITED, "waited_as", "header_position", "id"),
 )
 
 quarantine = Table(

@@ -53,6 +53,11 @@ SEARCHES: list[Callable[[SqlCatalog], object]] = [
     lambda catalog: catalog.attachments(AttachmentFilter(kind=AttachmentKind.DATA_SET), "MTI6", 5),
     lambda catalog: catalog.attachments(AttachmentFilter(source="quay", name="x"), "MTI6", 5),
     lambda catalog: catalog.attachments(AttachmentFilter(warned=True), "MTI6", 5),
+    lambda catalog: catalog.attachments(AttachmentFilter(announced=True), "MTI6", 5),
+    lambda catalog: catalog.attachments(AttachmentFilter(announced=False), "MTI6", 5),
+    lambda catalog: catalog.attachments(AttachmentFilter(source="quay", announced=True), "MTI6", 5),
+    lambda catalog: catalog.attachments(AttachmentFilter(state=AttachmentState.RECEIVING, announced=True), "MTI6", 5),
+    lambda catalog: catalog.messages_that_waited(["9f2c"]),
     lambda catalog: catalog.attachments(AttachmentFilter(within={"quay"}), "MTI6", 5),
     lambda catalog: catalog.attachments(AttachmentFilter(within={"quay", "crane"}), "MTI6", 5),
     lambda catalog: catalog.messages("quay", "MTI6", 5),
@@ -480,7 +485,7 @@ class TestPostgresql(SqlCatalogContract):
                 assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == setting
         database.close()
 
-    def test_first_digits_are_a_range_of_the_primary_key(self, catalog: SqlCatalog) -> None:
+    def test_first_digits_are_a_range_of_an_index(self, catalog: SqlCatalog) -> None:
         asked: list[str] = []
 
         def listen(connection: Any, _cursor: object, statement: str, parameters: Any, *_: object) -> None:
@@ -496,10 +501,13 @@ class TestPostgresql(SqlCatalogContract):
             event.remove(Engine, "before_cursor_execute", listen)
         with catalog._database.read() as connection:
             connection.exec_driver_sql("SET enable_seqscan = off")
-            plan = "\n".join(connection.exec_driver_sql(asked[-1], given[-1]).scalars())
+            plans = [
+                "\n".join(connection.exec_driver_sql(statement, parameters).scalars())
+                for statement, parameters in zip(asked, given, strict=True)
+            ]
             connection.exec_driver_sql("RESET enable_seqscan")
-        assert "Index Cond: ((id >= " in plan
-        assert "Sort" not in plan
+        assert [re.findall(r"Index Cond: \(\((\w+) >= ", plan) for plan in plans] == [["id"], ["waited_as"]]
+        assert not any("Sort" in plan for plan in plans)
 
     def test_a_lock_whose_connection_was_lost_is_taken_again_or_missed(
         self, catalog: SqlCatalog, url: str, postgresql: Path, monkeypatch: pytest.MonkeyPatch

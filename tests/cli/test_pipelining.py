@@ -47,12 +47,14 @@ def test_a_batch_tells_what_the_gateway_finds(
     done = run("pipeline", "batch", journal, "--out", folder, "--json")
     assert (done.code, done.err) == (0, "")
     told = json.loads(done.out)
-    incomplete = {key: item for key, item in embedded.attachments.items() if item["state"] == "receiving"}
+    announced = {key: item for key, item in embedded.attachments.items() if item["kind"] is not None}
+    incomplete = {key: item for key, item in announced.items() if item["state"] == "receiving"}
     assert {item["id"]: item["missing"] for item in told["incomplete"]} == {
         key: [list(pair) for pair in item["missing"][:10]] for key, item in incomplete.items()
     }
     assert any(item["missing"] for item in told["incomplete"])
-    assert sum(told["attachments"].values()) == len(embedded.attachments)
+    assert sum(told["attachments"].values()) == len(announced)
+    assert told["unannounced"] == len(embedded.attachments) - len(announced) > 0
     assert sum(told["quarantine"].values()) == len(embedded.quarantine)
     assert told["quarantine"]["conflicting-part"] == told["conflicts"] > 0
     repeated = sum(item["duplicates"] for item in embedded.attachments.values())
@@ -70,13 +72,14 @@ def test_a_batch_tells_what_the_gateway_finds(
     assert "all of it had been processed before" in again.out
     for state, count in told["attachments"].items():
         assert f"{count} {state}" in again.out
+    assert f"{told['unannounced']} waiting for a header" in again.out
     for code, count in told["quarantine"].items():
         assert f"{count} {code}" in again.out
     for item in told["incomplete"][:20]:
         (line,) = [line for line in again.out.splitlines() if line.startswith(item["id"])]
         ranges = [f"{first}" if first == last else f"{first}-{last}" for first, last in item["missing"]]
         assert (", ".join(ranges) or "unknown") in line
-        assert (item["name"] or "no header arrived") in line
+        assert item["name"] in line
 
     assert spark.range(3).count() == 3, "a session that was there before is left as it was"
 
@@ -155,7 +158,7 @@ def test_a_batch_names_damaged_and_missing_segments_and_what_recovers_them(
 
     def run_batch(*_given: object, again: Again | None, **_named: object) -> tuple[Committed, Report, list[Violation]]:
         asked.append(again)
-        return Committed(1, damaged=(3, 4), missing=((6, 6), (8, 9))), Report({}, [], {"damaged-message": 2}), []
+        return Committed(1, damaged=(3, 4), missing=((6, 6), (8, 9))), Report({}, 0, [], {"damaged-message": 2}), []
 
     monkeypatch.setattr(pipelining, "spark_session", lambda *_: nullcontext())
     monkeypatch.setattr(pipelining, "_run_batch", run_batch)

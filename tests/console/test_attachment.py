@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from playwright.sync_api import Page, expect
 
+from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
 from tests.console.support import Console
 from tests.support.gateway import GatewayProcess, mqtt_destination, mqtt_source
@@ -112,6 +113,34 @@ def test_a_withheld_part_is_a_gap_that_closes_when_it_comes(world: World, open_c
     page.go_back()
     expect(row.locator(".state")).to_have_text("finished")
     assert same_page(page)
+
+
+def test_what_waits_for_its_header_is_apart_until_it_is_known(world: World, open_console: Opened) -> None:
+    header, application, *parts = message(world.program, [binary_file(world.program, "late-header.bin", b"x")])
+    world.send([application, *parts])
+    world.gateway.until(lambda: len(world.gateway.listing("/v1/attachments", announced="false")) == 2)
+
+    consoles = [
+        open_console(world.address, view) for view in ("overview", "attachments", "attachments?announced=false")
+    ]
+    for console in consoles:
+        console.recorded.expected = {410}
+    page, other, waiting = (console.page for console in consoles)
+    page.get_by_role("link", name="2 without a header").click()
+    rows = page.locator(".attachments-rows").get_by_role("row")
+    expect(rows).to_have_count(2)
+    expect(page.get_by_text("2 without a header, not known to be attachments")).to_be_visible()
+    assert consoles[0].accessibility_violations() == []
+    expect(waiting.locator(".attachments-rows").get_by_role("row")).to_have_count(2)
+    expect(other.get_by_role("link", name="late-header.bin")).to_have_count(0)
+    page.goto(f"{world.address}/console/#/attachment/{attachment_id('orders', application.correl_id[:16])}")
+    expect(page.locator("h1")).to_have_text("Without a header")
+
+    world.send([header])
+    expect(other.get_by_role("link", name="late-header.bin")).to_be_visible()
+    expect(waiting.get_by_text("Nothing without a header has these properties")).to_be_visible()
+    expect(page.get_by_role("alert")).to_contain_text("It is an application message")
+    expect(page.get_by_role("region", name="Its message")).to_contain_text("This is the actual application message.")
 
 
 def test_physical_messages_are_explained_beside_their_bytes(world: World, open_console: Opened) -> None:

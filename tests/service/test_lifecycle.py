@@ -13,8 +13,10 @@ import pytest
 from adapters.memory import MemoryReceiver, QueueSettings, queue
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.errors import GatewayError
+from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage, Position
 from app.model.records import DeliveryRecord, NewEvent
+from app.ports import AttachmentFilter
 from app.service.content.settling import Settler
 from app.service.context import ServiceContext
 from app.service.gateway import Gateway
@@ -318,3 +320,20 @@ def measured(host: Host, folder: Path) -> tuple[int, int, int]:
     catalog = sum(path.stat().st_size for path in folder.glob("catalog.sqlite"))
     content = sum(path.stat().st_size for path in (folder / "content").rglob("*") if path.is_file())
     return journal, catalog, content
+
+
+@pytest.mark.parametrize(("times", "is_there"), [(2, True), (4, False)])
+def test_what_gets_no_header_expires_and_stays_what_it_was(start: Start, times: int, is_there: bool) -> None:
+    """In its grace period the header still explains it. Later nothing is left to explain: the message lacks it."""
+    host = start()
+    header, application, *rest = host.messages(binary_file(host.program, "a.bin", b"x"))
+    identifier = attachment_id(SOURCE, application.correl_id[:16])
+    catalog = host.context.catalog
+    host.receive([application])
+    for _ in range(times):
+        host.days(4)
+    (apart,) = catalog.attachments(AttachmentFilter(announced=False), None, 9).items
+    assert (apart.id, apart.state, apart.kind) == (identifier, AttachmentState.EXPIRED, None)
+    host.receive([header, *rest])
+    waited = [each.application_body for each in catalog.messages_that_waited([identifier])]
+    assert (waited, catalog.attachment(identifier)) == (([application.body], None) if is_there else ([], apart))

@@ -95,8 +95,10 @@ def traffic(draw: st.DrawFn) -> list[list[Sent]]:
         program = Program(_Numbering(next(_seeds)), numbers_messages=draw(st.booleans()))
         sizes = draw(st.lists(st.integers(0, 60_000), max_size=2))
         attached = [binary_file(program, f"{number}.{at}", program.random.randbytes(n)) for at, n in enumerate(sizes)]
-        again = [_renamed(earlier[0])] if earlier and draw(st.booleans()) else []
-        sent += _sent(program, [*attached, *again], is_broken=draw(st.booleans()))
+        is_renamed = draw(st.booleans())
+        again = [_renamed(earlier[0])] if earlier and is_renamed else []
+        is_broken = draw(st.booleans())
+        sent += _sent(program, [*attached, *again], is_broken=is_broken)
         earlier += attached
     kept = [each for each in sent if draw(st.integers(0, 5))]
     twice = [each for each in kept if not draw(st.integers(0, 9))]

@@ -103,8 +103,8 @@ class ListingCatalog(Protocol):
         """Return those of these messages that exist, in no particular order."""
 
     def messages_that_waited(self, attachment_ids: Sequence[str]) -> list[MessageRecord]:
-        """Return the messages whose application message waited for its header under one of these identifiers, the
-        oldest first."""
+        """Return the messages whose application message waited for its header under one of these identifiers, by
+        identifier, the oldest first."""
 
     def message(self, message_id: str) -> MessageRecord | None:
         """Return a message, or None if it is unknown."""

@@ -10,6 +10,7 @@ import pytest
 
 from app.model.access import ApiKey, Scope
 from app.model.attachment import AttachmentState, DeliveryState
+from app.model.identity import attachment_id
 from app.model.records import CONTENT_LOST, NewEvent
 from app.service.context import at_once
 from app.service.deletion import Deletion
@@ -77,6 +78,25 @@ def test_what_a_client_deleted_does_not_come_back_with_a_rebuilt_catalog(kept: K
     kept.assert_served(but=goes.attachments)
     assert {kept.record(each).state for each in ids} == {AttachmentState.FINISHED, AttachmentState.DELETED}
     assert not fsck.check()
+
+
+@pytest.mark.parametrize("is_assembled", [True, False])
+def test_what_was_an_application_message_keeps_its_old_identifier(kept: Kept, fsck: Fsck, is_assembled: bool) -> None:
+    """It was shown as waiting. The old catalog may not have its header, which the journal has."""
+    header, application, *rest = messages(kept.program, [binary_file(kept.program, "a.bin", b"x" * 5000)])
+    identifier = attachment_id(SOURCE, application.correl_id[:16])
+    for some, is_taken in (([application], True), ([header, *rest], is_assembled)):
+        with kept.context() as context:
+            context.journal.append([each._replace(source=SOURCE, received_at=kept.clock.now()) for each in some])
+            if is_taken:
+                assemble(context)
+            assert (context.catalog.attachment(identifier) is None) == (is_assembled and some[0] is header)
+    result = fsck.rebuild()
+    assert (result.code, "0 lost" in result.out) == (0, True)
+    with kept.context() as context:
+        assert context.catalog.attachment(identifier) is None
+        (message,) = context.catalog.messages_that_waited([identifier])
+        assert message.application_body == application.body
 
 
 def test_rebuild_says_what_it_made_and_keeps_the_keys_of_clients(kept: Kept, fsck: Fsck) -> None:

@@ -169,6 +169,18 @@ class Checkpoints:
         assert catalog.part_runs("a1") == []
         assert catalog.part_runs("a2") == [PartRun(1, 1, 2)]
 
+    def test_only_what_was_there_unannounced_is_told_of(self, catalog: Catalog) -> None:
+        """Of what is announced, closed, or nowhere, nobody waits to be told what it is."""
+        keep(catalog, attachment(1, kind=None), attachment(2), attachment(3, kind=None), attachment(5, kind=None))
+        catalog.set_state(["a5"], State.DELETED)
+        told = [HAPPENED._replace(type="attachment.identified", subject=f"a{number}") for number in range(1, 6)]
+        others = [HAPPENED._replace(subject="a4")]
+        changes = Checkpoint(identified=told, events=others, removed_attachments=["a3"], attachments=[attachment(1)])
+        catalog.checkpoint(changes)
+        catalog.checkpoint(replace(changes, events=[]))
+        events = [(event.type, event.subject) for event in catalog.events_after(0, 99)]
+        assert events == [*(("attachment.identified", each) for each in ("a1", "a3")), (HAPPENED.type, "a4")]
+
     @pytest.mark.parametrize("said", [State.RECEIVING, State.COMPLETE])
     @pytest.mark.parametrize("decided", [State.FINISHED, State.QUARANTINED, State.DELETED])
     def test_a_checkpoint_opens_nothing_that_is_closed(self, catalog: Catalog, decided: State, said: State) -> None:

@@ -47,18 +47,42 @@ class Listing:
         assert {n for counted in catalog.counts().values() for n in counted.values()} == {0}
 
     def test_tallies_are_by_source_and_destination(self, catalog: Catalog) -> None:
-        assert catalog.tallies([5]) == ({}, {}, {}, {})
+        assert catalog.tallies([5]) == ({}, {}, {}, {}, {})
         states = [State.RECEIVING] * 3 + [State.FINISHED] * 2 + [State.EXPIRED]
         records = [attachment(number, state) for number, state in enumerate(states)]
         other = attachment(9, State.FINISHED, source="pier")
-        catalog.checkpoint(Checkpoint(attachments=[*records, other]))
+        apart = [attachment(20, kind=None), attachment(21, State.EXPIRED, kind=None)]
+        catalog.checkpoint(Checkpoint(attachments=[*records, other, *apart, attachment(22, source="dock", kind=None)]))
         found = catalog.tallies([1, 0])
         quay = {State.RECEIVING: 3, State.FINISHED: 2, State.EXPIRED: 1}
         assert {source: {s: n for s, n in counted.items() if n} for source, counted in found.attachments.items()} == {
             "quay": quay,
             "pier": {State.FINISHED: 1},
+            "dock": {},
         }
         assert found.waiting == {"quay": [1, 1, 1]}
+        assert found.unannounced == {"quay": 1, "pier": 0, "dock": 1}
+
+    def test_what_waits_for_its_header_is_apart(self, catalog: Catalog) -> None:
+        keep(catalog, attachment(1), attachment(2, kind=None), attachment(3, State.EXPIRED, kind=None, source="pier"))
+        for announced, expected in ((True, ["a1"]), (False, ["a3", "a2"]), (None, ["a3", "a2", "a1"])):
+            which = AttachmentFilter(announced=announced)
+            assert [each.id for each in all_of(lambda cursor, w=which: catalog.attachments(w, cursor, 1))] == expected  # type: ignore[misc]
+            assert catalog.count_attachments(which) == len(expected)
+        which = AttachmentFilter(announced=True, state=State.EXPIRED, within={"quay", "pier"})
+        assert (catalog.attachments(which, None, 9).items, catalog.count_attachments(which)) == ([], 0)
+
+    def test_messages_are_found_by_what_they_waited_as(self, catalog: Catalog) -> None:
+        waited = [message(3, waited_as="9f2c1"), message(1, waited_as="9f2c1", source="pier")]
+        catalog.checkpoint(Checkpoint(messages=[*waited, message(2), message(4, waited_as="9f2c2")]))
+        assert catalog.messages_that_waited(["9f2c1", "9f2c3"]) == waited[::-1]
+        keep(catalog, attachment(1, id="9f2c2"))
+        assert catalog.identifiers("attachments", "9f2c", 9) == ["9f2c1", "9f2c2"]
+        assert catalog.identifiers("attachments", "9f2c", 1) == ["9f2c1"]
+        assert catalog.identifiers("attachments", "9f2c", 9, {"dock"}) == []
+        assert catalog.identifiers("attachments", "9f2c1", 9, {"pier"}) == ["9f2c1"]
+        catalog.checkpoint(Checkpoint(messages=[message(3)]))
+        assert catalog.messages_that_waited(["9f2c1"]) == waited[::-1], "another replay did not see it wait"
 
     def test_identifiers_are_found_by_their_first_digits(self, catalog: Catalog) -> None:
         ids = [f"9f2c{digits}{'0' * 22}" for digits in ("000000", "0abcde", "ffffff")]
@@ -264,12 +288,13 @@ class Listing:
             assert catalog.attachments(AttachmentFilter(source=strange, message=strange), None, 1).items == []
 
     def test_counts(self, catalog: Catalog) -> None:
-        keep(catalog, attachment(1), attachment(2), attachment(3, State.COMPLETE))
+        keep(catalog, attachment(1), attachment(2), attachment(3, State.COMPLETE), attachment(4, kind=None))
         catalog.checkpoint(Checkpoint(quarantine=[spoilt(1), spoilt(2)]))
         catalog.set_quarantine_state("q2", "dismissed")
         catalog.add_delivery(delivery(1), [])
         assert catalog.counts() == {
             "attachments": dict.fromkeys(State, 0) | {State.RECEIVING: 2, State.COMPLETE: 1},
+            "unannounced": dict.fromkeys(State, 0) | {State.RECEIVING: 1},
             "deliveries": dict.fromkeys(DeliveryState, 0) | {DeliveryState.QUEUED: 1},
             "quarantine": {"kept": 1, "replayed": 0, "dismissed": 1},
         }

@@ -28,7 +28,8 @@ HAPPENED = NewEvent("attachment.finished", "a", 5, {"name": "Grüße\0.txt", "si
 
 
 def attachment(number: int, state: State = State.RECEIVING, **changes: Any) -> AttachmentRecord:
-    record = AttachmentRecord(id=f"a{number}", source="quay", correl_id=number.to_bytes(16, "big"), state=state)
+    kind = AttachmentKind.BINARY_FILE
+    record = AttachmentRecord(f"a{number}", "quay", number.to_bytes(16, "big"), state, kind=kind)
     return replace(record, **{"first_received_at": number, "last_received_at": number} | changes)
 
 

@@ -19,7 +19,8 @@ _HAS_WAITED = sa.text("waited_as IS NOT NULL")
 
 def upgrade() -> None:
     op.add_column("messages", sa.Column("waited_as", sa.Text(), comment=_COMMENT))
-    op.create_index("ix_waited", "messages", ["waited_as"], sqlite_where=_HAS_WAITED, postgresql_where=_HAS_WAITED)
+    columns = ["waited_as", "header_position", "id"]
+    op.create_index("ix_waited", "messages", columns, sqlite_where=_HAS_WAITED, postgresql_where=_HAS_WAITED)
 
 
 def downgrade() -> None:

@@ -166,13 +166,6 @@ class Listing {
     const index = this.at(each.id);
     if (index >= 0) this.items[index] = brief(each);
   }
-
-  /** What has waited for its header is an application message: its row says so. */
-  identified(id, problem) {
-    const index = this.at(id);
-    if (index >= 0 && problem.status === 410)
-      this.items[index] = { ...this.items[index], state: "identified", kind: "application message", reason: problem.message };
-  }
 }
 
 /** The bar of an unfinished attachment, read when its row is shown and again when more has come. */
@@ -288,9 +281,9 @@ export default function Attachments({ query: given }) {
   useEvents(["attachment.*"], async (events) => {
     // The newest page has the others, unless a filter no longer lets them through.
     const changed = [...new Set(events.map((event) => event.subject))].filter((id) => listing.at(id) >= (listing.isApart || Object.keys(query).length ? 0 : PAGE)).slice(0, 50);
-    await Promise.all(changed.map((id) => rest.get(`${PATH}/${id}`).then((each) => listing.update(each), (problem) => listing.identified(id, problem))));
-    // What waited for its header may have its place in the midst of what is loaded.
-    listing.isApart ||= listing.items.length > 0 && events.some((event) => event.type === "attachment.identified" && event.data.what === "attachment");
+    await Promise.all(changed.map((id) => rest.get(`${PATH}/${id}`).then((each) => listing.update(each), () => {})));
+    // What waited for its header leaves its list, and an attachment may have its place in the midst of what is loaded.
+    listing.isApart ||= listing.items.length > 0 && events.some((event) => event.type === "attachment.identified");
     listing.refresh(isAtTop());
   }, 1000);
 
