@@ -15,6 +15,11 @@ class Known(NamedTuple):
     change: str
     why: str
 
+    @property
+    def is_of_two(self) -> bool:
+        """Whether two changes are needed."""
+        return "; " in self.change
+
     def includes(self, case: Case) -> bool:
         """Tell whether one of the changes of a case, or all of them together, are of this sort."""
         sending = case.sending
@@ -63,6 +68,13 @@ KNOWN = (
         r"swap (AT[XBO]), \1",
         "messages have no number: their order is that in which they come; the same records come in either order",
     ),
+    Known(
+        "sas_rendezvous",
+        ANY,
+        ANY,
+        "duplicate AT[XBO] at (once|the end); withhold AT[XBO]",
+        "as many messages come as were sent; if both have as many bytes or rows, nothing contradicts",
+    ),
 )
 """What the protocol cannot tell. `docs/evidence.md` lists the same."""
 
@@ -78,7 +90,7 @@ OPEN = (
         "sas_rendezvous",
         ANY,
         ANY,
-        "(withhold|duplicate) AT[XBO].*|swap AT[XBO], LST|withhold LST; withhold ATO",
+        "(withhold|duplicate) AT[XBO].*|swap AT[XBO], LST",
         "size, number of observations or the other attachment contradict; without them, two counts remain",
     ),
     Known(

@@ -1,4 +1,5 @@
-"""Programs that put groups and segments on IBM MQ queues: MQMD, GroupId, MsgSeqNumber, Offset, MsgFlags, OriginalLength."""
+"""Programs that put groups and segments on IBM MQ queues, by the fields of the MQMD: GroupId, MsgSeqNumber, Offset,
+MsgFlags and OriginalLength."""
 
 from collections.abc import Iterator, Sequence
 
@@ -55,6 +56,13 @@ def _segments(pieces: Sequence[bytes], format_: str, *, says: bool) -> Iterator[
         flags = SEGMENT | (LAST_SEGMENT if at == len(pieces) - 1 else 0)
         length = len(piece) if says else -1
         yield Physical(
-            "last segment" if flags & LAST_SEGMENT else "segment", piece, DATAGRAM, group_id=GROUP, offset=offset, msg_flags=flags, original_length=length, format=format_
+            "last segment" if flags & LAST_SEGMENT else "segment",
+            piece,
+            DATAGRAM,
+            group_id=GROUP,
+            offset=offset,
+            msg_flags=flags,
+            original_length=length,
+            format=format_,
         )
         offset += len(piece)

@@ -66,9 +66,7 @@ def packet(order: str, header: bytes, parts: Sequence[Part]) -> tuple[bytes, tup
     for part in parts:
         at = HEADER_SIZE + SEGMENT_SIZE + len(body) + PART_SIZE
         room = 28_192 - SEGMENT_SIZE - len(body) - PART_SIZE
-        body += struct.pack(
-            f"{order}BBhiii", part.kind, part.attributes, part.arguments, 0, len(part.buffer), room
-        )
+        body += struct.pack(f"{order}BBhiii", part.kind, part.attributes, part.arguments, 0, len(part.buffer), room)
         body += part.buffer + b"\xff" * (-len(part.buffer) % 8)
         if part.kind == DATA:
             ends += [at + end for end in range(ROW_SIZE, len(part.buffer) + 1, ROW_SIZE)]
@@ -140,8 +138,8 @@ def long_value(order: str, pieces: Sequence[bytes] = PIECES) -> Iterator[Made]:
     at = 1
     for number_, piece in enumerate(pieces):
         mode = LAST_DATA if number_ == len(pieces) - 1 else DATA_PART
-        descriptor = b"the LONG" + b"of table" + struct.pack(
-            f"{order}iiBBBBhhii", 0, at, 0, 0, 0, mode, 0, 0, 42, len(piece)
+        descriptor = (
+            b"the LONG" + b"of table" + struct.pack(f"{order}iiBBBBhhii", 0, at, 0, 0, 0, mode, 0, 0, 42, len(piece))
         )
         yield "piece", packet(order, command(PUTVAL), [Part(LONG_DATA, b"\0" + descriptor + piece)])
         at += len(piece)
