@@ -49,6 +49,7 @@ SPARK = (
     "tests/cli/test_pipeline_monitoring.py",
     "tests/cli/test_pipelining.py",
     "tests/cli/test_tables_registered.py",
+    "tests/evidence/test_content_in_spark.py",
     "tests/framing/test_contract.py",
     "tests/framing/test_order_packet.py",
     "tests/web/tables/test_iceberg.py",

@@ -1,6 +1,6 @@
 """Cases: what a sender sends, and what comes of it instead; all of them, or one of each sort."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from random import Random
 from typing import NamedTuple
@@ -76,7 +76,7 @@ def single(sendings: Iterable[Sending]) -> Iterator[Case]:
 
 
 def double(sendings: Iterable[Sending]) -> Iterator[Case]:
-    """Yield every two changes of everything, other than two messages withheld."""
+    """Yield every change after every change of everything."""
     for sending in sendings:
         for mutated in mutations.twice(sending.messages):
             yield Case(sending, mutated)
@@ -85,7 +85,7 @@ def double(sendings: Iterable[Sending]) -> Iterator[Case]:
 def restarted(cases: Iterable[Case]) -> Iterator[Case]:
     """Yield each case with a restart of the gateway before each of its messages but the first."""
     for case in cases:
-        for at in range(1, len(case.mutated.messages)):
+        for at in range(1, len(case.mutated.numbered)):
             yield case._replace(restart=at)
 
 
@@ -97,5 +97,12 @@ def one_of_each(cases: Iterable[Case], random: Random) -> list[Case]:
     return [random.choice(several) for several in sorts.values()]
 
 
-def some(cases: Sequence[Case], number: int, random: Random) -> list[Case]:
-    return random.sample(cases, min(number, len(cases)))
+def at_random(framing: str, random: Random, changes: int, *, restarts: bool = False) -> Case:
+    """Return a case with so many changes; with `restarts`, the gateway is restarted somewhere."""
+    sending = random.choice(SENDINGS[framing])
+    mutated = mutations.unchanged(sending.messages)
+    for _ in range(changes):
+        if mutated.numbered:
+            mutated = random.choice([*mutations.changed(mutated)])
+    case = Case(sending, mutated)
+    return random.choice([*restarted([case])] or [case]) if restarts else case

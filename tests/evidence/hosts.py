@@ -78,6 +78,7 @@ def gateway(folder: Path, traffic: Mapping[str, Traffic]) -> Found:
     sources = {
         source: {"transport": "memory", "queue": source, "framing": framing} for source, framing in restarted.items()
     }
+    tables: dict[str, Any] = {"sources": sources, **PATIENT}
     for life in range(lives):
         last = PhysicalMessage(LAST_SOURCE, "mq_group", msg_type=8, message_id=b"%d" % life, body=b"the end")
         several = [
@@ -87,12 +88,11 @@ def gateway(folder: Path, traffic: Mapping[str, Traffic]) -> Found:
         ]
         receivers: dict[str, Receiver] = {source: Broker([]) for source in restarted}
         receivers["all"] = Broker([*several, [last]])
-        with service_context(folder, segment_bytes=64 << 20, sources=sources, **PATIENT) as context:
+        with service_context(folder, segment_bytes=64 << 20, **tables) as context:
             _run(Gateway(context, receivers, {}), context, last)
     with service_context(folder) as context:
         context.journal.seal()
-        found = _received(context.catalog, context.store, context.journal)
-    return found
+        return _received(context.catalog, context.store, context.journal)
 
 
 def _run(gateway_: Gateway, context: ServiceContext, last: PhysicalMessage) -> None:
@@ -137,10 +137,7 @@ def _received(catalog: Catalog, store: ContentStore, journal: Journal) -> Found:
         content = _content(record, catalog, store, journal) if is_finished else None
         name = record.qualifier_2 or record.correl_id.hex()
         found.setdefault(record.source, []).append(Received(name, record.state, record.reason, content))
-    return {
-        source: sorted(several, key=lambda each: (each.name, each.state, each.reason or ""))
-        for source, several in found.items()
-    }
+    return {source: sorted(several, key=lambda each: (each.name, each.state, each.reason or "")) for source, several in found.items()}
 
 
 def _records(catalog: Catalog) -> Iterable[AttachmentRecord]:

@@ -15,6 +15,11 @@ class Known(NamedTuple):
     change: str
     why: str
 
+    @property
+    def is_of_two(self) -> bool:
+        """Whether two changes are needed."""
+        return "; " in self.change
+
     def includes(self, case: Case) -> bool:
         """Tell whether one of the changes of a case, or all of them together, are of this sort."""
         sending = case.sending
@@ -62,6 +67,13 @@ KNOWN = (
         ANY,
         r"swap (AT[XBO]), \1",
         "messages have no number: their order is that in which they come; the same records come in either order",
+    ),
+    Known(
+        "sas_rendezvous",
+        ANY,
+        ANY,
+        "duplicate AT[XBO] at (once|the end); withhold AT[XBO]",
+        "as many messages come as were sent; if both have as many bytes or rows, nothing contradicts",
     ),
 )
 """What the protocol cannot tell. `docs/evidence.md` lists the same."""

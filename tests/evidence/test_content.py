@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.evidence import hosts, mutations
-from tests.evidence.cases import SENDINGS, Case, double, one_of_each, restarted, single, some
+from tests.evidence.cases import SENDINGS, Case, at_random, double, one_of_each, restarted, single
 from tests.evidence.known import KNOWN, Known
 from tests.evidence.senders import mq_group, sas_queue, sas_rendezvous
 from tests.evidence.senders.sent import Sending
@@ -69,16 +69,15 @@ def pieces(cases: Iterable[Case], size: int) -> Iterator[list[Case]]:
 @pytest.mark.parametrize("framing", SENDINGS)
 def test_nothing_is_finished_with_other_content_than_was_sent(tmp_path: Path, framing: str) -> None:
     cases = one_of_each(single(SENDINGS[framing]), Random(30))
-    hit = judged(cases, tmp_path)
-    assert hit == {each for each in KNOWN if each.framing == framing}, "what is known is still so"
+    known = {each for each in KNOWN if each.framing == framing and not each.is_of_two}
+    assert judged(cases, tmp_path) == known, "what is known is still so"
 
 
-@pytest.mark.parametrize("framing", SENDINGS)
-def test_nor_after_two_changes_or_a_restart(tmp_path: Path, framing: str) -> None:
+def test_nor_after_two_changes_or_a_restart(tmp_path: Path) -> None:
     random = Random(31)
-    sendings = random.sample(SENDINGS[framing], min(8, len(SENDINGS[framing])))
-    judged(some([*double(sendings)], 80, random), tmp_path / "double")
-    judged(some([*restarted(single(sendings))], 60, random), tmp_path / "restarted")
+    cases = [at_random(framing, random, 2) for framing in SENDINGS for _ in range(60)]
+    cases += [at_random(framing, random, random.randrange(2), restarts=True) for framing in SENDINGS for _ in range(25)]
+    judged(cases, tmp_path)
 
 
 @pytest.mark.parametrize("framing", SENDINGS)
@@ -97,17 +96,18 @@ def test_every_change(tmp_path: Path, framing: str, request: pytest.FixtureReque
 
 # --- larger ones ------------------------------------------------------------------------------------------------------
 
+NUMBERS = st.integers(0, 255)
 LINES = st.lists(
-    st.lists(st.binary(min_size=41, max_size=60).map(bytes.hex).map(str.encode), min_size=1, max_size=3), max_size=8
+    st.lists(NUMBERS.map(lambda it: (b"line %d " % it).ljust(41 + it % 20, b".")), min_size=1, max_size=3), max_size=8
 )
-ROWS = st.lists(
-    st.lists(st.tuples(st.floats(-1e9, 1e9), st.text("abcdef", max_size=6)), min_size=1, max_size=4), max_size=8
-)
+"""Lines of each message. A message has more bytes than there are lines, so that no line end stands for it."""
+ROWS = st.lists(st.lists(NUMBERS.map(lambda it: (float(it), f"{it:o}")), min_size=1, max_size=3), max_size=8)
+"""Rows of each message."""
 
 
 @st.composite
 def larger(draw: st.DrawFn) -> Sending:
-    """An attachment of up to ten messages."""
+    """Draw an attachment of up to ten messages."""
     dialect = draw(st.sampled_from(sas_queue.DIALECTS))
     counting = draw(st.sampled_from(sas_rendezvous.COUNTINGS))
     is_told, kind = draw(st.booleans()), draw(st.sampled_from(["text", "binary", "data set", "group"]))
@@ -151,8 +151,8 @@ def larger_cases(draw: st.DrawFn) -> Case:
     return Case(sending, mutated)
 
 
-@settings(max_examples=3)
-@given(st.lists(larger_cases(), min_size=60, max_size=60))
+@settings(max_examples=4)
+@given(st.lists(larger_cases(), min_size=15, max_size=40))
 def test_nor_of_any_size(cases: list[Case]) -> None:
     with TemporaryDirectory() as folder:
         judged(cases, Path(folder))

@@ -1,4 +1,5 @@
-"""Programs that put groups and segments on IBM MQ queues: MQMD, GroupId, MsgSeqNumber, Offset, MsgFlags, OriginalLength."""
+"""Programs that put groups and segments on IBM MQ queues, by the fields of the MQMD: GroupId, MsgSeqNumber, Offset,
+MsgFlags and OriginalLength."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""A SAS program that sends attachments to an IBM MQ queue: *Using the SAS Common Messaging Interface*, attachment layout.
+"""A SAS program that sends attachments to an IBM MQ queue, by *Using the SAS Common Messaging Interface*.
 
 The specification leaves byte order, width of a long, NUL and alignment to the sender; `Dialect` is one choice of each.
 """
@@ -39,20 +39,23 @@ class Bytes:
     """The body of a message under construction."""
 
     def __init__(self, dialect: Dialect) -> None:
-        self.dialect, self.data, self.records = dialect, bytearray(), [0][:0]
+        self.dialect, self.data = dialect, bytearray()
+        self.records: list[int] = []
 
     def number(self, value: int, size: int) -> "Bytes":
-        if self.dialect.aligned:
-            self.data += bytes(-len(self.data) % size)
+        if self.dialect.aligned and (gap := -len(self.data) % size):
+            if self.records[-1:] == [len(self.data)]:  # a cut within the gap leaves whole records, too
+                self.records += range(len(self.data) + 1, len(self.data) + gap + 1)
+            self.data += bytes(gap)
         self.data += struct.pack(self.dialect.order + {2: "h", 4: "i", 8: "q"}[size], value)
         return self
 
-    def int(self, *values: "int") -> "Bytes":
+    def integer(self, *values: int) -> "Bytes":
         for value in values:
             self.number(value, 4)
         return self
 
-    def long(self, *values: "int") -> "Bytes":
+    def long(self, *values: int) -> "Bytes":
         for value in values:
             self.number(value, self.dialect.long)
         return self
@@ -61,7 +64,7 @@ class Bytes:
         self.data += data
         return self
 
-    def text(self, text: bytes, size: "int") -> "Bytes":
+    def text(self, text: bytes, size: int) -> "Bytes":
         """Add the length of a text, as a number of so many bytes, and the text."""
         match self.dialect.nul:
             case "absent":
@@ -110,7 +113,7 @@ def binary_file(dialect: Dialect, size: int, records: Sequence[Sequence[bytes]] 
 def _records(
     dialect: Dialect, longest: int, size: int, messages: Sequence[Sequence[bytes]]
 ) -> Iterator[tuple[str, Bytes]]:
-    yield "description", Bytes(dialect).int(longest, size)
+    yield "description", Bytes(dialect).integer(longest, size)
     for records in messages:
         body = Bytes(dialect)
         for record in records:
@@ -125,18 +128,18 @@ def data_set(
     variables_apart: bool = False,
 ) -> Attachment:
     """Return a data set whose sender announces so many observations; its variables come in one message each, or not."""
-    definition = Bytes(dialect).int(1, 0).long_text("DATA", "some rows").long(observations, 2, 14).long_text("NO")
+    definition = Bytes(dialect).integer(1, 0).long_text("DATA", "some rows").long(observations, 2, 14).long_text("NO")
     definition.raw(b"E").long_text("NO").long(0).long_text("").number(0, 2)
     for _ in ("read", "write", "alter"):
-        definition.int(0).raw(bytes(4))
+        definition.integer(0).raw(bytes(4))
     bodies = [("definition", definition)]
     for column in contents.COLUMNS:
         if variables_apart or len(bodies) == 1:
-            bodies.append(("variables", Bytes(dialect).int(2)))
+            bodies.append(("variables", Bytes(dialect).integer(2)))
         body = bodies[-1][1].long_text(column.name, "", "", column.label).raw(b"\2" if column.width else b"\1")
         body.long(column.width or 8, 0, 0, 0, 0).raw(b"\0").end_of_record()
     for some in rows:
-        body = Bytes(dialect).int(3)
+        body = Bytes(dialect).integer(3)
         for number, word in some:
             body.raw(struct.pack(dialect.order + "d", number) + word.encode().ljust(6)).end_of_record()
         bodies.append(("observations", body))
@@ -147,18 +150,18 @@ def data_set(
 def sending(dialect: Dialect, kind: str, told: str, *attachments: Attachment) -> Sending:
     """Return all messages of a header with these attachments, in the order of the specification."""
     header = Bytes(dialect).raw(_correlid(b"header")).long(8).raw(bytes(24)).raw(_correlid(b"message"))
-    header.int(len(attachments))
+    header.integer(len(attachments))
     messages = []
     for number, attachment in enumerate(attachments):
         is_data_set = attachment.kind == "data set"
-        header.int(KINDS[attachment.kind]).raw(_correlid(b"attachment %d" % number))
-        header.int_text("WORK" if is_data_set else "FILENAME").int_text(attachment.name).int_text("what it is").int(
+        header.integer(KINDS[attachment.kind]).raw(_correlid(b"attachment %d" % number))
+        header.int_text("WORK" if is_data_set else "FILENAME").int_text(attachment.name).int_text("what it is").integer(
             0, 0
         )
         for sequence, (role, body) in enumerate(attachment.bodies, 1):
             key = _correlid(b"attachment %d" % number, sequence)
             messages.append(_physical(dialect, role, SUBORDINATE, key, body))
-        count = Bytes(dialect).int(len(attachment.bodies))
+        count = Bytes(dialect).integer(len(attachment.bodies))
         messages.append(_physical(dialect, "count", SUBORDINATE, _correlid(b"attachment %d" % number), count))
     sent = (
         _physical(dialect, "header", HEADER, _correlid(b"header"), header),

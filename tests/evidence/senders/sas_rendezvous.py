@@ -114,8 +114,7 @@ def data_set(observations: int, rows: Sequence[Sequence[tuple[float, str]]] = co
     parts = [("DAT", message("DAT", [*definition, *i32(0)])), ("VAR", message("VAR", variables))]
     for some in rows:
         values = [
-            i32(3, 1) + f64(value) if isinstance(value, float) else i32(3, 2) + string(value.encode())
-            for value in chain.from_iterable(some)
+            *chain.from_iterable((i32(3, 1) + f64(number), i32(3, 2) + string(word.encode())) for number, word in some)
         ]
         parts.append(("ATO", message("ATO", [*i32(len(values)), *chain.from_iterable(values)])))
     return Attachment("data set", "STATIONS", parts, Table(contents.COLUMNS, tuple(chain.from_iterable(rows))))

@@ -1,0 +1,33 @@
+"""One batch of Spark over an archive of very many attachments to whose messages something has happened."""
+
+from contextlib import closing
+from itertools import chain
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+from adapters.sql_catalog import SqlCatalog
+from app.main import SystemClock
+from app.pipeline import batch
+from app.pipeline.job import Job
+from tests.evidence import hosts
+from tests.evidence.cases import SENDINGS, one_of_each, single
+from tests.evidence.test_content import explained
+from tests.support.found import settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_spark_finishes_nothing_with_other_content_either(tmp_path: Path, spark: "SparkSession") -> None:
+    random = Random(33)
+    cases = chain.from_iterable(random.sample(one_of_each(single(each), random), 40) for each in SENDINGS.values())
+    by_source = {f"s{number}": case for number, case in enumerate(cases)}
+    traffic = {source: case.traffic for source, case in by_source.items() if case.mutated.numbered}
+    found = hosts.gateway(tmp_path / "gateway", traffic)
+    folder, journal = tmp_path / "spark", tmp_path / "gateway" / "journal"
+    with closing(SqlCatalog(settings(folder).catalog_url)) as catalog:
+        assert batch.run(spark, Job.of(settings(folder), str(journal), in_place=False), catalog, SystemClock())
+    in_spark = hosts.in_folder(folder, journal)
+    assert in_spark == found
+    assert explained(by_source, in_spark)
