@@ -53,6 +53,7 @@ SEARCHES: list[Callable[[SqlCatalog], object]] = [
     lambda catalog: catalog.attachments(AttachmentFilter(kind=AttachmentKind.DATA_SET), "MTI6", 5),
     lambda catalog: catalog.attachments(AttachmentFilter(source="quay", name="x"), "MTI6", 5),
     lambda catalog: catalog.attachments(AttachmentFilter(warned=True), "MTI6", 5),
+    lambda catalog: catalog.attachments(AttachmentFilter(AttachmentState.FINISHED, source="q", warned=True), None, 5),
     lambda catalog: catalog.attachments(AttachmentFilter(within={"quay"}), "MTI6", 5),
     lambda catalog: catalog.attachments(AttachmentFilter(within={"quay", "crane"}), "MTI6", 5),
     lambda catalog: catalog.messages("quay", "MTI6", 5),
