@@ -12,7 +12,7 @@ from app.codecs.ibm_mq.encodings import float_format, integer_order
 from app.codecs.sas import dialect
 from app.codecs.sas.dialect import Dialect
 from app.dataset.layout import RowLayout
-from app.framing.sas_charsets import GUESSES
+from app.dataset.text import GUESSES
 from app.model.evidence import Choice, Ground, Question
 
 Evidence = tuple[Choice, ...]
