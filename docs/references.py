@@ -90,7 +90,8 @@ EVENTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "attachment.finished": ("attachment", "its content can be read", ("source", "name", "size", "sha256")),
     "attachment.warned": (
         "attachment",
-        "it is finished, and something about it contradicts or is in doubt; comes right after `attachment.finished`",
+        "something about a finished one contradicts or is in doubt: right after `attachment.finished`, or when a later "
+        "message shows it",
         ("source", "name", "warnings"),
     ),
     "attachment.quarantined": ("attachment", "its content cannot be made of its parts", ("source", "code", "reason")),

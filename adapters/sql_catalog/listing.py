@@ -17,6 +17,7 @@ from sqlalchemy import (
     case,
     func,
     literal,
+    null,
     select,
 )
 
@@ -200,12 +201,14 @@ class Reading(CatalogPart):
         return Tallies(attachments, deliveries, kept, ages, unannounced)
 
     def _conditions(self, which: AttachmentFilter) -> Iterator[ColumnElement[bool] | TextClause]:
-        equal: tuple[tuple[Column[object], object], ...] = (
-            (_attachments.c.state, which.state and which.state.value),
-            (_attachments.c.kind, which.kind and int(which.kind)),
+        # SQLite prefers an index on a column with an equality condition. But few attachments have warnings.
+        of: Callable[[Column[Any]], ColumnElement[Any]] = _unindexed if which.warned else lambda column: column
+        equal: tuple[tuple[ColumnElement[Any], object], ...] = (
+            (of(_attachments.c.state), which.state and which.state.value),
+            (of(_attachments.c.kind), which.kind and int(which.kind)),
             (_attachments.c.message_id, which.message),
         )
-        yield from limited(_attachments.c.source, which.source, which.within)
+        yield from limited(of(_attachments.c.source), which.source, which.within)
         if which.announced is not None:
             yield _attachments.c.kind.is_not(None) if which.announced else _IS_UNANNOUNCED
         for column, wanted in equal:
@@ -223,6 +226,11 @@ class Reading(CatalogPart):
             # case.
             find = func.instr if self._database.dialect == "sqlite" else func.strpos
             yield find(_attachments.c.name_folded, literal(folded(which.name), AnyText)) > 0
+
+
+def _unindexed(column: Column[Any]) -> ColumnElement[Any]:
+    """Return the values of a column, as an expression that no index has."""
+    return func.coalesce(column, null())
 
 
 def _by_state(table: Table) -> Select[tuple[str, int]]:

@@ -275,10 +275,11 @@ def _representation(received: Received, said: _Defined) -> tuple[Representation,
     warnings = []
     if integer_order(first.encoding) not in {None, chosen.order}:
         warnings.append(f"the descriptor's Encoding {first.encoding} is not the byte order of the definitions")
-    if named_charset(first.ccsid, first.encoding) is None and is_ebcdic(first.ccsid):
+    declared = named_charset(first.ccsid, first.encoding)
+    if declared is None and is_ebcdic(first.ccsid):
         warnings.append(f"no codec for CCSID {first.ccsid}: texts are read as {said.charset}")
-    elif (named := named_charset(first.ccsid, first.encoding)) not in {None, said.charset}:
-        warnings.append(f"names and labels are not {named}, which is declared: all texts are read as {said.charset}")
+    elif declared not in {None, said.charset}:
+        warnings.append(f"names and labels are not {declared}, which is declared: all texts are read as {said.charset}")
     return Representation("big" if chosen.order == ">" else "little", floats, said.charset), warnings
 
 

@@ -74,7 +74,8 @@ class SasPartReader:
     def evidence(self) -> sas_evidence.Evidence:
         # A file without a byte has no record that could show how it is read.
         chosen = self._chosen or files.detect(lambda: (), self._possible)
-        return sas_evidence.of_file(self._possible, chosen, self._rivals.found if self._rivals else ())
+        found = self._rivals.found if self._rivals is not None else ()
+        return sas_evidence.of_file(self._possible, chosen, found)
 
     def spans(self, body: Body) -> list[tuple[int, int]] | None:
         """Return the (start, length) of the records in a part; None if it does not consist of whole records."""

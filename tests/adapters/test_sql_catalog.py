@@ -58,6 +58,7 @@ SEARCHES: list[Callable[[SqlCatalog], object]] = [
     lambda catalog: catalog.attachments(AttachmentFilter(source="quay", announced=True), "MTI6", 5),
     lambda catalog: catalog.attachments(AttachmentFilter(state=AttachmentState.RECEIVING, announced=True), "MTI6", 5),
     lambda catalog: catalog.messages_that_waited(["9f2c"]),
+    lambda catalog: catalog.attachments(AttachmentFilter(AttachmentState.FINISHED, source="q", warned=True), None, 5),
     lambda catalog: catalog.attachments(AttachmentFilter(within={"quay"}), "MTI6", 5),
     lambda catalog: catalog.attachments(AttachmentFilter(within={"quay", "crane"}), "MTI6", 5),
     lambda catalog: catalog.messages("quay", "MTI6", 5),

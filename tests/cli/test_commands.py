@@ -75,6 +75,18 @@ def test_files_go_out_and_come_back(run: Run, arrived: Any, in_folder: Path) -> 
     assert table["id"] in run("ls").out
 
 
+def test_warnings_and_evidence_are_shown(run: Run, arrived: Any, in_folder: Path) -> None:
+    Path("plain.txt").write_text("a line")
+    assert run("send", "plain.txt", "--to", "loop", "--wait").code == 0
+    identifier = arrived("plain.txt")["id"]
+    shown = run("show", identifier[:12]).out
+    assert identifier in shown
+    assert re.search(r"last-line-end +no-line-end +announced", shown), shown
+    assert json.loads(run("show", identifier, "--json").out)["warnings_count"] == 0
+    assert identifier not in run("ls", "--warned", "--json").out
+    assert identifier in run("ls", "--unwarned", "--json").out
+
+
 def test_a_transport_file_arrives_as_a_data_set(run: Run, arrived: Any, in_folder: Path) -> None:
     Path("visits.xpt").write_bytes(made(visits(), "xpt"))
     assert run("send", "visits.xpt", "--to", "loop", "--wait").code == 0

@@ -57,6 +57,15 @@ def test_a_row_is_a_line_within_the_width(width: int) -> None:
     assert "…" in lines[2]
 
 
+def test_warnings_are_counted() -> None:
+    lines = printed(
+        listing.attachment_list([attachment(ALIKE[0], "a", warnings_count=count) for count in range(3)]), 300
+    )
+    assert ["warning" in line for line in lines] == [False, False, True, True]
+    assert "1 warning; sent on Sunday" in lines[2]
+    assert "2 warnings; sent on Sunday" in lines[3]
+
+
 def test_a_wide_terminal_shows_everything() -> None:
     heading, *lines = printed(attachments(), 400)
     assert heading.split() == ["ID", "State", "Kind", "Name", "Size", "Source", "Received"]

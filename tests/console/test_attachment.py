@@ -8,12 +8,14 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app.model.identity import attachment_id
+from app.codecs.sas import files
+from app.model.attachment import AttachmentDefinition, AttachmentKind
 from app.model.message import PhysicalMessage
 from tests.console.support import Console
 from tests.support.gateway import GatewayProcess, mqtt_destination, mqtt_source
 from tests.support.mosquitto import Mosquitto
 from tests.support.publish import publish
-from tests.support.sas_client import Program, binary_file, data_set, message, text_file
+from tests.support.sas_client import Attached, Program, binary_file, data_set, message, text_file
 from tests.support.tables import field, visits
 
 Opened = Callable[..., Console]
@@ -233,6 +235,29 @@ def test_the_overview_tells_what_comes(world: World, open_console: Opened, schem
     page.get_by_role("link", name="finished").click()
     expect(page.get_by_role("link", name=name)).to_be_visible()
     assert console.accessibility_violations(only_contrast=scheme == "dark") == []
+
+
+def test_warnings_are_counted_in_the_list_and_told_with_how_it_was_read(world: World, open_console: Opened) -> None:
+    program = world.program
+    description = files.write_file_description(files.FileDescription(0, 77_777), program.dialect)
+    definition = AttachmentDefinition(AttachmentKind.TEXT_FILE, program.random.randbytes(16), "FILENAME", "short.txt")
+    bodies = (description, *files.write_records([b"a line"], program.dialect, 200))
+    world.send(message(program, [Attached(definition, bodies, b"")]))
+    world.until_finished("short.txt")
+    console = open_console(world.address, "attachments")
+    page = console.page
+    page.get_by_label("Warnings").select_option("with warnings")
+    row = page.get_by_role("row").filter(has_text="short.txt")
+    expect(row.locator(".warned")).to_have_text("⚠ 1 warning")
+    expect(page.get_by_text("1 attachment", exact=True)).to_be_visible()
+    assert console.accessibility_violations() == []
+    page.get_by_role("link", name="short.txt").click()
+    expect(page.get_by_role("list", name="Warnings")).to_contain_text("announced 77777 bytes")
+    read = page.get_by_role("region", name="How it was read")
+    line = read.get_by_role("row").filter(has_text="End of the last line")
+    expect(line).to_contain_text("nothing: the most usual reading was taken")
+    expect(line).to_contain_text("no-line-end")
+    assert console.accessibility_violations() == []
 
 
 def test_the_list_is_filtered_and_keeps_its_place(world: World, open_console: Opened) -> None:

@@ -10,7 +10,6 @@ from app.codecs.sas import files
 from app.codecs.sas.dialect import Dialect
 from app.model.attachment import AttachmentDefinition, AttachmentKind, AttachmentState
 from app.model.evidence import LONGEST_WARNING, MOST_WARNINGS, Choice, Ground, Question, kept_warnings
-from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord
 from app.ports import AttachmentFilter
 from app.service.context import ServiceContext
@@ -113,21 +112,6 @@ def test_what_settings_say(tmp_path: Path) -> None:
         Question.CHARACTER_SET: Ground.SETTING,
         Question.FLOAT_FORMAT: Ground.SETTING,
     }
-
-
-def test_small_data_sets_together_have_the_evidence_of_each_alone(tmp_path: Path) -> None:
-    found = []
-    for many in (1, 3):
-        with service_context(tmp_path / str(many)) as context:
-            sent: list[PhysicalMessage] = []
-            for number in range(many):
-                several = messages(context, bodies_of([ADA] * 5))
-                key = bytes([number]) * 16
-                sent += [each._replace(correl_id=key + each.correl_id[16:]) for each in several[2:]]
-            receive(context, [*messages(context, bodies_of([ADA] * 5)), *sent] if many == 1 else sent)
-            page = context.catalog.attachments(AttachmentFilter(state=AttachmentState.FINISHED), None, 99)
-            found.append({record.evidence for record in page.items})
-    assert len(found[0]) == 1
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

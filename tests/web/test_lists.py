@@ -2,6 +2,9 @@
 
 import httpx
 
+from app.model.attachment import AttachmentState
+from app.model.evidence import Choice, Ground, Question
+from app.model.records import Finished
 from tests.web.stock import Stock
 
 
@@ -24,6 +27,33 @@ def test_size_order_and_count(stock: Stock, http: httpx.Client) -> None:
     assert (other.status_code, other.json()["type"]) == (422, "/problems/invalid")
     assert "total-count" not in http.get("/v1/attachments").headers
     assert http.get("/v1/attachments?sort=colour").status_code == 422
+
+
+def test_warnings_are_counted_and_filtered_and_evidence_is_told(stock: Stock, http: httpx.Client) -> None:
+    stock.stored(b"a", qualifier_2="clean")
+    record = stock.attachment(state=AttachmentState.COMPLETE, qualifier_2="warned")
+    warnings = ("two \ud800 of", "them")
+    evidence = (Choice(Question.DIALECT, "big-4-absent-packed", Ground.PREFERENCE, ("little-4-absent-packed",)),)
+    stock.catalog.finish(
+        [Finished(record.id, 1, "5e", "text/plain", "store", 1, "o", warnings=warnings, evidence=evidence)], []
+    )
+    assert names(http.get("/v1/attachments?warned=true&state=finished&source=orders")) == ["warned"]
+    assert names(http.get("/v1/attachments?warned=false")) == ["clean"]
+    assert len(names(http.get("/v1/attachments"))) == 2
+    (listed,) = http.get("/v1/attachments?warned=true").json()["items"]
+    one = http.get(f"/v1/attachments/{record.id}").json()
+    for found in (listed, one):
+        assert (found["warnings_count"], len(found["warnings"])) == (2, 2)
+        assert found["warnings"][1] == "them"
+        assert found["evidence"] == [
+            {
+                "question": "dialect",
+                "reading": "big-4-absent-packed",
+                "ground": "preference",
+                "others": ["little-4-absent-packed"],
+            }
+        ]
+    assert http.get("/v1/attachments?warned=perhaps").status_code == 422
 
 
 def test_times_of_deliveries_and_messages(stock: Stock, http: httpx.Client) -> None:

@@ -293,33 +293,34 @@ class Rivals:
 
     def __init__(self, mask: int, chosen: Dialect, *, joined: bool) -> None:
         self._chosen, self._joined = chosen, joined
-        self._plain = chosen.nul == "absent" and not chosen.aligned
-        self._differ = dict.fromkeys(_rivals(mask, chosen), False)
+        self._is_plain = chosen.nul == "absent" and not chosen.aligned
+        self._left: Sequence[_Rival] = _rivals(mask, chosen)
+        self._differ: set[Dialect] = set()
 
     @property
     def is_settled(self) -> bool:
-        return not self._differ
+        return not self._left
 
     @property
     def found(self) -> tuple[Dialect, ...]:
         """The dialects in which the bytes are others, the most likely first."""
-        return tuple(dialect for dialect, differs in self._differ.items() if differs)
+        return tuple([rival.dialect for rival in self._left if rival.dialect in self._differ])
 
     def see(self, part: Buffer) -> None:
         """Leave out the dialects in which a part does not consist of whole records."""
-        is_one = self._plain and record_start([part], self._chosen) is not None
-        own = None
-        for rival in [*self._differ]:
-            if is_one and (rival.order, rival.long) == (self._chosen.order, self._chosen.long):
-                if rival.nul != "absent":  # else the one record is the same, with or without padding between records
-                    del self._differ[rival]
-                continue
-            if not _may_begin(part, rival) or (read := self._places(part, rival)) is None:
-                del self._differ[rival]
-                continue
-            own = own or self._places(part, self._chosen)
-            if read != own:
-                self._differ[rival] = True
+        if self._left:
+            is_one = self._is_plain and record_start([part], self._chosen) is not None
+            own = None if is_one else self._places(part, self._chosen)
+            self._left = [rival for rival in self._left if self._fits(part, rival, own, is_one=is_one)]
+
+    def _fits(self, part: Buffer, rival: "_Rival", own: list[tuple[int, int]] | None, *, is_one: bool) -> bool:
+        if is_one and rival.is_alike:  # the one record is the same, with or without padding between records
+            return not rival.has_nul
+        if not _may_begin(part, rival.dialect) or (read := self._places(part, rival.dialect)) is None:
+            return False
+        if read != (self._places(part, self._chosen) if is_one else own):
+            self._differ.add(rival.dialect)
+        return True
 
     def _places(self, part: Buffer, dialect: Dialect) -> list[tuple[int, int]] | None:
         try:
@@ -329,13 +330,23 @@ class Rivals:
         return [each for each in found if each[1]] if self._joined else found
 
 
+class _Rival(NamedTuple):
+    """A dialect, whether its lengths are written as in the chosen one, and whether a NUL follows each record."""
+
+    dialect: Dialect
+    is_alike: bool
+    has_nul: bool
+
+
 @lru_cache(maxsize=256)
-def _rivals(mask: int, chosen: Dialect) -> tuple[Dialect, ...]:
+def _rivals(mask: int, chosen: Dialect) -> tuple[_Rival, ...]:
     """Return the dialects that `detect` tries beside the chosen one. A NUL that all texts end in is in no doubt."""
     candidates = (dialect for nul in _RECORD_NULS for dialect in members(with_nul(frames(mask), nul)))
     is_sure = chosen.nul == "included"
     return tuple(
-        each for each in candidates if each != chosen and not (is_sure and replace(each, nul="included") == chosen)
+        _Rival(each, (each.order, each.long) == (chosen.order, chosen.long), each.nul != "absent")
+        for each in candidates
+        if each != chosen and not (is_sure and replace(each, nul="included") == chosen)
     )
 
 

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.model.attachment import AttachmentKind
+from app.model.evidence import Choice, Ground, Question
 from app.model.records import AttachmentRecord, Finished
 from app.pipeline.tables import Increment, file_rows, hour_of, quality_rows, summed
 from app.tables.quality import HOUR
@@ -24,7 +25,17 @@ def test_files_say_what_is_known_of_them() -> None:
         description="A report",
         first_received_at=1_000_000,
     )
-    finished = Finished("a1", 5, "ab" * 32, "text/plain", "store", 2_000_000, object_name="attachments/a1")
+    finished = Finished(
+        "a1",
+        5,
+        "ab" * 32,
+        "text/plain",
+        "store",
+        2_000_000,
+        object_name="attachments/a1",
+        warnings=("Größe \ud800",),
+        evidence=(Choice(Question.LAST_LINE_END, "line-end", Ground.PREFERENCE, ("no-line-end",)),),
+    )
     assert file_rows([(record, finished)]).to_pylist() == [
         {
             "message": "m1",
@@ -39,6 +50,10 @@ def test_files_say_what_is_known_of_them() -> None:
             "size": 5,
             "sha256": "ab" * 32,
             "content_type": "text/plain",
+            "warnings_count": 1,
+            "warnings": '["Gr\\u00f6\\u00dfe \\ud800"]',
+            "evidence": '[{"question": "last-line-end", "reading": "line-end", "ground": "preference", '
+            '"others": ["no-line-end"]}]',
         }
     ]
     assert file_rows([]).schema == file_rows([(record, finished)]).schema
