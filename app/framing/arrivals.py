@@ -42,7 +42,7 @@ class ArrivalsBySource:
         key = (source, name)
         if key not in self._found:
             framing = FRAMINGS.get(name)
-            found = self._found[key] = framing.arrivals() if framing is not None else None
+            found = self._found[key] = framing.arrivals({}) if framing is not None else None
             if found is not None:
                 self._of_source.setdefault(source, []).append(found)
         return self._found[key]

@@ -74,6 +74,14 @@ class Arrivals(Protocol):
     def interrupt(self, message: PhysicalMessage) -> None:
         """Take note of a message that its transport could not read, and which may have been any message."""
 
+    def resume(self, message: PhysicalMessage) -> None:
+        """Take note of a message that was journalled before, as `number` returned it, so that numbering continues
+        behind it."""
+
+    def take_learned(self) -> Mapping[str, str]:
+        """Return what has been learnt of how the senders on a subject count, by subject, since the last call: short
+        texts that only the framing understands."""
+
 
 # --- reading content --------------------------------------------------------------------------------------------------
 
@@ -173,9 +181,9 @@ class Framing(Protocol):
 
     # --- reading messages ---------------------------------------------------------------------------------------------
 
-    def arrivals(self) -> Arrivals | None:
+    def arrivals(self, known: Mapping[str, str]) -> Arrivals | None:  # noqa: ARG002
         """Begin to number the messages of a source as they come in, before they are journalled; None where they say
-        themselves what they belong to."""
+        themselves what they belong to. `known` is what was learnt of the source before (`Arrivals.take_learned`)."""
         return None
 
     def read(self, message: PhysicalMessage, known: int) -> Event | Pieces:

@@ -18,7 +18,7 @@ Rules.
   header. A sender may send a last message for each of them, or one for all.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Final, NamedTuple
@@ -28,7 +28,7 @@ from app.codecs.sas import correlid
 from app.codecs.sas.numbered import message_name
 from app.codecs.sas.rendezvous import MAP_NAMES, read_header, read_last
 from app.codecs.sas.rendezvous_keys import attachment_key, key_of, made
-from app.model.message import GAP, PhysicalMessage
+from app.model.message import GAP, UNREADABLE, PhysicalMessage
 from app.wire import WireError
 
 PARTS: Final = "rendezvous.parts"
@@ -93,10 +93,11 @@ _RULES: Final = frozenset(_Rule(*each) for each in product((False, True), repeat
 class NumberedArrivals:
     """Numbers the messages of one source, in the order in which they come; see `app.framing.protocol.Arrivals`."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: Mapping[str, str] | None = None) -> None:
         self._open: dict[Line, _Open] = {}
-        self._rules: dict[str, frozenset[_Rule]] = {}
+        self._rules = {subject: _read_rules(text) for subject, text in (known or {}).items()}
         """How the senders on a subject may count, by what has come so far."""
+        self._learned: dict[str, str] = {}
         self._headers = 0
 
     def number(self, message: PhysicalMessage) -> list[PhysicalMessage]:
@@ -116,6 +117,25 @@ class NumberedArrivals:
             self._open.pop(_line(message), None)
         else:
             self._open.clear()
+
+    def resume(self, message: PhysicalMessage) -> None:
+        """Number a message again that was journalled before; a header keeps its key."""
+        if message.framing == UNREADABLE:
+            self.interrupt(message)
+            return
+        try:
+            name = message_name(message.body)
+            if name == "HDR":
+                self._header(message, _line(message), correlid.split(message.correl_id)[0])
+            else:
+                self._numbered(message, name, _line(message))
+        except WireError:
+            self.interrupt(message)
+
+    def take_learned(self) -> Mapping[str, str]:
+        """Return the rules that have been learnt since the last call, by subject."""
+        learned, self._learned = self._learned, {}
+        return learned
 
     def _numbered(self, message: PhysicalMessage, name: str, line: Line) -> list[PhysicalMessage]:
         if name == "HDR":
@@ -140,13 +160,13 @@ class NumberedArrivals:
         key, number = opened.keys[opened.current], opened.parts[opened.current]
         return [message._replace(correl_id=correlid.join(key, number))]
 
-    def _header(self, message: PhysicalMessage, line: Line) -> PhysicalMessage:
+    def _header(self, message: PhysicalMessage, line: Line, known: bytes | None = None) -> PhysicalMessage:
         before = self._open.pop(line, None)
         header = read_header(message.body)
         self._headers += 1
         on, of = (each.encode("utf-8", "surrogatepass") for each in line)
         facts = (message.body, on, of, b"%d" % message.received_at)
-        base = key_of(header.header_correlid) or made(*map(bytes, facts), b"%d" % self._headers)
+        base = known or key_of(header.header_correlid) or made(*map(bytes, facts), b"%d" % self._headers)
         entries = enumerate(header.attachments)
         keys = [attachment_key(entry.correlid, base, number) for number, entry in entries]
         is_interleaved = before is not None and not all(before.closed)
@@ -192,10 +212,16 @@ class NumberedArrivals:
         return 0 if alone and surplus == 0 else least
 
     def _learn(self, subject: str, rules: frozenset[_Rule]) -> None:
-        self._rules.pop(subject, None)
+        if self._rules.pop(subject, None) != rules:
+            self._learned[subject] = " ".join(sorted(f"{rule.header:d}{rule.messages:d}" for rule in rules))
         self._rules[subject] = rules
         if len(self._rules) > _MOST_LINES:
             del self._rules[next(iter(self._rules))]
+
+
+def _read_rules(text: str) -> frozenset[_Rule]:
+    rules = frozenset(_Rule(word[:1] == "1", word[1:] == "1") for word in text.split())
+    return rules or _RULES
 
 
 _INTERLEAVED: Final = (

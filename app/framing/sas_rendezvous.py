@@ -8,7 +8,7 @@ It is written in the order of the specification: the header, the application mes
 messages and then the last one, which counts them. All of a delivery belongs to the header before it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.codecs.sas import correlid
@@ -225,8 +225,8 @@ class SasRendezvous(Framing):
     application_message: bool = True
     options: frozenset[str] = frozenset({"body_limit", "ccsid", "record_length"})
 
-    def arrivals(self) -> Arrivals | None:
-        return NumberedArrivals()
+    def arrivals(self, known: Mapping[str, str]) -> Arrivals | None:
+        return NumberedArrivals(known)
 
     def read(self, message: PhysicalMessage, known: int) -> Event:  # noqa: ARG002 - it has one dialect
         return read(message)
