@@ -208,6 +208,16 @@ receiving_marks = Table(
     Column("position", BigInteger, nullable=False, comment="all that was journalled when so much had been counted"),
 )
 
+counting = Table(
+    "counting",
+    metadata,
+    Column("source", AnyText, primary_key=True),
+    Column("subject", AnyText, primary_key=True),
+    Column("rules", AnyText, nullable=False),
+    Column("learned", BigInteger, nullable=False, comment="a number that grows: the one learnt last has the highest"),
+    comment="how the senders on a subject count, as their messages have shown",
+)
+
 expirations = Table(
     "expirations",
     metadata,

@@ -1,18 +1,26 @@
 """Messages that do not say what they belong to, numbered as they come in, a source at a time."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from app.framing.events import failure
 from app.framing.protocol import Arrivals
 from app.framing.registry import FRAMINGS
-from app.model.message import UNREADABLE, PhysicalMessage
+from app.model.message import DELIVERY, GAP, REPLAYED, UNREADABLE, PhysicalMessage
+
+Learned = Mapping[str, str]
+"""What was learnt of how senders count, by subject (`Arrivals.take_learned`)."""
+
+
+def _nothing(_source: str) -> Learned:
+    return {}
 
 
 class ArrivalsBySource:
     """What numbers the messages of each source, where their framing has them numbered. A source hands its messages over
-    in one thread at a time."""
+    in one thread at a time. `known` returns what was learnt of a source before."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: Callable[[str], Learned] = _nothing) -> None:
+        self._known = known
         self._found: dict[tuple[str, str], Arrivals | None] = {}
         self._of_source: dict[str, list[Arrivals]] = {}
 
@@ -34,6 +42,30 @@ class ArrivalsBySource:
                 found += [message] if numbering is None else _numbered(message, numbering)
         return found
 
+    def resume(self, messages: Iterable[PhysicalMessage]) -> None:
+        """Take note of messages in the journal, in their order, so that numbering continues behind them. One without a
+        source may have been any."""
+        for message in messages:
+            if REPLAYED in message.properties:
+                continue
+            if GAP in message.properties or not message.source:
+                self.close(message.source)
+            if message.framing != UNREADABLE:
+                self._of(message.source, message.framing)
+            for arrivals in self._of_source.get(message.source, ()):
+                arrivals.resume(message)
+
+    def close(self, source: str) -> None:
+        """End everything that a source, or any source if it has no name, has begun."""
+        for name, several in self._of_source.items():
+            for arrivals in several if source in ("", name) else ():
+                arrivals.interrupt(PhysicalMessage(name, UNREADABLE))
+
+    def take_learned(self, source: str) -> Learned:
+        """Return what has been learnt of a source since the last call."""
+        several = self._of_source.get(source, ())
+        return {subject: rules for arrivals in several for subject, rules in arrivals.take_learned().items()}
+
     def _matters(self, source: str, name: str) -> bool:
         """Tell whether messages of a framing are numbered, or interrupt those that are."""
         return source in self._of_source if name == UNREADABLE else self._of(source, name) is not None
@@ -42,7 +74,7 @@ class ArrivalsBySource:
         key = (source, name)
         if key not in self._found:
             framing = FRAMINGS.get(name)
-            found = self._found[key] = framing.arrivals({}) if framing is not None else None
+            found = self._found[key] = framing.arrivals(self._known(source)) if framing is not None else None
             if found is not None:
                 self._of_source.setdefault(source, []).append(found)
         return self._found[key]
@@ -50,8 +82,16 @@ class ArrivalsBySource:
 
 def _numbered(message: PhysicalMessage, numbering: Arrivals) -> Sequence[PhysicalMessage]:
     try:
-        return numbering.number(message)
+        found = numbering.number(message)
     except Exception as error:  # noqa: BLE001 - it is kept with the message
         numbering.interrupt(message)
         why = failure(error)
         return [message.unreadable(why.code, why.why)]
+    return found if len(found) == 1 else [_of_this_delivery(each, message) for each in found]
+
+
+def _of_this_delivery(found: PhysicalMessage, message: PhysicalMessage) -> PhysicalMessage:
+    """Return a message that is journalled with another one. If it was delivered before, it does not say how."""
+    if found.properties.get(DELIVERY) == message.properties.get(DELIVERY):
+        return found
+    return found._replace(properties={name: value for name, value in found.properties.items() if name != DELIVERY})

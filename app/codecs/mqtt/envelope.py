@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 from app.codecs.ibm_mq.image import IMAGE_OVERHEAD, is_image, read_image, write_image
 from app.codecs.mqtt import properties
 from app.codecs.mqtt.properties import PublishProperties
+from app.codecs.rendezvous.subjects import SUBJECT_PROPERTY
 from app.model.errors import InvalidInputError
 from app.model.framing import FramingTraits
 from app.model.message import NO_PROPERTIES, PhysicalMessage
@@ -88,9 +89,13 @@ def read(
 ) -> PhysicalMessage:
     """Return the physical message that a publish carries; `packed` is its property section, empty before MQTT 5.
 
+    Where messages are numbered as they come, the topic is the subject of one that names none.
+
     Raises InvalidInputError with the code `bad-envelope`, `bad-mq-image` or `no-envelope`.
     """
     correl_id, fields, others = _read(packed) if packed else (b"", _NO_FIELDS, NO_PROPERTIES)
+    if framing.numbered_on_arrival:
+        others = {SUBJECT_PROPERTY: topic(), **others}
     if "msg_type" in fields:
         if len(correl_id) > _CORREL_ID_SIZE:
             why = f"{len(correl_id)} bytes; a CorrelId has at most {_CORREL_ID_SIZE}"
