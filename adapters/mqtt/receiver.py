@@ -135,15 +135,14 @@ class MqttReceiver:
         do not tell what comes again, or if it does not send again what was not acknowledged."""
         if self._has_qos_0 or self._settings.session_expiry == 0:
             return False
-        found: list[Delivery] = []
+        found: dict[tuple[Delivery, int], None] = {}
         for message in islice(newest, _RECENT):
             if (delivery := Delivery.parse(message.properties.get(DELIVERY, ""))) is None:
                 continue
             if delivery.session != self._session or delivery.qos == 0:
                 break
-            if not found or delivery != found[-1]:  # a message may be journalled as several
-                found.append(delivery)
-        taken = Taken.resumed(found[::-1])
+            found[delivery, message.received_at] = None  # once, even if the message is journalled as several
+        taken = Taken.resumed([delivery for delivery, _ in reversed(found)])
         self._resumed = taken if found and taken.ascends else None
         return self._resumed is not None
 
