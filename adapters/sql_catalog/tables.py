@@ -156,7 +156,7 @@ messages = Table(
     Column("application_format", AnyText, nullable=False),
     Column("application_ccsid", BigInteger, nullable=False),
     Column("complete_at", BigInteger),
-    Column("correl_key", Octets, nullable=False, comment="the 20 bytes of message_correl_id that are compared"),
+    Column("correl_key", Octets, nullable=False, comment="the 20 bytes by which the application message is found"),
     Index(None, "source", "correl_key", "header_position"),
     Index(None, "received_at", "id"),
     Index(None, "source", "received_at", "id"),

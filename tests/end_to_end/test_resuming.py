@@ -4,6 +4,7 @@ KILLS in the environment says how often each gateway is killed: `KILLS=20 make t
 ARGS=tests/end_to_end/test_resuming.py`."""
 
 import os
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from random import Random
 from threading import Event, Thread
 
 import pytest
-from paho.mqtt.client import Client
+from paho.mqtt.client import Client, MQTTMessageInfo
 
 from tests.end_to_end.test_rendezvous import check
 from tests.support.forked_gateway import ForkedGateway
@@ -23,7 +24,7 @@ from tests.support.rendezvous_program import messages
 from tests.support.sas_client import Attached, Program, binary_file
 
 KILLS = int(os.environ.get("KILLS", "5"))
-TOPICS = 6
+TOPICS, IN_FLIGHT = 6, 20
 SESSIONS = pytest.mark.parametrize(("version", "qos"), [("5", 1), ("5", 2), ("3.1.1", 1), ("3.1.1", 2)])
 
 
@@ -108,18 +109,22 @@ class Sending:
     def _run(self) -> None:
         random = self._program.random
         left: dict[int, list[bytes]] = {topic: [] for topic in range(TOPICS)}
+        waiting: deque[MQTTMessageInfo] = deque()
         with publishing(self._broker, self._version) as client:
             while not self._stop.is_set() or any(left.values()):
                 topic = random.randrange(TOPICS)
                 if not left[topic] and not self._stop.is_set():
-                    content = random.randbytes(random.choice([10, 50_000, 400_000]))
+                    content = random.randbytes(random.choice([10, 50_000, 200_000]))
                     self.sent.append(binary_file(self._program, f"{len(self.sent)}.bin", content))
                     left[topic] = messages(self.sent[-1:])
                 if left[topic]:
                     info = client.publish(f"rv/{topic}", left[topic].pop(0), self._qos)
-                    if random.random() < 0.1:
-                        info.wait_for_publish(30)
-                        self._stop.wait(random.choice([0, 0.02]))
+                    waiting.append(info)
+                    self._stop.wait(random.choice([0, 0, 0.02]))
+                if len(waiting) > IN_FLIGHT:
+                    waiting.popleft().wait_for_publish(30)
+            for info in waiting:
+                info.wait_for_publish(30)
 
 
 @pytest.mark.timeout(180 + 20 * KILLS)
