@@ -119,7 +119,7 @@ class NumberedArrivals:
             self._open.clear()
 
     def resume(self, message: PhysicalMessage) -> None:
-        """Number a message again that was journalled before; a header keeps its key."""
+        """Take note of a message that was journalled before: number it again. A header keeps its key."""
         if message.framing == UNREADABLE:
             self.interrupt(message)
             return

@@ -58,7 +58,7 @@ def _learn(context: ServiceContext, source: str) -> None:
 
 
 def _continue(context: ServiceContext, source: str, arrivals: ArrivalsBySource) -> None:
-    """Number the messages of what is open again, and all messages that the catalog does not include yet."""
+    """Have messages of what is open numbered again, and all messages that the catalog does not include yet."""
     included = context.catalog.progress()
     behind = _BEGINNING if included is None else _following(Position.unpack(included))
     positions = context.catalog.open_correl_ids(source)
