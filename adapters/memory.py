@@ -4,7 +4,7 @@ Queues live as long as the process. Everything in it that names the same broker 
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from threading import Condition
@@ -83,6 +83,11 @@ class MemoryReceiver:
         self._name, self._framing = name, framing
         self._queue = queue(settings.queue, settings.broker)
         self._since: int | None = None
+
+    def resume(self, newest: Iterator[PhysicalMessage]) -> bool:
+        """Return False: messages that were not acknowledged come again, and nothing tells which."""
+        del newest
+        return False
 
     def run(self, intake: Intake, stop: StopSignal) -> None:
         unacknowledged: dict[int, list[PhysicalMessage]] = {}

@@ -285,6 +285,9 @@ class ArrowJournal:
     def messages(self, segment: int, batch: int, rows: Sequence[int]) -> list[PhysicalMessage]:
         return self._reader.messages(segment, batch, rows)
 
+    def batch_count(self, segment: int) -> int:
+        return self._reader.batch_count(segment)
+
     def descriptors(self, segment: int, batch: int) -> pa.RecordBatch:
         return self._reader.descriptors(segment, batch)
 

@@ -301,6 +301,10 @@ class Reader:
         held = [self._recent.body((segment, batch), row) for row in rows]
         return self.segment(segment).messages(batch, rows, held)
 
+    def batch_count(self, number: int) -> int:
+        segment = self.segment(number)
+        return segment.batch_count() + segment.state.open_ended
+
     def descriptors(self, number: int, batch: int) -> pa.RecordBatch:
         """Return the columns of a batch without its bodies; see `app.ports.Journal.descriptors`."""
         segment = self.segment(number)

@@ -1,6 +1,6 @@
 """A source's queues: as many connections as the configuration says, each served by its own thread."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from threading import Event as StopSignal
 from typing import Any
@@ -15,6 +15,7 @@ from adapters.ibm_mq.session import Pace, Session
 from adapters.ibm_mq.settings import SourceSettings
 from adapters.ibm_mq.watching import Watch
 from app.model.framing import FramingTraits
+from app.model.message import PhysicalMessage
 from app.ports import Intake
 
 _IDLE = 0.1
@@ -30,6 +31,11 @@ class MqReceiver:
         self._name = name
         self._places = [_Place(library, name, framing, place) for place in settings.places()]
         self._workers = [worker for place in self._places for worker in place.workers]
+
+    def resume(self, newest: Iterator[PhysicalMessage]) -> bool:
+        """Return False: messages of a unit of work that was not committed come again, with nothing that tells which."""
+        del newest
+        return False
 
     def run(self, intake: Intake, stop: StopSignal) -> None:
         ending = StopSignal()

@@ -15,8 +15,11 @@ import select
 import socket
 import time
 from collections import deque
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
+from hashlib import blake2b
+from itertools import islice
 from threading import Event as StopSignal
 from typing import Any
 
@@ -27,11 +30,12 @@ from adapters.connections import Backoff, connected, not_connected
 from adapters.mqtt.client import FAILURE, SESSION_TAKEN_OVER, Arrival, Client, Connack
 from adapters.mqtt.connect import BrokerError, Connector
 from adapters.mqtt.settings import SourceSettings
-from adapters.mqtt.taken import Copy, Taken
+from adapters.mqtt.taken import Copy, Delivery, Taken
 from app.codecs.mqtt import envelope
+from app.codecs.rendezvous.subjects import SUBJECT_PROPERTY
 from app.model.errors import InvalidInputError
 from app.model.framing import FramingTraits
-from app.model.message import GAP, PhysicalMessage
+from app.model.message import DELIVERY, GAP, PhysicalMessage
 from app.observe import Recurring
 from app.ports import Intake
 
@@ -45,12 +49,17 @@ another client."""
 _LONGEST_PROPERTIES = 1 << 20
 """The largest size of a publish's properties in bytes. Decoding them takes many times as much memory."""
 _FAREWELL = 0.5
+_RECENT = 4096
+"""The newest messages in the journal that are remembered at the start. No more are unacknowledged, as a rule; if there
+are, nothing proves what they are, and that is told of (`GAP`)."""
 _SEND_RETAINED_IF_NEW, _NEVER_SEND_RETAINED = 1, 2
 
 _SHARED_RULE = (
     "{topics} is a shared subscription: the broker distributes its messages over all clients of the group. Only one "
     "gateway may be in the group, since each attachment needs all of its parts in the same gateway"
 )
+
+_QOS_0_LOST = "the broker keeps no messages of QoS 0 while the connection is broken"
 
 _log = structlog.get_logger(__name__)
 
@@ -74,8 +83,12 @@ class MqttReceiver:
         self._log = _log.bind(source=name, broker=self._connector.broker)
         self._durable: deque[tuple[Client, list[Acknowledgement], list[Copy]]] = deque()
         self._taken = Taken()
-        self._repeated: list[tuple[int, Copy]] = []
-        """Messages of QoS 2 that this connection brought again, to acknowledge when their first copies are durable."""
+        self._resumed: Taken | None = None
+        self._session = blake2b(
+            f"{self._connector.broker} {self._connector.client_id}".encode(), digest_size=4
+        ).hexdigest()
+        self._repeated: list[tuple[Acknowledgement, Copy]] = []
+        """Messages that this connection brought again, to acknowledge when their first copies are durable."""
         self._unacknowledged = 0
         self._status = not_connected()
         self._shared = [topic for topic in settings.topic if topic.startswith("$share/")]
@@ -86,9 +99,10 @@ class MqttReceiver:
         self._has_session = False
         self._said_connected = False
         self._warned: set[str] = set()
-        self._gap = "the source begins to receive" if framing.numbered_on_arrival else None
-        """What the next message is to say of those before it, which may be missing."""
-        self._is_exact = settings.qos == 2
+        self._numbers = framing.numbered_on_arrival
+        self._gap: str | None = None
+        """What the next message is to say, where messages are numbered, of those before it, which may be missing."""
+        self._has_qos_0 = settings.qos == 0
 
     def status(self) -> dict[str, Any]:
         status = {**self._status, "broker": self._connector.broker, "unacknowledged": self._unacknowledged}
@@ -97,7 +111,10 @@ class MqttReceiver:
     def run(self, intake: Intake, stop: StopSignal) -> None:
         if self._shared:
             self._log.warning("subscription_shared", topics=self._shared, rule=_SHARED_RULE.format(topics="its topic"))
-        self._taken.clear()  # what an earlier intake has taken, and may not have written, comes again
+        # What an earlier intake has taken, and may not have written, comes again.
+        is_resumed = self._resumed is not None
+        self._taken, self._resumed = self._resumed or Taken(), None
+        self._gap = None if is_resumed else "the source begins to receive"
         backoff = Backoff()
         with _WakeupSocket() as wakeup:
             while not stop.is_set():
@@ -109,10 +126,27 @@ class MqttReceiver:
                         backoff.reset()
                     self._down(error)
                     if error.code == SESSION_TAKEN_OVER:
+                        self._gap = "another client had the session of the source, and may have received messages"
                         backoff.wait(stop, least=_TAKEN_OVER_PAUSE, longest=_LONGEST_TAKEN_OVER_PAUSE)
                     else:
                         backoff.wait(stop)
         self._status = not_connected()
+
+    def resume(self, newest: Iterator[PhysicalMessage]) -> bool:
+        """Take note of the newest deliveries of this session in the journal. Return False if the broker's identifiers
+        do not tell what comes again, or if it does not send again what was not acknowledged."""
+        if self._has_qos_0 or self._settings.session_expiry == 0:
+            return False
+        found: dict[tuple[Delivery, int], None] = {}
+        for message in islice(newest, _RECENT):
+            if (delivery := Delivery.parse(message.properties.get(DELIVERY, ""))) is None:
+                continue
+            if delivery.session != self._session or delivery.qos == 0:
+                break
+            found[delivery, message.received_at] = None  # once, even if the message is journalled as several
+        taken = Taken.resumed([delivery for delivery, _ in reversed(found)])
+        self._resumed = taken if found and taken.ascends else None
+        return self._resumed is not None
 
     def _connection(self, intake: Intake, stop: StopSignal, wakeup: "_WakeupSocket") -> None:
         """Run one connection from start to end. Raises BrokerError when it ends before `stop` is set."""
@@ -141,9 +175,7 @@ class MqttReceiver:
         settings = self._settings
         if self._has_session and not connack.session_present:
             self._log.warning("session_lost", effect="messages that the broker held for this source are lost")
-        if not connack.session_present:
-            self._taken.clear()
-        self._mark_gap(connack)
+        self._begin_session(connack)
         self._has_session = settings.session_expiry > 0
         client.on_release = self._taken.release
         client.on_subscribe = partial(self._subscribed, connack)
@@ -151,14 +183,15 @@ class MqttReceiver:
         options: Any = SubscribeOptions(settings.qos, retainHandling=retain_handling) if client.is_5 else settings.qos
         client.subscribe([(topic, options) for topic in settings.topic])
 
-    def _mark_gap(self, connack: Connack) -> None:
-        """Have the next message say that others may be missing before it, if its framing has to know."""
-        if not self._framing.numbered_on_arrival or self._gap is not None:
-            return
-        if not connack.session_present:
-            self._gap = "the broker has no session of the source: what it held is lost"
-        elif not self._is_exact:
-            self._gap = "the connection broke: below QoS 2 messages may be missing, or come twice"
+    def _begin_session(self, connack: Connack) -> None:
+        """Begin or continue the session. Have the next message say it if others may be missing before it."""
+        if connack.session_present:
+            self._taken.reconnected()
+        else:
+            self._taken = Taken()
+            self._gap = self._gap or "the broker has no session of the source: what it held is lost"
+        if self._has_qos_0:
+            self._gap = self._gap or _QOS_0_LOST
 
     def _subscribed(self, connack: Connack, client: Any, _: object, __: int, granted: list[Any], ___: object) -> None:
         version = "5" if client.is_5 else "3.1.1"
@@ -172,6 +205,8 @@ class MqttReceiver:
             self._said_connected = True
             self._log.info("connection_opened", version=version, session_present=connack.session_present)
         if any(code.value == 0 for code in granted):
+            self._has_qos_0 = True
+            self._gap = self._gap or _QOS_0_LOST
             self._warn_once("qos_0_granted", "the broker drops messages that it cannot deliver at once")
 
     def _hand_over(self, client: Client, arrivals: list[Arrival], intake: Intake, wakeup: "_WakeupSocket") -> None:
@@ -182,31 +217,49 @@ class MqttReceiver:
         copies: list[Copy] = []
         self._unacknowledged += len(arrivals)
         for arrival in arrivals:
-            qos = arrival.qos
-            acknowledgement = (arrival.mid, qos)
+            acknowledgement = (arrival.mid, arrival.qos)
             if arrival.retained and self._settings.retained == "ignore":
+                if arrival.qos:
+                    self._taken.pass_over(arrival.mid)
                 ignored.append(acknowledgement)
                 continue
-            if qos == 2:
-                if (first := self._taken.repeated(arrival)) is not None:
-                    self._repeated.append((arrival.mid, first))
+            delivery = Delivery.of(self._session, arrival) if self._numbers or arrival.qos == 2 else None
+            if delivery is not None and arrival.qos:
+                if (first := self._taken.repeated(delivery, arrival)) is not None:
+                    self._repeated.append((acknowledgement, first))
                     continue
-                copies.append(self._taken.take(arrival))
+                doubt = self._taken.doubt(delivery, arrival)
+                self._gap = self._gap or doubt
+                copies.append(self._taken.take(delivery))
             try:
-                messages.append(self._read(arrival, now))
+                messages.append(self._numbered(self._read(arrival, now), delivery))
                 taken.append(acknowledgement)
             except InvalidInputError as error:
-                unread = PhysicalMessage(self._name, self._framing.name, body=arrival.payload(), received_at=now)
-                mine = [copies.pop()] if qos == 2 else []
+                mine = [copies.pop()] if delivery is not None and arrival.qos else []
                 self._submit(client, messages, taken, copies, intake, wakeup)
                 messages, taken, copies = [], [], []
                 on_durable = partial(self._durable_now, client, [acknowledgement], mine, wakeup)
-                intake.refuse(unread, error.code, str(error), on_durable)
+                intake.refuse(self._unread(arrival, delivery, now), error.code, str(error), on_durable)
         self._submit(client, messages, taken, copies, intake, wakeup)
         if ignored:
             self._acknowledge(client, ignored)
         if self._repeated:
             self._acknowledge_repeated(client)
+
+    def _numbered(self, message: PhysicalMessage, delivery: Delivery | None) -> PhysicalMessage:
+        """Return the message with its delivery, and with what it has to say of those before it, where messages are
+        numbered as they come."""
+        if not self._numbers:
+            return message
+        gap, self._gap = self._gap, None
+        return message._replace(properties={DELIVERY: "", **message.properties} | _said(gap, delivery))
+
+    def _unread(self, arrival: Arrival, delivery: Delivery | None, now: int) -> PhysicalMessage:
+        """Return a message whose envelope cannot be read."""
+        message = PhysicalMessage(self._name, self._framing.name, body=arrival.payload(), received_at=now)
+        if not self._numbers:
+            return message
+        return message._replace(properties={SUBJECT_PROPERTY: arrival.topic()} | _said(None, delivery))
 
     def _submit(
         self,
@@ -220,14 +273,10 @@ class MqttReceiver:
         if not messages:
             return
         if any(qos == 0 for _, qos in taken):
+            self._has_qos_0 = True
             self._warn_once(
                 "qos_0_received", "the broker keeps no messages with QoS 0 while the gateway is disconnected"
             )
-        if self._framing.numbered_on_arrival:
-            self._is_exact = self._is_exact and all(qos == 2 for _, qos in taken)
-            if self._gap is not None:
-                messages[0] = messages[0]._replace(properties={**messages[0].properties, GAP: self._gap})
-                self._gap = None
         intake.submit(messages, partial(self._durable_now, client, taken, copies, wakeup))
 
     def _read(self, arrival: Arrival, now: int) -> PhysicalMessage:
@@ -250,6 +299,7 @@ class MqttReceiver:
             delivered_by, taken, copies = self._durable.popleft()
             for copy in copies:
                 copy.is_durable = True
+                copy.may_be_over = copy.qos == 1 and delivered_by is client
             if delivered_by is client:
                 self._acknowledge(client, taken)
         if self._repeated:
@@ -257,8 +307,11 @@ class MqttReceiver:
 
     def _acknowledge_repeated(self, client: Client) -> None:
         """Acknowledge messages that came again and whose first copies are durable."""
-        self._acknowledge(client, [(mid, 2) for mid, first in self._repeated if first.is_durable])
+        durable = [each for each in self._repeated if each[1].is_durable]
         self._repeated = [each for each in self._repeated if not each[1].is_durable]
+        self._acknowledge(client, [acknowledgement for acknowledgement, _ in durable])
+        for _, first in durable:
+            first.may_be_over = first.may_be_over or first.qos == 1
 
     def _acknowledge(self, client: Client, taken: list[Acknowledgement]) -> None:
         client.acknowledge(taken)
@@ -304,6 +357,12 @@ class MqttReceiver:
         if event not in self._warned:
             self._warned.add(event)
             self._log.warning(event, effect=effect)
+
+
+def _said(gap: str | None, delivery: Delivery | None) -> dict[str, str]:
+    """Return the properties of a message that say which delivery it is, and what may be missing before it."""
+    told = {} if gap is None else {GAP: gap}
+    return told if delivery is None else {DELIVERY: str(delivery), **told}
 
 
 class _WakeupSocket:

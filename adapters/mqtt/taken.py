@@ -1,30 +1,66 @@
-"""The messages of QoS 2 that a source has taken, and that its broker has not released yet.
+"""The messages that a source has taken, and that its broker may send again.
 
-Until the broker has got a PUBREC it may send the same message again, also on the next connection of the session. The
-packet identifier then stands for the message that was taken already, which must not be handed over twice (MQTT, 4.3.3).
-The broker ends this with PUBREL; if it has no session any more, it has forgotten all identifiers.
+Until a broker has got the acknowledgement of a message it may send it again, also on the next connection of the
+session. The packet identifier then stands for the message that was taken already, which must not be handed over twice.
+With QoS 2 this lasts until the broker sends PUBREL (MQTT, 4.3.3). If the broker has no session any more, it has
+forgotten all identifiers.
 
-A duplicate is better than a loss. So a message counts as repeated only if it has DUP set, and if its packet begins with
-the same bytes: a broker that lets a message expire between two attempts may have given its identifier to another one.
-All this is in memory. After a restart of the gateway, messages whose PUBREC did not arrive come twice.
+A duplicate is better than a loss. So a message counts as repeated only if it has DUP set and has the same bytes: a
+broker may have given its identifier to another one.
+
+Where messages are numbered as they come, a duplicate is no better than a loss. There the journal keeps which delivery a
+message was (`Delivery`), so that repeated messages are known after a restart, and with QoS 1, too. But with QoS 1, and
+after a restart, nobody knows whether the broker has got an acknowledgement and used the identifier again. Most brokers
+count: each message has the next identifier. Of such a broker an identifier tells which message it is, and whether one
+is missing before it. What is not proved is told by `doubt`.
 """
 
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
 from adapters.mqtt.client import Arrival
+from app.codecs.mqtt.properties import message_expiry_interval
 
-_COMPARED = 4096
-"""The bytes of a packet that are compared: topic, properties, and an MQ image's descriptor are among them."""
+_IDENTIFIERS: Final = 65_535
+_HALF: Final = _IDENTIFIERS // 2
+
+
+class Delivery(NamedTuple):
+    """Which delivery of a broker a message is: the session, the QoS, the packet identifier, and a checksum."""
+
+    session: str
+    qos: int
+    mid: int
+    checksum: int
+
+    @classmethod
+    def of(cls, session: str, arrival: Arrival) -> "Delivery":
+        return cls(session, arrival.qos, arrival.mid, _checksum(arrival))
+
+    @classmethod
+    def parse(cls, text: str) -> "Delivery | None":
+        """Return the delivery that a text names; None for any other text."""
+        try:
+            session, qos, mid, checksum = text.split(" ")
+            return cls(session, int(qos), int(mid), int(checksum, 16))
+        except ValueError:
+            return None
+
+    def __str__(self) -> str:
+        return f"{self.session} {self.qos} {self.mid} {self.checksum:x}"
 
 
 @dataclass(slots=True)
 class Copy:
-    """The first copy of a message of QoS 2: a checksum of it, and whether it is on disk."""
+    """The first copy of a message: its checksum, whether it is on disk, and whether the broker may have given its
+    identifier to another message since."""
 
+    qos: int
     checksum: int
     is_durable: bool = False
+    may_be_over: bool = False
 
 
 class Taken:
@@ -32,27 +68,80 @@ class Taken:
 
     def __init__(self) -> None:
         self._copies: dict[int, Copy] = {}
+        self._last = 0
+        """The identifier of the newest message; 0 if there is none."""
+        self._steps = 0
+        self.ascends = True
+        """Whether no identifier was given again soon."""
+        self._counts = True
+        self._is_resumed = self._is_reconnected = False
+        """Whether the next message must have the next identifier: always, or if the broker counts."""
 
-    def repeated(self, arrival: Arrival) -> Copy | None:
-        """Return the first copy of a message; None if this is the first."""
-        copy = self._copies.get(arrival.mid)
-        is_repeated = copy is not None and arrival.repeated and copy.checksum == _checksum(arrival)
-        return copy if is_repeated else None
+    @classmethod
+    def resumed(cls, deliveries: list[Delivery]) -> "Taken":
+        """Return what an earlier process has taken and journalled, in this order."""
+        taken = cls()
+        for each in deliveries:
+            taken.take(each).is_durable = True
+        for copy in taken._copies.values():
+            copy.may_be_over = True
+        taken._is_resumed = True
+        return taken
 
-    def take(self, arrival: Arrival) -> Copy:
-        """Note the first copy of a message."""
-        copy = self._copies[arrival.mid] = Copy(_checksum(arrival))
+    def reconnected(self) -> None:
+        """Take note of another connection of the session."""
+        self._is_reconnected = True
+
+    def repeated(self, delivery: Delivery, arrival: Arrival) -> Copy | None:
+        """Return the first copy of a message; None if this is the first, or nothing proves that it is not."""
+        copy = self._copies.get(delivery.mid)
+        if copy is None or not arrival.repeated or (copy.qos, copy.checksum) != (delivery.qos, delivery.checksum):
+            return None
+        if copy.may_be_over and (not self.ascends or self._is_next(delivery.mid)):
+            return None
         return copy
+
+    def doubt(self, delivery: Delivery, arrival: Arrival) -> str | None:
+        """Return why nothing proves that a message follows the one before it; None if it does. `repeated` has returned
+        None for it."""
+        is_next = self._is_next(delivery.mid)
+        must_be_next = self._is_resumed or (self._is_reconnected and self._steps > 0 and self._counts)
+        self._is_resumed = self._is_reconnected = False
+        if must_be_next and not is_next:
+            return f"packet identifier {delivery.mid} follows {self._last}: nothing proves that no message is missing"
+        copy = self._copies.get(delivery.mid) if arrival.repeated and not is_next else None
+        if copy is not None and (self.ascends or copy.checksum == delivery.checksum):
+            return f"packet identifier {delivery.mid} comes again: nothing proves which message it stands for"
+        return None
+
+    def take(self, delivery: Delivery) -> Copy:
+        """Note the first copy of a message."""
+        self.pass_over(delivery.mid)
+        copy = self._copies[delivery.mid] = Copy(delivery.qos, delivery.checksum)
+        return copy
+
+    def pass_over(self, mid: int) -> None:
+        """Note the identifier of a message that is not handed over."""
+        if self._last:
+            self._steps += 1
+            self.ascends = self.ascends and 0 < (mid - self._last) % _IDENTIFIERS < _HALF
+            self._counts = self._counts and self._is_next(mid)
+        self._last = mid
 
     def release(self, mid: int) -> None:
         """Forget a message: the identifier stands for another one from now on."""
         self._copies.pop(mid, None)
 
-    def clear(self) -> None:
-        """Forget all messages."""
-        self._copies.clear()
+    def _is_next(self, mid: int) -> bool:
+        return mid == self._last % _IDENTIFIERS + 1
 
 
 def _checksum(arrival: Arrival) -> int:
+    """Return a checksum of a packet's topic, properties and payload, with its length. The broker counts the message
+    expiry interval down."""
     packet = arrival.packet
-    return crc32c(packet[:_COMPARED], len(packet))
+    expiry = message_expiry_interval(arrival.properties()) if arrival.payload_at > arrival.properties_at else None
+    if expiry is None:
+        return crc32c(packet) | len(packet) << 32
+    start, stop = arrival.properties_at + expiry.start, arrival.properties_at + expiry.stop
+    return crc32c(packet[stop:], crc32c(packet[:start])) | len(packet) << 32

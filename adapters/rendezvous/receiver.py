@@ -9,7 +9,7 @@ of, and what was being received then is not continued.
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from threading import Event as StopSignal
 from threading import Thread
 from typing import Any
@@ -72,6 +72,11 @@ class RendezvousReceiver:
                 f"{self._buffer.dropped} messages were dropped: they came faster than they could be written to disk"
             )
         return status
+
+    def resume(self, newest: Iterator[PhysicalMessage]) -> bool:
+        """Return False: a daemon keeps nothing for a client that is away."""
+        del newest
+        return False
 
     def run(self, intake: Intake, stop: StopSignal) -> None:
         self._buffer = Buffer(self._settings.buffer)

@@ -34,7 +34,6 @@ from adapters.sql_catalog.rows import (
     attachment_columns,
     attachment_record,
     columns_of,
-    correl_key,
     message_columns,
     message_record,
     pack_triplets,
@@ -43,6 +42,7 @@ from adapters.sql_catalog.rows import (
 )
 from adapters.sql_catalog.states import IS_CLOSED, IS_NOT_CLOSED, becomes, can
 from app.assembly.states import CLOSED, DONE, Input, follow
+from app.codecs.sas.correlid import compared
 from app.model.attachment import AttachmentState
 from app.model.records import (
     AttachmentRecord,
@@ -154,10 +154,10 @@ class Assembly(CatalogPart):
         return found
 
     def messages_by_correl_id(self, source: str, correl_ids: Sequence[bytes]) -> dict[bytes, MessageRecord]:
-        """Return the messages with these correlids. If several messages have the same 20 bytes, return the oldest."""
+        """Return the messages that these correlids address. If several have the same 20 bytes, return the oldest."""
         found: dict[bytes, MessageRecord] = {}
         with self._database.read() as connection:
-            for some in chunks([correl_key(correl_id) for correl_id in correl_ids]):
+            for some in chunks([compared(correl_id) for correl_id in correl_ids]):
                 for row in _BY_CORREL_KEY.run(connection, some, source=source):
                     found.setdefault(row.correl_key, message_record(row))
         return found

@@ -8,6 +8,7 @@ from adapters.sql_catalog.finishing import Finishing
 from adapters.sql_catalog.keys import Keys
 from adapters.sql_catalog.listing import Reading
 from adapters.sql_catalog.maintenance import Maintenance
+from adapters.sql_catalog.numbering import Numbering
 from adapters.sql_catalog.packed import PackedRows, pack
 from adapters.sql_catalog.pipeline_runs import PipelineRuns
 from adapters.sql_catalog.quarantine import Quarantine
@@ -23,6 +24,7 @@ from app.ports import Packed
 class SqlCatalog(
     PackedRows,
     Receiving,
+    Numbering,
     Finishing,
     Segments,
     Reading,

@@ -12,6 +12,7 @@ from sqlalchemy import Row
 from adapters.sql_catalog import tables
 from app.codecs.sas.correlid import compared
 from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
+from app.model.identity import addressed
 from app.model.records import (
     AttachmentRecord,
     DeliveryRecord,
@@ -67,11 +68,6 @@ def folded(name: str) -> str:
     return name.casefold()
 
 
-def correl_key(correl_id: bytes) -> bytes:
-    """Return the 20 bytes by which an application message is found."""
-    return compared(correl_id)
-
-
 def attachment_columns(records: Sequence[AttachmentRecord]) -> Columns:
     columns = columns_of(AttachmentRecord, records)
     columns["state"] = [state.value for state in columns["state"]]
@@ -95,7 +91,8 @@ def attachment_record(row: Row[Any]) -> AttachmentRecord:
 
 def message_columns(records: Sequence[MessageRecord]) -> Columns:
     columns = columns_of(MessageRecord, records)
-    columns["correl_key"] = [correl_key(correl_id) for correl_id in columns["message_correl_id"]]
+    correl_ids = map(addressed, columns["header_correl_id"], columns["message_correl_id"])
+    columns["correl_key"] = list(map(compared, correl_ids))
     return columns
 
 

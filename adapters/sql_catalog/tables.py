@@ -161,7 +161,7 @@ messages = Table(
     Column("application_format", AnyText, nullable=False),
     Column("application_ccsid", BigInteger, nullable=False),
     Column("complete_at", BigInteger),
-    Column("correl_key", Octets, nullable=False, comment="the 20 bytes of message_correl_id that are compared"),
+    Column("correl_key", Octets, nullable=False, comment="the 20 bytes by which the application message is found"),
     Column("waited_as", AnyText, comment="the attachment as which its application message waited for the header"),
     Index(None, "source", "correl_key", "header_position"),
     Index(None, "received_at", "id"),
@@ -213,6 +213,16 @@ receiving_marks = Table(
     Column("source", AnyText, primary_key=True),
     Column("counted", BigInteger, primary_key=True, autoincrement=False),
     Column("position", BigInteger, nullable=False, comment="all that was journalled when so much had been counted"),
+)
+
+counting = Table(
+    "counting",
+    metadata,
+    Column("source", AnyText, primary_key=True),
+    Column("subject", AnyText, primary_key=True),
+    Column("rules", AnyText, nullable=False),
+    Column("learned", BigInteger, nullable=False, comment="a number that grows: the one learnt last has the highest"),
+    comment="how the senders on a subject count, as their messages have shown",
 )
 
 expirations = Table(

@@ -11,7 +11,7 @@ from app.assembly.collecting import NOTHING, Address, Effect, Key, Refused, Repe
 from app.codecs.sas import correlid
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
 from app.model.event import Announced
-from app.model.identity import announces_application, attachment_id, message_id
+from app.model.identity import addressed, announces_application, attachment_id, message_id
 from app.model.records import MessageRecord
 
 
@@ -77,8 +77,7 @@ def message_address(message: MessageRecord) -> Address:
 
 def header_address(source: str, header: MessageHeader | MessageRecord) -> Address:
     """Return the `message_address` of the message that a header begins."""
-    announced = announces_application(header.message_correl_id)
-    return source, correlid.compared(header.message_correl_id if announced else header.header_correl_id)
+    return source, correlid.compared(addressed(header.header_correl_id, header.message_correl_id))
 
 
 def taken_for(address: Address) -> tuple[Key, int]:

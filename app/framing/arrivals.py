@@ -1,20 +1,23 @@
 """Messages that do not say what they belong to, numbered as they come in, a source at a time."""
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from app.framing.events import failure
 from app.framing.protocol import NO_OPTIONS, ArrivalOptions, Arrivals
 from app.framing.registry import FRAMINGS
-from app.model.message import UNREADABLE, PhysicalMessage
+from app.model.message import DELIVERY, GAP, REPLAYED, UNREADABLE, PhysicalMessage
+
+
+def _no_options(_source: str) -> ArrivalOptions:
+    return NO_OPTIONS
 
 
 class ArrivalsBySource:
     """What numbers the messages of each source, where their framing has them numbered. A source hands its messages over
     in one thread at a time."""
 
-    def __init__(self, options: Mapping[str, ArrivalOptions] = MappingProxyType({})) -> None:
-        """Number messages by the options of their source."""
+    def __init__(self, options: Callable[[str], ArrivalOptions] = _no_options) -> None:
+        """Number the messages of each source by its options."""
         self._options = options
         self._found: dict[tuple[str, str], Arrivals | None] = {}
         self._of_source: dict[str, list[Arrivals]] = {}
@@ -37,6 +40,30 @@ class ArrivalsBySource:
                 found += [message] if numbering is None else _numbered(message, numbering)
         return found
 
+    def resume(self, messages: Iterable[PhysicalMessage]) -> None:
+        """Take note of messages in the journal, in their order, so that numbering continues behind them. One without a
+        source may have been any."""
+        for message in messages:
+            if REPLAYED in message.properties:
+                continue
+            if GAP in message.properties or not message.source:
+                self.close(message.source)
+            if message.framing != UNREADABLE:
+                self._of(message.source, message.framing)
+            for arrivals in self._of_source.get(message.source, ()):
+                arrivals.resume(message)
+
+    def close(self, source: str) -> None:
+        """End everything that a source, or any source if it has no name, has begun."""
+        for name, several in self._of_source.items():
+            for arrivals in several if source in ("", name) else ():
+                arrivals.interrupt(PhysicalMessage(name, UNREADABLE))
+
+    def take_learned(self, source: str) -> Mapping[str, str]:
+        """Return what has been learnt of a source since the last call."""
+        several = self._of_source.get(source, ())
+        return {subject: rules for arrivals in several for subject, rules in arrivals.take_learned().items()}
+
     def _matters(self, source: str, name: str) -> bool:
         """Tell whether messages of a framing are numbered, or interrupt those that are."""
         return source in self._of_source if name == UNREADABLE else self._of(source, name) is not None
@@ -45,9 +72,7 @@ class ArrivalsBySource:
         key = (source, name)
         if key not in self._found:
             framing = FRAMINGS.get(name)
-            found = self._found[key] = (
-                None if framing is None else framing.arrivals(self._options.get(source, NO_OPTIONS))
-            )
+            found = self._found[key] = None if framing is None else framing.arrivals(self._options(source))
             if found is not None:
                 self._of_source.setdefault(source, []).append(found)
         return self._found[key]
@@ -55,8 +80,16 @@ class ArrivalsBySource:
 
 def _numbered(message: PhysicalMessage, numbering: Arrivals) -> Sequence[PhysicalMessage]:
     try:
-        return numbering.number(message)
+        found = numbering.number(message)
     except Exception as error:  # noqa: BLE001 - it is kept with the message
         numbering.interrupt(message)
         why = failure(error)
         return [message.unreadable(why.code, why.why)]
+    return found if len(found) == 1 else [_of_this_delivery(each, message) for each in found]
+
+
+def _of_this_delivery(found: PhysicalMessage, message: PhysicalMessage) -> PhysicalMessage:
+    """Return a message that is journalled with another one. If it was delivered before, it does not say how."""
+    if found.properties.get(DELIVERY) == message.properties.get(DELIVERY):
+        return found
+    return found._replace(properties={name: value for name, value in found.properties.items() if name != DELIVERY})

@@ -20,5 +20,10 @@ def announces_application(message_correl_id: bytes) -> bool:
     return bool(message_correl_id.strip(b"\0 @"))
 
 
+def addressed(header_correl_id: bytes, message_correl_id: bytes) -> bytes:
+    """Return the correlid of the application message of a header: the header's own where it announces none."""
+    return message_correl_id if announces_application(message_correl_id) else header_correl_id
+
+
 def _identifier(kind: bytes, source: str, correl_id: bytes) -> str:
     return blake2b(source.encode() + b"\0" + correl_id, digest_size=16, person=kind).hexdigest()

@@ -16,6 +16,13 @@ EVIDENCE = "evidence"
 """The property in which an envelope says, in sentences for people, where a message is not as it announces itself: a
 header in another byte order, or a property that contradicts another one. Warnings of the attachment repeat it."""
 
+DELIVERY = "gateway.delivery"
+"""The property by which a transport says which of its broker's deliveries a message is. Only the transport understands
+it, and knows by it that a message comes again which is in the journal (`app.ports.Receiver.resume`)."""
+
+REPLAYED = "gateway.replayed"
+"""The property of a message that was journalled again, not received."""
+
 PROPERTY_BYTES = 128
 """What a property takes in memory beside its name and its value."""
 
@@ -50,6 +57,11 @@ class PhysicalMessage(NamedTuple):
         """Return the message as the journal keeps it if it could not be read; `why` is a sentence for people."""
         reason = {**self.properties, "refused-code": code, "refused-why": why}
         return self._replace(framing=UNREADABLE, properties=reason)
+
+    def replayed(self) -> "PhysicalMessage":
+        """Return the message as it is journalled again. How it was delivered is no longer said."""
+        kept = {name: value for name, value in self.properties.items() if name not in (GAP, DELIVERY)}
+        return self._replace(properties={REPLAYED: "1", **kept})
 
 
 def utf8_length(text: str) -> int:

@@ -125,6 +125,10 @@ class Journal(JournalReader, Protocol):
         """Return the last durable position, even if its segment was retired since; None if the journal never had a
         message."""
 
+    def batch_count(self, segment: int) -> int:
+        """Return the number of durable record batches of a segment, lost ones included. Raises KeyError if the segment
+        is gone, and DamagedError."""
+
     def reserve(self, segment: int) -> None:
         """Give all later segments numbers above this one, durably. Used after segments were lost. Ends the segment
         being written."""

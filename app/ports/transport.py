@@ -1,6 +1,6 @@
 """Transports: receiving from brokers and sending to them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from threading import Event as StopSignal
 from typing import Any, NamedTuple, Protocol
 
@@ -32,6 +32,15 @@ class Receiver(Protocol):
 
     def run(self, intake: Intake, stop: StopSignal) -> None:
         """Connect, receive and reconnect with back-off until `stop` is set, in the caller's thread."""
+
+    def resume(self, newest: Iterator[PhysicalMessage]) -> bool:
+        """Take note of messages of the source that are in the journal, without their bodies, the newest first. Read as
+        many as needed.
+
+        Only for framings that number messages on arrival, before `run`. Return whether the transport will prove that
+        nothing is missing behind them, and that none of them is handed over again, or say `GAP` otherwise. If so, what
+        they began continues.
+        """
 
     def status(self) -> dict[str, Any]:
         """Return the state of the connection, for health checks and people.

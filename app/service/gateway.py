@@ -44,6 +44,7 @@ from app.service.repair.healing import Healer
 from app.service.repair.recording import Recorder
 from app.service.repair.scrubbing import Scrubber
 from app.service.replaying import Replayed, attachment_of, outcome, settled
+from app.service.resuming import resume_numbering
 from app.service.retention.receiving_time import ReceivingTime
 from app.service.retention.sweeper import Sweeper
 from app.service.sending.deliveries import Deliveries
@@ -165,6 +166,7 @@ class Gateway:
             if (repeats := self.deliveries.repeats(name)) is not None:
                 log.info("repeats_expected", destination=name, repeats=repeats)
         self._assembling.recover()
+        resume_numbering(self._context, self.receivers, self._journaler.arrivals)
         self._sweeper.drop_abandoned_uploads()
         self.webhooks.open()
         for worker in self._workers.values():

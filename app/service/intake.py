@@ -9,10 +9,12 @@ space than the limit, or the journal cannot be written, messages wait here unack
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from threading import Condition
 from time import monotonic, perf_counter
+from types import MappingProxyType
 from typing import NamedTuple
 
 from app.framing.arrivals import ArrivalsBySource
@@ -26,7 +28,7 @@ from app.model.message import (
     footprint,
     properties_length,
 )
-from app.observe import logger
+from app.observe import Recurring, logger
 from app.ports import Prepared
 from app.service.context import ServiceContext
 
@@ -42,6 +44,8 @@ GiB."""
 ROOM_CHECK_SECONDS = 0.5
 RETRY_SECONDS = 0.5
 
+_NOTHING_LEARNED: Mapping[str, str] = MappingProxyType({})
+
 Forward = Callable[[list[Position], Sequence[PhysicalMessage]], None]
 
 
@@ -49,6 +53,9 @@ class _Submission(NamedTuple):
     messages: Sequence[PhysicalMessage]
     size: int
     on_durable: Callable[[], None]
+    source: str
+    learned: Mapping[str, str]
+    """What these messages have shown of how the senders of their source count."""
 
 
 class _Stored(NamedTuple):
@@ -86,12 +93,11 @@ class Journaler:
     def __init__(self, context: ServiceContext, forward: Forward = lambda _positions, _messages: None) -> None:
         self._journal, self._metrics, self._limits = context.journal, context.metrics, context.settings.limits
         self._forward = forward
-        self._arrivals = ArrivalsBySource(
-            {
-                name: ArrivalOptions(counts=source.counts, on_doubt=source.on_doubt or "hold")
-                for name, source in context.settings.sources.items()
-            }
-        )
+        self.arrivals = ArrivalsBySource(partial(_arrival_options, context))
+        self._catalog = context.catalog
+        self._learned: dict[str, dict[str, str]] = {}
+        """What has been learnt of sources and is not in the catalog yet."""
+        self._learning = Recurring(log, "learning")
         self._waiting: deque[_Submission] = deque()
         self._waits = 0, 0
         """The number of messages and bytes that wait to be taken."""
@@ -117,8 +123,11 @@ class Journaler:
     ) -> None:
         """Take messages, as `app.ports.Intake.submit` says. Messages that do not say what they belong to are numbered
         here, in the order in which their source hands them over. Those that are journalled again keep their numbers."""
-        if not again:
-            messages = self._arrivals.numbered(messages)
+        source, learned = messages[0].source, _NOTHING_LEARNED
+        if again:
+            messages = [message.replayed() for message in messages]
+        elif (numbered := self.arrivals.numbered(messages)) is not messages:
+            messages, learned = numbered, self.arrivals.take_learned(source)
         if any(message.properties for message in messages):
             messages = [self._limited(message) if message.properties else message for message in messages]
         size = sum(map(footprint, messages)) + MESSAGE_BYTES * len(messages)
@@ -128,7 +137,7 @@ class Journaler:
             if self._stopping:
                 self._turned_away += len(messages)
                 return
-            self._waiting.append(_Submission(messages, size, on_durable))
+            self._waiting.append(_Submission(messages, size, on_durable, source, learned))
             self._waits = self._waits[0] + len(messages), self._waits[1] + size
             self._bytes += size
             self._messages += len(messages)
@@ -219,7 +228,22 @@ class Journaler:
             self._changed.notify_all()
         self._count(messages)
         self._forward(positions, messages)
+        self._learn(batch)
         return True
+
+    def _learn(self, batch: list[_Submission]) -> None:
+        """Save what messages that are durable now have shown. If the catalog cannot take it, the next batch tries."""
+        for submission in batch:
+            if submission.learned:
+                self._learned.setdefault(submission.source, {}).update(submission.learned)
+        try:
+            while self._learned:
+                source = next(iter(self._learned))
+                self._catalog.learn_counting(source, self._learned[source])
+                del self._learned[source]
+                self._learning.worked()
+        except GatewayError as error:
+            self._learning.failed(error)
 
     def _store(self, piece: _Piece) -> _Stored | None:
         """Write messages until that works. Return None after `stop`.
@@ -309,6 +333,14 @@ class Journaler:
             by_source.setdefault(message.source, []).append(len(message.body))
         for source, sizes in by_source.items():
             self._metrics.count_received(source, len(sizes), sum(sizes))
+
+
+def _arrival_options(context: ServiceContext, name: str) -> ArrivalOptions:
+    """Return how the messages of a source are numbered: by what was learnt of it, and by its settings."""
+    source, known = context.settings.sources.get(name), context.catalog.counting(name)
+    if source is None:
+        return ArrivalOptions(known)
+    return ArrivalOptions(known, source.counts, source.on_doubt or "hold")
 
 
 def _is_full(rows: int, size: int) -> bool:

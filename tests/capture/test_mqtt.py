@@ -12,6 +12,7 @@ from app.capture import mqtt
 from app.capture.entries import Entry, Refused, Skipped
 from app.codecs.mqtt.fixed_header import FixedHeader, PacketType
 from app.codecs.mqtt.packets import Version
+from app.codecs.rendezvous.subjects import SUBJECT_PROPERTY
 from app.model.message import PhysicalMessage
 from tests.codecs.mqtt.test_envelope import MESSAGES, VALID_EXTENSION
 from tests.support import captures
@@ -62,7 +63,8 @@ def test_a_capture_may_have_its_time() -> None:
 @pytest.mark.parametrize("version", ["5", "3.1.1"])
 def test_framings_without_an_envelope_travel_bare(version: Version, framing: str) -> None:
     sent = PhysicalMessage(captures.SOURCE, framing, body=bytes.fromhex("000000089955EEAA"), received_at=NOW)
-    assert read(in_hexadecimal([packet(sent, version)]), version, framing) == [sent]
+    named = {SUBJECT_PROPERTY: "sas/bücher"} if framing == "sas_rendezvous" else {}
+    assert read(in_hexadecimal([packet(sent, version)]), version, framing) == [sent._replace(properties=named)]
 
 
 def test_a_packet_cut_anywhere_is_refused() -> None:

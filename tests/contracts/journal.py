@@ -143,6 +143,15 @@ class JournalContract:
         journal.close()
         assert next(open_journal().views([extent])) == message.body
 
+    def test_batches_are_counted(self, journal: Journal) -> None:
+        positions = [journal.append(messages_of([1] * size))[-1] for size in (3, 513)]
+        (segment,) = {position.segment for position in positions}
+        assert journal.batch_count(segment) == positions[-1].batch + 1 == 3
+        journal.seal()
+        assert journal.batch_count(segment) == 3
+        with pytest.raises(KeyError):
+            journal.batch_count(segment + 1)
+
     def test_descriptors_come_without_bodies(self, journal: Journal) -> None:
         messages = messages_of([3, 0, 70_000])
         (first, *_) = journal.append(messages)

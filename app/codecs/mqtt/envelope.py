@@ -22,6 +22,7 @@ from app.codecs.ibm_mq.unwrap import unwrap
 from app.codecs.ibm_mq.writing import identifier
 from app.codecs.mqtt import properties
 from app.codecs.mqtt.properties import PublishProperties
+from app.codecs.rendezvous.subjects import SUBJECT_PROPERTY
 from app.model.errors import InvalidInputError
 from app.model.framing import FramingTraits
 from app.model.message import EVIDENCE, NO_PROPERTIES, PhysicalMessage
@@ -111,9 +112,13 @@ def read(
 ) -> PhysicalMessage:
     """Return the physical message that a publish carries; `packed` is its property section, empty before MQTT 5.
 
+    Where messages are numbered as they come, the topic is the subject of one that names none.
+
     Raises InvalidInputError with the code `bad-envelope`, `bad-mq-image`, `bad-mq-header` or `no-envelope`.
     """
     correl_id, fields, others = _read(packed) if packed else (None, _NO_FIELDS, NO_PROPERTIES)
+    if framing.numbered_on_arrival:
+        others = {SUBJECT_PROPERTY: topic(), **others}
     is_described = "msg_type" in fields
     if not is_described and is_image(payload):
         try:

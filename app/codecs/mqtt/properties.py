@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from app.wire import WireError
 
+MESSAGE_EXPIRY_INTERVAL = 0x02
 CONTENT_TYPE = 0x03
 RESPONSE_TOPIC = 0x08
 CORRELATION_DATA = 0x09
@@ -35,7 +36,7 @@ def _varint_end(properties: bytes, at: int) -> int:
 
 _PROPERTIES: dict[int, tuple[str, Callable[[bytes, int], int]]] = {
     0x01: ("payload_format_indicator", lambda _, at: at + 1),
-    0x02: ("message_expiry_interval", lambda _, at: at + 4),
+    MESSAGE_EXPIRY_INTERVAL: ("message_expiry_interval", lambda _, at: at + 4),
     CONTENT_TYPE: ("content_type", _string_end),
     RESPONSE_TOPIC: ("response_topic", _string_end),
     CORRELATION_DATA: ("correlation_data", _string_end),
@@ -97,12 +98,21 @@ def decode(properties: bytes) -> PublishProperties:
 def correlation_data(properties: bytes) -> slice | None:
     """Return the place of the first correlation data, with its identifier and its length; None if there is none, or if
     the section cannot be read up to there."""
+    return _place(properties, CORRELATION_DATA)
+
+
+def message_expiry_interval(properties: bytes) -> slice | None:
+    """Return the place of the message expiry interval, as `correlation_data` does."""
+    return _place(properties, MESSAGE_EXPIRY_INTERVAL)
+
+
+def _place(properties: bytes, wanted: int) -> slice | None:
     at = 0
     try:
         while at < len(properties):
             identifier, start = properties[at], at
             at = _PROPERTIES[identifier][1](properties, at + 1)
-            if identifier == CORRELATION_DATA:
+            if identifier == wanted:
                 return slice(start, at) if at <= len(properties) else None
     except (KeyError, IndexError):
         pass

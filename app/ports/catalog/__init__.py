@@ -20,6 +20,7 @@ from app.ports.catalog.listing import (
     Sort,
     Tallies,
 )
+from app.ports.catalog.numbering import NumberingCatalog
 from app.ports.catalog.packed import PACKED_AT_ONCE, Packed, PackedCatalog
 from app.ports.catalog.pipeline import PipelineCatalog
 from app.ports.catalog.quarantine import QuarantineCatalog
@@ -46,6 +47,7 @@ __all__ = [
     "JournalReferences",
     "KeyCatalog",
     "ListingCatalog",
+    "NumberingCatalog",
     "Packed",
     "PackedCatalog",
     "Page",
@@ -64,6 +66,7 @@ class Catalog(
     PackedCatalog,
     JournalReferences,
     ExpiryCatalog,
+    NumberingCatalog,
     FinishingCatalog,
     ListingCatalog,
     QuarantineCatalog,

@@ -19,7 +19,8 @@ class AssemblyCatalog(Protocol):
         """Return the attachments of a source with these correlids that are known, including deleted ones."""
 
     def messages_by_correl_id(self, source: str, correl_ids: Sequence[bytes]) -> dict[bytes, MessageRecord]:
-        """Return the messages of a source by the 20 compared bytes of their correlid (`app.codecs.sas.correlid`)."""
+        """Return the messages of a source by the 20 compared bytes (`app.codecs.sas.correlid`) of the correlid of their
+        application message (`app.model.identity.addressed`)."""
 
     def incomplete_messages(self) -> list[MessageRecord]:
         """Return the messages of which an attachment or the application message has not come, oldest first."""

@@ -1,6 +1,6 @@
 """What goes over the wire and when, against a broker that follows a script."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Event
@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from adapters import mqtt
 from app.codecs.mqtt.fixed_header import PacketType
+from app.codecs.rendezvous.subjects import SUBJECT_PROPERTY
 from app.framing.registry import traits
 from app.model.message import GAP, PhysicalMessage
 from app.ports import Progress, Receiver, Sender, SendFailed
@@ -20,7 +21,7 @@ from tests.support.scripted_broker import ScriptedBroker
 from tests.support.waiting import until
 
 ACCEPTED_311, ACCEPTED_5 = "20020000", "2003000000"
-SESSION_5 = "2003010000"
+SESSION_311, SESSION_5 = "20020100", "2003010000"
 """The broker has kept the session."""
 REFUSED_311, REFUSED_5 = "20020001", "2003008400"
 PINGREQ = "c000"
@@ -71,7 +72,7 @@ def sending(broker: ScriptedBroker, sender: Sender, *messages: PhysicalMessage) 
 def subscribed(broker: ScriptedBroker, answer: str = ACCEPTED_5, granted: str = "02") -> None:
     broker.accept(answer)
     mid = broker.expect(PacketType.SUBSCRIBE).rest[:2].hex()
-    broker.send(f"9003{mid}{granted}" if answer == ACCEPTED_311 else f"9004{mid}00{granted}")
+    broker.send(f"9003{mid}{granted}" if answer in (ACCEPTED_311, SESSION_311) else f"9004{mid}00{granted}")
 
 
 def test_a_session_that_was_taken_over_is_not_fought_for(
@@ -243,9 +244,18 @@ def gaps(collector: Collector) -> list[str | None]:
     return [message.properties.get(GAP) for message in collector.messages]
 
 
-def received(broker: ScriptedBroker, mid: int, *, qos: int = 2, dup: bool = False) -> None:
-    broker.publish(mid, qos, "t", BARE + b"body", dup=dup)
-    broker.expect(PacketType.PUBREC, PacketType.PUBACK)
+def received(broker: ScriptedBroker, mid: int, *, qos: int = 2, dup: bool = False, body: bytes = b"body") -> None:
+    broker.publish(mid, qos, "t", BARE + body, dup=dup)
+    assert broker.expect(PacketType.PUBREC, PacketType.PUBACK).rest == mid.to_bytes(2, "big")
+
+
+def restarted(broker: ScriptedBroker, before: Sequence[PhysicalMessage], **more: object) -> tuple[Receiver, bool]:
+    """Return a receiver that begins behind these messages, which an earlier one has journalled, and whether it can."""
+    source = receiver(broker, "sas_rendezvous", **more)
+    return source, source.resume(each._replace(body=b"") for each in reversed(before))
+
+
+QOS = pytest.mark.parametrize("qos", [1, 2])
 
 
 def test_messages_that_the_broker_has_lost_are_told_of_where_they_are_numbered(broker: ScriptedBroker) -> None:
@@ -262,16 +272,195 @@ def test_messages_that_the_broker_has_lost_are_told_of_where_they_are_numbered(b
     assert lost == "the broker has no session of the source: what it held is lost"
 
 
-def test_below_qos_2_any_broken_connection_is_told_of_where_they_are_numbered(broker: ScriptedBroker) -> None:
+@QOS
+@pytest.mark.parametrize("is_durable", [False, True])
+def test_what_comes_again_is_not_numbered_again(broker: ScriptedBroker, qos: int, is_durable: bool) -> None:
+    """With every QoS that repeats, whether the acknowledgement was sent and lost or was not sent."""
+    collector = Collector(durable_at_once=is_durable)
+    with running(broker, receiver(broker, "sas_rendezvous"), collector):
+        subscribed(broker, SESSION_5)
+        for mid in (1, 2):
+            broker.publish(mid, qos, "t", BARE + b"body")
+        collector.wait_for(2)
+        if is_durable:
+            for _ in range(2):
+                broker.expect(PacketType.PUBACK, PacketType.PUBREC)
+        broker.hang_up()
+        subscribed(broker, SESSION_5)
+        for mid, dup in ((1, True), (2, True), (3, True), (4, False)):
+            broker.publish(mid, qos, "t", BARE + b"body", dup=dup)
+        collector.wait_for(4)
+        if not is_durable:
+            collector.release()
+        mids = [broker.expect(PacketType.PUBACK, PacketType.PUBREC).rest[1] for _ in range(4)]
+    assert sorted(mids) == [1, 2, 3, 4]
+    assert len(collector.messages) == 4
+    assert gaps(collector)[1:] == [None] * 3
+
+
+@QOS
+@pytest.mark.parametrize("answer", [SESSION_5, SESSION_311])
+def test_after_a_restart_what_comes_again_is_known_by_the_journal(
+    broker: ScriptedBroker, qos: int, answer: str
+) -> None:
+    """One message was acknowledged, one was journalled only, one was taken and not journalled."""
+    version = "5" if answer == SESSION_5 else "3.1.1"
+    body = BARE if answer == SESSION_5 else b""
+    before, after = Collector(), Collector()
+    with running(broker, receiver(broker, "sas_rendezvous", version=version), before):
+        subscribed(broker, answer)
+        for mid in (65_534, 65_535):
+            broker.publish(mid, qos, "t", body + b"same")
+            broker.expect(PacketType.PUBACK, PacketType.PUBREC)
+        broker.hang_up()
+        source, continues = restarted(broker, before.messages, version=version)
+    assert continues
+    with running(broker, source, after):
+        subscribed(broker, answer)
+        for mid, dup in ((65_535, True), (1, True), (2, False)):
+            broker.publish(mid, qos, "t", body + b"same", dup=dup)
+            broker.expect(PacketType.PUBACK, PacketType.PUBREC)
+        if qos == 2:
+            broker.send("6202fffe")
+            assert broker.expect(PacketType.PUBCOMP).rest == b"\xff\xfe", "its release was pending"
+    assert after.bodies() == [b"same"] * 2
+    assert gaps(after) == [None, None]
+
+
+@QOS
+@pytest.mark.parametrize(
+    ("answer", "mid", "dup", "why"),
+    [
+        (ACCEPTED_5, 3, False, "the broker has no session of the source: what it held is lost"),
+        (SESSION_5, 4, False, "packet identifier 4 follows 2: nothing proves that no message is missing"),
+        (SESSION_5, 4, True, "packet identifier 4 follows 2: nothing proves that no message is missing"),
+        (SESSION_5, 2, True, "packet identifier 2 follows 2: nothing proves that no message is missing"),
+        (SESSION_5, 1, False, "packet identifier 1 follows 2: nothing proves that no message is missing"),
+    ],
+    ids=["no session", "one is missing", "one that was sent is missing", "other bytes", "the broker begins again"],
+)
+def test_after_a_restart_what_is_not_proved_is_told(
+    broker: ScriptedBroker, qos: int, answer: str, mid: int, dup: bool, why: str
+) -> None:
+    before, after = Collector(), Collector()
+    with running(broker, receiver(broker, "sas_rendezvous"), before):
+        subscribed(broker, SESSION_5)
+        for each in (1, 2):
+            received(broker, each, qos=qos)
+        broker.hang_up()
+        source, continues = restarted(broker, before.messages)
+    assert continues
+    with running(broker, source, after):
+        subscribed(broker, answer)
+        received(broker, mid, qos=qos, dup=dup, body=b"other")
+        received(broker, mid + 1, qos=qos)
+    assert gaps(after) == [why, None]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"client_id": "another"}, {"qos": 0}, {"session_expiry": 0}],
+    ids=["another session", "QoS 0", "no session is kept"],
+)
+def test_a_restart_that_proves_nothing_does_not_resume(broker: ScriptedBroker, change: dict[str, object]) -> None:
+    before = Collector()
+    with running(broker, receiver(broker, "sas_rendezvous"), before):
+        subscribed(broker, SESSION_5)
+        received(broker, 1)
+        broker.hang_up()
+        source, continues = restarted(broker, before.messages, **change)
+    assert restarted(broker, before.messages)[1]
+    assert not restarted(broker, [])[1]
+    assert not continues
+    after = Collector()
+    with running(broker, source, after):
+        subscribed(broker, SESSION_5)
+        received(broker, 2)
+    assert gaps(after) == ["the source begins to receive"]
+
+
+@QOS
+def test_of_a_broker_that_gives_identifiers_again_nothing_is_thrown_away(broker: ScriptedBroker, qos: int) -> None:
+    """The lowest identifier that is free: it stands for another message each time, which may have the same bytes."""
+    before, after = Collector(), Collector()
+    with running(broker, receiver(broker, "sas_rendezvous"), before):
+        subscribed(broker, SESSION_5)
+        for _ in range(3):
+            received(broker, 1, qos=qos)
+            broker.send("62020001" if qos == 2 else PINGREQ)
+            broker.expect(PacketType.PUBCOMP, PacketType.PINGRESP)
+        broker.hang_up()
+        subscribed(broker, SESSION_5)
+        received(broker, 1, qos=qos, dup=True)
+        broker.hang_up()
+        source, continues = restarted(broker, before.messages)
+    assert gaps(before)[1:] == [
+        None,
+        None,
+        "packet identifier 1 comes again: nothing proves which message it stands for" if qos == 1 else None,
+    ]
+    assert not continues
+    with running(broker, source, after):
+        subscribed(broker, SESSION_5)
+        received(broker, 1, qos=qos, dup=True)
+    assert gaps(after) == ["the source begins to receive"]
+
+
+def test_a_message_whose_time_runs_out_comes_again_with_less_of_it(broker: ScriptedBroker) -> None:
+    collector = Collector()
+    with running(broker, receiver(broker, "sas_rendezvous"), collector):
+        subscribed(broker, SESSION_5)
+        broker.publish(1, 1, "t", bytes.fromhex("0902000000ff030001") + b"abody")
+        broker.expect(PacketType.PUBACK)
+        broker.hang_up()
+        subscribed(broker, SESSION_5)
+        broker.publish(1, 1, "t", bytes.fromhex("09020000000a030001") + b"abody", dup=True)
+        broker.expect(PacketType.PUBACK)
+    assert collector.bodies() == [b"body"]
+
+
+@pytest.mark.parametrize("granted", ["00", "01"])
+def test_messages_of_qos_0_are_missing_after_each_broken_connection(broker: ScriptedBroker, granted: str) -> None:
+    collector = Collector()
+    with running(broker, receiver(broker, "sas_rendezvous"), collector):
+        for _ in range(2):
+            subscribed(broker, SESSION_5, granted)
+            broker.send(PINGREQ)
+            broker.expect(PacketType.PINGRESP)
+            broker.send("300400017400")
+            broker.send(PINGREQ)
+            broker.expect(PacketType.PINGRESP)
+            broker.hang_up()
+    begun, lost = gaps(collector)
+    assert begun == "the source begins to receive"
+    assert lost == "the broker keeps no messages of QoS 0 while the connection is broken"
+
+
+def test_what_another_client_may_have_received_is_told_of(
+    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("adapters.mqtt.receiver._TAKEN_OVER_PAUSE", 0.1)
     collector = Collector()
     with running(broker, receiver(broker, "sas_rendezvous"), collector):
         subscribed(broker, SESSION_5)
         received(broker, 1)
-        received(broker, 2, qos=1)
-        broker.hang_up()
+        broker.send("e0028e00")
         subscribed(broker, SESSION_5)
-        received(broker, 2, qos=1, dup=True)
-    assert gaps(collector)[1:] == [None, "the connection broke: below QoS 2 messages may be missing, or come twice"]
+        received(broker, 2)
+    assert gaps(collector)[1:] == ["another client had the session of the source, and may have received messages"]
+
+
+def test_the_subject_of_a_message_is_its_topic_even_if_it_cannot_be_read(broker: ScriptedBroker) -> None:
+    collector = Collector()
+    with running(broker, receiver(broker, "sas_rendezvous"), collector):
+        subscribed(broker)
+        broker.publish(1, 1, "one/topic", BARE + b"body")
+        broker.expect(PacketType.PUBACK)
+        broker.publish(2, 1, "another", b"\1\x7f")
+        broker.expect(PacketType.PUBACK)
+    (message,), ((refused, code, _),) = collector.messages, collector.refused
+    assert (message.properties[SUBJECT_PROPERTY], refused.properties[SUBJECT_PROPERTY]) == ("one/topic", "another")
+    assert code == "bad-envelope"
 
 
 def test_where_messages_say_what_they_belong_to_nothing_is_told(broker: ScriptedBroker) -> None:

@@ -5,10 +5,13 @@ from tests.contracts.catalog.deliveries import Deliveries
 from tests.contracts.catalog.finishing import Finishing
 from tests.contracts.catalog.keys_and_webhooks import KeysAndWebhooks
 from tests.contracts.catalog.listing import Listing
+from tests.contracts.catalog.numbering import Numbering
 from tests.contracts.catalog.packed import PackedRows
 from tests.contracts.catalog.retention import Retention
 from tests.contracts.catalog.round_trips import RoundTrips
 
 
-class CatalogContract(Checkpoints, PackedRows, Finishing, Retention, KeysAndWebhooks, Listing, Deliveries, RoundTrips):
+class CatalogContract(
+    Checkpoints, PackedRows, Numbering, Finishing, Retention, KeysAndWebhooks, Listing, Deliveries, RoundTrips
+):
     """Inherited by an adapter's tests, which give the fixture `catalog`: an empty one."""
