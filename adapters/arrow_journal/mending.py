@@ -211,9 +211,9 @@ def _write(folder: Path, path: Path, segment: OpenSegment, mended: _Mended, jour
     if gaps or kept:
         batches = sum((gap.following or 0) - gap.first for gap in mended.gaps)
         _log.error("segment_damaged", segment=state.number, lost=f"{batches} batches", kept=kept)
-    elif mended.last is None and isinstance(last := mended.found[-1], Head) and last.end > state.size:
-        lost_bytes = last.end - state.size
-        _log.error("segment_damaged", segment=state.number, lost=f"the last {lost_bytes} bytes of batch {last.number}")
+    elif mended.last is None and isinstance(torn := mended.found[-1], Head) and torn.end > state.size:
+        lost_bytes = torn.end - state.size
+        _log.error("segment_damaged", segment=state.number, lost=f"the last {lost_bytes} bytes of batch {torn.number}")
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         if journal is not None and segment.format.version > FIRST_FORMAT:

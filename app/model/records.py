@@ -39,6 +39,8 @@ DAMAGED_PART, DAMAGED_CONTENT = "damaged-part", "damaged-content"
 """Reason codes of an attachment: its parts could not be read back and finished; its finished content cannot be."""
 DOUBTFUL_COUNT, DOUBTFUL_SIZE = "doubtful-count", "doubtful-size"
 """Reason codes of an attachment of which bytes could be missing: by the number of its messages, or by its size."""
+DOUBTFUL_CONTENT = "doubtful-content"
+"""Reason code of an attachment with a warning, of a source that holds all attachments in doubt."""
 PARTS_GONE, CONTENT_LOST = "parts-gone", "content-lost"
 LOST_CODES = frozenset((PARTS_GONE, CONTENT_LOST))
 """Reason codes of an attachment that nothing can bring back: the journal has its parts no more; its finished content is

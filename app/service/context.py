@@ -38,6 +38,10 @@ class Stores:
         """Return what happens to an attachment of which bytes could be missing."""
         return (source in self.settings.sources and self.settings.sources[source].on_doubt) or "hold"
 
+    def is_strict(self, source: str) -> bool:
+        """Tell whether a source's attachments are held for any warning, also if only texts are in doubt."""
+        return source in self.settings.sources and self.settings.sources[source].on_doubt == "hold"
+
     def line_end(self, first: PhysicalMessage) -> bytes:
         """Return the line end of a text file that begins with this message, in its character set."""
         return in_charset(self.settings.line_end(first.source), first.ccsid, first.encoding)

@@ -297,7 +297,7 @@ class Assembler:
             for number, (at, message, size) in enumerate(zip(places, messages, sizes, strict=True), run.first):
                 self._apply(Read(at, message, PartArrived(run.correl_id, number, size)))
             return
-        if self._read_early:
+        if self._read_early and not self._context.is_strict(run.source):
             record = self._assembly.attachments[run.source, run.correl_id].record
             self._incremental.parts(record, run.first, messages, positions)
         for effect in effects:
@@ -313,7 +313,8 @@ class Assembler:
                     effects = self._assembly.apply(message.source, event, at, message.received_at)
                 else:
                     self._take_again(message, event, at)
-            if self._read_early and not (effects and isinstance(effects[0], _NO_PART)):
+            is_new = not (effects and isinstance(effects[0], _NO_PART))
+            if is_new and self._read_early and not self._context.is_strict(message.source):
                 self._read_incrementally(event, at, message)
         for effect in effects:
             self._carry_out(effect, at, message)

@@ -7,7 +7,7 @@ from app.assembly.arrangement import arrangement_of
 from app.assembly.parts import Parts
 from app.model.errors import DamagedError, InvalidInputError
 from app.model.message import PhysicalMessage, Position
-from app.model.records import DAMAGED_PART, PARTS_GONE, AttachmentRecord, Finished, RefusedContent
+from app.model.records import DAMAGED_PART, DOUBTFUL_CONTENT, PARTS_GONE, AttachmentRecord, Finished, RefusedContent
 from app.ports import JournalReader
 from app.service.context import Stores
 from app.service.finishing.evidence import concluded, with_earlier
@@ -55,7 +55,7 @@ def read_content(
     try:
         message = first or stores.journal.read(positions[0])
         found = content_of(record, stores.described(message), keys, positions, stores)
-        return with_earlier(concluded(found, message, stores), record)
+        return _allowed(with_earlier(concluded(found, message, stores), record), record, stores)
     except InvalidInputError as error:
         raise Spoilt(error, positions[0]) from error
     except WireError as error:
@@ -68,6 +68,15 @@ def read_content(
         if _are_there(positions, stores.journal):  # a library has raised it
             raise
         raise Spoilt(InvalidInputError(PARTS_GONE, "", -1, "its parts are no longer in the journal"), None) from gone
+
+
+def _allowed(found: Finished, record: AttachmentRecord, stores: Stores) -> Finished:
+    """Return the content. Raises InvalidInputError if it has warnings, and its source holds all attachments in
+    doubt."""
+    if found.warnings and stores.is_strict(record.source):
+        why = f"{'; '.join(found.warnings)} (the source's setting on_doubt can accept it)"
+        raise InvalidInputError(DOUBTFUL_CONTENT, "", -1, why)
+    return found
 
 
 def _are_there(positions: Sequence[Position], journal: JournalReader) -> bool:

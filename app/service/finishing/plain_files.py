@@ -65,7 +65,8 @@ def plain_files(wholes: Iterable[WholeFile], archive: JournalArchive, stores: St
     Neighbours in the journal should be neighbours here. `finished_at` is not set.
     """
     found: dict[str, Finished] = {}
-    for some in _near(filter(_may_be_plain, wholes)):
+    allowed = (whole for whole in wholes if not stores.is_strict(whole.record.source))
+    for some in _near(filter(_may_be_plain, allowed)):
         counts = [whole.record.parts_received for whole in some]
         parts = _parts(archive, places_of(chain.from_iterable(whole.runs for whole in some)))
         for whole, end, count in zip(some, accumulate(counts), counts, strict=True):

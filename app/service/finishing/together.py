@@ -57,7 +57,7 @@ def read_together(
     messages = messages_at(stores.journal, {whole.places[0] for whole in wholes})
     read = [(whole, first) for whole in wholes if (first := messages.get(whole.places[0])) is not None]
     read = [(whole, first) for whole, first in read if first.framing != UNREADABLE]
-    made = _made(_tables(read, stores))
+    made = _made(_tables([pair for pair in read if not stores.is_strict(pair[0].record.source)], stores))
     return {whole.record.id: Known(first, made.get(whole.record.id)) for whole, first in read}
 
 
