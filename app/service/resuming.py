@@ -4,9 +4,10 @@ Some messages do not say what they belong to, and are numbered in the order in w
 and how their senders count, is in memory. Before a source begins to receive, the journal tells both:
 
 - If the catalog does not know how the senders of a source count, all messages of the source show it again.
+- What is open is read again, from the earliest header of which an attachment is being received. Messages of what has
+  ended are left out: others of the same line may have been retired. What is in doubt can be decided then.
 - If the transport can prove that nothing is missing behind the journal's last message (`app.ports.Receiver.resume`),
-  what is open continues. Its messages are read again, from the earliest header of which an attachment is being
-  received. Messages of what has ended are left out: others of the same line may have been retired.
+  what is open continues. Otherwise it is closed.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -44,8 +45,9 @@ def resume_numbering(context: ServiceContext, receivers: Mapping[str, Receiver],
         if not context.catalog.counting(name):
             _learn(context, name)
         continues = receiver.resume(_newest(context.journal, name))
-        if continues:
-            _continue(context, name, arrivals)
+        _continue(context, name, arrivals)
+        if not continues:
+            arrivals.close(name)
         log.info("numbering_begun", source=name, continues=continues)
 
 

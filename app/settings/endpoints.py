@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, Field, SerializeAsAny, ValidationInfo, field_validator, model_validator
 
 from app import plugins
+from app.framing.registry import framing
 from app.model.attachment import DataSetVersion
 from app.model.evidence import OnDoubt
 from app.model.records import DEFAULT_FRAMING, GroupedAs
@@ -89,6 +90,14 @@ class Source(Endpoint):
     line_end: LineEnd | None = None
     on_doubt: OnDoubt | None = None
     counts: CountingRule | None = None
+
+    @field_validator("counts")
+    @classmethod
+    def _counts_something(cls, rule: str | None, info: ValidationInfo) -> str | None:
+        name = info.data.get("framing")
+        if rule is not None and name is not None and not framing(name).traits.numbered_on_arrival:
+            raise ValueError(f"the framing {name} has no last messages that count; remove it")
+        return rule
 
 
 class Destination(Endpoint):
