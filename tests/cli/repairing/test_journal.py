@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from adapters.arrow_journal import ArrowJournal
 from app.model.attachment import AttachmentState
+from app.model.errors import GatewayError
 from app.model.records import CONTENT_LOST
 from app.service.belonging import claim
 from app.service.content.settling import Settler
@@ -126,13 +128,42 @@ def test_numbers_of_a_lost_journal_are_not_used_by_the_one_in_its_place(kept: Ke
     kept.assert_served()
 
 
-def test_a_segment_cut_behind_what_is_assembled_is_repaired_once_and_sent_again(kept: Kept, fsck: Fsck) -> None:
-    receive_one_by_one(kept, 3, settled=2)
-    half = receive_a_half(kept)
+def cut_newest(kept: Kept) -> Path:
+    """Leave a half of the newest segment, as if a killed process had been writing it."""
     path = kept.segments()[-1]
     os.truncate(path, path.stat().st_size // 2)
     (kept.folder / "journal" / "identity").unlink()
-    path.rename(path.with_name(f"{path.name[:10]}.open.arrows"))
+    return path.rename(path.with_name(f"{path.name[:10]}.open.arrows"))
+
+
+def test_an_open_segment_cut_behind_what_is_assembled_costs_what_is_missing(kept: Kept, fsck: Fsck) -> None:
+    receive_one_by_one(kept, 3, settled=3)
+    half = receive_a_half(kept)
+    cut_newest(kept)
+    with kept.context() as context:
+        claim(context)
+    kept.assert_served(but=[half])
+    send_again(kept, [half])
+    kept.assert_served()
+    kept.clock.advance(60)
+    with kept.context() as context:
+        Settler(context).settle()
+    assert fsck.check() == {"segment-damaged": 1}
+    assert fsck.repair().code == 0
+    assert not fsck.check()
+    kept.assert_served()
+
+
+def test_a_segment_cut_and_sealed_without_the_catalog_is_repaired_once_and_sent_again(kept: Kept, fsck: Fsck) -> None:
+    receive_one_by_one(kept, 3, settled=2)
+    half = receive_a_half(kept)
+    cut_newest(kept)
+    ArrowJournal(kept.folder / "journal").close()
+    with (
+        kept.context() as context,
+        pytest.raises(GatewayError, match=r"missing.*`attachment-gateway fsck --repair`"),
+    ):
+        claim(context)
     result = fsck.repair()
     assert fsck.found(result)["journal-behind"] == 1
     assert not fsck.check()
