@@ -29,6 +29,7 @@ _HEAD: Final = '''"""The JSON of the gateway. Made by `make docs` from the schem
 from typing import Any, Literal, NotRequired, TypedDict
 
 '''
+_LONGEST: Final = 120
 _PLAIN: Final[Mapping[str, str]] = {
     "string": "str",
     "integer": "int",
@@ -69,7 +70,11 @@ def _references(schema: Any) -> Iterator[str]:
 
 def _definition(name: str, schema: Mapping[str, Any]) -> str:
     if "enum" in schema:
-        return f"{name} = {_hint(schema)}"
+        line = f"{name} = {_hint(schema)}"
+        if len(line) <= _LONGEST:
+            return line
+        values = "".join(f"    {_quoted(value)},\n" for value in schema["enum"])
+        return f"{name} = Literal[\n{values}]"
     lines = [f"class {name}(TypedDict):", f'    """{_sentence(schema, name)}"""', ""]
     required = schema.get("required", [])
     for member, described in schema["properties"].items():

@@ -90,8 +90,7 @@ EVENTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "attachment.finished": ("attachment", "its content can be read", ("source", "name", "size", "sha256")),
     "attachment.warned": (
         "attachment",
-        "something about a finished one contradicts or is in doubt: right after `attachment.finished`, or when a later "
-        "message shows it",
+        "it has warnings: right after `attachment.finished`, or when a later message gives reason for one",
         ("source", "name", "warnings"),
     ),
     "attachment.quarantined": ("attachment", "its content cannot be made of its parts", ("source", "code", "reason")),

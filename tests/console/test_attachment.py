@@ -239,7 +239,7 @@ def test_the_overview_tells_what_comes(world: World, open_console: Opened, schem
 
 def test_warnings_are_counted_in_the_list_and_told_with_how_it_was_read(world: World, open_console: Opened) -> None:
     program = world.program
-    description = files.write_file_description(files.FileDescription(0, 77_777), program.dialect)
+    description = files.write_file_description(files.FileDescription(2, 0), program.dialect)
     definition = AttachmentDefinition(AttachmentKind.TEXT_FILE, program.random.randbytes(16), "FILENAME", "short.txt")
     bodies = (description, *files.write_records([b"a line"], program.dialect, 200))
     world.send(message(program, [Attached(definition, bodies, b"")]))
@@ -252,7 +252,7 @@ def test_warnings_are_counted_in_the_list_and_told_with_how_it_was_read(world: W
     expect(page.get_by_text("1 attachment", exact=True)).to_be_visible()
     assert console.accessibility_violations() == []
     page.get_by_role("link", name="short.txt").click()
-    expect(page.get_by_role("list", name="Warnings")).to_contain_text("announced 77777 bytes")
+    expect(page.get_by_role("list", name="Warnings")).to_contain_text("announced records of at most 2 bytes")
     read = page.get_by_role("region", name="How it was read")
     line = read.get_by_role("row").filter(has_text="End of the last line")
     expect(line).to_contain_text("nothing: the most usual reading was taken")

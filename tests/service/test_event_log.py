@@ -54,6 +54,7 @@ def test_many_events_at_once_are_counted(tmp_path: Path, lines: list[Any]) -> No
 
 def test_what_goes_wrong_is_a_warning() -> None:
     assert {kind for kind, level in LEVELS.items() if level == logging.WARNING} == {
+        "attachment.warned",
         "attachment.quarantined",
         "message.quarantined",
         "delivery.failed",
