@@ -96,7 +96,7 @@ class FramingContract:
         assert traits(name) is self.framing.traits
         with pytest.raises(KeyError, match=rf"unknown framing 'smoke': use .*'{name}'"):
             framing("smoke")
-        assert traits(name).numbered_on_arrival == (self.framing.arrivals({}) is not None)
+        assert traits(name).numbered_on_arrival == (self.framing.arrivals() is not None)
 
     def test_settings_take_its_name(self) -> None:
         made = Settings.model_validate(

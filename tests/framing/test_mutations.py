@@ -142,7 +142,7 @@ def test_a_message_with_anything_wrong_is_an_event_or_their_error(name: str) -> 
     def check(made: tuple[list[PhysicalMessage], PhysicalMessage]) -> None:
         before, changed = made
         runs_and_others([*before, changed])
-        arrivals = framing.arrivals({})
+        arrivals = framing.arrivals()
         numbered = [] if arrivals is None else [one for each in [*before, changed] for one in arrivals.number(each)]
         for message in [changed, *numbered[-1:]]:
             framing.is_header(message)

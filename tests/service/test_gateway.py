@@ -344,6 +344,10 @@ class Buffering:
     def status(self) -> dict[str, Any]:
         return {"connected": True, "since": None, "error": None}
 
+    def resume(self, newest: Iterator[PhysicalMessage]) -> bool:
+        del newest
+        return False
+
     def run(self, intake: Intake, stop: Event) -> None:
         stop.wait()
         for number in range(50):

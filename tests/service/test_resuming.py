@@ -13,6 +13,7 @@ from app.codecs.sas.files import FileDescription
 from app.codecs.sas.rendezvous import RendezvousHeader, write_file_description, write_header, write_last, write_records
 from app.codecs.sas.rendezvous_keys import BLANK
 from app.framing.arrivals import ArrivalsBySource
+from app.framing.protocol import ArrivalOptions
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.message import DELIVERY, GAP, UNREADABLE, PhysicalMessage
 from app.service.assembling.assembler import Assembler
@@ -21,7 +22,7 @@ from app.service.resuming import resume_numbering
 from tests.support.service_context import Connected, service_context
 
 SOURCE = {"transport": "mqtt", "framing": "sas_rendezvous", "url": "mqtt://127.0.0.1", "topic": "t"}
-SETTINGS = {"sources": {"sas": SOURCE, "other": SOURCE}}
+SETTINGS: dict[str, Any] = {"sources": {"sas": SOURCE, "other": SOURCE}}
 FDC = write_file_description(FileDescription(80, 0))
 
 
@@ -64,7 +65,7 @@ def journal(context: ServiceContext, arrivals: ArrivalsBySource, *messages: Phys
 
 
 def restarted(context: ServiceContext, receiver: Resuming | None = None) -> ArrivalsBySource:
-    arrivals = ArrivalsBySource(context.catalog.counting)
+    arrivals = ArrivalsBySource(lambda name: ArrivalOptions(context.catalog.counting(name)))
     resume_numbering(context, {"sas": receiver or Resuming()}, arrivals)
     return arrivals
 

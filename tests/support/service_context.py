@@ -14,6 +14,7 @@ from adapters.arrow_journal import ArrowJournal
 from adapters.object_store import ObjectStore
 from adapters.sql_catalog import SqlCatalog
 from app.metrics import Metrics
+from app.model.message import PhysicalMessage
 from app.ports import Intake
 from app.service.belonging import assembled
 from app.service.context import ServiceContext
@@ -51,6 +52,11 @@ class Connected:
 
     def __init__(self) -> None:
         self.connected, self.since = True, 1
+
+    def resume(self, newest: Iterator[PhysicalMessage]) -> bool:
+        """Prove nothing."""
+        del newest
+        return False
 
     def run(self, intake: Intake, stop: Event) -> None:
         """Receive nothing."""
