@@ -14,10 +14,9 @@ def _no_options(_source: str) -> ArrivalOptions:
 
 class ArrivalsBySource:
     """What numbers the messages of each source, where their framing has them numbered. A source hands its messages over
-    in one thread at a time."""
+    in one thread at a time. `options` returns how its messages are numbered."""
 
     def __init__(self, options: Callable[[str], ArrivalOptions] = _no_options) -> None:
-        """Number the messages of each source by its options."""
         self._options = options
         self._found: dict[tuple[str, str], Arrivals | None] = {}
         self._of_source: dict[str, list[Arrivals]] = {}

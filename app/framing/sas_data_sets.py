@@ -145,6 +145,8 @@ def _kinds(heads: tuple[bytes, ...], dialects: int) -> list[MessageKind]:
 
 def _plan_of(record: AttachmentRecord, received: Received, known: int) -> _Planned | None:
     said = _defined(received.first, _by_kind(received, known), known)
+    if sas_evidence.dialect_of_data_set(said.dialects, received.first.encoding).others:
+        return None
     how, warnings = _representation(received, said)
     names = _names(record, received.first, said)
     plan = decode.plan_by_definition(said.definition, said.variables, how, names, warnings, said.plans)

@@ -16,7 +16,6 @@ class Question(StrEnum):
     """A question about the bytes of an attachment that allows several answers."""
 
     DIALECT = "dialect"
-    SEQUENCE_ORDER = "sequence-order"
     COUNT = "count"
     CHARACTER_SET = "character-set"
     FLOAT_FORMAT = "float-format"
@@ -35,8 +34,6 @@ class Ground(StrEnum):
     """The message's descriptor says it: the MQMD's Encoding or CodedCharSetId, or properties in their place."""
     ANNOUNCED = "announced"
     """The sender announced a size, or a number of observations or variables, and one reading agrees with it."""
-    SAME_MESSAGE = "same-message"
-    """Other attachments of the same header show it."""
     SOURCE = "source"
     """Earlier attachments of the source, or of the subject, have shown it."""
     SETTING = "setting"

@@ -148,7 +148,6 @@ class Progress(TypedDict):
 
 Question = Literal[
     "dialect",
-    "sequence-order",
     "count",
     "character-set",
     "float-format",
@@ -159,7 +158,7 @@ Question = Literal[
 ]
 
 
-Ground = Literal["only-reading", "descriptor", "announced", "same-message", "source", "setting", "values", "preference"]
+Ground = Literal["only-reading", "descriptor", "announced", "source", "setting", "values", "preference"]
 
 
 class Choice(TypedDict):

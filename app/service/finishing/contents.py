@@ -6,11 +6,20 @@ from collections.abc import Iterator, Sequence
 from app.assembly.arrangement import arrangement_of
 from app.assembly.parts import Parts
 from app.model.errors import DamagedError, InvalidInputError
+from app.model.evidence import kept_warnings
 from app.model.message import PhysicalMessage, Position
-from app.model.records import DAMAGED_PART, DOUBTFUL_CONTENT, PARTS_GONE, AttachmentRecord, Finished, RefusedContent
+from app.model.records import (
+    DAMAGED_PART,
+    DOUBTFUL_CONTENT,
+    PARTS_GONE,
+    AttachmentRecord,
+    Finished,
+    RefusedContent,
+    changed,
+)
 from app.ports import JournalReader
 from app.service.context import Stores
-from app.service.finishing.evidence import concluded, with_earlier
+from app.service.finishing.evidence import concluded, other_bytes, with_earlier
 from app.service.finishing.files import content_of
 from app.service.quarantine import Entry, damaged_part, quarantine_entry
 from app.wire import WireError
@@ -71,9 +80,13 @@ def read_content(
 
 
 def _allowed(found: Finished, record: AttachmentRecord, stores: Stores) -> Finished:
-    """Return the content. Raises InvalidInputError if it has warnings, and its source holds all attachments in
-    doubt."""
-    if found.warnings and stores.is_strict(record.source):
+    """Return the content, with a warning if it has another reading. Raises InvalidInputError if its source holds
+    attachments with such doubts."""
+    doubt = other_bytes(record.kind, found.evidence)
+    if doubt is not None:
+        found = changed(found, warnings=kept_warnings((doubt, *found.warnings)))
+    is_held = stores.is_strict(record.source) or (doubt is not None and stores.on_doubt(record.source) == "hold")
+    if is_held and found.warnings:
         why = f"{'; '.join(found.warnings)} (the source's setting on_doubt can accept it)"
         raise InvalidInputError(DOUBTFUL_CONTENT, "", -1, why)
     return found

@@ -10,6 +10,8 @@ from typing import Final
 
 from app.codecs.ibm_mq.encodings import charset
 from app.codecs.sas import dialect
+from app.codecs.sas.files import Tally, is_announced_size
+from app.framing.protocol import PartReader
 from app.framing.sas_evidence import Evidence, charset_of_texts
 from app.model.attachment import AttachmentKind
 from app.model.evidence import Choice, Ground, Question, kept_warnings
@@ -20,6 +22,8 @@ from app.settings import Source
 
 HEADERS = Choice(Question.HEADERS, "not-as-announced", Ground.VALUES)
 """A header is not what was announced, but could be read for certain. A warning says which."""
+
+_OF_BYTES: Final = (AttachmentKind.BINARY_FILE, Question.RECORD_ENDS)
 
 LINE_END: Final = "line-end"
 _NO_LINE_END: Final = "no-line-end"
@@ -103,6 +107,26 @@ def _is_configured(choice: Choice, name: str | None) -> bool:
 def _frame(name: str) -> int:
     """Return the dialects that differ from the one of this name in nothing but the rule for NULs."""
     return dialect.frames(dialect.mask_of(dialect.Dialect.parse(name)))
+
+
+@lru_cache(maxsize=256)
+def other_bytes(kind: AttachmentKind | None, evidence: Evidence) -> str | None:
+    """Return a sentence if content has another reading with other bytes, and nothing decides which is right.
+
+    Whether a NUL belongs to a record is a question of bytes in binary files alone.
+    """
+    for question, reading, _, others in evidence:
+        if others and (question is Question.DIALECT or (kind, question) == _OF_BYTES):
+            return f"it reads as {reading} and, with other bytes, as {', '.join(others)}: the setting `dialect` decides"
+    return None
+
+
+def is_certain(reader: PartReader, tally: Tally) -> bool:
+    """Tell whether a binary file that was read to its end has the size that its sender announced, if it announced one,
+    and no other reading."""
+    description = reader.description
+    is_announced = description is None or is_announced_size(description, tally)
+    return is_announced and other_bytes(AttachmentKind.BINARY_FILE, reader.evidence) is None
 
 
 def with_earlier(found: Finished, record: AttachmentRecord) -> Finished:

@@ -24,7 +24,7 @@ from app.model.records import AttachmentRecord, Extent, Finished
 from app.observe import logger
 from app.service.content.access import joined
 from app.service.context import Stores
-from app.service.finishing.evidence import charset_of_file, concluded
+from app.service.finishing.evidence import charset_of_file, concluded, is_certain
 from app.service.finishing.media_types import BINARY_TYPE, announced, stored_type
 
 log = logger(__name__)
@@ -65,10 +65,9 @@ class _Reading:
     extents: list[Extent] = field(default_factory=list)
 
     @property
-    def is_as_announced(self) -> bool:
-        """Whether the file has the size that its sender announced, if it announced one."""
-        description = None if self.reader is None else self.reader.description
-        return description is None or files.is_announced_size(description, self.tally)
+    def is_certain(self) -> bool:
+        """Whether the file has the size that its sender announced, if it announced one, and no other reading."""
+        return self.reader is None or is_certain(self.reader, self.tally)
 
     def to_hash(self) -> tuple[Any, list[memoryview]]:
         """Return the digest and the bytes that it lacks. They are no longer held here."""
@@ -139,10 +138,10 @@ class IncrementalReader:
         self._hasher.shutdown()
 
     def take(self, attachment_id: str, parts_expected: int | None) -> "Content | None":
-        """Return the content of a complete file; None when the file was not read to its end, or has not the announced
-        size: finishing decides then."""
+        """Return the content of a complete file; None when the file was not read to its end, or is in doubt:
+        finishing decides then."""
         reading = self._leave(attachment_id)
-        if reading is None or reading.parts != parts_expected or not reading.is_as_announced:
+        if reading is None or reading.parts != parts_expected or not reading.is_certain:
             return None
         return partial(self._content, attachment_id, reading)
 

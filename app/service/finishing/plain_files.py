@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.codecs.sas.files import Tally, is_announced_size
+from app.codecs.sas.files import Tally
 from app.framing.protocol import PartReader
 from app.framing.registry import FRAMINGS
 from app.model.attachment import AttachmentKind
@@ -22,7 +22,7 @@ from app.model.message import EVIDENCE
 from app.model.records import AttachmentRecord, Extent, Finished, PartRun
 from app.ports import JournalArchive
 from app.service.context import Stores
-from app.service.finishing.evidence import concluded_in, with_earlier
+from app.service.finishing.evidence import concluded_in, is_certain, with_earlier
 from app.service.finishing.files import stored_at_once
 from app.service.finishing.incremental import EXTENTS_A_PART
 from app.service.finishing.media_types import BINARY_TYPE, announced
@@ -149,7 +149,7 @@ def _content(record: AttachmentRecord, parts: Sequence[_Part], stores: Stores) -
             if length:
                 pieces.append(part.body[start : start + length])
                 extents.append(Extent(part.segment, part.offset + start, length))
-    if reader.description is not None and not is_announced_size(reader.description, tally):
+    if not is_certain(reader, tally):
         return None
     if stores.in_place:
         found = _in_journal(record, reader, tally, pieces, extents)

@@ -74,7 +74,6 @@ const facts = (one) => [
 
 const QUESTIONS = {
   "dialect": "How numbers and texts are written",
-  "sequence-order": "Byte order of the sequence numbers",
   "count": "What the last message counts",
   "character-set": "Character set of the texts",
   "float-format": "Format of the numbers",
@@ -87,7 +86,6 @@ const GROUNDS = {
   "only-reading": "the bytes have no other reading",
   "descriptor": "the message's descriptor says so",
   "announced": "it agrees with what the sender announced",
-  "same-message": "other attachments of the message show it",
   "source": "earlier attachments of the source have shown it",
   "setting": "a setting of the source says so",
   "values": "only so the content reads as expected",
