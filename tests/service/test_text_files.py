@@ -11,6 +11,7 @@ from app.codecs.ibm_mq.encodings import charset as codec_of
 from app.codecs.sas import files
 from app.codecs.sas.dialect import DIALECTS, Dialect
 from app.model.attachment import AttachmentDefinition, AttachmentKind, AttachmentState
+from app.model.records import DOUBTFUL_SIZE
 from app.service.finishing.media_types import text_codec
 from app.service.sending.framer import Framer
 from tests.service.test_round_trip import content, receive, received
@@ -99,8 +100,13 @@ def test_what_the_sender_says_of_a_file_is_kept_and_compared(tmp_path: Path, kin
     description = files.write_file_description(files.FileDescription(2, 77_777), program.dialect)
     definition = AttachmentDefinition(kind, b"\1" * 16, "FILENAME", "a")
     attached = Attached(definition, (description, *files.write_records([b"abc"], program.dialect, 32_000)), b"abc")
-    with service_context(tmp_path) as context:
-        sent = [each._replace(source="orders") for each in message(program, [attached])]
+    sources = {"orders": {"transport": "memory", "queue": "q", "on_doubt": "warn"}}
+    sent = [each._replace(source="orders") for each in message(program, [attached])]
+    with service_context(tmp_path / "held") as context:
+        receive(context, sent if early else sent[::-1])
+        record = received(context, 1)
+        assert (record.state, record.reason_code) == (AttachmentState.QUARANTINED, DOUBTFUL_SIZE)
+    with service_context(tmp_path / "warned", sources=sources) as context:
         receive(context, sent if early else sent[::-1])
         record = received(context, 1)
     assert (record.state, record.reason) == (AttachmentState.FINISHED, None)
