@@ -21,6 +21,8 @@ from app.cli.console import Failure, bars, err, out, size
 from app.cli.lists import Column, List, numbers
 from app.codecs.mqtt.packets import Version
 from app.framing.arrivals import ArrivalsBySource
+from app.framing.counting import RULE_NAMES
+from app.framing.protocol import ArrivalOptions
 from app.framing.registry import FRAMINGS, default_framing
 from app.model.errors import GatewayError
 from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage
@@ -33,8 +35,9 @@ _LEAST, _MOST = -(1 << 31), (1 << 31) - 1
 _SOURCE = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 if TYPE_CHECKING:
     FramingName = str
+    CountingRule = str
 else:
-    FramingName = Literal[tuple(FRAMINGS)]
+    FramingName, CountingRule = Literal[tuple(FRAMINGS)], Literal[RULE_NAMES]
 
 _SEGMENTS = (
     *numbers("Segment", "Messages", "Bytes"),
@@ -76,6 +79,10 @@ def import_(
     mqtt_version: Annotated[
         Version | None, typer.Option(help="The version of MQTT. Default: from the envelopes.")
     ] = None,
+    counts: Annotated[
+        CountingRule | None,
+        typer.Option(help="What last messages on Rendezvous count. Default: found out from the messages."),
+    ] = None,
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Import unreadable pieces for quarantine, and continue.")
     ] = False,
@@ -94,7 +101,7 @@ def import_(
     try:
         with closing(plugins.journal()(to)) as target:
             before = {segment.number for segment in target.segments()}
-            importer = Importer(target, lambda: time_ns() // 1000, keep_going=keep_going)
+            importer = Importer(target, lambda: time_ns() // 1000, ArrivalOptions(counts=counts), keep_going=keep_going)
             with bars(DownloadColumn, TransferSpeedColumn) as progress:
                 told = [importer.take(capture, progress) for capture in found]
             target.seal()
@@ -216,8 +223,8 @@ def _report(captures: Iterable[Capture], counts: Iterable[Count]) -> None:
 class Importer:
     """An importer that appends captures to a journal, one after the other. `now` is the clock, in µs since 1970."""
 
-    def __init__(self, target: Journal, now: Callable[[], int], *, keep_going: bool) -> None:
-        self._journal, self._now, self._keep_going = target, now, keep_going
+    def __init__(self, target: Journal, now: Callable[[], int], options: ArrivalOptions, *, keep_going: bool) -> None:
+        self._journal, self._now, self._options, self._keep_going = target, now, options, keep_going
         self._batch: list[PhysicalMessage] = []
         self._batch_bytes = 0
         self._told = 0
@@ -225,7 +232,7 @@ class Importer:
     def take(self, capture: Capture, progress: Progress) -> Count:
         """Append all of a capture, or all in front of the first piece that cannot be read. Raises Failure for that,
         and GatewayError when the journal takes nothing more."""
-        count, arrivals = Count(), ArrivalsBySource()
+        count, arrivals = Count(), ArrivalsBySource(lambda _source: self._options)
         bar = progress.add_task(escape(shown(capture.path)), total=capture.bytes)
         for path, entry in capture.entries(self._now):
             if isinstance(entry, Skipped):
