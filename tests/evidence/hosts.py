@@ -137,7 +137,10 @@ def _received(catalog: Catalog, store: ContentStore, journal: Journal) -> Found:
         content = _content(record, catalog, store, journal) if is_finished else None
         name = record.qualifier_2 or record.correl_id.hex()
         found.setdefault(record.source, []).append(Received(name, record.state, record.reason, content))
-    return {source: sorted(several, key=lambda each: (each.name, each.state, each.reason or "")) for source, several in found.items()}
+    return {
+        source: sorted(several, key=lambda each: (each.name, each.state, each.reason or ""))
+        for source, several in found.items()
+    }
 
 
 def _records(catalog: Catalog) -> Iterable[AttachmentRecord]:
