@@ -9,6 +9,7 @@ import orjson
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from structlog.testing import capture_logs
 
 from adapters.arrow_journal.archive import ArrowArchive
@@ -19,7 +20,7 @@ from app.model.errors import GatewayError
 from app.pipeline import intent, runs, streaming
 from app.pipeline.commit import Committer
 from app.pipeline.job import open_job
-from app.pipeline.sources import ReferenceSource
+from app.pipeline.sources import ReferenceSource, StreamReader
 from tests.support.damaged_archive import Archive, objects
 from tests.support.found import assert_same, in_folder, settings, tables
 from tests.support.passes import LocalPasses, job_of, run_batch
@@ -64,7 +65,7 @@ def stream(spark: SparkSession, out: Path, journal: Path, checkpoint: Path) -> N
             bytes_per_trigger=1 << 30,
             every=None,
         )
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(300)
 
 
 @pytest.mark.parametrize("is_longer", [False, True])
@@ -137,35 +138,45 @@ def test_an_older_copy_of_the_tables_is_told_of(archive: Archive, tmp_path: Path
     assert told["from_segment"] == archive.numbers[6]
 
 
-def test_a_checkpoint_of_another_journal_or_of_newer_results_is_refused(
-    archive: Archive, other: Archive, spark: SparkSession, tmp_path: Path
+def test_a_checkpoint_that_is_ahead_of_the_catalog_is_refused(
+    archive: Archive, spark: SparkSession, tmp_path: Path
 ) -> None:
-    checkpoint = tmp_path / "checkpoint"
-    stream(spark, other.out, other.journal, checkpoint)
-    with pytest.raises(
-        StreamingQueryException, match=f"is of journal {journal_of(other)}.*journal {journal_of(archive)}"
-    ):
-        stream(spark, archive.out, archive.journal, checkpoint)
-    held = [archive.segment(number) for number in archive.numbers[6:]]
-    for segment in held:
-        segment.rename(tmp_path / segment.name)
+    """The catalog is an older copy: what lies between would be left out."""
+    for number in archive.numbers[4:]:
+        archive.segment(number).unlink()
+    held = archive.segment(archive.numbers[-1])
+    held.rename(tmp_path / held.name)
     assert run_batch(archive.out, archive.journal) is not None
     shutil.copytree(archive.out, tmp_path / "older")
-    for segment in held:
-        (tmp_path / segment.name).rename(segment)
-    checkpoint = tmp_path / "its own"
-    stream(spark, archive.out, archive.journal, checkpoint)
+    (tmp_path / held.name).rename(held)
+    checkpoint = tmp_path / "checkpoint"
     stream(spark, archive.out, archive.journal, checkpoint)
     shutil.rmtree(archive.out)
     (tmp_path / "older").rename(archive.out)
-    last, reached = archive.numbers[-1], archive.numbers[5]
+    *_, reached, last = archive.numbers
     with pytest.raises(StreamingQueryException, match=f"up to segment {last}.*results up to segment {reached}"):
         stream(spark, archive.out, archive.journal, checkpoint)
     stream(spark, archive.out, archive.journal, tmp_path / "new")
     assert_as_if_alone(archive)
 
 
-def test_a_checkpoint_names_its_journal(archive: Archive) -> None:
-    source = ReferenceSource({"path": str(archive.journal)})
-    reader = source.streamReader(source.schema())
-    assert orjson.loads(orjson.dumps(reader.initialOffset())) == {"journal": journal_of(archive), "segment": 0}
+def test_an_offset_names_its_journal_and_is_refused_by_another(archive: Archive, other: Archive) -> None:
+    def reader(of: Archive, known: int) -> StreamReader:
+        source = ReferenceSource({"path": str(of.journal), "known_segment": str(known)})
+        return source.streamReader(source.schema())
+
+    begun = reader(archive, 0)
+    offsets = [begun.initialOffset(), begun.latestOffset(begun.initialOffset(), ReadAllAvailable())]
+    assert offsets == [{"journal": journal_of(archive), "segment": number} for number in (0, archive.numbers[-1])]
+    begin, end = (orjson.loads(orjson.dumps(offset)) for offset in offsets)
+    both = f"is of journal {journal_of(archive)}.*is journal {journal_of(other)}"
+    for known in (0, 100):
+        with pytest.raises(GatewayError, match=both):
+            reader(other, known).latestOffset(end, ReadAllAvailable())
+        with pytest.raises(GatewayError, match=both):
+            reader(other, known).partitions(end, end)
+    with pytest.raises(GatewayError, match="results up to segment 3: the catalog is an older copy"):
+        reader(archive, 3).latestOffset(end, ReadAllAvailable())
+    again = reader(archive, end["segment"])
+    assert again.partitions(begin, end), "the last micro-batch of a killed driver"
+    assert again.latestOffset(end, ReadAllAvailable()) == end
