@@ -23,7 +23,7 @@ from tests.support.service_context import Connected, service_context
 
 SOURCE = {"transport": "mqtt", "framing": "sas_rendezvous", "url": "mqtt://127.0.0.1", "topic": "t"}
 SETTINGS: dict[str, Any] = {"sources": {"sas": SOURCE, "other": SOURCE}}
-FDC = write_file_description(FileDescription(80, 0))
+FDC, TWO_LINES = (write_file_description(FileDescription(80, size)) for size in (2, 4))
 
 
 class Resuming(Connected):
