@@ -21,15 +21,19 @@ SENDINGS: dict[str, list[Sending]] = {
 
 
 class Case(NamedTuple):
-    """What was sent and what came of it. The gateway is restarted before message number `restart`, unless it is 0."""
+    """What was sent and what came of it.
+
+    The gateway is restarted before message number `restart`, unless it is 0. The same came whole `before`, so often.
+    """
 
     sending: Sending
     mutated: Mutated
     restart: int = 0
+    before: int = 0
 
     @property
     def traffic(self) -> Traffic:
-        messages, at = self.mutated.messages, self.restart
+        messages, at = self.sending.messages * self.before + self.mutated.messages, self.restart
         return Traffic(self.sending.framing, [messages[:at], messages[at:]] if at else [messages])
 
     @property
@@ -45,26 +49,27 @@ class Case(NamedTuple):
         meant."""
         return self.sending.kind, self.sending.told, *self.changes
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         sending, sent = self.sending, self.sending.messages
         places = (f"{change.what} {[at + 1 for at in change.at]} of {len(sent)}" for change in self.mutated.changes)
         restarted = f", restarted before number {self.restart + 1} of what comes" if self.restart else ""
+        restarted += f", after the same {self.before} times whole" if self.before else ""
         said = f"{sending.framing}: {sending.kind} ({sending.told}; {sending.manner})"
         return f"{said}: {'; '.join(self.changes) or 'nothing changed'} ({', '.join(places)}{restarted})"
 
     def faults(self, found: Found, source: str) -> list[str]:
-        """Return what is finished of it with other content than was sent, or more than once."""
+        """Return what is finished of it with other content than was sent, or more often than it was sent."""
         wanted = {each.name: each.content for each in self.sending.attachments}
         finished = [each for each in found.get(source, []) if each.content is not None]
         names = [each.name for each in finished]
         wrong = [f"{each.name} is {each.content!r}" for each in finished if wanted.get(each.name) != each.content]
-        return [*wrong, *(f"{name} came twice" for name in sorted(set(names)) if names.count(name) > 1)]
+        too_often = (name for name in sorted(set(names)) if names.count(name) > 1 + self.before)
+        return [*wrong, *(f"{name} came too often" for name in too_often)]
 
     def is_whole(self, found: Found, source: str) -> bool:
-        """Tell whether all that was sent is finished."""
-        return {each.name for each in found.get(source, []) if each.content is not None} == {
-            each.name for each in self.sending.attachments
-        }
+        """Tell whether all that was sent is finished, as often as it was sent."""
+        finished = sorted(each.name for each in found.get(source, []) if each.content is not None)
+        return finished == sorted(each.name for each in self.sending.attachments * (1 + self.before))
 
 
 def single(sendings: Iterable[Sending]) -> Iterator[Case]:
