@@ -100,7 +100,7 @@ class AttachmentTally:
             return Whole.LIKELY if observations * variables in self.values else Whole.CONTRADICTED
         if self.description is None or not self.description.filesize:
             return Whole.UNKNOWN
-        if not is_announced_size(self.description, self.records):
+        if not is_announced_size(self.description, self.records, of_lines=self.kind is AttachmentKind.TEXT_FILE):
             return Whole.CONTRADICTED
         is_exact = self.kind is AttachmentKind.BINARY_FILE and not (self.description.filesize - self.records.size) % (
             1 << 32

@@ -25,6 +25,7 @@ DETECTION_PREFIX = 1 << 16
 
 _INT_LIMIT = 1 << 31
 _SIZES = 1 << 32
+_LINE_ENDS = (1, 2, 4)
 _ORDER_WORDS: dict[Order, Literal["big", "little"]] = {">": "big", "<": "little"}
 _RECORD_NULS: tuple[Nul, ...] = ("absent", "excluded")
 
@@ -66,19 +67,22 @@ class Tally:
             yield record
 
 
-def is_announced_size(description: FileDescription, tally: Tally) -> bool:
+def is_announced_size(description: FileDescription, tally: Tally, *, of_lines: bool) -> bool:
     """Tell whether records have the announced size of their file; zero announces none.
 
-    A size may or may not include the line ends (of 1, 2 or 4 bytes, with or without one after the last line), or may be
-    that of records padded to the record length. Sizes are compared modulo 2^32.
+    It may be that of records padded to the record length. The size of a file of lines may or may not include the line
+    ends (of 1, 2 or 4 bytes, with or without one after the last line). Sizes are compared modulo 2^32.
     """
     lrecl, filesize = description
-    return not filesize or not (filesize - tally.size) % _SIZES or filesize % _SIZES in _with_line_ends(lrecl, tally)
+    sizes = {tally.size, tally.count * lrecl}
+    if of_lines:
+        sizes |= {tally.size + lines * width for lines in (tally.count, tally.count - 1) for width in _LINE_ENDS}
+    return not filesize or any(not (filesize - size) % _SIZES for size in sizes)
 
 
-def size_contradiction(description: FileDescription, tally: Tally) -> str | None:
+def size_contradiction(description: FileDescription, tally: Tally, *, of_lines: bool) -> str | None:
     """Return a sentence if the records of a file have not its announced size: bytes may be missing."""
-    if is_announced_size(description, tally):
+    if is_announced_size(description, tally, of_lines=of_lines):
         return None
     return f"the sender announced {description.filesize} bytes, but {tally.size} were received in {tally.count} records"
 
@@ -88,12 +92,6 @@ def length_contradiction(description: FileDescription, tally: Tally) -> str | No
     if not description.lrecl or tally.longest <= description.lrecl:
         return None
     return f"the sender announced records of at most {description.lrecl} bytes, but the longest has {tally.longest}"
-
-
-def _with_line_ends(lrecl: int, tally: Tally) -> set[int]:
-    """Return the possible sizes, modulo 2^32, of a file with line ends or padded records."""
-    ends = [tally.count * width for width in (1, 2, 4)] + [(tally.count - 1) * width for width in (1, 2, 4)]
-    return {size % _SIZES for size in (*(tally.size + end for end in ends), tally.count * lrecl)}
 
 
 class FileDescriptionMessage(Layout):

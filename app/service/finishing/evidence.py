@@ -125,7 +125,7 @@ def is_certain(reader: PartReader, tally: Tally) -> bool:
     """Tell whether a binary file that was read to its end has the size that its sender announced, if it announced one,
     and no other reading."""
     description = reader.description
-    is_announced = description is None or is_announced_size(description, tally)
+    is_announced = description is None or is_announced_size(description, tally, of_lines=False)
     return is_announced and other_bytes(AttachmentKind.BINARY_FILE, reader.evidence) is None
 
 

@@ -148,7 +148,7 @@ def _file_content(record: AttachmentRecord, received: ReceivedParts, file: FileC
             evidence += _write_lines(records, line_end, filesize, measured)
         else:
             _write_joined(records, measured)
-    said = announced(file.description, tally, stores.on_doubt(record.source))
+    said = announced(file.description, tally, stores.on_doubt(record.source), of_lines=file.of_lines)
     return measured.stored(record, content_type, file.dialects, evidence=evidence, **said)
 
 

@@ -11,14 +11,16 @@ from app.model.message import PhysicalMessage
 from app.model.records import DOUBTFUL_SIZE
 
 
-def announced(description: FileDescription | None, tally: Tally, on_doubt: OnDoubt) -> dict[str, Any]:
+def announced(
+    description: FileDescription | None, tally: Tally, on_doubt: OnDoubt, *, of_lines: bool = False
+) -> dict[str, Any]:
     """Return the fields of `Finished` for the sender's description of a file, if there is one, and warnings.
 
     Raises InvalidInputError if the file has not the announced size, and an attachment in doubt is held.
     """
     if description is None:
         return {}
-    doubt = size_contradiction(description, tally)
+    doubt = size_contradiction(description, tally, of_lines=of_lines)
     if doubt is not None and on_doubt == "hold":
         why = f"{doubt}: bytes may be missing (the source's setting on_doubt can accept it)"
         raise InvalidInputError(DOUBTFUL_SIZE, "size of the file", -1, why)
