@@ -156,7 +156,7 @@ def test_any_names_become_names(names: list[str], version: Version, charset: str
     schema = pa.schema([numeric(name) for name in names])
     fitted, changes = fit(schema, version, charset=charset, rename=True)
     became = names_of(fitted)
-    assert len({name.casefold() for name in became}) == len(names)
+    assert len({"".join(c.lower() if c.isascii() else c for c in name) for name in became}) == len(names)
     for name in became:
         assert name.strip() == name
         assert 1 <= len(name.encode(charset)) <= LIMITS[version].name
