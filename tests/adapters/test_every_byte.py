@@ -80,7 +80,7 @@ class Copy:
         }
 
     @contextmanager
-    def with_files(self, data: bytes, identity: bytes | None = None) -> Iterator[Path]:
+    def with_files(self, data: bytes | bytearray, identity: bytes | bytearray | None = None) -> Iterator[Path]:
         with TemporaryDirectory(dir=MEMORY) as place:
             segment_path(Path(place), 1, sealed=self.sealed).write_bytes(data)
             (Path(place) / "identity").write_bytes(self.identity if identity is None else identity)

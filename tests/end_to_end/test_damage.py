@@ -45,6 +45,14 @@ class Sent:
         publish(self._messages[name], self._broker.port, "orders", "5")
 
 
+def await_finished(gateway: GatewayProcess, name: str) -> None:
+    gateway.until(lambda: gateway.listing("/v1/attachments", name=name, state="finished"))
+
+
+def await_whole(gateway: GatewayProcess, name: str, attached: Attached) -> None:
+    gateway.until(lambda: is_whole(gateway, name, attached))
+
+
 def is_whole(gateway: GatewayProcess, name: str, attached: Attached) -> bool:
     """Whether an attachment is served as it was sent. Otherwise it is an error, and never other bytes."""
     (found,) = gateway.listing("/v1/attachments", name=name)
@@ -100,7 +108,7 @@ def test_a_damaged_open_segment_costs_what_is_damaged_and_heals(tmp_path: Path, 
     running.await_source("orders")
     for name in sent.attached:
         sent.send(name)
-        running.until(lambda name=name: running.listing("/v1/attachments", name=name, state="finished"))
+        await_finished(running, name)
     running.kill()
     shutil.copytree(folder / "var", tmp_path / "kept")
     for what, change in CHANGES.items():
@@ -120,7 +128,7 @@ def test_a_damaged_open_segment_costs_what_is_damaged_and_heals(tmp_path: Path, 
             running.await_source("orders")
             for name in sent.attached.keys() - whole:
                 sent.send(name)
-                running.until(lambda name=name: is_whole(running, name, sent.attached[name]))
+                await_whole(running, name, sent.attached[name])
             for name in whole:
                 sent.send(name)
             assert all(is_whole(running, name, each) for name, each in sent.attached.items()), what

@@ -16,6 +16,7 @@ from app.model.errors import DamagedError
 from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
 from app.model.records import DAMAGED_CONTENT, AttachmentRecord
+from app.ports import AttachmentFilter
 from app.service.assembling.assembler import Assembler
 from app.service.content.damage import Damages
 from app.service.content.settling import Settler
@@ -23,6 +24,7 @@ from app.service.context import ServiceContext
 from app.service.finishing.finisher import Complete, Finisher
 from app.service.repair.healing import Healer
 from app.service.serving import Contents
+from tests.framing.order_packets import DATA_SET, bare, options, parquet, table, written
 from tests.support.mq_client import any_bodies, group
 from tests.support.sas_client import Program, binary_file, data_set, message, text_file
 from tests.support.service_context import service_context
@@ -36,10 +38,11 @@ class Sent(NamedTuple):
 
     key: bytes
     messages: list[PhysicalMessage]
+    source: str = SOURCE
 
     @property
     def id(self) -> str:
-        return attachment_id(SOURCE, self.key)
+        return attachment_id(self.source, self.key)
 
 
 def made(kind: str) -> Sent:
@@ -217,3 +220,23 @@ def test_known_damage_heals_by_a_repetition_that_a_restart_interrupts(tmp_path: 
             running.healer.step()
         assert sha256(running.content(sent.id)).hexdigest() == digest
         assert running.record(sent.id).reason_code is None
+
+
+@pytest.mark.parametrize("settled", [True, False])
+def test_tables_that_came_as_order_packets_heal(tmp_path: Path, *, settled: bool) -> None:
+    with service_context(tmp_path / "sender") as sender:
+        packets = bare(written(sender, [(DATA_SET, "WORK.T", parquet(table(700)))], options(2000)))
+    with service_context(tmp_path / "receiver", content={"settle_after": "1s"}) as context:
+        running = Running(context)
+        running.receive(packets)
+        (record,) = context.catalog.attachments(AttachmentFilter(AttachmentState.FINISHED), None, 2).items
+        sent = Sent(record.correl_id, packets, record.source)
+        if settled:
+            context.clock.advance(60)  # type: ignore[attr-defined]
+            Settler(context).settle()
+        whole = running.content(sent.id)
+        rot(running, sent, "flipped")
+        running.receive(Random(4).sample(packets, len(packets)))
+        assert is_damaged(running, sent)
+        running.healer.step()
+        assert running.content(sent.id) == whole
