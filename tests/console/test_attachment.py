@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.model.identity import attachment_id
 from app.codecs.sas import files
 from app.model.attachment import AttachmentDefinition, AttachmentKind
+from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
 from tests.console.support import Console
 from tests.support.gateway import GatewayProcess, mqtt_destination, mqtt_source
