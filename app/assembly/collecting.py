@@ -63,7 +63,7 @@ class Warned(NamedTuple):
     why: str
 
 
-class Identified(NamedTuple):
+class Identification(NamedTuple):
     """A header tells what waited under the identifier of an unannounced attachment: an attachment of this message, or
     its application message."""
 
@@ -72,7 +72,7 @@ class Identified(NamedTuple):
     is_application: bool
 
 
-Effect = Repeated | Refused | Completed | ApplicationMessage | Identified | Warned
+Effect = Repeated | Refused | Completed | ApplicationMessage | Identification | Warned
 NOTHING: tuple[Effect, ...] = ()
 
 

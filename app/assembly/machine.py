@@ -10,7 +10,7 @@ message may come in any order, any number of times, from any thread of the broke
   that it may belong to (`pending_*`).
 - The correlid of an application message may use the four bytes where a part has its sequence number. The announcements
   of headers tell the two apart. One that comes before its header waits as a part of an unannounced attachment. The
-  header tells what it is (`Identified`), and its message keeps the identifier under which it waited.
+  header tells what it is (`Identification`), and its message keeps the identifier under which it waited.
 - A message that contradicts an earlier one (another header, another count, a part beyond the count) is refused. The
   first one holds and the later one goes to quarantine.
 - Parts may be numbered in either byte order. An attachment is complete when it has its header, its count and the parts
@@ -33,7 +33,7 @@ from app.assembly.collecting import (
     ApplicationMessage,
     Attachment,
     Effect,
-    Identified,
+    Identification,
     Key,
     Refused,
     Repeated,
@@ -346,7 +346,7 @@ class Assembly:
             dialects=claim.dialects,
             trace_parent=claim.trace_parent,
         )
-        identified = (Identified(attachment.record.id, claim.message, False),) if has_waited else NOTHING
+        identified = (Identification(attachment.record.id, claim.message, False),) if has_waited else NOTHING
         if (pending := attachment.record.pending_position) is not None:
             return identified + self._count(attachment, attachment.record.pending_counts, pending)
         return identified + self._check_complete(attachment)
@@ -406,7 +406,7 @@ class Assembly:
             self._removed[waited_as] = None
         message = changed(self.messages[address], waited_as=waited_as)
         self.messages[address] = self._changed_messages[message.id] = message
-        return (Identified(waited_as, message.id, True), ApplicationMessage(address, position))
+        return (Identification(waited_as, message.id, True), ApplicationMessage(address, position))
 
 
 def plausible_counts(counts: tuple[int, ...], dialects: int, most: int) -> list[int]:

@@ -18,7 +18,7 @@ from app.assembly.collecting import (
     Attachment,
     Completed,
     Effect,
-    Identified,
+    Identification,
     Key,
     Refused,
     Repeated,
@@ -89,7 +89,7 @@ class Outcome(NamedTuple):
     applications: tuple[tuple[str, int], ...] = ()
     repeated: tuple[tuple[int | None, int], ...] = ()
     refused: tuple[Refused, ...] = ()
-    identified: tuple[Identified, ...] = ()
+    identified: tuple[Identification, ...] = ()
     dialects: int | None = None
     state: int = 0
     warned: Warned | None = None
@@ -154,7 +154,7 @@ def _assembled(key: Key, references: list[Reference], held: Held, limits: Limits
     repeated: list[tuple[int | None, int]] = []
     refused: list[Refused] = []
     warned: Warned | None = None
-    identified: list[Identified] = []
+    identified: list[Identification] = []
     is_complete = False
     for reference in references:
         for effect in _apply(assembly, key[0], reference):
@@ -167,7 +167,7 @@ def _assembled(key: Key, references: list[Reference], held: Held, limits: Limits
                     refused.append(effect)
                 case Warned():
                     warned = effect
-                case Identified():
+                case Identification():
                     identified.append(effect)
                 case ApplicationMessage(address, position):
                     applications[assembly.messages[address].id] = position

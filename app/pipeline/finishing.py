@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import structlog
 
-from app.assembly.collecting import Identified, Refused, Repeated, Warned
+from app.assembly.collecting import Identification, Refused, Repeated, Warned
 from app.assembly.interpretation import Rejected, answered, interpret, is_same
 from app.assembly.parts import Parts
 from app.model.attachment import AttachmentKind
@@ -84,7 +84,7 @@ class Result(NamedTuple):
     beside: str | None = None
     damaged: bool = False
     warned: Warned | None = None
-    identified: tuple[Identified, ...] = ()
+    identified: tuple[Identification, ...] = ()
 
 
 def finish(

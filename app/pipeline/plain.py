@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.assembly.collecting import Identified
+from app.assembly.collecting import Identification
 from app.assembly.headers import address_of, message_address
 from app.assembly.interpretation import answered
 from app.assembly.machine import Limits, plausible_counts
@@ -207,7 +207,7 @@ def _attachments(rows: pa.RecordBatch, found: _Attachments, limits: Limits) -> I
         )
         took = (ended_at - begun_at) / 1e6
         quality = Increment(source, hour_of(begun_at), length + 1, 0, 0, 1, 1, 0, 0, took, took)
-        identified = (Identified(record.id, message, False),) if has_waited else ()
+        identified = (Identification(record.id, message, False),) if has_waited else ()
         yield Outcome(begin, end, quality, record, runs, runs, identified=identified), ends + all_parts[at:behind]
 
 

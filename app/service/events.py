@@ -6,7 +6,7 @@ Every entry is made here, so that each kind always has the same fields.
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from app.assembly.collecting import Identified, Warned
+from app.assembly.collecting import Identification, Warned
 from app.model.event_logs import EventLogs
 from app.model.records import (
     DAMAGED_CONTENT,
@@ -46,7 +46,7 @@ def cloud_event(event: EventRecord, logs: EventLogs) -> dict[str, object]:
     }
 
 
-def identified_event(source: str, found: Identified, now: int) -> NewEvent:
+def identified_event(source: str, found: Identification, now: int) -> NewEvent:
     """Return the event of what waited for its header, and which the header tells what it is."""
     what = "application-message" if found.is_application else "attachment"
     data: dict[str, object] = {"source": source, "what": what, "message": found.message}

@@ -34,9 +34,9 @@ class _Numbering(Random):
 
 @dataclass(frozen=True)
 class Announcing:
-    """What a header says, as its sender knows it: the names of attachments by key, and the application message."""
+    """What a header says, as its sender knows it: the keys of attachments, and the application message."""
 
-    names: dict[bytes, str]
+    keys: frozenset[bytes]
     application: bytes
     body: bytes
     is_broken: bool
@@ -48,12 +48,18 @@ class Sent(NamedTuple):
     message: PhysicalMessage
     announcing: Announcing | None
 
+    def __repr__(self) -> str:
+        """Return what tells it from the others, without the bytes of its body."""
+        what = "message" if self.announcing is None else f"header of {[key.hex() for key in self.announcing.keys]}"
+        return f"<{what}, {self.message.correl_id.hex()}>"
+
 
 @dataclass
 class Known:
     """What is known after some messages have come."""
 
-    names: dict[bytes, str] = field(default_factory=dict)
+    owners: dict[bytes, bytes] = field(default_factory=dict)
+    """The application message with which each attachment was announced first."""
     explained: dict[bytes, bytes] = field(default_factory=dict)
     """The bodies of application messages whose header has come, by their whole correlid."""
     came: set[bytes] = field(default_factory=set)
@@ -65,15 +71,15 @@ class Known:
         said = sent.announcing
         if said is None:
             self.came.add(sent.message.correl_id)
-        elif not said.is_broken and all(self.names.get(key, name) == name for key, name in said.names.items()):
-            self.names |= said.names
-            self.explained[said.application] = said.body
-            if said.application in self.came:
+        elif not said.is_broken and {self.owners.get(key, said.application) for key in said.keys} <= {said.application}:
+            self.owners |= dict.fromkeys(said.keys, said.application)
+            if said.application in self.came - self.explained.keys():
                 self.waited.add(said.application)
+            self.explained[said.application] = said.body
 
     @property
     def announced(self) -> set[bytes]:
-        return set(self.names)
+        return set(self.owners)
 
     @property
     def unannounced(self) -> set[bytes]:
@@ -92,11 +98,11 @@ def traffic(draw: st.DrawFn) -> list[list[Sent]]:
     sent: list[Sent] = []
     earlier: list[Attached] = []
     for number in range(draw(st.integers(1, 3))):
-        program = Program(_Numbering(next(_seeds)), numbers_messages=draw(st.booleans()))
-        sizes = draw(st.lists(st.integers(0, 60_000), max_size=2))
+        program = Program(_Numbering(next(_seeds)), body_limit=2000, numbers_messages=draw(st.booleans()))
+        sizes = draw(st.lists(st.integers(0, 4000), max_size=2))
         attached = [binary_file(program, f"{number}.{at}", program.random.randbytes(n)) for at, n in enumerate(sizes)]
-        is_renamed = draw(st.booleans())
-        again = [_renamed(earlier[0])] if earlier and is_renamed else []
+        is_again = draw(st.booleans())
+        again = [_without_parts(earlier[0])] if earlier and is_again else []
         is_broken = draw(st.booleans())
         sent += _sent(program, [*attached, *again], is_broken=is_broken)
         earlier += attached
@@ -108,11 +114,9 @@ def traffic(draw: st.DrawFn) -> list[list[Sent]]:
     return [piece for piece in pieces if piece]
 
 
-def _renamed(attached: Attached) -> Attached:
-    """The same attachment, announced under another name by another header."""
-    definition = attached.definition
-    renamed = type(definition)(definition.kind, definition.correl_id, definition.qualifier_1, "another name", "")
-    return Attached(renamed, (), b"")
+def _without_parts(attached: Attached) -> Attached:
+    """The same attachment, as another header announces it."""
+    return Attached(attached.definition, (), b"")
 
 
 def _sent(program: Program, attached: Sequence[Attached], *, is_broken: bool) -> list[Sent]:
@@ -121,8 +125,7 @@ def _sent(program: Program, attached: Sequence[Attached], *, is_broken: bool) ->
     assert header.msg_type == HEADER_MSG_TYPE
     if is_broken:
         header = header._replace(body=header.body[:BYTE])
-    names = {each.definition.correl_id: each.definition.qualifier_2 for each in attached}
-    said = Announcing(names, application.correl_id, body, is_broken)
-    # Nobody sends parts or counts for the other name.
-    rest = [each for each in others if names[each.correl_id[:KEY]] != "another name"]
+    said = Announcing(frozenset(each.definition.correl_id for each in attached), application.correl_id, body, is_broken)
+    own = {each.definition.correl_id for each in attached if each.bodies}
+    rest = [each for each in others if each.correl_id[:KEY] in own]
     return [Sent(header, said), Sent(application, None), *(Sent(each, None) for each in rest)]

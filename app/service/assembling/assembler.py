@@ -22,7 +22,7 @@ from app.assembly.collecting import (
     ApplicationMessage,
     Completed,
     Effect,
-    Identified,
+    Identification,
     Key,
     Refused,
     Repeated,
@@ -99,7 +99,7 @@ class _Unsaved:
     dialects: dict[str, int] = field(default_factory=dict)
     completed: dict[str, Content | None] = field(default_factory=dict)
     applications: list[Address] = field(default_factory=list)
-    identified: list[tuple[str, Identified]] = field(default_factory=list)
+    identified: list[tuple[str, Identification]] = field(default_factory=list)
     healed: list[str] = field(default_factory=list)
     warned: list[tuple[str, Warned]] = field(default_factory=list)
     sent_again: list[Complete] = field(default_factory=list)
@@ -397,7 +397,7 @@ class Assembler:
                 self._unsaved.completed[attachment] = None if had_strays else content  # a stray may have been read
             case Warned():
                 self._unsaved.warned.append((message.source, effect))
-            case Identified():
+            case Identification():
                 self._unsaved.identified.append((message.source, effect))
             case _:
                 self._carry_out_consequence(
