@@ -43,12 +43,6 @@ class Case(NamedTuple):
         told = ((each.what, ", ".join(sent[at].role for at in each.at), each.where) for each in self.mutated.changes)
         return sorted(" ".join(each).strip() for each in told)
 
-    @property
-    def sort(self) -> tuple[str, ...]:
-        """What the case has in common with those that differ in the dialect, or in which of several like messages is
-        meant."""
-        return self.sending.kind, self.sending.told, *self.changes
-
     def __repr__(self) -> str:
         sending, sent = self.sending, self.sending.messages
         places = (f"{change.what} {[at + 1 for at in change.at]} of {len(sent)}" for change in self.mutated.changes)
@@ -73,10 +67,17 @@ class Case(NamedTuple):
 
 
 def single(sendings: Iterable[Sending]) -> Iterator[Case]:
-    """Yield every single change of everything, and every two messages withheld."""
+    """Yield everything unchanged, and every single change of it."""
     for sending in sendings:
-        sent, whole = sending.messages, mutations.unchanged(sending.messages)
-        for mutated in chain([whole], mutations.changed(whole), mutations.withheld(sent, 2)):
+        whole = mutations.unchanged(sending.messages)
+        for mutated in chain([whole], mutations.changed(whole)):
+            yield Case(sending, mutated)
+
+
+def two_lost(sendings: Iterable[Sending]) -> Iterator[Case]:
+    """Yield everything without two of its messages."""
+    for sending in sendings:
+        for mutated in mutations.withheld(sending.messages, 2):
             yield Case(sending, mutated)
 
 
@@ -94,12 +95,20 @@ def restarted(cases: Iterable[Case]) -> Iterator[Case]:
             yield case._replace(restart=at)
 
 
-def one_of_each(cases: Iterable[Case], random: Random) -> list[Case]:
-    """Return one case of each sort, at random: another dialect for each."""
-    sorts: dict[tuple[str, ...], list[Case]] = {}
-    for case in cases:
-        sorts.setdefault(case.sort, []).append(case)
-    return [random.choice(several) for several in sorts.values()]
+def in_any_manner(sendings: Iterable[Sending], random: Random) -> Iterator[Case]:
+    """Yield every single change of every kind of attachment, each in one dialect or manner of sending; and without two
+    messages, one case for each two roles."""
+    kinds: dict[tuple[str, str], list[Sending]] = {}
+    for sending in sendings:
+        kinds.setdefault((sending.kind, sending.told), []).append(sending)
+    for alike in kinds.values():
+        for number, case in enumerate(single([max(alike, key=lambda each: len(each.messages))])):
+            others = [*single([random.choice(alike)])]
+            yield others[number] if number < len(others) else case
+    lost: dict[tuple[str, ...], list[Case]] = {}
+    for case in two_lost(chain.from_iterable(kinds.values())):
+        lost.setdefault((case.sending.kind, case.sending.told, *case.changes), []).append(case)
+    yield from map(random.choice, lost.values())
 
 
 def at_random(framing: str, random: Random, changes: int, *, restarts: bool = False) -> Case:
