@@ -77,14 +77,3 @@ KNOWN = (
     ),
 )
 """What the protocol cannot tell. `docs/evidence.md` lists the same."""
-
-OPEN = (
-    Known(
-        "sas_queue",
-        "binary",
-        "size",
-        "truncate records behind a record",
-        "the announced size agrees only if line ends are counted, which a binary file has not",
-    ),
-)
-"""What the protocol can tell, and is finished with other content nevertheless: to be mended, and removed here."""

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.evidence import hosts, mutations
 from tests.evidence.cases import SENDINGS, Case, at_random, double, in_any_manner, restarted, single, two_lost
-from tests.evidence.known import KNOWN, OPEN, Known
+from tests.evidence.known import KNOWN, Known
 from tests.evidence.senders import mq_group, sas_queue, sas_rendezvous
 from tests.evidence.senders.sent import Sending
 
@@ -42,7 +42,7 @@ def judged(cases: Sequence[Case], folder: Path) -> set[Known]:
 def explained(by_source: dict[str, Case], found: hosts.Found) -> set[Known]:
     """Return the sorts of known faults among what was found. Fails for any other fault."""
     faulty = {case: faults for source, case in by_source.items() if (faults := case.faults(found, source))}
-    reasons = {case: [each for each in (*KNOWN, *OPEN) if each.includes(case)] for case in faulty}
+    reasons = {case: [each for each in KNOWN if each.includes(case)] for case in faulty}
     unknown = [f"{case}: {'; '.join(faults)}" for case, faults in faulty.items() if not reasons[case]]
     assert not unknown, "\n".join([f"{len(unknown)} are finished with other content than was sent:", *unknown[:50]])
     whole = [case for source, case in by_source.items() if is_certain(case) and not case.is_whole(found, source)]
@@ -71,7 +71,7 @@ def pieces(cases: Iterable[Case], size: int) -> Iterator[list[Case]]:
 @pytest.mark.parametrize("framing", SENDINGS)
 def test_nothing_is_finished_with_other_content_than_was_sent(tmp_path: Path, framing: str) -> None:
     cases = [*in_any_manner(SENDINGS[framing], Random(30))]
-    known = {each for each in (*KNOWN, *OPEN) if each.framing == framing and not each.is_of_two}
+    known = {each for each in KNOWN if each.framing == framing and not each.is_of_two}
     assert judged(cases, tmp_path) == known, "what is known is still so"
 
 
