@@ -31,6 +31,7 @@ from app.model.attachment import AttachmentKind
 from app.model.event import Announced, Refuted, Unsequenced
 from app.model.evidence import Ground
 from app.model.message import UNREADABLE, PhysicalMessage
+from tests.evidence.senders import contents, sas_rendezvous
 
 FDC = write_file_description(FileDescription(80, 0))
 MSG = write_map([MapItem(4, b"about")])
@@ -396,3 +397,27 @@ def test_a_message_behind_a_last_one_begins_the_next_attachment_which_lacks_its_
         ("HDR", 0), ("FDC", 1), ("ATX", 2), ("LST", "in doubt"), ("LST", "of 2"), ("ATX", 2), ("LST", "of 2"),
     ]  # fmt: skip
     assert split(got[-2].correl_id)[0] == split(got[-1].correl_id)[0] != split(got[1].correl_id)[0]
+
+
+# --- what nothing tells, as docs/evidence.md lists it -----------------------------------------------------------------
+
+
+def test_a_size_may_agree_by_accident_before_a_subject_has_shown_its_rule() -> None:
+    """Six lines of one byte, whose size counts line ends of one byte; without two of them, it agrees with two bytes."""
+    lines = [b"".join(write_records([b"a", b"b"], "ATX")) for _ in range(3)]
+    assert counted(NumberedArrivals(), sized(12), *lines[:2], count=4) == "of 3"
+    knowing = NumberedArrivals()
+    counted(knowing, sized(12), *lines, count=4)
+    assert counted(knowing, sized(12), *lines[:2], count=4) == "in doubt"
+
+
+def test_nothing_announces_indexes_before_a_subject_has_shown_its_rule() -> None:
+    definition, *rest = [body for _, body in sas_rendezvous.data_set(len(contents.TABLE.rows)).parts]
+    index = sas_rendezvous.message("ATI", sas_rendezvous.i32(4))
+    opening = header(kind=AttachmentKind.DATA_SET)
+    count = write_last(len(rest) + 2)
+    lost = numbered(NumberedArrivals(), opening, definition, *rest, count)
+    assert shown(lost)[-1] == ("LST", f"of {len(rest) + 1}")
+    knowing = NumberedArrivals()
+    numbered(knowing, opening, definition, *rest, index, count)
+    assert shown(numbered(knowing, opening, definition, *rest, count))[-1] == ("LST", "in doubt")
