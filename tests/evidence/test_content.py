@@ -139,7 +139,7 @@ def larger(draw: st.DrawFn) -> Sending:
         "binary": (sas_queue.binary_file, sas_rendezvous.binary_file),
     }[kind]
     size = sum(len(line) + (kind == "text") for each in lines for line in each)
-    told, size = ("size", size) if is_told else ("no size", 0)
+    told, size = ("size", size) if is_told and size else ("no size", 0)
     return draw(
         st.sampled_from(
             [
