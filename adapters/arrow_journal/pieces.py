@@ -120,11 +120,8 @@ def check_in_parts(piece: Piece) -> Damage | None:
 
 def _belongs(piece: Piece, run: list[Piece]) -> bool:
     first, last = run[0], run[-1]
-    return (
-        piece.segment is last.segment
-        and last.start <= piece.start <= last.stop + GAP
-        and piece.stop - first.start <= RUN
-    )
+    is_behind = last.start <= piece.start <= last.stop + GAP and last.stop <= piece.stop
+    return is_behind and piece.segment is last.segment and piece.stop - first.start <= RUN
 
 
 def _fetch_run(run: list[Piece]) -> Iterator[memoryview | Damage]:

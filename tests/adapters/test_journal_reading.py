@@ -3,6 +3,7 @@
 import os
 import shutil
 from contextlib import closing
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,15 @@ class TestReading:
             for found in (journal.views(pieces[:1]), journal.bodies([position])):
                 with pytest.raises(DamagedError, match="fails its checksum"):
                     next(found)
+
+    def test_bodies_come_from_disk_in_any_order_with_empty_ones_between(self, tmp_path: Path) -> None:
+        messages = messages_of([5, 0, 10, 0, 3])
+        with closing(ArrowJournal(tmp_path)) as journal:
+            positions = journal.append(messages)
+        with closing(ArrowJournal(tmp_path)) as journal:
+            for order in permutations(range(len(messages))):
+                found = journal.bodies([positions[number] for number in order])
+                assert [*map(bytes, found)] == [messages[number].body for number in order]
 
     def test_an_extent_is_checked_with_the_whole_body_around_it(self) -> None:
         position = Position(1, 3, 0)
