@@ -29,8 +29,10 @@ from app.model.evidence import Choice, Ground, OnDoubt, Question
 
 T = TypeVar("T")
 
-_REMEMBERED: Final = 100
-"""The last messages of a subject that wait to be decided, and those decided whose rule may turn out to be wrong."""
+_MOST_WAITING: Final = 100
+"""The last messages of a subject that wait to be decided."""
+_MOST_DONE: Final = 20
+"""The newest last messages of a subject that were decided by a rule that may turn out to be wrong."""
 
 
 class Rule(NamedTuple):
@@ -128,8 +130,8 @@ class Counting(Generic[T]):
     is_set: bool = False
     on_doubt: OnDoubt = "hold"
     _suggested: frozenset[Rule] = frozenset()
-    _waiting: deque[_Waiting[T]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
-    _done: deque[_Waiting[T]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+    _waiting: deque[_Waiting[T]] = field(default_factory=lambda: deque(maxlen=_MOST_WAITING))
+    _done: deque[_Waiting[T]] = field(default_factory=lambda: deque(maxlen=_MOST_DONE))
 
     @classmethod
     def of(cls, known: str = "", counts: str | None = None, on_doubt: OnDoubt = "hold") -> "Counting[T]":
@@ -206,7 +208,7 @@ class Counting(Generic[T]):
         if not others or whole.value >= Whole.LIKELY.value:
             ground = Ground.ANNOUNCED if others else self._ground(ended)
             return Decision(came, Choice(Question.COUNT, fits[0].name, ground, others))
-        if self.on_doubt == "warn" and whole is not Whole.CONTRADICTED:
+        if self.on_doubt == "warn":
             return Decision(came, Choice(Question.COUNT, fits[0].name, Ground.PREFERENCE, others), _ambiguity(ended))
         return Decision(doubt=_ambiguity(ended))
 
@@ -239,7 +241,7 @@ class Counting(Generic[T]):
     def _reconsidered(self) -> list[Decided[T]]:
         """Return the decisions of waiting last messages that are possible now."""
         found: list[Decided[T]] = []
-        waiting, self._waiting = self._waiting, deque(maxlen=_REMEMBERED)
+        waiting, self._waiting = self._waiting, deque(maxlen=_MOST_WAITING)
         for each in waiting:
             for attachment, before in enumerate(each.decisions):
                 if before.parts is None and (now := self._decision(each.ended, attachment)).parts is not None:
@@ -252,7 +254,7 @@ class Counting(Generic[T]):
     def _refuted(self) -> list[Decided[T]]:
         """Return, for whole attachments that are not whole by any rule that is left, that this is in doubt."""
         found: list[Decided[T]] = []
-        done, self._done = self._done, deque(maxlen=_REMEMBERED)
+        done, self._done = self._done, deque(maxlen=_MOST_DONE)
         for each in done:
             refuted = [
                 attachment

@@ -84,7 +84,8 @@ class _Coming:
 
 
 class _Last(NamedTuple):
-    """A last message that was returned, with the keys of the attachments that it may end."""
+    """A last message that was returned, with the keys of the attachments that it may end. Its body is a copy: it may be
+    kept for long."""
 
     message: PhysicalMessage
     keys: tuple[bytes, ...]
@@ -231,7 +232,7 @@ class NumberedArrivals:
             coming.closed = True
         came = [each.came for each in ended]
         facts = Ended(count, came, opened.unbegun, opened.applications)
-        last = _Last(message, tuple(each.key for each in ended))
+        last = _Last(message._replace(body=bytes(message.body)), tuple(each.key for each in ended))
         decided = self._decided(line.subject, last, facts)
         found: list[PhysicalMessage] = []
         for each in decided:
