@@ -254,15 +254,20 @@ def test_a_question_is_answered_with_the_keyboard(world: World, open_console: Op
     expect(page.get_by_role("alertdialog")).to_have_count(0)
 
 
-def test_the_stream_of_events_goes_on_where_it_broke(world: World, open_console: Opened) -> None:
-    console = open_console(world.address, "quarantine", key=world.key("events", *May))
-    page = console.page
+@pytest.mark.parametrize("is_of_this_log", [True, False])
+def test_the_stream_of_events_goes_on_where_it_broke(world: World, open_console: Opened, is_of_this_log: bool) -> None:
+    """Or the page is read anew, if the catalog was restored or rebuilt meanwhile."""
+    console = open_console(world.address, "quarantine", key=world.key(f"events {is_of_this_log}", *May))
+    page, catalog = console.page, world.stock.catalog
+    catalog.checkpoint(Checkpoint(events=[NewEvent("attachment.finished", "a", 1, {"source": "orders"})]))
+    seen = catalog.event_logs().identify(catalog.last_event()) if is_of_this_log else "42-0badc0de"
+    console.expect_status(410)
     asked: list[str | None] = []
 
     def answer(route: Route) -> None:
         asked.append(route.request.headers.get("last-event-id"))
         if len(asked) == 1:
-            route.fulfill(body="id: 42\n\n", content_type="text/event-stream")
+            route.fulfill(body=f"id: {seen}\n\n", content_type="text/event-stream")
         else:
             route.continue_()
 
@@ -271,8 +276,8 @@ def test_the_stream_of_events_goes_on_where_it_broke(world: World, open_console:
     expect(page.locator(".live")).to_have_text("not live")
     expect(page.get_by_role("group", name="With those chosen")).to_be_visible()
     expect(page.locator(".live")).to_have_text("live")
-    assert asked == [None, "42"]
-    world.stock.catalog.checkpoint(Checkpoint(events=[NewEvent("message.quarantined", "x", 1, {"source": "orders"})]))
+    assert asked == [None, seen, *([] if is_of_this_log else [None])]
+    catalog.checkpoint(Checkpoint(events=[NewEvent("message.quarantined", "x", 1, {"source": "orders"})]))
     world.stock.gateway.notifier.notify()
     expect(page.get_by_role("button", name="1 more quarantined: show")).to_be_visible()
 

@@ -220,8 +220,9 @@ async function follow() {
       pause = 500;
       await read(response.body.getReader());
     } catch (error) {
-      // 410: the catalog was rebuilt or restored. What listens reads anew when the stream is back.
-      if (error.status === 410) last = null;
+      // 410: the catalog was rebuilt or restored. 422: another version of the gateway had this `id`.
+      // Events may have been lost, so the page reads everything anew.
+      if (last !== null && (error.status === 410 || error.status === 422)) return location.reload();
       if (error.name === "AbortError" || error.status === 401 || error.status === 403) break;
     }
     setLive(false);
