@@ -216,6 +216,11 @@ class TestReading:
             reader(written, None, **wrong).partitions()
 
 
+def offset(asked: Any, segment: int) -> dict[str, Any]:
+    """Return the offset of the reader's journal up to this segment."""
+    return {**asked.initialOffset(), "segment": segment}
+
+
 class TestStream:
     def test_a_trigger_takes_what_its_limits_let_it(self, written: Written) -> None:
         def offsets(**options: str) -> list[int]:
@@ -232,13 +237,13 @@ class TestStream:
         assert offsets(known_segment="2") == [0, 2, 3]
         assert offsets(known_segment="3") == offsets(known_segment="9") == [0, 3]
         asked = stream_reader(written, max_bytes_per_trigger="1", max_segments_per_trigger="1")
-        assert asked.latestOffset({"segment": 0}, ReadAllAvailable()) == {"segment": 3}
+        assert asked.latestOffset(offset(asked, 0), ReadAllAvailable()) == offset(asked, 3)
 
     def test_reads_what_lies_between_two_offsets(self, written: Written) -> None:
         asked = stream_reader(written)
         for start in range(4):
             for end in range(start, 4):
-                planned = asked.partitions({"segment": start}, {"segment": end})
+                planned = asked.partitions(offset(asked, start), offset(asked, end))
                 assert bool(planned) == (start < end)
                 found = [n for share in planned for batch in asked.read(share) for n in batch["position"].to_pylist()]
                 wanted = [position.pack() for position, _ in written.messages if start < position.segment <= end]
@@ -248,21 +253,21 @@ class TestStream:
         asked, limit = stream_reader(written, max_segments_per_trigger="2"), ReadLimit()
         asked.prepareForTriggerAvailableNow()
         written.add(messages_of([1]))
-        assert asked.reportLatestOffset() == {"segment": 4}
-        assert asked.latestOffset({"segment": 0}, limit) == {"segment": 2}
+        assert asked.reportLatestOffset() == offset(asked, 4)
+        assert asked.latestOffset(offset(asked, 0), limit) == offset(asked, 2)
         for start in (2, 3, 4):
-            reached = {"segment": max(start, 3)}
-            assert asked.latestOffset({"segment": start}, limit) == reached
-            assert asked.latestOffset({"segment": start}, ReadAllAvailable()) == reached
+            reached = offset(asked, max(start, 3))
+            assert asked.latestOffset(offset(asked, start), limit) == reached
+            assert asked.latestOffset(offset(asked, start), ReadAllAvailable()) == reached
 
     def test_goes_over_what_was_retired(self, written: Written) -> None:
         written.add(messages_of([1]))
         for segment in (1, 3):
             written.retire(segment)
         asked = stream_reader(written, max_segments_per_trigger="1")
-        assert asked.latestOffset({"segment": 0}, asked.getDefaultReadLimit()) == {"segment": 2}
-        assert asked.latestOffset({"segment": 2}, asked.getDefaultReadLimit()) == {"segment": 4}
-        [share] = asked.partitions({"segment": 0}, {"segment": 4})
+        assert asked.latestOffset(offset(asked, 0), asked.getDefaultReadLimit()) == offset(asked, 2)
+        assert asked.latestOffset(offset(asked, 2), asked.getDefaultReadLimit()) == offset(asked, 4)
+        [share] = asked.partitions(offset(asked, 0), offset(asked, 4))
         assert [piece.segment for piece in share.pieces] == [2, 4]
 
     def test_waits_where_there_is_nothing(self, tmp_path: Path) -> None:
