@@ -131,7 +131,7 @@ class FileContent(NamedTuple):
 
     `spans` yields them in order, each time from the start. If the file is `of_lines`, its records become lines of text;
     otherwise they are joined. The first `begins_at` parts have no bytes of it. `description` is the sender's
-    announcement of the file, and `evidence` the choices between readings.
+    announcement of the file. `evidence` returns the choices between readings, once all spans have been read.
     """
 
     spans: Callable[[], Iterable[Span]]
@@ -139,7 +139,7 @@ class FileContent(NamedTuple):
     begins_at: int = 0
     description: FileDescription | None = None
     dialects: int | None = None
-    evidence: tuple[Choice, ...] = ()
+    evidence: Callable[[], tuple[Choice, ...]] = tuple
 
 
 class PartReader(Protocol):

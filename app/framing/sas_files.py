@@ -25,10 +25,6 @@ def read_file(record: AttachmentRecord, received: Received, *, is_whole: bool = 
     )
 
     rivals = files.Rivals(dialects, chosen, joined=not is_text)
-    for body in received.bodies(behind):
-        rivals.see(body)
-        if rivals.is_settled:
-            break
 
     def spans() -> Iterator[Span]:
         body: Body = b""
@@ -37,12 +33,15 @@ def read_file(record: AttachmentRecord, received: Received, *, is_whole: bool = 
             nonlocal body
             for each in received.bodies(behind):
                 body = each
+                rivals.see(each)
                 yield each
 
         for part, start, length, ends in files.spans(walked(), chosen, is_whole=is_whole):
             yield part + 1, start, body[start : start + length], ends
 
-    evidence = sas_evidence.of_file(dialects, chosen, rivals.found)
+    def evidence() -> sas_evidence.Evidence:
+        return sas_evidence.of_file(dialects, chosen, rivals.found)
+
     return FileContent(
         spans, of_lines=is_text, begins_at=1, description=description, dialects=dialects, evidence=evidence
     )

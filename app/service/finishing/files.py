@@ -125,7 +125,7 @@ def _described(written: Measured, record: AttachmentRecord, facts: DataSetFacts)
 def _file_content(record: AttachmentRecord, received: ReceivedParts, file: FileContent, stores: Stores) -> Finished:
     """Return a file's content. It stays in the journal if it may and can."""
     content_type = stored_type(record.kind, received.first)
-    evidence = (*file.evidence, *charset_of_file(record.kind, received.first))
+    charset = charset_of_file(record.kind, received.first)
     if not file.of_lines and stores.in_place and (found := _extents(received, file, stores.journal)) is not None:
         return Finished(
             record.id,
@@ -136,19 +136,21 @@ def _file_content(record: AttachmentRecord, received: ReceivedParts, file: FileC
             finished_at=0,
             extents=found.extents,
             dialects=file.dialects,
-            evidence=evidence,
+            evidence=(*file.evidence(), *charset),
             **announced(file.description, found.tally, stores.on_doubt(record.source)),
         )
     tally = files.Tally()
+    line_ends: Evidence = ()
     with stores.store.create(object_name(record.id)) as target:
         measured = Measured(target)
         records = tally.of(_records(file))
         if file.of_lines:
             line_end, filesize = stores.line_end(received.first), file.description and file.description.filesize
-            evidence += _write_lines(records, line_end, filesize, measured)
+            line_ends = _write_lines(records, line_end, filesize, measured)
         else:
             _write_joined(records, measured)
     said = announced(file.description, tally, stores.on_doubt(record.source), of_lines=file.of_lines)
+    evidence = (*file.evidence(), *charset, *line_ends)
     return measured.stored(record, content_type, file.dialects, evidence=evidence, **said)
 
 
