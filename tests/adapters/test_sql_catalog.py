@@ -178,12 +178,12 @@ class SqlCatalogContract(CatalogContract):
             catalog.checkpoint(Checkpoint(progress=opened + 1))
             catalog.close()
 
-    def test_refuses_the_schema_of_another_version(self, catalog: SqlCatalog, url: str) -> None:
+    def test_refuses_the_schema_of_a_newer_version(self, catalog: SqlCatalog, url: str) -> None:
         engine = create_engine(url)
         with engine.begin() as connection:
             connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
         engine.dispose()
-        with pytest.raises(GatewayError, match="another version"):
+        with pytest.raises(GatewayError, match="a newer version of this program"):
             SqlCatalog(url)
 
     @pytest.mark.parametrize(

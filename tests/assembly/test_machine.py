@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.assembly.collecting import ApplicationMessage, Attachment, Completed, Effect, Refused, Repeated
+from app.assembly.collecting import ApplicationMessage, Attachment, Completed, Effect, Identification, Refused, Repeated
 from app.assembly.headers import message_address
 from app.assembly.machine import Assembly, Limits
 from app.assembly.parts import Parts, number_in
@@ -384,12 +384,17 @@ def test_what_no_header_claims_stays_with_the_others() -> None:
     claimed = Announced(MessageHeader(b"H" * 24, 7, b"O" * 24, NUMBERED[1], ()), 1)
     arrived: list[Event] = [*(PartArrived(b"N" * 16, sequence, 20) for sequence in (1, 2, 3)), claimed]
     host = Host(forgetful=True)
+    key = attachment_id(SOURCE, b"N" * 16)
     for position, event in enumerate(arrived):
         host.load(event)
-        for effect in host.machine.apply(SOURCE, event, position, 0):
-            assert effect == ApplicationMessage((SOURCE, NUMBERED[1][:20]), 1)
+        effects = host.machine.apply(SOURCE, event, position, 0)
+        if event is claimed:
+            identified, application = effects
+            assert identified == Identification(key, message_id(SOURCE, b"H" * 24), True)
+            assert application == ApplicationMessage((SOURCE, NUMBERED[1][:20]), 1)
+        else:
+            assert not effects
         host.save()
-    key = attachment_id(SOURCE, b"N" * 16)
     assert host.attachments[key].parts_received == 2
     assert [*Parts(host.runs[key])] == [(1, 0), (3, 2)]
 
