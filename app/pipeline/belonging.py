@@ -52,7 +52,9 @@ def warn_of_lacking_rows(tables: TableStore, name: str, progress: int | None) ->
     reached = tables.reached(QUALITY, application(name))
     if progress is not None and reached is not None and reached < progress:
         first = Position.unpack(reached).segment + 1
-        log.warning("tables_behind", from_segment=first, hint=f"`pipeline batch --again-from {first}` adds their rows")
+        log.warning(
+            "older_tables_found", from_segment=first, hint=f"`pipeline batch --again-from {first}` adds their rows"
+        )
 
 
 def _others(tables: TableStore, own: str) -> Iterator[tuple[str, str]]:

@@ -134,7 +134,7 @@ def test_an_older_copy_of_the_tables_is_told_of(archive: Archive, tmp_path: Path
     (tmp_path / "tables").rename(archive.out / "tables")
     with capture_logs() as logs:
         assert run_batch(archive.out, archive.journal) is not None
-    (told,) = (each for each in logs if each["event"] == "tables_behind")
+    (told,) = (each for each in logs if each["event"] == "older_tables_found")
     assert told["from_segment"] == archive.numbers[6]
 
 

@@ -333,7 +333,7 @@ def test_a_deleted_message_does_not_come_back_from_memory(start: Start) -> None:
     assert service.gateway.deletion.message(record.message_id)
     assert not service.gateway.deletion.message(record.message_id)
     service.queue.put([application])
-    until(lambda: service.gateway.catalog.counts()["attachments"]["receiving"] == 1, DEADLINE)
+    until(lambda: service.gateway.catalog.counts()["unannounced"]["receiving"] == 1, DEADLINE)
     assert service.gateway.catalog.message(record.message_id) is None
     assert "message.deleted" in service.events()
 
