@@ -247,6 +247,7 @@ def test_warnings_are_counted_in_the_list_and_told_with_how_it_was_read(world: W
     console = open_console(world.address, "attachments")
     page = console.page
     page.get_by_label("Warnings").select_option("with warnings")
+    page.get_by_label("Name contains").fill("short")
     row = page.get_by_role("row").filter(has_text="short.txt")
     expect(row.locator(".warned")).to_have_text("⚠ 1 warning")
     expect(page.get_by_text("1 attachment", exact=True)).to_be_visible()
