@@ -7,9 +7,10 @@ from math import inf
 from time import monotonic
 
 from app.model.attachment import AttachmentState
+from app.model.errors import DamagedError
 from app.model.records import DAMAGED_CONTENT, AttachmentRecord
 from app.service.content.access import Content, HeldContent, JournalContent, MovingContent, StoredContent, open_content
-from app.service.content.damage import Damages, WatchedContent
+from app.service.content.damage import Damages, WatchedContent, missing
 from app.service.context import ServiceContext
 from app.service.conversion.pool import LimitExceeded
 
@@ -41,6 +42,9 @@ class Contents:
         """
         try:
             content = self._open(record)
+        except DamagedError as error:
+            self._damages.found(record, error, "serving")
+            raise
         except KeyError as gone:
             self._damages.require_deleted(record, gone)
             raise
@@ -95,19 +99,26 @@ class Contents:
         copied = partial(self._copied, record)
         try:
             content = self._found(record)
-        except KeyError:
-            if (copy := copied()) is None:
-                raise
-            return copy
+        except KeyError as gone:
+            return copied(gone)
         assert isinstance(content, JournalContent)
         return MovingContent(content, copied)
 
-    def _copied(self, record: AttachmentRecord) -> Content | None:
-        """Return the content that was copied to the store after `record` was read; None if it was not."""
+    def _copied(self, record: AttachmentRecord, gone: KeyError) -> Content:
+        """Return the copy in the store of content that the journal no longer has.
+
+        One look at the catalog decides, so a copy that is made meanwhile is never taken for a deletion. Raises
+        `gone` when the attachment was deleted, and DamagedError when the content is nowhere.
+        """
         now = self._catalog.attachment(record.id)
         if now is None or now.state is not AttachmentState.FINISHED or _version(now) != _version(record):
-            return None
-        return self._found(now) if now.storage == "store" else None
+            raise gone
+        if now.storage == record.storage:
+            raise missing(now, gone)
+        try:
+            return self._found(now)
+        except KeyError as error:
+            raise missing(now, error) from error
 
     def _found(self, record: AttachmentRecord) -> Content:
         return open_content(record, self._catalog, self._store, self._journal)

@@ -104,12 +104,13 @@ class JournalContent:
 class MovingContent:
     """Content of the journal, which is read in the content store once the journal no longer has it.
 
-    `copied` opens the copy in the store, or returns None when there is none.
+    `copied` opens the copy in the store. It raises the KeyError it is given when the attachment was deleted, and
+    DamagedError when there is no copy.
     """
 
     is_checked = True
 
-    def __init__(self, content: JournalContent, copied: Callable[[], Content | None]) -> None:
+    def __init__(self, content: JournalContent, copied: Callable[[KeyError], Content]) -> None:
         self._content: Content = content
         self._copied, self.size = copied, content.size
 
@@ -119,12 +120,10 @@ class MovingContent:
             for piece in self._content.read(at, length):
                 at += len(piece)
                 yield piece
-        except KeyError:
+        except KeyError as gone:
             yield MAY_WAIT
-            if (copied := self._copied()) is None:
-                raise
-            self._content = copied
-            yield from copied.read(at, end - at)
+            self._content = self._copied(gone)
+            yield from self._content.read(at, end - at)
 
 
 def joined(views: Iterable[memoryview]) -> Iterator[memoryview]:

@@ -91,7 +91,7 @@ class Damages:
         now = self._context.catalog.attachment(record.id)
         if now is None or now.state is not AttachmentState.FINISHED or now.storage != record.storage:
             return None
-        return DamagedError(f"its object or journal segment is missing ({gone})", name=record.object_name)
+        return missing(record, gone)
 
     def sound(self, record: AttachmentRecord) -> None:
         """Remove the mark of content that has just been read completely and without damage."""
@@ -115,6 +115,11 @@ class Damages:
         with self._lock:
             some = [{"attachment": each, "reason": why} for each, why in [*self._found.items()][:SHOWN]]
             return {"ok": not self._found, "damaged": len(self._found), "attachments": some}
+
+
+def missing(record: AttachmentRecord, gone: KeyError) -> DamagedError:
+    """Return the damage of finished content that is nowhere."""
+    return DamagedError(f"its object or journal segment is missing ({gone})", name=record.object_name)
 
 
 class WatchedContent:
