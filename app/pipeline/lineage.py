@@ -25,7 +25,8 @@ from app.settings import PipelineSettings
 if TYPE_CHECKING:
     from openlineage.client.client import OpenLineageClient
 
-PRODUCER = "https://pypi.org/project/attachment-gateway"
+PRODUCER = "pkg:pypi/attachment-gateway"
+"""The program that sends the events, as a package URL (purl)."""
 SEND_SECONDS = 5.0
 """Time limit of one request."""
 RETRIES = 1
