@@ -18,13 +18,11 @@ from adapters.arrow_journal.cache import FileCache, own_folder
 from adapters.arrow_journal.copying import open_segment
 from adapters.arrow_journal.header import (
     MAX_HEADER,
-    OLD_FORMAT,
     BadHeader,
-    Format,
     SegmentHeader,
-    format_of,
     header_of,
     read_header,
+    seed_of,
     told_journals,
 )
 from adapters.arrow_journal.recent import Recent
@@ -153,36 +151,34 @@ class ArrowArchive:
         file = self._storage.open(state)
         if file.size() < state.size:
             raise GatewayError(f"{path} cannot be read: it is shorter than when it was listed")
-        state.format = self._format(file, state, path)
+        state.seed = self._seed(file, state, path)
         if file.read_as_is(state.size - len(ipc.END_OF_STREAM), state.size) != ipc.END_OF_STREAM:
             if self._storage.drop_copy(state, file):
                 return self._open(state)
-            find_batches(file, state, state.format)
+            find_batches(file, state, state.seed)
             if state.open_ended or state.size % ipc.BLOCK != len(ipc.END_OF_STREAM):
                 raise GatewayError(f"{path} is incomplete: it has no end of stream, as a sealed segment has")
             _log.error("segment_damaged", segment=path, lost="nothing", reason="its end of stream is damaged")
         return file
 
-    def _format(self, file: ReadFile, state: SegmentState, path: str) -> Format:
+    def _seed(self, file: ReadFile, state: SegmentState, path: str) -> int:
         try:
             header = header_of(file, state.size)
         except BadHeader as error:
             journal = None if error.foreign else self.identity()
             ids = told_journals(file) if journal is None else [journal.id]
-            for format_ in (*(format_of(each, state.number) for each in ids), OLD_FORMAT):
-                find_batches(file, state, format_)
+            for seed in (seed_of(each, state.number) for each in ids):
+                find_batches(file, state, seed)
                 if state.batches:
                     _log.error("segment_damaged", segment=path, lost="the header", reason=str(error))
-                    return format_
+                    return seed
             advice = "" if error.foreign else "; if it was one, it is damaged: replace it by a whole copy"
             raise GatewayError(f"{path} is not a journal segment: {error}{advice}") from error
         self._require_one_journal(header, path)
-        return header.format(state.number)
+        return seed_of(header.journal.id, state.number)
 
     def _require_one_journal(self, header: SegmentHeader, path: str) -> None:
         """Raise GatewayError when a segment belongs to another journal than those that were opened before."""
-        if header.journal is None:
-            return
         known = self._journal or header.journal
         if header.journal.id != known.id:
             raise GatewayError(

@@ -25,8 +25,9 @@ from app.ports import JOURNAL_SCHEMA
 _U32 = Struct("<I")
 
 _BODY = JOURNAL_SCHEMA.get_field_index("body")
-SCHEMA_1 = JOURNAL_SCHEMA.insert(_BODY, pa.field("batch_crc32", pa.uint32(), nullable=False))
-SCHEMA = SCHEMA_1.insert(_BODY, pa.field("position", pa.int64(), nullable=False))
+SCHEMA = JOURNAL_SCHEMA.insert(_BODY, pa.field("batch_crc32", pa.uint32(), nullable=False)).insert(
+    _BODY, pa.field("position", pa.int64(), nullable=False)
+)
 _TYPES: dict[str, pa.DataType] = dict(zip(SCHEMA.names, SCHEMA.types, strict=True))
 _PROPERTIES = _TYPES["properties"]
 
@@ -126,9 +127,9 @@ def place(encoded: Encoded, first: Position, seed: int) -> None:
     head[sums] = _U32.pack(crc32c(head, seed)) * count
 
 
-def encode_lost(number: int, size: int, schema: pa.Schema, seed: int) -> bytes:
+def encode_lost(number: int, size: int, seed: int) -> bytes:
     """Return the beginning of a batch without rows of `size` bytes (whole blocks), in place of a lost batch."""
-    empty = pa.RecordBatch.from_arrays([pa.array([], kind) for kind in schema.types], schema=schema)
+    empty = pa.RecordBatch.from_arrays([pa.array([], kind) for kind in SCHEMA.types], schema=SCHEMA)
     head = bytearray(empty.serialize())
     ipc.fill_in(head, np.zeros(1, np.int64))
     ipc.lengthen(head, size)
@@ -164,13 +165,12 @@ class BodyLayout(NamedTuple):
 
 
 NO_LAYOUT = BodyLayout(0, memoryview(bytes(8)).cast("q"), memoryview(b"").cast("I"))
-UNNUMBERED = -1
 
 
 class Head(NamedTuple):
     """A batch up to its first body: bytes [start, layout.start) of its file.
 
-    The batch ends at `end`. A lost batch has no rows. The heads of format 1 do not contain their `number`.
+    The batch ends at `end`. A lost batch has no rows.
     """
 
     number: int
@@ -183,18 +183,18 @@ class Head(NamedTuple):
     def rows(self) -> int:
         return len(self.layout.crcs)
 
-    def record_batch(self, schema: pa.Schema) -> pa.RecordBatch:
+    def record_batch(self) -> pa.RecordBatch:
         """Return the columns. The values of `body` are invalid and must not be read."""
         message = bytearray(self.data)
         ipc.without_bodies(message)
-        return pa.ipc.read_record_batch(pa.ipc.read_message(pa.py_buffer(message)), schema)
+        return pa.ipc.read_record_batch(pa.ipc.read_message(pa.py_buffer(message)), SCHEMA)
 
 
 HEAD_BYTES = 256 << 20
 """More than the size of any batch's head."""
 
 
-def read_head(get: Callable[[int, int], bytes], start: int, segment: int, version: int, seed: int) -> Head | None:
+def read_head(get: Callable[[int, int], bytes], start: int, segment: int, seed: int) -> Head | None:
     """Return the head of the batch that begins at `start`; None where there is no undamaged head.
 
     `get` returns bytes [start, end) of the file, fewer at its end.
@@ -206,23 +206,21 @@ def read_head(get: Callable[[int, int], bytes], start: int, segment: int, versio
     if len(data) < frame.head:
         return None
     if frame.rows:
-        return _head_with_rows(frame, data, start, segment, version, seed)
+        return _head_with_rows(frame, data, start, segment, seed)
     mark = get(start + frame.head, start + frame.head + 2 * _U32.size)
     number = int(_U32.unpack_from(mark.ljust(_U32.size))[0])
     return _head(number, start, frame, data, 0) if mark == _lost_mark(data, number, seed) else None
 
 
-def _head_with_rows(frame: ipc.Frame, data: bytes, start: int, segment: int, version: int, seed: int) -> Head | None:
+def _head_with_rows(frame: ipc.Frame, data: bytes, start: int, segment: int, seed: int) -> Head | None:
     column = _batch_crc32_in(frame.head, frame.rows)
-    places = _positions_in(column, frame.rows).start if version > 1 else column.start
+    places = _positions_in(column, frame.rows).start
     crcs = _crcs_before(places, frame.rows).start
     if crcs < frame.metadata:
         return None
     crc = crc32c(data[column.stop :], crc32c(bytes(4 * frame.rows), crc32c(memoryview(data)[: column.start], seed)))
     if data[column] != _U32.pack(crc) * frame.rows:
         return None
-    if version == 1:
-        return _head(UNNUMBERED, start, frame, data, crcs)
     place = Position.unpack(int.from_bytes(data[places : places + 8], "little"))
     return _head(place.batch, start, frame, data, crcs) if place.segment == segment and not place.row else None
 
@@ -254,7 +252,7 @@ def _crcs_before(end: int, count: int) -> slice:
 def _batch_crc32_in(length: int, count: int) -> slice:
     """Return the place of the column `batch_crc32` in a batch's head: just before the offsets of the bodies.
 
-    In format 2 the positions are in front of it, and the checksums of the bodies in front of these.
+    The positions are in front of it, and the checksums of the bodies in front of these.
     """
     size = 4 * count
     start = length - 8 * (count + 1) - ipc.padding(size) - size

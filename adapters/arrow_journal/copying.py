@@ -5,7 +5,7 @@ from pathlib import Path
 
 from adapters.arrow_journal import ipc
 from adapters.arrow_journal.columns import Head
-from adapters.arrow_journal.header import BadHeader, header_of
+from adapters.arrow_journal.header import BadHeader, header_of, seed_of
 from adapters.arrow_journal.scanning import Scanner
 from adapters.arrow_journal.segment_reader import OpenSegment as Reading
 from adapters.arrow_journal.segments import SegmentState, segment_files
@@ -31,7 +31,7 @@ def open_segment(folder: Path) -> OpenSegment | None:
             header = header_of(file, size)
         except (FileNotFoundError, BadHeader):
             continue
-        state = SegmentState(number, size, header.created_at, format=header.format(number))
+        state = SegmentState(number, size, header.created_at, seed=seed_of(header.journal.id, number))
         if end := _end(file, state):
             return OpenSegment(number, _pieces(file, end))
     return None
@@ -39,8 +39,8 @@ def open_segment(folder: Path) -> OpenSegment | None:
 
 def _end(file: ReadFile, state: SegmentState) -> int:
     """Return the end of the last batch with undamaged bodies; 0 if there is none."""
-    assert state.format is not None
-    heads = [each for each in Scanner(file, state.size, state.number, state.format) if isinstance(each, Head)]
+    assert state.seed is not None
+    heads = [each for each in Scanner(file, state.size, state.number, state.seed) if isinstance(each, Head)]
     segment = Reading(state, lambda _: file)
     for head in reversed(heads):
         if head.rows and head.end <= state.size and len(damaged_rows(segment, head)) < head.rows:

@@ -2,21 +2,20 @@
 
 `attachment_gateway.journal` is the format, and `.created_at` the time when the segment was begun (µs). `.journal_id`
 and `.epoch` are the journal's identity. `.header_crc32` is the CRC-32C of these blocks, computed with dashes in place
-of its own digits. Format 1 had neither identity nor checksum.
+of its own digits.
 """
 
 import re
 from typing import NamedTuple
 
-import pyarrow as pa
 from crc32c import crc32c
 
 from adapters.arrow_journal import ipc
-from adapters.arrow_journal.columns import SCHEMA, SCHEMA_1
+from adapters.arrow_journal.columns import SCHEMA
 from adapters.disk import ReadFile, UnreadableError
 from app.model.records import JournalIdentity
 
-FORMAT, FIRST_FORMAT = 2, 1
+FORMAT = 1
 MAX_HEADER = 64 << 10
 
 _PREFIX = b"attachment_gateway."
@@ -25,41 +24,22 @@ _VERSION, _CREATED, _ID, _EPOCH, _CHECKSUM = (
 )
 _AN_ID = re.compile(rb"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")
 _MARK, _DASHES = b"crc32c:", b"-" * 8
-_SCHEMAS = {FIRST_FORMAT: SCHEMA_1, FORMAT: SCHEMA}
 
 
-class Format(NamedTuple):
-    """The format of a segment's batches: its `version`, and the `seed` of the batches' checksums.
+def seed_of(journal_id: str, segment: int) -> int:
+    """Return the seed of the checksums of a segment's batches.
 
     No other segment has the same seed, so a body's content can never be mistaken for a batch.
     """
-
-    version: int
-    seed: int
-
-    @property
-    def schema(self) -> pa.Schema:
-        return _SCHEMAS[self.version]
-
-
-OLD_FORMAT = Format(FIRST_FORMAT, 0)
-
-
-def format_of(journal_id: str, segment: int) -> Format:
-    """Return the format of a segment of a journal that has an identity."""
-    return Format(FORMAT, crc32c(f"{journal_id}/{segment}".encode()))
+    return crc32c(f"{journal_id}/{segment}".encode())
 
 
 class SegmentHeader(NamedTuple):
-    """The content of a segment's header. `journal` is None in format 1; `end` is the beginning of the first batch."""
+    """The content of a segment's header. `end` is the beginning of the first batch."""
 
-    version: int
     created_at: int
-    journal: JournalIdentity | None
+    journal: JournalIdentity
     end: int
-
-    def format(self, segment: int) -> Format:
-        return OLD_FORMAT if self.journal is None else format_of(self.journal.id, segment)
 
 
 class BadHeader(ValueError):
@@ -96,18 +76,16 @@ def read_header(start: bytes) -> SegmentHeader:
     checksum = metadata.get(_CHECKSUM)
     if end and (checksum is not None or version == str(FORMAT)):
         _check(start[:end], checksum)
-    if version not in map(str, _SCHEMAS):
-        raise BadHeader(f"journal format {version}, expected {FORMAT} or {FIRST_FORMAT}", foreign=True)
-    if not end or end % ipc.BLOCK or not schema.equals(_SCHEMAS[int(version)]):
+    if version != str(FORMAT):
+        raise BadHeader(f"journal format {version}, expected {FORMAT}", foreign=True)
+    if not end or end % ipc.BLOCK or not schema.equals(SCHEMA):
         raise BadHeader(f"journal format {version} with unknown columns", foreign=True)
     try:
         created_at = int(metadata[_CREATED])
-        if version == str(FIRST_FORMAT):
-            return SegmentHeader(FIRST_FORMAT, created_at, None, end)
         journal = JournalIdentity(metadata[_ID].decode(), int(metadata[_EPOCH]))
     except (KeyError, ValueError) as error:
         raise BadHeader(f"its metadata are damaged: {error}") from error
-    return SegmentHeader(FORMAT, created_at, journal, end)
+    return SegmentHeader(created_at, journal, end)
 
 
 def header_of(file: ReadFile, size: int) -> SegmentHeader:

@@ -11,7 +11,7 @@ import structlog
 
 from adapters.arrow_journal import ipc
 from adapters.arrow_journal.columns import Encoded, Head, encode, encode_lost, unverified_frame
-from adapters.arrow_journal.header import FIRST_FORMAT, header_bytes
+from adapters.arrow_journal.header import header_bytes
 from adapters.arrow_journal.pieces import RUN
 from adapters.arrow_journal.scanning import Gap, Scanner
 from adapters.arrow_journal.segment_reader import OpenSegment
@@ -59,7 +59,7 @@ def mend(folder: Path, path: Path, state: SegmentState, journal: JournalIdentity
     """
     file = ReadFile(path)
     segment = OpenSegment(state, lambda _: file)
-    mended = _without_torn_tail(segment, list(Scanner(file, state.size, state.number, segment.format)), durable)
+    mended = _without_torn_tail(segment, list(Scanner(file, state.size, state.number, segment.seed)), durable)
     if not mended.found or mended.end < state.size:
         cut = state.size - mended.end
         _log.warning("torn_tail_removed", segment=state.number, kept_bytes=mended.end, removed_bytes=max(0, cut))
@@ -89,7 +89,7 @@ def _without_torn_tail(segment: OpenSegment, found: list[Head | Gap], durable: i
             rows = last.rows if last.number == durable else _rows_to_keep(segment, last)
             if rows == last.rows:
                 return _Mended(kept, last.end)
-            if rows and segment.format.version > FIRST_FORMAT:
+            if rows:
                 batch = _first_rows(segment, last, rows)
                 return _Mended(kept, last.start + batch.size, batch)
         kept.pop()
@@ -126,8 +126,6 @@ def _is_damage(segment: OpenSegment, last: Gap) -> bool:
     A torn write lacks its end: the file is too short, or zeros are there. What the damaged batch says of its own
     lengths counts as far as these agree with each other.
     """
-    if segment.format.version == FIRST_FORMAT:
-        return False
     file, (_, _, start, end) = segment.file(), last
     try:
         for at in range(start, end, RUN):
@@ -187,8 +185,8 @@ def _first_rows(segment: OpenSegment, head: Head, rows: int) -> Encoded:
     start, offsets, crcs = head.layout
     file = segment.file()
     bodies = [memoryview(file.read_as_is(start + offsets[row], start + offsets[row + 1])) for row in range(rows)]
-    messages = messages_of(head.record_batch(segment.format.schema).slice(0, rows), bodies)
-    return encode(messages, Position(segment.number, head.number, 0), segment.format.seed, crcs[:rows])
+    messages = messages_of(head.record_batch().slice(0, rows), bodies)
+    return encode(messages, Position(segment.number, head.number, 0), segment.seed, crcs[:rows])
 
 
 def _places(found: Iterable[Head | Gap]) -> "array[int]":
@@ -206,7 +204,7 @@ def _write(folder: Path, path: Path, segment: OpenSegment, mended: _Mended, jour
     state = segment.state
     gaps = [(gap.start, min(gap.end, state.size)) for gap in mended.gaps]
     kept = [_set_aside(folder, segment, start, end) for start, end in gaps if start < end]
-    if journal is not None and segment.format.version > FIRST_FORMAT:
+    if journal is not None:
         kept.append(_set_aside(folder, segment, 0, ipc.BLOCK))
     if gaps or kept:
         batches = sum((gap.following or 0) - gap.first for gap in mended.gaps)
@@ -216,7 +214,7 @@ def _write(folder: Path, path: Path, segment: OpenSegment, mended: _Mended, jour
         _log.error("segment_damaged", segment=state.number, lost=f"the last {lost_bytes} bytes of batch {torn.number}")
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
-        if journal is not None and segment.format.version > FIRST_FORMAT:
+        if journal is not None:
             write_all(descriptor, memoryview(header_bytes(state.created_at, journal)), 0)
         for gap in mended.gaps:
             _fill(descriptor, gap, segment)
@@ -234,7 +232,7 @@ def _fill(descriptor: int, gap: Gap, segment: OpenSegment) -> None:
     numbers = range(gap.first, gap.following or 0)
     for at, number in zip(range(gap.start, gap.end, ipc.BLOCK), numbers, strict=False):
         size = gap.end - at if number == numbers[-1] else ipc.BLOCK
-        head = encode_lost(number, size, segment.format.schema, segment.format.seed)
+        head = encode_lost(number, size, segment.seed)
         write_all(descriptor, memoryview(head), at)
 
 

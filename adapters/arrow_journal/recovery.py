@@ -27,7 +27,7 @@ from typing import NamedTuple
 import structlog
 
 from adapters.arrow_journal import ipc
-from adapters.arrow_journal.header import OLD_FORMAT, BadHeader, SegmentHeader, format_of, header_of
+from adapters.arrow_journal.header import BadHeader, SegmentHeader, header_of, seed_of
 from adapters.arrow_journal.identity import Known, load, new_id, replace_file
 from adapters.arrow_journal.mending import mend
 from adapters.arrow_journal.pieces import RUN
@@ -205,7 +205,7 @@ def _look_at(number: int, sealed: bool, path: Path) -> _Found:
 def _known(folder: Path, known: Known | None, found: list[_Found]) -> Known:
     """Return the journal's identity from its file or from its segments. Raises GatewayError when segments belong to
     another."""
-    by_id = {each.header.journal.id: each for each in found if each.header and each.header.journal}
+    by_id = {each.header.journal.id: each for each in found if each.header}
     mine = known.id if known else next(iter(by_id), None)
     for other, each in by_id.items():
         if other != mine:
@@ -213,7 +213,7 @@ def _known(folder: Path, known: Known | None, found: list[_Found]) -> Known:
                 f"{each.path} belongs to the journal {other}, and this folder to the journal {mine}: move the "
                 "segments of one of them to another folder"
             )
-    epoch = max((each.header.journal.epoch for each in found if each.header and each.header.journal), default=0)
+    epoch = max((each.header.journal.epoch for each in found if each.header), default=0)
     if known is not None:
         return replace(known, epoch=max(epoch, known.epoch) + 1)
     if mine is not None:
@@ -228,22 +228,21 @@ def _state(found: _Found, journal: str) -> SegmentState:
     number, size, header = found.number, found.size, found.header
     sealed_at = found.modified_at if found.sealed else None
     if header is not None:
-        return SegmentState(number, size, header.created_at, sealed_at, format=header.format(number))
-    for format_ in (format_of(journal, number), OLD_FORMAT):
-        state = SegmentState(number, size, found.modified_at, sealed_at, format=format_)
-        if size and _has_batches(found, state):
-            _log.error("segment_damaged", segment=number, lost="the header", reason=found.why)
-            return replace(state, batches=None)
+        return SegmentState(number, size, header.created_at, sealed_at, seed=seed_of(header.journal.id, number))
+    state = SegmentState(number, size, found.modified_at, sealed_at, seed=seed_of(journal, number))
+    if size and _has_batches(found, state):
+        _log.error("segment_damaged", segment=number, lost="the header", reason=found.why)
+        return replace(state, batches=None)
     if found.foreign:
         raise GatewayError(f"{found.path} cannot be read: {found.why}")
     if found.sealed:
         _log.error("segment_damaged", segment=number, lost="the whole segment", reason=found.why)
-    return SegmentState(number, size, found.modified_at, sealed_at, format=format_of(journal, number))
+    return replace(state, batches=None)
 
 
 def _has_batches(found: _Found, state: SegmentState) -> bool:
-    assert state.format is not None
-    find_batches(ReadFile(found.path), state, state.format)
+    assert state.seed is not None
+    find_batches(ReadFile(found.path), state, state.seed)
     return bool(state.batches)
 
 

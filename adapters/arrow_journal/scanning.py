@@ -1,8 +1,7 @@
 """A scan of a segment from head to head, which continues after damaged bytes.
 
 Every head is checked before its lengths are used. After a damaged head, the scan continues at the next undamaged one.
-Batches begin at whole blocks and contain their numbers, so batches after damage keep their places. In format 1 a head
-does not contain its number; there the scan continues only if the damaged batch's own length leads to another batch.
+Batches begin at whole blocks and contain their numbers, so batches after damage keep their places.
 """
 
 from array import array
@@ -10,8 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from adapters.arrow_journal import ipc
-from adapters.arrow_journal.columns import UNNUMBERED, Head, read_head
-from adapters.arrow_journal.header import FIRST_FORMAT, Format
+from adapters.arrow_journal.columns import Head, read_head
 from adapters.arrow_journal.segments import SegmentState, lost
 from adapters.arrow_journal.window import Window
 from adapters.disk import ReadFile, UnreadableError
@@ -37,9 +35,9 @@ class Scanner:
     damaged or not, ends right before it.
     """
 
-    def __init__(self, file: ReadFile, size: int, segment: int, format_: Format, begin: int = ipc.BLOCK) -> None:
+    def __init__(self, file: ReadFile, size: int, segment: int, seed: int, begin: int = ipc.BLOCK) -> None:
         self._window = Window(file, size)
-        self._size, self._segment, self._format, self._at = size, segment, format_, begin
+        self._size, self._segment, self._seed, self._at = size, segment, seed, begin
         self.reached_end = self.ended = False
 
     def __iter__(self) -> Iterator[Head | Gap]:
@@ -64,15 +62,10 @@ class Scanner:
 
     def _head(self, at: int, number: int) -> Head | None:
         """Return the head at `at` of the batch `number` or of a later one."""
-        head = read_head(self._get, at, self._segment, *self._format)
-        if head is not None and head.number == UNNUMBERED:
-            return head._replace(number=number)
+        head = read_head(self._get, at, self._segment, self._seed)
         return head if head is not None and head.number >= number else None
 
     def _behind_damage(self, number: int) -> Head | None:
-        if self._format.version == FIRST_FORMAT:
-            frame = ipc.frame_of(self._get(self._at, self._at + ipc.BLOCK))
-            return self._head(self._at + frame.end, number + 1) if frame else None
         at = self._at + ipc.BLOCK - self._at % ipc.BLOCK
         while at < self._size:
             if (head := self._head(at, number)) is not None:
@@ -89,10 +82,10 @@ class Scanner:
             return b""
 
 
-def find_batches(file: ReadFile, state: SegmentState, format_: Format) -> None:
+def find_batches(file: ReadFile, state: SegmentState, seed: int) -> None:
     """Set `batches` and `open_ended` of a segment."""
     batches = array("q")
-    scanner = Scanner(file, state.size, state.number, format_)
+    scanner = Scanner(file, state.size, state.number, seed)
     open_ended = False
     for found in scanner:
         if isinstance(found, Head):

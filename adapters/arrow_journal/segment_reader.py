@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from adapters.arrow_journal import ipc
-from adapters.arrow_journal.columns import NO_LAYOUT, SCHEMA, UNNUMBERED, BodyLayout, Head, encode, read_head
-from adapters.arrow_journal.header import Format
+from adapters.arrow_journal.columns import NO_LAYOUT, SCHEMA, BodyLayout, Head, encode, read_head
 from adapters.arrow_journal.pieces import (
     BODY_DAMAGED,
     RUN,
@@ -38,7 +37,7 @@ from app.ports import JOURNAL_SCHEMA, PlacedBodies, Segment, messages_of
 T = TypeVar("T")
 
 OpenFile = Callable[[SegmentState], ReadFile]
-"""A function that opens the file of a segment and sets its `format`. Raises KeyError when it is gone, and OSError."""
+"""A function that opens the file of a segment and sets its `seed`. Raises KeyError when it is gone, and OSError."""
 
 OPEN_SEGMENTS = 16
 READ_AHEAD = 128
@@ -67,10 +66,10 @@ class OpenSegment:
         self._lock = Lock()
 
     @property
-    def format(self) -> Format:
-        """Return the format of the open file."""
-        assert self.state.format is not None
-        return self.state.format
+    def seed(self) -> int:
+        """Return the seed of the checksums in the open file."""
+        assert self.state.seed is not None
+        return self.state.seed
 
     def file(self) -> ReadFile:
         """Open the file. Raises KeyError when the segment is gone, DamagedError and GatewayError when its file cannot
@@ -128,7 +127,7 @@ class OpenSegment:
         """Return the columns of a batch. The values of `body` are invalid and must not be read."""
         columns = self._columns.get(head.number)
         if columns is None:
-            columns = head.record_batch(self.format.schema)
+            columns = head.record_batch()
             with self._lock:
                 _keep(self._columns, head.number, columns, HEADS_A_SEGMENT)
         return columns
@@ -205,7 +204,7 @@ class OpenSegment:
             return found
         mended = encode(self.messages(batch), Position(self.state.number, batch, 0), 0)
         data = memoryview(b"".join([mended.head, *mended.bodies, bytes(mended.fill)]))
-        return _batch_of(data, SCHEMA).select(self.format.schema.names)
+        return _batch_of(data)
 
     def undamaged_record_batch(self, batch: int) -> pa.RecordBatch | None:
         """Return a batch with its bodies; None if one of them is damaged. Raises the same errors as `layout`."""
@@ -217,7 +216,7 @@ class OpenSegment:
         start, offsets, crcs = head.layout
         if data[: len(head.data)] != head.data or not are_whole(data[start - head.start :], offsets, crcs):
             return None
-        return _batch_of(data, self.format.schema)
+        return _batch_of(data)
 
     def is_checked(self, piece: Piece) -> bool:
         """Tell whether the large body that a piece belongs to has been checked."""
@@ -230,7 +229,7 @@ class OpenSegment:
     def _batches(self) -> "array[int]":
         if self.state.batches is None:
             file = self.file()
-            find_batches(file, self.state, self.format)
+            find_batches(file, self.state, self.seed)
         assert self.state.batches is not None
         return self.state.batches
 
@@ -244,12 +243,12 @@ class OpenSegment:
             raise self._damaged(batch, BATCH_LOST)
         window = Window(self.file(), self.state.size)
         try:
-            head = read_head(window.get, batches[batch], self.state.number, *self.format)
+            head = read_head(window.get, batches[batch], self.state.number, self.seed)
         except UnreadableError as error:
             raise self._damaged(batch, str(error)) from error
-        if head is None or head.number not in (batch, UNNUMBERED):
+        if head is None or head.number != batch:
             raise self._damaged(batch, HEAD_DAMAGED)
-        return head._replace(number=batch)
+        return head
 
     def _damaged(self, batch: int | None, why: str) -> DamagedError:
         return DamagedError.of(Damage(self.state.number, batch, None, why))
@@ -263,8 +262,8 @@ def _keep(cache: "OrderedDict[int, T]", key: int, value: T, limit: int) -> None:
         cache.popitem(last=False)
 
 
-def _batch_of(message: memoryview, schema: pa.Schema) -> pa.RecordBatch:
-    return pa.ipc.read_record_batch(pa.ipc.read_message(pa.py_buffer(message)), schema)
+def _batch_of(message: memoryview) -> pa.RecordBatch:
+    return pa.ipc.read_record_batch(pa.ipc.read_message(pa.py_buffer(message)), SCHEMA)
 
 
 def _rows_of(columns: pa.RecordBatch, rows: Sequence[int]) -> pa.RecordBatch:

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from adapters.arrow_journal.header import Format
 from adapters.disk import ReadFile
 from app.model.errors import GatewayError
 from app.model.segment_names import DAMAGED, DIGITS, OPEN, SEALED, segment_name
@@ -62,8 +61,9 @@ class SegmentState:
     """The state of a segment whose first `size` bytes are durable.
 
     `batches` holds the start of each batch in the file, or `lost` of it; it is None until an older segment has been
-    scanned. `open_ended` says that more batches may have been lost after the last one. `format` is None until the
-    header has been read. `version` tells objects of an object store apart that had this number one after the other.
+    scanned. `open_ended` says that more batches may have been lost after the last one. `seed`, of its batches'
+    checksums, is None until the header has been read. `version` tells objects of an object store apart that had this
+    number one after the other.
     """
 
     number: int
@@ -72,7 +72,7 @@ class SegmentState:
     sealed_at: int | None = None
     batches: "array[int] | None" = None
     open_ended: bool = False
-    format: Format | None = None
+    seed: int | None = None
     version: str = ""
 
 

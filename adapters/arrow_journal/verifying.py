@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from adapters.arrow_journal.columns import BodyLayout, Head
-from adapters.arrow_journal.header import BadHeader, Format, header_of
+from adapters.arrow_journal.header import BadHeader, header_of
 from adapters.arrow_journal.pieces import RUN, Piece, Source, check_in_parts, fetch
 from adapters.arrow_journal.scanning import Gap, Scanner
 from adapters.arrow_journal.segments import SegmentState
@@ -20,7 +20,7 @@ class Segment(Source, Protocol):
     state: SegmentState
 
     @property
-    def format(self) -> Format: ...
+    def seed(self) -> int: ...
 
     def piece(self, batch: int, row: int, layout: BodyLayout) -> Piece:
         """Return the whole body of a row as a piece."""
@@ -34,7 +34,7 @@ def damages(segment: Segment) -> Iterator[Damage]:
         header_of(file, size)
     except BadHeader as error:
         yield Damage(number, None, None, f"the header is damaged: {error}")
-    scanner = Scanner(file, size, number, segment.format)
+    scanner = Scanner(file, size, number, segment.seed)
     for found in scanner:
         yield from _in_batch(segment, found) if isinstance(found, Head) else _in_gap(number, found)
     if is_sealed and not scanner.ended:

@@ -16,7 +16,7 @@ from mmap import mmap
 from pathlib import Path
 
 from adapters.arrow_journal.columns import Bytes, Encoded, place
-from adapters.arrow_journal.header import format_of, header_bytes
+from adapters.arrow_journal.header import header_bytes, seed_of
 from adapters.arrow_journal.ipc import END_OF_STREAM
 from adapters.arrow_journal.segments import SegmentState, segment_path
 from adapters.disk import sync_folder
@@ -73,10 +73,10 @@ class SegmentWriter:
         `begun` is called when the first batches are on disk, before they count. It may raise OSError. If the folder is
         `shared` with other processes, an existing file raises FileExistsError.
         """
-        format_ = format_of(journal.id, number)
-        self.state = SegmentState(number, 0, created_at, None, array("q"), format=format_)
+        seed = seed_of(journal.id, number)
+        self.state = SegmentState(number, 0, created_at, None, array("q"), seed=seed)
         self.broken = False
-        self._folder, self._seed, self._begun, self._shared = folder, format_.seed, begun, shared
+        self._folder, self._seed, self._begun, self._shared = folder, seed, begun, shared
         self._staging = memoryview(mmap(-1, STAGING_BYTES))
         path = segment_path(folder, number, sealed=False)
         self._descriptor = _open_direct(path, os.O_EXCL if shared else os.O_TRUNC)

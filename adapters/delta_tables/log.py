@@ -38,7 +38,6 @@ _RETENTION = "delta.logRetentionDuration"
 _CONFIGURATION = {_RETENTION: "interval 1 hours"}
 """The time after which versions that a checkpoint includes are deleted from the log. A stream adds a version every few
 seconds, and everyone who opens the table lists them all."""
-_FORMER_RETENTION = "interval 7 days"
 _FEATURES = frozenset(columns.PROTOCOL["writerFeatures"])
 _ENGINE = "attachment-gateway"
 
@@ -237,7 +236,7 @@ def metadata(
     ours |= noted
     fields = columns.delta_schema(schema)
     before = None if known is None else known.delta.metadata()
-    configuration = _CONFIGURATION | ours if before is None else _renewed(before.configuration) | ours
+    configuration = _CONFIGURATION | ours if before is None else {**before.configuration, **ours}
     description = said.get(_LABEL) or (None if before is None else before.description)
     if known is not None and before is not None:
         _check_widens(name, known.delta_schema(), fields)
@@ -256,12 +255,6 @@ def metadata(
             "createdTime": _now() if before is None else before.created_time,
         }
     }
-
-
-def _renewed(configuration: Mapping[str, str]) -> dict[str, str]:
-    """Return a table's configuration, with the present default where it has a former one."""
-    is_former = configuration.get(_RETENTION) == _FORMER_RETENTION
-    return {**configuration, **(_CONFIGURATION if is_former else {})}
 
 
 def added(files: Iterable[TableFile], known: Snapshot | None) -> Iterator[Action]:

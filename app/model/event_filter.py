@@ -16,7 +16,7 @@ class EventFilter:
     """Which events to select. Each set that is not empty must contain what the event says.
 
     `sources` and `destinations` are names of the settings. Events about deliveries have a destination, all others have
-    a source; events that were logged by older versions may have neither.
+    a source.
     """
 
     types: frozenset[str] = frozenset()

@@ -106,8 +106,7 @@ class JournalArchive(JournalReader, Protocol):
     def identity(self) -> JournalIdentity | None:
         """Return the journal that the segments belong to, with the highest epoch among them.
 
-        None means that there are no segments, or only segments without an identity. Raises GatewayError if segments
-        belong to several journals.
+        None means that there are no segments. Raises GatewayError if segments belong to several journals.
         """
 
 

@@ -16,7 +16,7 @@ from crc32c import crc32c
 from adapters.arrow_journal import ArrowJournal, ipc
 from adapters.arrow_journal.archive import ArrowArchive
 from adapters.arrow_journal.columns import NO_LAYOUT
-from adapters.arrow_journal.header import header_of
+from adapters.arrow_journal.header import header_of, seed_of
 from adapters.arrow_journal.ipc import END_OF_STREAM
 from adapters.arrow_journal.mending import END_BYTES
 from adapters.arrow_journal.recent import LAYOUTS, Recent
@@ -77,9 +77,9 @@ def left_by_a_killed_process(folder: Path, *batches: list[PhysicalMessage]) -> b
 def found_in(path: Path) -> SegmentState:
     """What is known of an unsealed segment 1."""
     file, size = ReadFile(path), path.stat().st_size
-    state = SegmentState(1, size, 0, format=header_of(file, size).format(1))
-    assert state.format is not None
-    find_batches(file, state, state.format)
+    state = SegmentState(1, size, 0, seed=seed_of(header_of(file, size).journal.id, 1))
+    assert state.seed is not None
+    find_batches(file, state, state.seed)
     return state
 
 

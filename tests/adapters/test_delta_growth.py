@@ -4,7 +4,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -134,13 +133,3 @@ def test_a_table_that_was_deleted_begins_anew(tmp_path: Path) -> None:
     assert tables.reached("W.T", APP) is None
     assert put(tables, "W.T", numbered(7), 1)
     assert (tables.describe("W.T").version, numbers(tables, "W.T")) == (0, [7])
-
-
-def test_a_table_with_a_long_log_gets_a_short_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tables = DeltaTables(tmp_path)
-    monkeypatch.setattr(log, "_CONFIGURATION", {log._RETENTION: log._FORMER_RETENTION})
-    put(tables, "W.T", numbered(1), 1)
-    monkeypatch.undo()
-    put(tables, "W.T", numbered(2), 2)
-    configuration = DeltaTable(tmp_path / "W.T").metadata().configuration
-    assert configuration[log._RETENTION] == "interval 1 hours"

@@ -1,11 +1,9 @@
 """What flipped bits, damaged blocks and cut files cost a journal."""
 
-import gzip
 import os
 from contextlib import closing
 from errno import EIO
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pytest
@@ -13,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.arrow_journal import ArrowJournal
-from adapters.arrow_journal.archive import ArrowArchive
 from adapters.arrow_journal.ipc import BLOCK, END_OF_STREAM
 from adapters.arrow_journal.segments import segment_path
 from app.model.message import UNREADABLE, PhysicalMessage, Position
@@ -22,7 +19,6 @@ from tests.adapters.damaged_journal import (
     BATCHES,
     OPEN,
     SEALED,
-    VECTOR,
     WANTED,
     Written,
     check,
@@ -185,31 +181,3 @@ class TestDamage:
             found = everything(journal)
             assert [each for each, _ in found] == [Position(1, 0, 0), position, after]
             assert [each.framing == UNREADABLE for _, each in found] == [False, True, False]
-
-    def test_a_segment_of_format_1_is_read(self, tmp_path: Path) -> None:
-        segment_path(tmp_path, 1, sealed=True).write_bytes(gzip.decompress(VECTOR.read_bytes()))
-        with closing(ArrowJournal(tmp_path)) as journal:
-            assert [len(message.body) for _, message in everything(journal)] == [5, 0, 300, 40, 200, 30]
-            assert [message.msg_seq_number for _, message in everything(journal)] == [1, 2, 3, 4, 5, 6]
-            assert journal.verify(1) == []
-            assert journal.end() == Position(1, 2, 1)
-            assert journal.append(BATCHES[0])[0] == Position(2, 0, 0)
-            journal.seal()
-            archive = ArrowArchive(tmp_path)
-            assert archive.identity() == journal.identity()
-            assert [len(archive.record_batch(number, 0)) for number in (1, 2)] == [3, 3]
-
-    @settings(max_examples=100, deadline=None)
-    @given(st.integers(BLOCK * 8, 8 * 16384 - 1), st.booleans())
-    def test_damage_of_format_1_costs_its_batch(self, place: int, is_sealed: bool) -> None:
-        at, bit = divmod(place, 8)
-        data = bytearray(gzip.decompress(VECTOR.read_bytes()))
-        data[at] ^= 1 << bit
-        with TemporaryDirectory() as folder:
-            segment_path(Path(folder), 1, sealed=is_sealed).write_bytes(data if is_sealed else data[:-8])
-            with closing(ArrowJournal(Path(folder))) as journal:
-                found = [(each.batch, len(message.body)) for each, message in everything(journal)]
-        whole = [(0, 5), (0, 0), (0, 300), (1, 40), (2, 200), (2, 30)]
-        assert all(each in whole or each[1] == 0 for each in found)
-        damaged = at // BLOCK - 1
-        assert [each for each in whole if each[0] < damaged] == [each for each in found if each[0] < damaged]

@@ -7,12 +7,13 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
+from app.model.access import Principal
 from app.model.event_filter import EventFilter
+from app.model.records import EventRecord
 from app.service.access.authentication import Authenticator
 from app.web.access.caller import CallerDep, LinkDep
 from app.web.deps import GatewayDep
 from app.web.events.feed import Feed
-from app.web.events.visibility import known_events
 from app.web.problems import Problem, responses
 
 router = APIRouter(tags=["events"])
@@ -82,11 +83,19 @@ async def stream_events(
     newest = await run_in_threadpool(gateway.catalog.last_event)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Content-Type-Options": "nosniff"}
     principal = caller.principal
-    visible = partial(known_events, gateway.catalog, principal) if principal.is_limited else None
     authenticator: Authenticator = request.app.state.authenticator
     is_current = partial(authenticator.is_current, principal)
     begin = _number(feed, last_event_id, after, newest)
-    return StreamingResponse(feed.stream(begin, which, visible, is_current), 200, headers, "text/event-stream")
+    return StreamingResponse(
+        feed.stream(begin, which, partial(_is_visible, principal), is_current), 200, headers, "text/event-stream"
+    )
+
+
+def _is_visible(principal: Principal, event: EventRecord) -> bool:
+    """Tell whether an event is about a source or a destination that a principal knows."""
+    if "destination" in event.data:
+        return principal.knows_destination(str(event.data["destination"]))
+    return principal.sources is None or principal.knows_source(str(event.data.get("source")))
 
 
 def _number(feed: Feed, last_event_id: str | None, after: str | None, newest: int) -> int:

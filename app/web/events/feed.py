@@ -28,8 +28,6 @@ AT_ONCE = 500
 
 log = logger(__name__)
 
-Visible = Callable[[Sequence[EventRecord]], Sequence[EventRecord]]
-
 
 class Feed:
     """The newest events, and a signal for newer ones. `logs` are those of the catalog, which this gateway has begun."""
@@ -90,15 +88,14 @@ class Feed:
         self,
         after: int,
         which: EventFilter = ALL,
-        visible: Visible | None = None,
+        is_visible: Callable[[EventRecord], bool] = lambda _: True,
         is_current: Callable[[], bool] = lambda: True,
     ) -> AsyncIterator[bytes]:
         """Yield the selected events after a number for one client, and heartbeat comments, until the gateway drains.
 
-        `visible` chooses the events that the client may see; None: it may see all. `is_current` tells whether it is
-        still to be served. Both are called in a thread. Every HEARTBEAT_SECONDS, whatever else is sent, `is_current` is
-        asked, and a heartbeat follows. It also tells the number that the client has reached, if events were left out
-        since the last one.
+        `is_visible` tells whether the client may see an event. `is_current` tells whether it is still to be served, and
+        is called in a thread: every HEARTBEAT_SECONDS, whatever else is sent. A heartbeat follows. It also tells the
+        number that the client has reached, if events were left out since the last one.
         """
         # The number comes first: a client that is cut off before any event goes on here.
         yield b": attachment gateway\nid: %b\n\n" % self._identifier(after)
@@ -115,10 +112,7 @@ class Feed:
             events = await self._behind(after)
             if events:
                 after = events[-1].number
-                selected: Sequence[EventRecord] = [event for event in events if which.selects(event)]
-                if selected and visible is not None:
-                    selected = await run_in_threadpool(visible, selected)
-                if selected:
+                if selected := [event for event in events if which.selects(event) and is_visible(event)]:
                     told = selected[-1].number
                     yield b"".join(map(self._encode, selected))
                 continue
