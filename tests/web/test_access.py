@@ -371,15 +371,15 @@ def test_events_of_another_source_are_not_sent(world: World) -> None:
     own, hidden = stock.attachment(), stock.attachment(source=HIDDEN)
     begin = stock.catalog.event_logs().identify(stock.catalog.last_event())
     about = [
-        ("attachment.finished", hidden.id, {}),
-        ("attachment.finished", "gone", {}),
-        ("message.complete", stock.message([hidden], source=HIDDEN).id, {}),
+        ("attachment.finished", hidden.id, {"source": HIDDEN}),
+        ("attachment.expired", "gone", {"source": None}),
+        ("message.complete", stock.message([hidden], source=HIDDEN).id, {"source": HIDDEN}),
         ("message.quarantined", "q", {"source": HIDDEN}),
         ("delivery.sent", "d", {"destination": "archive"}),
         ("message.quarantined", "p", {"source": "orders"}),
-        ("message.complete", stock.message([own]).id, {}),
+        ("message.complete", stock.message([own]).id, {"source": own.source}),
         ("delivery.sent", "e", {"destination": "partner"}),
-        ("attachment.finished", own.id, {}),
+        ("attachment.finished", own.id, {"source": own.source}),
     ]
     stock.catalog.checkpoint(
         Checkpoint(events=[NewEvent(kind, subject, 1, dict(data)) for kind, subject, data in about])
