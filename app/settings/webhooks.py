@@ -7,9 +7,10 @@ from ipaddress import IPv4Network, IPv6Network
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, SecretStr, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from app.model.event_filter import EventFilter
+from app.secret import Secret, Words
 from app.settings.section import Section
 from app.settings.values import Duration, Name
 
@@ -29,7 +30,7 @@ def secret_bytes(secret: str) -> bytes:
     return found
 
 
-def _secret(given: SecretStr) -> SecretStr:
+def _secret(given: Secret) -> Secret:
     secret_bytes(given.get_secret_value())
     return given
 
@@ -43,7 +44,7 @@ class Webhook(Section):
     `give_up`."""
 
     url: str
-    secrets: Annotated[list[Annotated[SecretStr, AfterValidator(_secret)]], Field(min_length=1, max_length=2)]
+    secrets: Annotated[Words[Annotated[Secret, AfterValidator(_secret)]], Field(min_length=1, max_length=2)]
     types: list[str] = Field(default=[])
     sources: list[Name] = Field(default=[])
     destinations: list[Name] = Field(default=[])
