@@ -5,15 +5,18 @@ time: the file is read again, as a secret that rotates has another content by th
 has no valid content, the last valid one holds.
 """
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Generic, Self, TypeVar, get_args
+from typing import Any, Generic, Self, TypeVar, get_args, get_origin
 
 from pydantic import GetCoreSchemaHandler, SecretStr, TypeAdapter, ValidationError
 from pydantic_core import CoreSchema, core_schema
 
 T = TypeVar("T")
+
+_PASSWORD_PARAMETER = re.compile(r"([?&](?:ssl)?password=)[^&]*")
 
 
 class ValueFile:
@@ -97,21 +100,21 @@ class Words(list[T], Generic[T]):
     @classmethod
     def of(cls, file: ValueFile) -> Self:
         """Return the words in a file."""
-        made = cls(file.text().split())  # type: ignore[arg-type]
+        made = cls(file.text().split())
         made.file = file
         return made
 
     @property
     def current(self) -> list[T]:
         """The items, read again if they lie in a file."""
-        if self.file is not None and (words := self.file.text().split()):
+        if self.file is not None and self.file.has_changed():
             with suppress(ValidationError):  # the items before hold
-                self[:] = TypeAdapter(list[self._item]).validate_python(words)  # type: ignore[name-defined]
+                self[:] = TypeAdapter(list[self._item]).validate_python(self.file.text().split())  # type: ignore[name-defined]
         return self
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        item = (get_args(source) or (str,))[0]
+        item: Any = (get_args(source) or (str,))[0]
 
         def made(given: Any, call: Callable[[Any], list[Any]]) -> "Words[Any]":
             checked: Words[Any] = cls(call(given))
@@ -121,15 +124,19 @@ class Words(list[T], Generic[T]):
         return core_schema.no_info_wrap_validator_function(made, handler.generate_schema(list[item]))
 
 
-Rotating = Secret | Changing | Words[Any]
-"""What may lie in a file that is read again."""
+def without_password(url: str) -> str:
+    """Return the URL of a database as people may see it, wherever in it a password is."""
+    if url.startswith("sqlite"):
+        return url
+    scheme, separator, rest = url.partition("://")
+    user, at, host = rest.rpartition("@")
+    user, colon, _ = user.partition(":")
+    return _PASSWORD_PARAMETER.sub(r"\1****", f"{scheme}{separator}{user}{colon}{'****' if colon else ''}{at}{host}")
 
 
-def rotating(annotation: Any) -> type[Rotating] | None:
-    """Return which of these types the annotation of a setting has."""
-    if isinstance(annotation, type) and issubclass(annotation, Secret | Changing | Words):
-        return annotation
-    kind = getattr(annotation, "__origin__", None)
-    if isinstance(kind, type) and kind is not Annotated and issubclass(kind, Words):
-        return kind
+def rotating(annotation: Any) -> Callable[[ValueFile], Any] | None:
+    """Return how to make a value of a file that is read again, if the annotation of a setting has such a type."""
+    kind = get_origin(annotation) or annotation
+    if isinstance(kind, type) and issubclass(kind, Secret | Changing | Words):
+        return kind.of
     return next(filter(None, map(rotating, get_args(annotation))), None)

@@ -8,9 +8,8 @@ A message that was backed out twice ends its unit. So a message that crashes the
 count of others up to their threshold. A backout count of one may come from any restart.
 
 An MQGET that fails ends its unit too. If the connection is still open, the messages got before are committed, also when
-the queue manager quiesces: backed out, each of them would have a higher backout count. If the connection is not open,
-the next unit ends before the place of the failure (`Pace`), so that a permanent failure in one place does not stop other
-messages.
+the queue manager quiesces: a backout would raise the backout count of each. If it is not open, the next unit ends
+before the place of the failure (`Pace`), so that a permanent failure in one place does not stop other messages.
 """
 
 from collections.abc import Callable, Mapping

@@ -11,6 +11,7 @@ import typer
 from rich.markup import escape
 
 from app.cli.console import Failure, err, out, table
+from app.secret import without_password
 from app.settings import Settings, SettingsError, load
 
 Config = Annotated[
@@ -68,7 +69,7 @@ def effective(settings: Settings) -> dict[str, Any]:
     """Return the effective settings in the form of the file, without passwords."""
     said: dict[str, Any] = settings.model_dump(mode="json", exclude_none=True)
     said["journal"]["folder"] = str(settings.journal_folder)
-    said["catalog"]["url"] = settings.catalog_url
+    said["catalog"]["url"] = without_password(settings.catalog_url)
     said["content"]["url"] = settings.content_url
     said["tables"]["url"] = settings.tables_url
     said["pipeline"]["checkpoint"] = settings.pipeline_checkpoint

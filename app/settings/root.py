@@ -112,8 +112,8 @@ class Settings(BaseSettings):
 
     @property
     def catalog_url(self) -> str:
-        """The SQLAlchemy URL of the catalog, as its file has it now."""
-        return self.catalog.url.current if self.catalog.url else f"sqlite:///{self.data / 'catalog.sqlite'}"
+        """The SQLAlchemy URL of the catalog."""
+        return self.catalog.url or f"sqlite:///{self.data / 'catalog.sqlite'}"
 
     @property
     def content_url(self) -> str:

@@ -36,8 +36,8 @@ def with_files(given: Any, model: type[BaseModel]) -> Any:
         if stem in table:
             raise ValueError(f"give {stem} or {key}, not both")
         file, annotation = ValueFile(path, key), model.model_fields[stem].annotation
-        if (kind := rotating(annotation)) is not None:
-            table[stem] = kind.of(file)
+        if (make := rotating(annotation)) is not None:
+            table[stem] = make(file)
         else:
             table[stem] = file.text().split() if "list" in str(annotation) else file.text()
     for key, within in _tables_of(model).items():
