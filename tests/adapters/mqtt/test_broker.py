@@ -18,7 +18,8 @@ from app.codecs.rendezvous.subjects import SUBJECT_PROPERTY
 from app.framing.registry import traits
 from app.model.message import DELIVERY, GAP, PhysicalMessage
 from app.ports import Receiver, Sender, SendFailed
-from tests.contracts.transport import message
+from tests.contracts.transport import assert_soon_back, message
+from tests.support.breaking import breaking
 from tests.support.intake import Collector, receiving
 from tests.support.mosquitto import Mosquitto
 from tests.support.publish import Version, connected, envelope
@@ -424,3 +425,10 @@ def test_a_limit_of_the_gateways_own_setting_is_permanent(broker: Mosquitto, top
         to.send([message(1, 2000)])
     assert failure.value.permanent
     to.close()
+
+
+def test_a_connection_that_has_done_work_is_soon_replaced(broker: Mosquitto, topic: str) -> None:
+    to = sender(broker, topic)
+    with breaking(f"127.0.0.1:{broker.port}") as relay:
+        source = receiver(broker, topic, url=relay.url.replace("http:", "mqtt:"))
+        assert_soon_back(source, lambda each: to.send([each]), relay.break_all)
