@@ -43,7 +43,7 @@ _IDLE = 0.1
 _STEADY_AFTER = 10.0
 _TAKEN_OVER_PAUSE, _LONGEST_TAKEN_OVER_PAUSE = 5.0, 300.0
 _STEADY_AFTER_TAKE_OVER = 2 * _LONGEST_TAKEN_OVER_PAUSE
-_SUSPECTED_PAUSE = 0.5
+_SUSPECTED_PAUSE = 0.3
 """The least pause while another client may use the same identifier, however much the connections before have done."""
 _SOON_LOST = 3
 """After this number of connections in a row that are soon lost without a reason code, while the broker listens, suspect

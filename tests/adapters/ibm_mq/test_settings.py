@@ -87,7 +87,7 @@ def test_several_queue_managers_take_the_rest_from_their_source() -> None:
         ({"queue_managers": [{"queue_manager": "no name"}]}, "a name has 1 to 48"),
         ({"queue_managers": [{"connections": 2}]}, "connections"),
         ({"exclusive": True, "connections": 2}, "an exclusive source has one connection"),
-        ({"token_file": "/t", "user": "u", "password": "p"}, "not both"),
+        ({"token": "t", "user": "u", "password": "p"}, "not both"),
         ({"ssl_peer_name": "CN=x"}, "ssl_peer_name belongs to a cipher_spec"),
     ],
 )

@@ -10,12 +10,12 @@ from time import sleep, time_ns
 from typing import Any
 
 import pytest
-from pydantic import SecretStr
 from standardwebhooks import Webhook as Verifier
 from standardwebhooks import WebhookVerificationError
 
 from app.model.event_logs import EventLogs
 from app.model.records import EventRecord
+from app.secret import Secret, Words
 from app.service.webhooks import network
 from app.service.webhooks.posting import MOST_RETRY_AFTER, Answer, Outcome, Poster, retry_after
 from app.service.webhooks.signing import signed_headers
@@ -202,7 +202,7 @@ def test_public_addresses_are_allowed(address: str) -> None:
 
 def test_a_private_receiver_is_not_connected_to(receiver: WebhookReceiver) -> None:
     url = receiver.url.replace("127.0.0.1", "localhost")
-    poster = Poster(Webhook(url=url, secrets=[SecretStr(SECRET)], networks=[ip_network("10.0.0.0/8")]))
+    poster = Poster(Webhook(url=url, secrets=Words([Secret(SECRET)]), networks=[ip_network("10.0.0.0/8")]))
     for _ in range(2):
         answer = poster.post(EVENT, LOGS, now())
         assert answer.outcome is Outcome.FAILED
