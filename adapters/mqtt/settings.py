@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from app.codecs.mqtt.fixed_header import MAX_REMAINING_LENGTH
-from app.secret import Changing, Secret
+from app.secret import Changing, Secret, split_url
 
 Version = Literal["5", "3.1.1", "auto"]
 _DEFAULT_PORTS = {"mqtt": 1883, "mqtts": 8883}
@@ -68,12 +68,11 @@ class BrokerSettings(BaseModel):
     @field_validator("url")
     @classmethod
     def _address(cls, url: str) -> str:
-        parts = urlsplit(url)
+        parts = split_url(url)
         if parts.scheme not in _DEFAULT_PORTS or not parts.hostname or parts.path.strip("/") or parts.query:
             raise ValueError("write mqtt://host:1883 or mqtts://host:8883")
         if parts.username is not None or parts.password is not None:
             raise ValueError("set username and password as separate settings, not in the url")
-        _ = parts.port  # raises ValueError for an invalid port
         return url
 
     @model_validator(mode="after")

@@ -42,7 +42,7 @@ from adapters.sql_catalog.explaining import explained
 from adapters.sql_catalog.locks import AdvisoryLock, FileLock, GatewayLock
 from adapters.sql_catalog.migrations import upgrade
 from app.model.errors import GatewayError
-from app.secret import without_password
+from app.model.masking import masked
 
 Insert = sqlite.Insert | postgresql.Insert
 
@@ -101,7 +101,7 @@ class Database:
             raise ValueError(f"unsupported catalog database {self.dialect!r}: use sqlite or postgresql")
         if self.dialect == "sqlite":
             _make_folder(address)
-        self.place = str(address.database) if self.dialect == "sqlite" else without_password(url)
+        self.place = str(address.database) if self.dialect == "sqlite" else masked(url)
         self.admit: Callable[[Connection], None] = lambda _connection: None
         """A function that runs at the start of every write. It raises CatalogTaken when this process may no longer
         write."""

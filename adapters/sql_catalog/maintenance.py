@@ -17,7 +17,7 @@ from adapters.sql_catalog.database import Database
 from adapters.sql_catalog.events import begin_event_log
 from adapters.sql_catalog.explaining import explained
 from app.model.errors import GatewayError
-from app.secret import without_password
+from app.model.masking import masked
 
 ROWS_AT_ONCE = 1000
 _MOST_TOLD = 10
@@ -32,7 +32,7 @@ class Maintenance:
     def __init__(self, url: str) -> None:
         self._url = url
         self._address = parsed(url)
-        self.place = without_password(url)
+        self.place = masked(url)
 
     def exists(self) -> bool:
         if (path := self._path) is not None:

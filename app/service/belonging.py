@@ -8,10 +8,10 @@ from pathlib import Path
 from threading import Event
 
 from app.model.errors import CatalogError, CatalogTaken, GatewayError
+from app.model.masking import masked
 from app.model.message import Position
 from app.observe import Recurring, logger
 from app.ports import Catalog, Journal
-from app.secret import without_password
 from app.service.context import ServiceContext
 
 log = logger(__name__)
@@ -30,7 +30,7 @@ def claim(context: ServiceContext) -> None:
     if context.settings.standby is None:  # otherwise its lock may be held by a gateway that is paused
         catalog.lock()
     bound, identity = catalog.journal_identity(), journal.identity()
-    place, folder = without_password(context.settings.catalog_url), context.settings.journal_folder
+    place, folder = masked(context.settings.catalog_url), context.settings.journal_folder
     if bound is not None and bound.id != identity.id:
         raise GatewayError(
             f"the catalog {place} belongs to journal {bound.id}, and {folder} is journal {identity.id}. Put "

@@ -11,7 +11,7 @@ from app.secret import ValueFile, rotating
 class Section(BaseModel):
     """A table of the configuration; unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     @model_validator(mode="before")
     @classmethod
