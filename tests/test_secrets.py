@@ -7,6 +7,7 @@ out: messages of commands and of the client, errors of the libraries, lines of t
 import asyncio
 import io
 from collections.abc import Iterator
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import structlog
 from attachment_gateway_client import AsyncClient, Client, InvalidToken, Unreachable
 from hypothesis import given
 from hypothesis import strategies as st
+from obstore.store import from_url
 from pydantic import BaseModel, SecretStr
 
 from adapters.object_store import ObjectStore
@@ -137,20 +139,12 @@ def test_an_object_store_that_fails_is_told_without_its_credentials(
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("adapters.places.from_url", quick(monkeypatch))
+    monkeypatch.setattr("adapters.places.from_url", partial(from_url, retry_config={"max_retries": 0}))
     store = ObjectStore(url)
     with pytest.raises(GatewayError) as failed:
         store.size("a")
     assert "content store failed" in str(failed.value)
     assert MARKER not in str(failed.value)
-
-
-def quick(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return the function that opens a bucket, without repetitions."""
-    from adapters import places  # noqa: PLC0415
-
-    opened = places.from_url
-    return lambda url: opened(url, retry_config={"max_retries": 0})  # type: ignore[call-overload]
 
 
 # --- texts and the log --------------------------------------------------------------------------------------------

@@ -116,7 +116,7 @@ def test_of_mqtt(tmp_path: Path) -> None:
             broker.reload()
 
         settings = mqtt_source("here", broker.port, TOPIC, options=login)
-        settings += mqtt_destination("there", broker.port, "out", f'no_subscribers = "accept"\n{login}')
+        settings += mqtt_destination("there", broker.port, "out", f'no_subscribers = "accept"\nattempts = 1\n{login}')
         with ForkedGateway(tmp_path, settings) as process:
             process.await_source("here")
             credentials = {
@@ -140,7 +140,9 @@ def test_of_ibm_mq(tmp_path: Path, pymqi: ModuleType) -> None:
     with QueueManager(tmp_path / "manager", users={"gateway": FIRST, "": ""}) as manager:
         manager.define(QUEUE)
         manager.define(SENT_TO)
-        settings = mq_source("here", manager, QUEUE, login) + mq_destination("there", manager, SENT_TO, login)
+        settings = mq_source("here", manager, QUEUE, login) + mq_destination(
+            "there", manager, SENT_TO, f"attempts = 1\n{login}"
+        )
         with ForkedGateway(tmp_path, settings) as process:
             process.await_source("here")
             credentials = {
