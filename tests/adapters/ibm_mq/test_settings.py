@@ -1,11 +1,13 @@
 """What a source's and a destination's settings may say."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from adapters.ibm_mq.settings import DestinationSettings, SourceSettings
+from app.settings.section import with_files
 
 REMOTE = {"channel": "APP.SVRCONN", "connection": "mq.example(1414)"}
 
@@ -78,6 +80,22 @@ def test_several_queue_managers_take_the_rest_from_their_source() -> None:
     assert (second.queue_manager, second.connection, second.queue) == ("QM2", "two(1415)", "Q2")
     assert second.password is not None
     assert second.password.get_secret_value() == "other"
+
+
+def test_each_queue_managers_password_is_read_again(tmp_path: Path) -> None:
+    of_all, own = tmp_path / "of-all", tmp_path / "own"
+    of_all.write_text("a")
+    own.write_text("b")
+    places = [{"queue_manager": "QM1"}, {"queue_manager": "QM2", "password_file": own}]
+    given = {"queue": "Q", "user_file": of_all, "password_file": of_all, "queue_managers": places}
+    settings = SourceSettings.model_validate(with_files(given, SourceSettings))
+    of_all.write_text("A")
+    own.write_text("B")
+    read = [
+        (place.user and place.user.current, place.password and place.password.get_secret_value())
+        for place in settings.places()
+    ]
+    assert read == [("A", "A"), ("A", "B")]
 
 
 @pytest.mark.parametrize(

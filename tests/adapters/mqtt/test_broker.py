@@ -306,10 +306,13 @@ def test_credentials(tmp_path: Path, topic: str) -> None:
         with pytest.raises(SendFailed, match="Not authorized") as refusal:
             sender(broker, "elsewhere", **credentials).send([message(1)])
         assert refusal.value.permanent
-        for wrong in ({}, {"username": "me", "password": "other"}):
-            with pytest.raises(SendFailed, match="refused the connection") as refusal:
-                sender(broker, topic, **wrong).send([message(1)])
-            assert not refusal.value.permanent
+        for version in ("5", "3.1.1"):
+            for wrong in ({}, {"username": "me", "password": "other"}):
+                to = sender(broker, topic, version=version, **wrong)
+                with pytest.raises(SendFailed, match="refused the connection") as refusal:
+                    to.send([message(1)])
+                assert not refusal.value.permanent
+                assert (to.status()["credential"], bool(to.status()["refused_since"])) == ("password", True)
     assert "S3cret" not in str(logs)
     assert "S3cret" not in repr(
         mqtt.plugin.source_settings.model_validate({"url": "mqtt://h", "topic": "t", **credentials})

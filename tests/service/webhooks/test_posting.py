@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from ipaddress import ip_address, ip_network
+from pathlib import Path
 from select import select
 from time import sleep, time_ns
 from typing import Any
@@ -74,6 +75,20 @@ def test_an_event_is_one_signed_cloud_event(receiver: WebhookReceiver) -> None:
     assert received.event["data"] == {"name": "Ünï.txt"}
     assert (received.event["specversion"], received.event["type"]) == ("1.0", "attachment.finished")
     assert receiver.forged == []
+
+
+def test_a_secret_that_was_replaced_in_its_file_signs_the_next_request(tmp_path: Path) -> None:
+    file = tmp_path / "secrets"
+    file.write_text(f"{SECRET}\n")
+    settings = Webhook.model_validate({"url": "http://127.0.0.1:9", "secrets_file": str(file), "networks": LOOPBACK})
+    for secret in (SECRET, OTHER_SECRET):
+        file.write_text(f"{secret}\n")
+        with WebhookReceiver(secret) as knowing:
+            poster = Poster(settings.model_copy(update={"url": knowing.url}))
+            assert poster.post(EVENT, LOGS, now()) == Answer(Outcome.DELIVERED)
+            file.write_text(f"{OTHER_SECRET}\n")
+            assert (poster.post(EVENT, LOGS, now()).outcome is Outcome.DELIVERED) == (secret == OTHER_SECRET)
+            poster.close()
 
 
 @pytest.mark.parametrize(
