@@ -116,7 +116,7 @@ def test_of_mqtt(tmp_path: Path) -> None:
             broker.reload()
 
         settings = mqtt_source("here", broker.port, TOPIC, options=login)
-        settings += mqtt_destination("there", broker.port, "out", f'no_subscribers = "accept"\nattempts = 1\n{login}')
+        settings += mqtt_destination("there", broker.port, "out", f'no_subscribers = "accept"\nattempts = 2\n{login}')
         with ForkedGateway(tmp_path, settings) as process:
             process.await_source("here")
             credentials = {
@@ -133,7 +133,7 @@ def test_of_mqtt(tmp_path: Path) -> None:
 
 
 def test_of_ibm_mq(tmp_path: Path, pymqi: ModuleType) -> None:
-    """The test's own programs have no user."""
+    """The test's own programs have no user. A broken connection is an attempt, a refused log-in is none."""
     secret = tmp_path / "secret"
     secret.write_text(FIRST)
     login = f'user = "gateway"\npassword_file = "{secret}"\n'
@@ -141,7 +141,7 @@ def test_of_ibm_mq(tmp_path: Path, pymqi: ModuleType) -> None:
         manager.define(QUEUE)
         manager.define(SENT_TO)
         settings = mq_source("here", manager, QUEUE, login) + mq_destination(
-            "there", manager, SENT_TO, f"attempts = 1\n{login}"
+            "there", manager, SENT_TO, f"attempts = 2\n{login}"
         )
         with ForkedGateway(tmp_path, settings) as process:
             process.await_source("here")
