@@ -6,7 +6,8 @@ messaging are not stable yet: their names are in this module only. All other nam
 The page docs/metrics.md, the dashboards and the alerts are made of these declarations.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from math import nan
 from typing import ClassVar, NamedTuple
 
 from prometheus_client import (
@@ -19,6 +20,8 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
+
+from app.model.errors import CatalogError
 
 METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _APPEND_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
@@ -57,6 +60,19 @@ class Described(NamedTuple):
         return {f"{self.name}_bucket": labels | {"le"}, f"{self.name}_sum": labels, f"{self.name}_count": labels}
 
 
+class _Asked(Gauge):
+    """A gauge whose function may ask the catalog: NaN while the catalog cannot be used."""
+
+    def set_function(self, f: Callable[[], float]) -> None:
+        def asked() -> float:
+            try:
+                return float(f())
+            except CatalogError:
+                return nan
+
+        super().set_function(asked)
+
+
 class _Declared:
     """Metrics in a registry, each `described` as it was declared."""
 
@@ -81,7 +97,7 @@ class _Declared:
 
     def _convention_gauge(self, name: str, meaning: str, *labels: str) -> Gauge:
         self.described.append(Described(name, "gauge", labels, meaning))
-        return Gauge(name, meaning, labels, registry=self.registry)
+        return _Asked(name, meaning, labels, registry=self.registry)
 
     def _convention_histogram(self, name: str, meaning: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
         self.described.append(Described(name, "histogram", labels, meaning))
@@ -183,6 +199,18 @@ class Metrics(_Declared):
             "scrub_damaged_segments", "Journal segments that the last scrub found damaged"
         )
         self.scrub_ended = self._gauge("scrub_ended_timestamp_seconds", "When the last whole scrub ended; 0 for never")
+        self._declare_connections()
+        self.request_seconds = self._convention_histogram(
+            "http_server_request_duration_seconds",
+            "Time of an HTTP request, from its head to the end of its response",
+            _REQUEST_SECONDS,
+            *("http_request_method", "http_route", "http_response_status_code"),
+        )
+        self.active_requests = self._convention_gauge(
+            "http_server_active_requests", "HTTP requests that are being answered", "http_request_method"
+        )
+
+    def _declare_connections(self) -> None:
         self.source_connected = self._gauge("source_connected", "1 while a source is connected to its broker", "source")
         self.source_dropped = self._gauge(
             "source_dropped_messages",
@@ -195,14 +223,10 @@ class Metrics(_Declared):
         self.destination_connected = self._gauge(
             "destination_connected", "1 while a destination is connected to its broker", "destination"
         )
-        self.request_seconds = self._convention_histogram(
-            "http_server_request_duration_seconds",
-            "Time of an HTTP request, from its head to the end of its response",
-            _REQUEST_SECONDS,
-            *("http_request_method", "http_route", "http_response_status_code"),
-        )
-        self.active_requests = self._convention_gauge(
-            "http_server_active_requests", "HTTP requests that are being answered", "http_request_method"
+        self.credential_refused = self._gauge(
+            "credential_refused",
+            "1 while a broker or the database refuses the credentials of a setting",
+            "setting",
         )
 
     def _declare_webhooks(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any, TextIO
 import structlog
 
 from app.model.errors import GatewayError
+from app.model.masking import masked
 
 _QUIET_BELOW_WARNING = ("alembic", "httpx", "httpcore", "amqtt", "py4j", "transitions")
 
@@ -35,6 +36,7 @@ def configure_logging(level: str = "info", style: str = "auto", stream: TextIO |
         if is_for_people(style, to)
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
     )
+    rendering.append(lambda _logger, _name, line: masked(line))
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
@@ -84,7 +86,7 @@ class Recurring:
         if not self.failures:
             self._since = monotonic()
         self.failures += 1
-        self.error = str(error) or type(error).__name__
+        self.error = masked(str(error)) or type(error).__name__
         if self.error not in self._reasons and len(self._reasons) < self.MOST_REASONS:
             self._reasons.add(self.error)
             trace = None if isinstance(error, GatewayError | str) else error

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from adapters.connections import LogIn
 from adapters.ibm_mq.connecting import connect_options
 from adapters.ibm_mq.constants import (
     MQCC_WARNING,
@@ -95,16 +96,18 @@ class MqMessage(NamedTuple):
 class Connection:
     """A connection to a queue manager, opened by the constructor, which raises MqiError as all methods do."""
 
-    def __init__(self, library: Library, settings: ConnectionSettings) -> None:
+    def __init__(self, library: Library, settings: ConnectionSettings, log_in: LogIn) -> None:
         self.library = library
         self._manager = library.QueueManager(None)
+        options = connect_options(library, settings)
         try:
-            options = connect_options(library, settings)
-        except (OSError, UnicodeDecodeError) as error:
-            why = f"{settings.broker}: token_file cannot be read: {error}"
-            raise MqiError("MQCONNX", why, MQRC_NOT_AUTHORIZED) from error
-        with self.calling("MQCONNX", settings.broker):
-            self._manager.connect_with_options(settings.queue_manager, **options)
+            with self.calling("MQCONNX", settings.broker):
+                self._manager.connect_with_options(settings.queue_manager, **options)
+        except MqiError as error:
+            if error.reason == MQRC_NOT_AUTHORIZED:
+                log_in.refused()
+            raise
+        log_in.accepted()
 
     def open_output(self, queue: str, queue_manager: str = "") -> "Output":
         """Open a queue to put to. If it is a cluster queue, all messages go to one instance as long as it is open."""
@@ -138,11 +141,10 @@ class Connection:
     def put_aside(self, queue: str, message: MqMessage, context: int) -> None:
         """Put a message to another queue, in the same unit of work and with the context of the message.
 
-        `context` is the handle of the queue that the message was got from.
+        `context` is the handle of the queue that the message was got from. A queue manager that quiesces takes it: the
+        unit of work can end.
         """
-        options = self.library.PMO(
-            Options=MQPMO_SYNCPOINT | MQPMO_PASS_ALL_CONTEXT | MQPMO_FAIL_IF_QUIESCING, Context=context
-        )
+        options = self.library.PMO(Options=MQPMO_SYNCPOINT | MQPMO_PASS_ALL_CONTEXT, Context=context)
         descriptor = packed(self.library.MD, padded(message.descriptor))
         with self.calling("MQPUT1", queue, warnings=False):
             self._manager.put1(self.library.OD(ObjectName=queue.encode()), message.body, descriptor, options)

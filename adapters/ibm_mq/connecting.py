@@ -3,6 +3,7 @@
 from ctypes import addressof, create_string_buffer
 from typing import Any
 
+from adapters.connections import LogIn
 from adapters.ibm_mq.constants import (
     MAX_MSG_LENGTH,
     MQCD_VERSION_7,
@@ -14,7 +15,7 @@ from adapters.ibm_mq.constants import (
 from adapters.ibm_mq.settings import ConnectionSettings
 
 _OPTIONS = MQCNO_HANDLE_SHARE_BLOCK | MQCNO_RECONNECT_DISABLED
-_ONLY_IBMMQ = ("application_name", "token_file", "key_repository_password")
+_ONLY_IBMMQ = ("application_name", "token", "key_repository_password")
 """Settings that pymqi's structures have no fields for."""
 
 
@@ -25,20 +26,30 @@ def unknown_to(library: Any, settings: ConnectionSettings) -> list[str]:
     return [name for name in _ONLY_IBMMQ if getattr(settings, name) is not None]
 
 
+def log_in(settings: ConnectionSettings) -> LogIn:
+    """Return the credentials of connections with these settings."""
+    return LogIn(
+        password=settings.password,
+        token=settings.token,
+        user=settings.user,
+        key_repository_password=settings.key_repository_password,
+    )
+
+
 def connect_options(library: Any, settings: ConnectionSettings) -> dict[str, Any]:
     """Return the arguments of MQCONNX that the settings give. The client library's environment gives the others.
 
-    A token is read anew each time. Raises OSError when its file cannot be read.
+    Credentials in files are read anew each time.
     """
     options: dict[str, Any] = {"opts": _OPTIONS}
     if settings.application_name is not None:
         options["cno"] = library.CNO(
             Version=MQCNO_VERSION_7, Options=_OPTIONS, ApplName=settings.application_name.encode()
         )
-    if settings.token_file is not None:
-        options["token"] = settings.token_file.read_text().strip()
+    if settings.token is not None:
+        options["token"] = settings.token.get_secret_value()
     elif settings.user is not None and settings.password is not None:
-        options |= {"user": settings.user, "password": settings.password.get_secret_value()}
+        options |= {"user": settings.user.current, "password": settings.password.get_secret_value()}
     if settings.channel is not None and settings.connection is not None:
         options["cd"] = _channel(library, settings)
     if settings.cipher_spec is not None:

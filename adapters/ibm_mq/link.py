@@ -2,6 +2,7 @@
 
 import structlog
 
+from adapters.connections import LogIn
 from adapters.ibm_mq.client import Connection, Library, MqiError, MqMessage
 from adapters.ibm_mq.constants import (
     MQIA_CODED_CHAR_SET_ID,
@@ -35,9 +36,9 @@ class Link:
     them.
     """
 
-    def __init__(self, library: Library, name: str, settings: DestinationSettings) -> None:
+    def __init__(self, library: Library, name: str, settings: DestinationSettings, log_in: LogIn) -> None:
         self._settings = settings
-        self.connection = Connection(library, settings)
+        self.connection = Connection(library, settings, log_in)
         try:
             self.queue = self.connection.open_output(settings.queue, settings.remote_queue_manager or "")
             state_queue = None if settings.state_queue is None else open_keyed(self.connection, settings.state_queue)

@@ -156,7 +156,11 @@ NAMES: dict[int, str] = {
 }
 
 
-BROKEN = frozenset(_RECONNECT)
+QUIESCING = frozenset({2161, 2202})
+"""The reasons why no more calls should begin, although the unit of work can still be committed. One that stops (2162,
+2203) backs it out."""
+
+BROKEN = frozenset(_RECONNECT) - QUIESCING
 """The reasons after which a connection is unusable."""
 
 

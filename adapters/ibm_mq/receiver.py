@@ -7,8 +7,9 @@ from typing import Any
 
 import structlog
 
-from adapters.connections import LONGEST_PAUSE, Backoff, now
+from adapters.connections import LONGEST_PAUSE, Backoff, LogIn, now
 from adapters.ibm_mq.client import Library, MqiError
+from adapters.ibm_mq.connecting import log_in
 from adapters.ibm_mq.doubt import InDoubt
 from adapters.ibm_mq.reasons import Remedy
 from adapters.ibm_mq.session import Pace, Session
@@ -62,6 +63,8 @@ class MqReceiver:
             "broker": ", ".join(each["broker"] for each in told),
             "queue": ", ".join(dict.fromkeys(each["queue"] for each in told)),
             "unacknowledged": sum(each["unacknowledged"] for each in told),
+            "credential": told[0]["credential"],
+            "refused_since": min((each["refused_since"] for each in told if each["refused_since"]), default=None),
             "queue_managers": told,
         }
 
@@ -72,7 +75,10 @@ class _Place:
     def __init__(self, library: Library, name: str, framing: FramingTraits, settings: SourceSettings) -> None:
         self._settings = settings
         in_doubt = InDoubt()
-        self.workers = [_Worker(library, name, framing, settings, in_doubt) for _ in range(settings.connections)]
+        self._log_in = log_in(settings)
+        self.workers = [
+            _Worker(library, name, framing, settings, in_doubt, self._log_in) for _ in range(settings.connections)
+        ]
 
     def status(self) -> dict[str, Any]:
         since = [worker.since for worker in self.workers if worker.since is not None]
@@ -85,6 +91,7 @@ class _Place:
             "broker": self._settings.broker,
             "queue": self._settings.queue,
             "unacknowledged": sum(worker.unacknowledged for worker in self.workers),
+            **self._log_in.status(),
         }
 
 
@@ -96,14 +103,20 @@ class _Worker:
     """Keeps one connection open. Temporary errors are waited out on it; after any other error it is opened again."""
 
     def __init__(
-        self, library: Library, name: str, framing: FramingTraits, settings: SourceSettings, in_doubt: InDoubt
+        self,
+        library: Library,
+        name: str,
+        framing: FramingTraits,
+        settings: SourceSettings,
+        in_doubt: InDoubt,
+        credentials: LogIn,
     ) -> None:
         self._library, self._name, self._framing, self._settings = library, name, framing, settings
-        self._in_doubt = in_doubt
+        self._in_doubt, self._log_in = in_doubt, credentials
         self._log = _log.bind(source=name, broker=settings.broker, queue=settings.queue)
         self._session: Session | None = None
         self._pace = Pace(settings.batch_messages)
-        self._backoff = Backoff()
+        self._backoff = Backoff(credentials)
         self._said: str | None = None
         self._watch = Watch(settings, self._log)
         self.since: int | None = None
@@ -133,7 +146,16 @@ class _Worker:
     def _connection(self, intake: Intake, stop: StopSignal) -> None:
         """Run one connection from start to end. Raises MqiError when it ends before `stop` is set."""
         session = self._session = Session(
-            self._library, self._name, self._framing, self._settings, self._in_doubt, self._pace, intake, stop
+            self._library,
+            self._name,
+            self._framing,
+            self._settings,
+            self._in_doubt,
+            self._pace,
+            intake,
+            stop,
+            self._log_in,
+            self._backoff.reset,
         )
         try:
             while not stop.is_set():
@@ -160,8 +182,8 @@ class _Worker:
                 self._log.info("connection_opened")
 
     def _rest(self, error: MqiError, stop: StopSignal) -> None:
-        """Log the reason once and wait, longer each time. Begin with the shortest pause again after a connection that
-        lasted."""
+        """Log the reason once and wait, longer each time. Begin with the shortest pause again after a commit, and after
+        a connection that lasted."""
         if self._said != str(error):
             self._said = str(error)
             self._log.warning("receiving_failed", reason=self._said)

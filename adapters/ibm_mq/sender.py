@@ -15,6 +15,7 @@ import structlog
 
 from adapters.connections import connected, not_connected
 from adapters.ibm_mq.client import Library, MqiError
+from adapters.ibm_mq.connecting import log_in
 from adapters.ibm_mq.descriptor import to_put
 from adapters.ibm_mq.link import Link
 from adapters.ibm_mq.reasons import MQRC_SYNCPOINT_LIMIT_REACHED, NO_ROOM, Remedy
@@ -36,6 +37,7 @@ class MqSender:
     def __init__(self, library: Library, name: str, settings: DestinationSettings) -> None:
         self._library, self._name, self._settings = library, name, settings
         self._log = _log.bind(destination=name, broker=settings.broker, queue=settings.queue)
+        self._log_in = log_in(settings)
         self._link: Link | None = None
         self._said: str | None = None
         self._missing: tuple[str, float] | None = None
@@ -51,6 +53,7 @@ class MqSender:
             "broker": settings.broker,
             "queue": settings.queue,
             "state_queue": settings.state_queue,
+            **self._log_in.status(),
         }
 
     def repeats(self) -> str | None:
@@ -220,10 +223,10 @@ class MqSender:
         """Return the connection, or open a new one. A connection that has broken meanwhile fails at the next call."""
         if self._link is None:
             try:
-                self._link = Link(self._library, self._name, self._settings)
+                self._link = Link(self._library, self._name, self._settings, self._log_in)
             except MqiError as error:
                 self._down(error)
-                raise SendFailed(str(error)) from error
+                raise SendFailed(str(error), within=self._log_in.pause) from error
             self._status = connected()
             if self._said is not None:
                 self._said = None

@@ -7,16 +7,17 @@ the journal and commits the durable messages.
 A message that was backed out twice ends its unit. So a message that crashes the process does not raise the backout
 count of others up to their threshold. A backout count of one may come from any restart.
 
-An MQGET that fails ends its unit too. If the connection is still open, the messages got before are committed. If it is
-not, the next unit ends before the place of the failure (`Pace`), so that a permanent failure in one place does not stop
-other messages.
+An MQGET that fails ends its unit too. If the connection is still open, the messages got before are committed, also when
+the queue manager quiesces: a backout would raise the backout count of each. If it is not open, the next unit ends
+before the place of the failure (`Pace`), so that a permanent failure in one place does not stop other messages.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from threading import Event as StopSignal
 
 import structlog
 
+from adapters.connections import LogIn
 from adapters.ibm_mq.client import Connection, Library, MqiError, MqMessage
 from adapters.ibm_mq.constants import (
     MQIA_CURRENT_Q_DEPTH,
@@ -62,7 +63,8 @@ class Pace:
 
 
 class Session:
-    """A session, opened by the constructor. All methods raise MqiError when a call fails."""
+    """A session, opened by the constructor. All methods raise MqiError when a call fails. `on_commit` is called after
+    each commit."""
 
     def __init__(
         self,
@@ -74,11 +76,14 @@ class Session:
         pace: Pace,
         intake: Intake,
         stop: StopSignal,
+        log_in: LogIn,
+        on_commit: Callable[[], None],
     ) -> None:
         self._name, self._framing, self._settings = name, framing, settings
         self._in_doubt, self._pace, self._intake, self._stop = in_doubt, pace, intake, stop
         self._log = _log.bind(source=name, broker=settings.broker, queue=settings.queue)
-        self._connection = Connection(library, settings)
+        self._on_commit = on_commit
+        self._connection = Connection(library, settings, log_in)
         self.unacknowledged = 0
         try:
             self._queue = self._open()
@@ -159,6 +164,7 @@ class Session:
             self._pace.failed(unit.count // 2)
             raise
         self._pace.succeeded()
+        self._on_commit()
 
     def back_out(self) -> None:
         self._connection.back_out()

@@ -4,9 +4,10 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ByteSize, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BaseModel, ByteSize, ConfigDict, Field, model_validator
 
 from app.codecs.ibm_mq.encodings import MQENC_LITTLE_ENDIAN, integer_order
+from app.secret import Changing, Secret
 
 _OBJECT_NAME = re.compile(r"[A-Za-z0-9._/%]{1,48}")
 _CHANNEL_NAME = re.compile(r"[A-Za-z0-9._/%]{1,20}")
@@ -63,9 +64,9 @@ class ConnectionSettings(BaseModel):
     With a `cipher_spec` the channel uses TLS. `key_repository` is the client's key file without `.kdb`.
     `certificate_label` names the client's own certificate in it, and `key_repository_password` opens it if it has no
     stash file. `ssl_peer_name` is the name that the queue manager's certificate must have (SSLPEER).
-    `heartbeat_interval` is how soon either end notices that the other is gone. `token_file` holds a JSON web token in
-    place of a password, and is read at each connection. `application_name` is the queue manager's name for the
-    connection (APPLTAG).
+    `heartbeat_interval` is how soon either end notices that the other is gone. `token` is a JSON web token in place
+    of a password. `application_name` is the queue manager's name for the connection (APPLTAG). The files of `user`,
+    `password`, `token` and `key_repository_password` are read again at each connection.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -73,14 +74,14 @@ class ConnectionSettings(BaseModel):
     queue_manager: Annotated[str, AfterValidator(_queue_manager_name)] = ""
     channel: Annotated[str, AfterValidator(_channel_name)] | None = None
     connection: Annotated[str, AfterValidator(_connection_list)] | None = None
-    user: str | None = Field(default=None, min_length=1, max_length=1024)
-    password: SecretStr | None = None
+    user: Changing | None = Field(default=None, min_length=1, max_length=1024)
+    password: Secret | None = None
     cipher_spec: str | None = Field(default=None, min_length=1, max_length=32)
     key_repository: Path | None = None
-    key_repository_password: SecretStr | None = None
+    key_repository_password: Secret | None = None
     certificate_label: str | None = Field(default=None, min_length=1, max_length=64)
     ssl_peer_name: str | None = Field(default=None, min_length=1, max_length=1024)
-    token_file: Path | None = None
+    token: Secret | None = None
     application_name: str | None = Field(default=None, min_length=1, max_length=28, pattern=r"^[ -~]+$")
     heartbeat_interval: int = Field(default=30, ge=1, le=999_999)
 
@@ -90,8 +91,8 @@ class ConnectionSettings(BaseModel):
             raise ValueError("channel and connection come together: give both or neither")
         if (self.user is None) != (self.password is None):
             raise ValueError("user and password come together: give both or neither")
-        if self.token_file is not None and self.user is not None:
-            raise ValueError("give a user and a password, or a token_file, not both")
+        if self.token is not None and self.user is not None:
+            raise ValueError("give a user and a password, or a token, not both")
         if self.cipher_spec is not None and self.channel is None:
             raise ValueError("a cipher_spec belongs to a channel and a connection")
         of_tls = [name for name in _OF_TLS if getattr(self, name) is not None]
@@ -113,12 +114,12 @@ class PlaceSettings(BaseModel):
     queue_manager: str | None = None
     channel: str | None = None
     connection: str | None = None
-    user: str | None = None
-    password: SecretStr | None = None
-    token_file: Path | None = None
+    user: Changing | None = None
+    password: Secret | None = None
+    token: Secret | None = None
     cipher_spec: str | None = None
     key_repository: Path | None = None
-    key_repository_password: SecretStr | None = None
+    key_repository_password: Secret | None = None
     certificate_label: str | None = None
     ssl_peer_name: str | None = None
     queue: str | None = None

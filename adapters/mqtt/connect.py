@@ -8,6 +8,7 @@ from paho.mqtt.enums import MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from adapters.connections import LogIn
 from adapters.mqtt.client import Client, Connack
 from adapters.mqtt.settings import BrokerSettings, Version
 
@@ -17,6 +18,8 @@ _VERSIONS: dict[Version, tuple[MQTTProtocolVersion, ...]] = {
     "auto": (MQTTProtocolVersion.MQTTv5, MQTTProtocolVersion.MQTTv311),
 }
 _UNSUPPORTED_VERSION = 0x84
+_REFUSED_LOG_IN = frozenset({0x86, 0x87, 0x8C})
+"""Reason codes of a CONNACK: bad user name or password, not authorized, bad authentication method."""
 _MOMENT, _GLANCE = 0.05, 1.0
 
 
@@ -50,6 +53,7 @@ class Connector:
         receive_maximum: int | None = None,
     ) -> None:
         self._settings = settings
+        self.log_in = LogIn(password=settings.password, username=settings.username)
         self._client_id = client_id
         self._clean = clean
         self._keepalive = keepalive
@@ -89,8 +93,11 @@ class Connector:
             client = self._client(self._versions[0], clean=clean)
             connack = self._greet(client, clean=clean)
             if connack.refusal is None:
+                self.log_in.accepted()
                 return client, connack
             client.close()
+            if connack.refusal.value in _REFUSED_LOG_IN:
+                self.log_in.refused()
             if connack.refusal.value != _UNSUPPORTED_VERSION or len(self._versions) == 1:
                 raise BrokerError(f"{self.broker} refused the connection: {connack.refusal}")
             self._versions = self._versions[1:]
@@ -102,7 +109,7 @@ class Connector:
         client.connect_timeout = settings.connect_timeout
         if settings.username is not None:
             client.username_pw_set(
-                settings.username, settings.password.get_secret_value() if settings.password else None
+                settings.username.current, settings.password.get_secret_value() if settings.password else None
             )
         return client
 

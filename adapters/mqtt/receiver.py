@@ -43,6 +43,8 @@ _IDLE = 0.1
 _STEADY_AFTER = 10.0
 _TAKEN_OVER_PAUSE, _LONGEST_TAKEN_OVER_PAUSE = 5.0, 300.0
 _STEADY_AFTER_TAKE_OVER = 2 * _LONGEST_TAKEN_OVER_PAUSE
+_SUSPECTED_PAUSE = 0.3
+"""The least pause while another client may use the same identifier, however much the connections before have done."""
 _SOON_LOST = 3
 """After this number of connections in a row that are soon lost without a reason code, while the broker listens, suspect
 another client."""
@@ -93,6 +95,7 @@ class MqttReceiver:
         self._status = not_connected()
         self._shared = [topic for topic in settings.topic if topic.startswith("$share/")]
         self._outage = Recurring(self._log, "connection", logging.WARNING)
+        self._backoff = Backoff(self._connector.log_in)
         self._connected_at: float | None = None
         self._soon_lost = 0
         self._steady_after = _STEADY_AFTER
@@ -106,6 +109,7 @@ class MqttReceiver:
 
     def status(self) -> dict[str, Any]:
         status = {**self._status, "broker": self._connector.broker, "unacknowledged": self._unacknowledged}
+        status |= self._connector.log_in.status()
         return {**status, "warning": _SHARED_RULE.format(topics=", ".join(self._shared))} if self._shared else status
 
     def run(self, intake: Intake, stop: StopSignal) -> None:
@@ -115,7 +119,6 @@ class MqttReceiver:
         is_resumed = self._resumed is not None
         self._taken, self._resumed = self._resumed or Taken(), None
         self._gap = None if is_resumed else "the source begins to receive"
-        backoff = Backoff()
         with _WakeupSocket() as wakeup:
             while not stop.is_set():
                 try:
@@ -123,13 +126,13 @@ class MqttReceiver:
                 except BrokerError as error:
                     if self._is_steady():
                         self._over()
-                        backoff.reset()
+                        self._backoff.reset()
                     self._down(error)
                     if error.code == SESSION_TAKEN_OVER:
                         self._gap = "another client had the session of the source, and may have received messages"
-                        backoff.wait(stop, least=_TAKEN_OVER_PAUSE, longest=_LONGEST_TAKEN_OVER_PAUSE)
+                        self._backoff.wait(stop, least=_TAKEN_OVER_PAUSE, longest=_LONGEST_TAKEN_OVER_PAUSE)
                     else:
-                        backoff.wait(stop)
+                        self._backoff.wait(stop, least=_SUSPECTED_PAUSE if self._soon_lost >= _SOON_LOST else 0.0)
         self._status = not_connected()
 
     def resume(self, newest: Iterator[PhysicalMessage]) -> bool:
@@ -316,6 +319,8 @@ class MqttReceiver:
     def _acknowledge(self, client: Client, taken: list[Acknowledgement]) -> None:
         client.acknowledge(taken)
         self._unacknowledged -= len(taken)
+        if taken and self._steady_after == _STEADY_AFTER:  # a client that takes the session over does work, too
+            self._backoff.reset()
 
     def _bid_farewell(self, client: Client, wakeup: "_WakeupSocket") -> None:
         """Wait a short time for messages that are being written to disk and acknowledge them, to avoid duplicates."""

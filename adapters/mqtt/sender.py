@@ -100,7 +100,7 @@ class MqttSender:
         self._status = not_connected()
 
     def status(self) -> dict[str, Any]:
-        return {**self._status, "broker": self._connector.broker}
+        return {**self._status, "broker": self._connector.broker, **self._connector.log_in.status()}
 
     def repeats(self) -> str | None:
         return (
@@ -169,7 +169,7 @@ class MqttSender:
             client, connack = self._connect()
         except BrokerError as error:
             self._down(str(error))
-            raise SendFailed(str(error)) from error
+            raise SendFailed(str(error), within=self._connector.log_in.pause) from error
         if not connack.session_present:
             self._received = set()
         if self._status["error"] is not None:

@@ -11,12 +11,12 @@ from pydantic import (
     ByteSize,
     ConfigDict,
     Field,
-    SecretStr,
     field_validator,
     model_validator,
 )
 
 from app.codecs.mqtt.fixed_header import MAX_REMAINING_LENGTH
+from app.secret import Changing, Secret, split_url
 
 Version = Literal["5", "3.1.1", "auto"]
 _DEFAULT_PORTS = {"mqtt": 1883, "mqtts": 8883}
@@ -49,15 +49,16 @@ class BrokerSettings(BaseModel):
 
     `url` is `mqtt://host[:1883]` or `mqtts://host[:8883]`. Version "auto" asks the broker for MQTT 5 and, if it refuses
     that, for 3.1.1. With `mqtts` the broker must show a certificate that `ca_file`, or the system's certificates, can
-    verify. `cert_file` and `key_file` are the gateway's own certificate and key.
+    verify. `cert_file` and `key_file` are the gateway's own certificate and key. All files are read again at each
+    connection.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     url: str
     version: Version = "auto"
-    username: str | None = None
-    password: SecretStr | None = None
+    username: Changing | None = None
+    password: Secret | None = None
     ca_file: Path | None = None
     cert_file: Path | None = None
     key_file: Path | None = None
@@ -67,12 +68,11 @@ class BrokerSettings(BaseModel):
     @field_validator("url")
     @classmethod
     def _address(cls, url: str) -> str:
-        parts = urlsplit(url)
+        parts = split_url(url)
         if parts.scheme not in _DEFAULT_PORTS or not parts.hostname or parts.path.strip("/") or parts.query:
             raise ValueError("write mqtt://host:1883 or mqtts://host:8883")
         if parts.username is not None or parts.password is not None:
             raise ValueError("set username and password as separate settings, not in the url")
-        _ = parts.port  # raises ValueError for an invalid port
         return url
 
     @model_validator(mode="after")

@@ -1,5 +1,7 @@
 """The catalog: one class over one database, composed of one part for each concern."""
 
+from typing import Any
+
 from adapters.sql_catalog.belonging import Belonging
 from adapters.sql_catalog.database import Database
 from adapters.sql_catalog.deliveries import Deliveries
@@ -55,6 +57,9 @@ class SqlCatalog(
     def pack(packing: str, checkpoint: Checkpoint) -> Packed:
         """Return the rows of a checkpoint in this form."""
         return pack(packing, checkpoint)
+
+    def log_in(self) -> dict[str, Any]:
+        return self._database.address.log_in.status() if self._database.dialect == "postgresql" else {}
 
     def close(self) -> None:
         self._database.close()

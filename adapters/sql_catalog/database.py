@@ -33,14 +33,16 @@ from typing import Any, NamedTuple
 import orjson
 from sqlalchemy import Connection, Engine, Table, create_engine, event
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine import URL, Dialect
 from sqlalchemy.exc import NoSuchModuleError
 from sqlalchemy.pool import NullPool
 
+from adapters.sql_catalog.address import Address
 from adapters.sql_catalog.explaining import explained
 from adapters.sql_catalog.locks import AdvisoryLock, FileLock, GatewayLock
 from adapters.sql_catalog.migrations import upgrade
 from app.model.errors import GatewayError
+from app.model.masking import masked
 
 Insert = sqlite.Insert | postgresql.Insert
 
@@ -92,22 +94,23 @@ class Database:
     """
 
     def __init__(self, url: str) -> None:
-        address = make_url(url)
+        self.address = Address(url)
+        address = self.address.url
         self.dialect, self.driver = address.get_backend_name(), address.get_driver_name()
         if self.dialect not in ("sqlite", "postgresql"):
             raise ValueError(f"unsupported catalog database {self.dialect!r}: use sqlite or postgresql")
         if self.dialect == "sqlite":
             _make_folder(address)
-        self.place = str(address.database) if self.dialect == "sqlite" else address.render_as_string()
+        self.place = str(address.database) if self.dialect == "sqlite" else masked(url)
         self.admit: Callable[[Connection], None] = lambda _connection: None
         """A function that runs at the start of every write. It raises CatalogTaken when this process may no longer
         write."""
         self._write_lock = Lock()
         self._more_on_connect: list[str] = []
-        self._durable = _engine(address, "durable", more_on_connect=self._more_on_connect, **_WRITER)
-        self._quick = _engine(address, "quick", more_on_connect=self._more_on_connect, **_WRITER)
-        self._readers = _engine(address, "reader", **_READERS)
-        self.lock: GatewayLock = _lock(address, self.place)
+        self._durable = _engine(self.address, "durable", more_on_connect=self._more_on_connect, **_WRITER)
+        self._quick = _engine(self.address, "quick", more_on_connect=self._more_on_connect, **_WRITER)
+        self._readers = _engine(self.address, "reader", **_READERS)
+        self.lock: GatewayLock = _lock(self.address, self.place)
         try:
             with self.write(durable=True) as connection:
                 upgrade(connection, self.place)
@@ -184,9 +187,9 @@ def _attached(connection: Connection, attached: Images | None) -> Iterator[None]
         yield
 
 
-def _lock(address: URL, place: str) -> GatewayLock:
-    if address.get_backend_name() == "sqlite":
-        return FileLock(Path(address.database or ""))
+def _lock(address: Address, place: str) -> GatewayLock:
+    if address.url.get_backend_name() == "sqlite":
+        return FileLock(Path(address.url.database or ""))
     return AdvisoryLock(_engine(address, "reader", poolclass=NullPool, isolation_level="AUTOCOMMIT"), place)
 
 
@@ -211,12 +214,12 @@ def _from_json(text: str | bytes) -> Any:
         return json.loads(text)
 
 
-def _engine(address: URL, role: str, *, more_on_connect: Sequence[str] = (), **options: Any) -> Engine:
-    dialect = address.get_backend_name()
+def _engine(address: Address, role: str, *, more_on_connect: Sequence[str] = (), **options: Any) -> Engine:
+    dialect = address.url.get_backend_name()
     try:
         # Parameters are user data: they must not appear in exceptions or logs.
         engine = create_engine(
-            address,
+            address.url,
             hide_parameters=True,
             pool_pre_ping=dialect == "postgresql",
             json_serializer=to_json,
@@ -224,8 +227,16 @@ def _engine(address: URL, role: str, *, more_on_connect: Sequence[str] = (), **o
             **options,
         )
     except (ModuleNotFoundError, NoSuchModuleError) as error:
-        raise GatewayError(f"no driver for {address.drivername} ({error}): pip install 'psycopg[binary]'") from error
+        raise GatewayError(
+            f"no driver for {address.url.drivername} ({error}): pip install 'psycopg[binary]'"
+        ) from error
     statements = _ON_CONNECT[dialect, role]
+
+    if dialect == "postgresql":
+
+        @event.listens_for(engine, "do_connect")
+        def connect(dialect: Dialect, _record: object, _positional: object, parameters: dict[str, Any]) -> Any:
+            return address.connect(dialect, parameters)
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _record: object) -> None:

@@ -9,14 +9,15 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from sqlalchemy import Connection, create_engine, delete, func, insert, inspect, select, text
-from sqlalchemy.engine import make_url
 
 from adapters.disk import make_folders, sync_folder
 from adapters.sql_catalog import tables
+from adapters.sql_catalog.address import parsed
 from adapters.sql_catalog.database import Database
 from adapters.sql_catalog.events import begin_event_log
 from adapters.sql_catalog.explaining import explained
 from app.model.errors import GatewayError
+from app.model.masking import masked
 
 ROWS_AT_ONCE = 1000
 _MOST_TOLD = 10
@@ -30,8 +31,8 @@ class Maintenance:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._address = make_url(url)
-        self.place = self._address.render_as_string()
+        self._address = parsed(url)
+        self.place = masked(url)
 
     def exists(self) -> bool:
         if (path := self._path) is not None:

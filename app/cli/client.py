@@ -5,7 +5,16 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 import typer
-from attachment_gateway_client import DEFAULT_URL, AttachmentGatewayError, Client, Problem, Unreachable, located
+from attachment_gateway_client import (
+    DEFAULT_URL,
+    AttachmentGatewayError,
+    Client,
+    InvalidToken,
+    Problem,
+    Unreachable,
+    located,
+)
+from attachment_gateway_client.calls import shown
 
 from app.cli.console import FAILED, UNREACHABLE, Failure
 
@@ -13,7 +22,8 @@ __all__ = ["DEFAULT_URL", "Client", "Url", "connect", "explained", "is_away", "l
 
 SHOWN_ERRORS = 50
 _UNSUITABLE = "/problems/unsuitable"
-_HINTS = {HTTPStatus.UNAUTHORIZED: "set ATTACHMENT_GATEWAY_TOKEN to a token that the gateway accepts"}
+_TOKEN = "ATTACHMENT_GATEWAY_TOKEN"  # noqa: S105 - the name of a variable
+_HINTS = {HTTPStatus.UNAUTHORIZED: f"set {_TOKEN} to a token that the gateway accepts"}
 
 Url = Annotated[str, typer.Option("--url", envvar="ATTACHMENT_GATEWAY_URL", help="URL of the gateway.")]
 
@@ -21,18 +31,18 @@ Url = Annotated[str, typer.Option("--url", envvar="ATTACHMENT_GATEWAY_URL", help
 def connect(url: str) -> Client:
     """Return a client of the gateway at this URL, with the token of `ATTACHMENT_GATEWAY_TOKEN`.
 
-    Raises Failure for an invalid URL, and for a proxy of the environment that cannot be used. A proxy's URL may hold a
-    password: it is not shown.
+    Raises Failure for an invalid URL or token, and for a proxy of the environment that cannot be used. Both URLs may
+    hold a password: it is not shown.
     """
-    if not url.startswith(("http://", "https://")):
-        raise Failure(f"{url!r} is not the URL of a gateway", "write for example --url http://127.0.0.1:8080")
     hint = "HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names it; NO_PROXY lists hosts that need none"
     try:
-        return Client(url, os.environ.get("ATTACHMENT_GATEWAY_TOKEN"))
+        return Client(url, os.environ.get(_TOKEN))
     except ImportError as error:
-        raise Failure(f"{url} cannot be reached by a SOCKS proxy without the library 'socksio'", hint) from error
+        raise Failure(f"{shown(url)} cannot be reached by a SOCKS proxy without the library 'socksio'", hint) from error
+    except InvalidToken as error:
+        raise Failure(f"{_TOKEN} is not a token: {error}", "write the token into it again") from error
     except ValueError as error:
-        raise Failure(f"the client for {url} cannot be made: its URL or the proxy's is invalid", hint) from error
+        raise Failure(str(error), "" if "gateway" in str(error) else hint) from error
 
 
 def is_away(error: AttachmentGatewayError) -> bool:

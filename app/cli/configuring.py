@@ -1,7 +1,6 @@
 """`config`: show the configuration, and all errors in it."""
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from importlib import resources
 from pathlib import Path
@@ -11,6 +10,7 @@ import typer
 from rich.markup import escape
 
 from app.cli.console import Failure, err, out, table
+from app.model.masking import masked
 from app.settings import Settings, SettingsError, load
 
 Config = Annotated[
@@ -23,7 +23,6 @@ Config = Annotated[
     ),
 ]
 
-_PASSWORD_IN_URL = re.compile(r"(://[^/@:]*:)[^/]*@")
 
 config = typer.Typer(no_args_is_help=True, help="Check and show the configuration.")
 
@@ -74,14 +73,16 @@ def effective(settings: Settings) -> dict[str, Any]:
     said["pipeline"]["checkpoint"] = settings.pipeline_checkpoint
     for endpoint in (*said["sources"].values(), *said["destinations"].values()):
         endpoint.update(endpoint.pop("options"))
-    masked: dict[str, Any] = _masked(said)
-    return masked
+    shown: dict[str, Any] = _masked(said)
+    return shown
 
 
 def _masked(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _masked(inner) for key, inner in value.items()}
-    return _PASSWORD_IN_URL.sub(r"\1****@", value) if isinstance(value, str) else value
+    if isinstance(value, list):
+        return [_masked(each) for each in value]
+    return masked(value) if isinstance(value, str) else value
 
 
 def _rows(said: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:

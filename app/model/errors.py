@@ -1,5 +1,6 @@
 """Whose fault it is. Theirs is quarantined and never stops the stream; ours is loud."""
 
+from app.model.masking import masked
 from app.model.records import Damage
 
 
@@ -17,11 +18,14 @@ class InvalidInputError(Exception):
 
 def with_type(error: BaseException) -> str:
     """Return the type of an error and its text, as people are told of errors that are not this program's own."""
-    return f"{type(error).__name__}: {error}".removesuffix(": ")
+    return masked(f"{type(error).__name__}: {error}".removesuffix(": "))
 
 
 class GatewayError(Exception):
-    """A fault of this program or of the machine under it."""
+    """A fault of this program or of the machine under it. Its text shows no secret that a library's error quotes."""
+
+    def __init__(self, why: str = "") -> None:
+        super().__init__(masked(why))
 
 
 class JournalTaken(GatewayError):

@@ -47,18 +47,29 @@ class Receiver(Protocol):
 
         It has at least `connected` (bool), `since` (µs or None) and `error` (text or None). An optional `warning`
         (text) describes a problem that does not stop messages. A source that can lose messages tells how many it
-        `dropped`, and one whose transport sends `advisories` counts them by their level.
+        `dropped`, and one whose transport sends `advisories` counts them by their level. One that logs in tells the
+        setting of its `credential`, and `refused_since` (µs or None).
         """
 
 
 class SendFailed(Exception):
     """A broker did not take messages. If `permanent`, trying again cannot help. The broker has confirmed the first
     `confirmed` of the messages nevertheless; any number of the later ones may have arrived. An attempt that was only
-    made to wait `counts` not among those that a delivery may have."""
+    made to wait `counts` not among those that a delivery may have. Neither does one that waits for other credentials in
+    a file: it is made again `within` some seconds."""
 
-    def __init__(self, why: str, *, permanent: bool = False, confirmed: int = 0, counts: bool = True) -> None:
+    def __init__(
+        self,
+        why: str,
+        *,
+        permanent: bool = False,
+        confirmed: int = 0,
+        counts: bool = True,
+        within: float | None = None,
+    ) -> None:
         super().__init__(why)
-        self.permanent, self.confirmed, self.counts = permanent, confirmed, counts
+        self.permanent, self.confirmed, self.within = permanent, confirmed, within
+        self.counts = counts and within is None
 
 
 class Progress(NamedTuple):

@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Event
 
 from app.model.errors import CatalogError, CatalogTaken, GatewayError
+from app.model.masking import masked
 from app.model.message import Position
 from app.observe import Recurring, logger
 from app.ports import Catalog, Journal
@@ -29,14 +30,14 @@ def claim(context: ServiceContext) -> None:
     if context.settings.standby is None:  # otherwise its lock may be held by a gateway that is paused
         catalog.lock()
     bound, identity = catalog.journal_identity(), journal.identity()
-    place, folder = context.settings.catalog_url, context.settings.journal_folder
+    place, folder = masked(context.settings.catalog_url), context.settings.journal_folder
     if bound is not None and bound.id != identity.id:
         raise GatewayError(
-            f"the catalog {_shown(place)} belongs to journal {bound.id}, and {folder} is journal {identity.id}. Put "
+            f"the catalog {place} belongs to journal {bound.id}, and {folder} is journal {identity.id}. Put "
             f"back the one that belongs here; if that cannot be done, {_MENDS}"
         )
     if (progress := catalog.progress()) is not None:
-        _require_reached(Position.unpack(progress), journal, folder, f"the catalog {_shown(place)}")
+        _require_reached(Position.unpack(progress), journal, folder, f"the catalog {place}")
     catalog.bind(identity)
 
 
@@ -94,9 +95,3 @@ def _require_bound(context: ServiceContext) -> None:
 
 def _spoken(position: Position) -> str:
     return f"segment {position.segment}, batch {position.batch}, row {position.row}"
-
-
-def _shown(url: str) -> str:
-    """Return a catalog's URL without its password."""
-    scheme, separator, rest = url.partition("://")
-    return f"{scheme}{separator}{rest.rpartition('@')[2]}"

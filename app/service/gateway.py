@@ -228,17 +228,19 @@ class Gateway:
             "scrub": self._scrubber.check(),
             "settling": self._settler.check(),
             "content": self._damages.check(),
+            "catalog": _checked(self.catalog.log_in(), "catalog", ok=True),
         }
         if self._archiver is not None:
             checks["archive"] = self._archiver.check()
         for name, receiver in self.receivers.items():
             status = receiver.status()
-            checks[f"source {name}"] = {"ok": bool(status["connected"]) and not status.get("warning"), **status}
+            ok = bool(status["connected"]) and not status.get("warning")
+            checks[f"source {name}"] = _checked(status, f"sources.{name}", ok=ok)
         checks |= self.webhooks.checks()
         for name, outbox in self.deliveries.outboxes.items():
-            status = outbox.status()
-            repeats = outbox.sender.repeats()
-            checks[f"destination {name}"] = {"ok": status.get("error") is None, **status, "repeats": repeats}
+            status, repeats = outbox.status(), outbox.sender.repeats()
+            ok = status.get("error") is None
+            checks[f"destination {name}"] = {**_checked(status, f"destinations.{name}", ok=ok), "repeats": repeats}
         return Health(live=not failed, ready=self._recovered and not self.draining and not failed, checks=checks)
 
     # --- functions for REST ---------------------------------------------------------------------------------------
@@ -385,17 +387,20 @@ class Gateway:
         metrics.journal_segments.set_function(lambda: len(self.journal.segments()))
         metrics.free_bytes.set_function(self.journal.free_bytes)
         metrics.oldest_unfinished_seconds.set_function(self._oldest_unfinished)
+        _observe_log_in(metrics, "catalog", self.catalog.log_in)
         for name, receiver in self.receivers.items():
             source = self.settings.sources.get(name)
             if source is not None:
                 metrics.name_source(name, source.transport, source.address)
             metrics.source_connected.labels(name).set_function(_connected(receiver))
             _observe_losses(metrics, name, receiver)
+            _observe_log_in(metrics, f"sources.{name}", receiver.status)
         for name, outbox in self.deliveries.outboxes.items():
             destination = self.settings.destinations.get(name)
             if destination is not None:
                 metrics.name_destination(name, destination.transport, destination.address)
             metrics.destination_connected.labels(name).set_function(_connected(outbox.sender))
+            _observe_log_in(metrics, f"destinations.{name}", outbox.sender.status)
 
     def _oldest_unfinished(self) -> float:
         now = self.clock.now()
@@ -412,6 +417,19 @@ def _assembling(context: ServiceContext, healer: Healer) -> tuple[Assembling, Jo
 
 def _connected(peer: Receiver | Sender) -> Callable[[], float]:
     return lambda: float(bool(peer.status()["connected"]))
+
+
+def _checked(status: Mapping[str, Any], table: str, *, ok: bool) -> dict[str, Any]:
+    """Return a check, with the whole name of the setting that the status tells as its `credential`, if it does."""
+    told = {"ok": ok and status.get("refused_since") is None, **status}
+    return told | {"credential": f"{table}.{status['credential']}"} if status.get("credential") else told
+
+
+def _observe_log_in(metrics: Metrics, table: str, status: Callable[[], Mapping[str, Any]]) -> None:
+    """Show whether the credentials of a table of the settings are refused, where somebody logs in."""
+    if (credential := status().get("credential")) is not None:
+        refused = metrics.credential_refused.labels(f"{table}.{credential}")
+        refused.set_function(lambda: float(status()["refused_since"] is not None))
 
 
 def _observe_losses(metrics: Metrics, name: str, receiver: Receiver) -> None:

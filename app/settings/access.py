@@ -2,11 +2,11 @@
 
 from datetime import timedelta
 from typing import Literal
-from urllib.parse import urlsplit
 
 from pydantic import ByteSize, Field, field_validator
 
 from app.model.access import Scope
+from app.secret import split_url
 from app.settings.section import Section
 from app.settings.values import Duration
 
@@ -44,7 +44,7 @@ class Oidc(Section):
     @classmethod
     def _is_safe(cls, given: str | None) -> str | None:
         if given is not None:
-            url = urlsplit(given)
+            url = split_url(given)
             is_safe = url.scheme == "https" or (url.scheme == "http" and url.hostname in _ON_THIS_MACHINE)
             if not url.hostname or not is_safe:
                 raise ValueError("give an https:// URL (http:// is for this machine only)")

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import ByteSize, Field, StringConstraints, model_validator
 
 from app.model.patterns import ORIGIN
+from app.secret import Words
 from app.settings.section import Section
 from app.settings.values import Digest, Duration
 
@@ -29,7 +30,7 @@ class Http(Section):
 
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535)
-    tokens: list[Digest] = Field(default=[])
+    tokens: Words[Digest] = Field(default=Words[Digest]())
     anonymous: Literal["this-machine", "everyone", "nobody"] = "this-machine"
     public: list[Literal["docs", "health", "metrics"]] = Field(default=["docs"])
     cert_file: Path | None = None

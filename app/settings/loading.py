@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 from pydantic_settings import EnvSettingsSource
 
+from app.model.masking import masked
 from app.model.patterns import worded
 from app.settings.endpoints import validating_transports
 from app.settings.root import ENVIRONMENT_PREFIX, Settings
@@ -24,7 +25,7 @@ class Problem(NamedTuple):
     why: str
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.why}" if self.place else self.why
+        return masked(f"{self.place}: {self.why}" if self.place else self.why)
 
 
 class SettingsError(Exception):

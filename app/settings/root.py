@@ -48,7 +48,7 @@ class Settings(BaseSettings):
     `assembler` chooses what assembles attachments: this process, or a Spark job that reads the journal."""
 
     model_config = SettingsConfigDict(
-        env_prefix=ENVIRONMENT_PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True
+        env_prefix=ENVIRONMENT_PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True, hide_input_in_errors=True
     )
 
     data: Path = Path("var")

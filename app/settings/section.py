@@ -1,16 +1,17 @@
 """What all tables of the configuration have in common: no unknown keys, and values that lie in files of their own."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, model_validator
+
+from app.secret import ValueFile, rotating
 
 
 class Section(BaseModel):
     """A table of the configuration; unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     @model_validator(mode="before")
     @classmethod
@@ -21,7 +22,8 @@ class Section(BaseModel):
 def with_files(given: Any, model: type[BaseModel]) -> Any:
     """Return a table with each `key_file` replaced by `key` and the content of that file.
 
-    This holds for keys of the model that have no `key_file` of their own, also in tables within lists.
+    This holds for keys of the model that have no `key_file` of their own, also in tables within lists. The types of
+    `app.secret` keep the file, and read it again.
     """
     if not isinstance(given, Mapping):
         return given
@@ -33,11 +35,11 @@ def with_files(given: Any, model: type[BaseModel]) -> Any:
         path = table.pop(key)
         if stem in table:
             raise ValueError(f"give {stem} or {key}, not both")
-        try:
-            text = Path(path).read_text().strip()
-        except (OSError, TypeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{key}: cannot read {path!r}: {getattr(error, 'strerror', None) or error}") from None
-        table[stem] = text.split() if "list" in str(model.model_fields[stem].annotation) else text
+        file, annotation = ValueFile(path, key), model.model_fields[stem].annotation
+        if (make := rotating(annotation)) is not None:
+            table[stem] = make(file)
+        else:
+            table[stem] = file.text().split() if "list" in str(annotation) else file.text()
     for key, within in _tables_of(model).items():
         if isinstance(table.get(key), list):
             table[key] = [with_files(each, within) for each in table[key]]

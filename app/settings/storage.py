@@ -3,8 +3,9 @@
 from datetime import timedelta
 from pathlib import Path
 
-from pydantic import ByteSize, Field, SecretStr
+from pydantic import ByteSize, Field
 
+from app.secret import Changing, Secret
 from app.settings.expectations import Expectation
 from app.settings.section import Section
 from app.settings.values import Duration
@@ -24,9 +25,10 @@ class JournalSettings(Section):
 
 
 class CatalogSettings(Section):
-    """The SQLAlchemy URL of the catalog."""
+    """The SQLAlchemy URL of the catalog. The user's name and the password of `url_file` are read again for each
+    connection."""
 
-    url: str | None = None
+    url: Changing | None = None
 
 
 class ContentSettings(Section):
@@ -66,5 +68,5 @@ class PipelineSettings(Section):
     metrics_file: Path | None = None
     expectations: list[Expectation] = Field(default=[])
     lineage_url: str | None = None
-    lineage_token: SecretStr | None = None
+    lineage_token: Secret | None = None
     lineage_namespace: str = "attachment-gateway"

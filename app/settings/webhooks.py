@@ -5,11 +5,11 @@ from binascii import Error as NotBase64
 from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network
 from typing import Annotated
-from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, SecretStr, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from app.model.event_filter import EventFilter
+from app.secret import Secret, Words, split_url
 from app.settings.section import Section
 from app.settings.values import Duration, Name
 
@@ -29,7 +29,7 @@ def secret_bytes(secret: str) -> bytes:
     return found
 
 
-def _secret(given: SecretStr) -> SecretStr:
+def _secret(given: Secret) -> Secret:
     secret_bytes(given.get_secret_value())
     return given
 
@@ -43,7 +43,7 @@ class Webhook(Section):
     `give_up`."""
 
     url: str
-    secrets: Annotated[list[Annotated[SecretStr, AfterValidator(_secret)]], Field(min_length=1, max_length=2)]
+    secrets: Annotated[Words[Annotated[Secret, AfterValidator(_secret)]], Field(min_length=1, max_length=2)]
     types: list[str] = Field(default=[])
     sources: list[Name] = Field(default=[])
     destinations: list[Name] = Field(default=[])
@@ -56,14 +56,13 @@ class Webhook(Section):
     @field_validator("url")
     @classmethod
     def _is_http(cls, url: str) -> str:
-        parts = urlsplit(url)
+        parts = split_url(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError("must be like https://host/path")
         if parts.username is not None or parts.password is not None or parts.fragment:
             raise ValueError("must have no user name, password or fragment")
         if not url.isascii() or not url.isprintable() or " " in url:
             raise ValueError("must consist of ASCII characters without blanks")
-        parts.port  # noqa: B018 - raises ValueError for a port that is none
         return url
 
     @field_validator("types")

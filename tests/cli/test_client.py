@@ -58,7 +58,7 @@ def test_a_proxy_stands_before_other_machines(server: int, monkeypatch: pytest.M
     ("proxy", "said"),
     [
         ("socks5://user:swordfish@127.0.0.1:9", "cannot be reached by a SOCKS proxy without the library 'socksio'"),
-        ("nonsense://user:swordfish@127.0.0.1:9", "its URL or the proxy's is invalid"),
+        ("nonsense://user:swordfish@127.0.0.1:9", "a proxy of the environment has no valid URL"),
     ],
 )
 def test_a_proxy_that_cannot_be_used_is_said_without_its_password(

@@ -315,6 +315,20 @@ def test_the_token_is_sent(tmp_path: Path) -> None:
     stock.close()
 
 
+def test_tokens_in_a_file_are_accepted_as_the_file_is_now(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    file.write_text(f"{sha256(b'first').hexdigest()}\n")
+    stock = Stock(tmp_path, http={"tokens_file": str(file)})
+    with serving(create_app(stock.gateway)) as address:
+        for accepted, other in (("first", "second"), ("second", "first")):
+            file.write_text(f"{sha256(accepted.encode()).hexdigest()}\n")
+            assert Both(False, address, accepted).attachments() == []
+            with pytest.raises(Problem) as refused:
+                Both(False, address, other).attachments()
+            assert refused.value.status == 401
+    stock.close()
+
+
 def test_both_clients_have_the_same_methods() -> None:
     def signatures(client: type) -> dict[str, list[str]]:
         public = {name: value for name, value in vars(client).items() if not name.startswith("_")}

@@ -2,6 +2,9 @@
 
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
+from time import monotonic, sleep
 
 import pytest
 
@@ -12,6 +15,8 @@ from tests.support.intake import Collector, receiving
 from tests.support.waiting import until
 
 LIMIT = 4 << 20
+RECONNECTS, BACK_WITHIN = 20, 1.0
+"""How often a connection breaks, and the seconds after which the next one must be there."""
 
 
 class Line(ABC):
@@ -30,6 +35,30 @@ class Line(ABC):
         """Makes the broker keep messages for the source from now on."""
         with receiving(self.receiver(), Collector()):
             pass
+
+
+def assert_soon_back(
+    receiver: Receiver, to: Callable[[PhysicalMessage], object], break_all: Callable[[], object]
+) -> None:
+    """Assert that a receiver is back within a second, however often its connection breaks, if each has done work."""
+    collector = Collector()
+    with receiving(receiver, collector):
+        for number in range(RECONNECTS):
+            sent = message(number)
+            to(sent)
+            until(partial(_has, collector, bytes(sent.body)))
+            until(lambda: not receiver.status()["unacknowledged"])
+            connections = {None, receiver.status()["since"]}
+            at = monotonic()
+            break_all()
+            while receiver.status()["since"] in connections:
+                assert monotonic() - at < BACK_WITHIN, f"connection {number + 1}"
+                sleep(0.01)
+    assert {*collector.bodies()} == {message(number).body for number in range(RECONNECTS)}
+
+
+def _has(collector: Collector, body: bytes) -> bool:
+    return body in collector.bodies()
 
 
 def message(number: int, size: int = 100) -> PhysicalMessage:

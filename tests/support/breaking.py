@@ -22,6 +22,10 @@ class Relay:
         with suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
+        self.break_all()
+
+    def break_all(self) -> None:
+        """Break all connections; there may be new ones."""
         for each in self._open:
             _end(each)
 

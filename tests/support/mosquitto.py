@@ -79,6 +79,11 @@ class Mosquitto:
         self._process.wait(60)
         self._process = None
 
+    def reload(self) -> None:
+        """Have the broker read its files again. It ends connections whose password is no longer right."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGHUP)
+
     def pause(self) -> None:
         """Pause the broker: connections stay open, and it answers nothing until `resume`."""
         assert self._process is not None

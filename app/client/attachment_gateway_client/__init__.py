@@ -14,6 +14,7 @@ from attachment_gateway_client.errors import (
     AttachmentGatewayError,
     ContentChanged,
     DigestMismatch,
+    InvalidToken,
     Problem,
     Unreachable,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "DigestMismatch",
     "Event",
     "File",
+    "InvalidToken",
     "Message",
     "MessageSummary",
     "Problem",

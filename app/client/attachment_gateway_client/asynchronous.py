@@ -22,6 +22,7 @@ from attachment_gateway_client.calls import (
     pause,
     problem_of,
     unreachable,
+    with_proxies,
 )
 from attachment_gateway_client.client import DEFAULT_URL, PAGE
 from attachment_gateway_client.downloads import Download
@@ -45,8 +46,9 @@ T = TypeVar("T")
 class AsyncClient:
     """A client of the gateway at a URL. Use it as a context manager, or close it.
 
-    `token` is an API key, or another bearer token. The proxies of the environment are used, except for a gateway on
-    this machine. Raises ValueError for a URL or a proxy that cannot be used.
+    `token` is an API key, or another bearer token; white space around it is removed. The proxies of the environment are
+    used, except for a gateway on this machine. Raises InvalidToken, and ValueError for a URL or a proxy that cannot be
+    used.
     """
 
     def __init__(self, url: str = DEFAULT_URL, token: str | None = None) -> None:
@@ -54,7 +56,8 @@ class AsyncClient:
         self.url = url.rstrip("/")
         # With a transport of its own the client takes no proxy of the environment.
         transport = httpx.AsyncHTTPTransport() if is_loopback(how["base_url"].host) else None
-        self._http = httpx.AsyncClient(**how, transport=transport)
+        with with_proxies():
+            self._http = httpx.AsyncClient(**how, transport=transport)
 
     async def __aenter__(self) -> Self:
         return self

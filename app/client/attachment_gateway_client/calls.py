@@ -4,6 +4,7 @@ A flow knows neither sockets nor event loops, so `Client` and `AsyncClient` run 
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any, TypeVar
@@ -11,7 +12,7 @@ from urllib.parse import quote
 
 import httpx
 
-from attachment_gateway_client.errors import Problem, Unreachable
+from attachment_gateway_client.errors import InvalidToken, Problem, Unreachable
 
 T = TypeVar("T")
 
@@ -94,8 +95,26 @@ def given(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def checked_url(url: str) -> str:
     """Return the URL of a gateway without a slash at its end. Raises ValueError for any other URL."""
     if not url.startswith(("http://", "https://")):
-        raise ValueError(f"{url!r} is not the URL of a gateway; write for example http://127.0.0.1:8080")
+        raise ValueError(f"{shown(url)!r} is not the URL of a gateway; write for example http://127.0.0.1:8080")
     return url.rstrip("/")
+
+
+def shown(url: str) -> str:
+    """Return a URL for people: without a user and a password, whatever characters these have."""
+    scheme, separator, rest = url.partition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
+
+
+def checked_token(token: str) -> str:
+    """Return a token without white space around it, such as the line end of a file. Raises InvalidToken."""
+    token = token.strip()
+    wrong = next((at for at, character in enumerate(token, 1) if not "!" <= character <= "~"), None)
+    if wrong is not None:
+        raise InvalidToken(
+            f"character {wrong} of {len(token)} is a blank, a line end, a control character or not ASCII: "
+            "no token has such a character"
+        )
+    return token
 
 
 def is_loopback(host: str) -> bool:
@@ -114,7 +133,7 @@ def problem_of(response: httpx.Response) -> Problem:
     except ValueError:
         members = None
     if not isinstance(members, dict) or "type" not in members:
-        members = {"detail": f"{response.status_code} {response.reason_phrase} for {response.url}"}
+        members = {"detail": f"{response.status_code} {response.reason_phrase} for {shown(str(response.url))}"}
     try:
         after: float | None = float(response.headers.get("retry-after", ""))
     except ValueError:
@@ -123,16 +142,35 @@ def problem_of(response: httpx.Response) -> Problem:
 
 
 def unreachable(url: str, error: httpx.TransportError) -> Unreachable:
-    """Return the error of a connection that failed."""
+    """Return the error of a connection that failed. The text of one that concerns a header field shows its value."""
+    url = shown(url)
+    if isinstance(error, httpx.LocalProtocolError):
+        return Unreachable(f"the request to {url} cannot be sent: a header field has a value that is not allowed")
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         return Unreachable(f"no gateway at {url}: {error or type(error).__name__}", is_refused=True)
     return Unreachable(f"the connection to {url} broke: {error or type(error).__name__}")
 
 
+@contextmanager
+def with_proxies() -> Iterator[None]:
+    """Raise ValueError without the URL of a proxy, which may hold a password, where httpx makes a client."""
+    try:
+        yield
+    except (ValueError, httpx.InvalidURL):
+        names = "HTTP_PROXY, HTTPS_PROXY or ALL_PROXY"
+        raise ValueError(f"a proxy of the environment has no valid URL: look at {names}") from None
+
+
 def options(url: str, token: str | None) -> dict[str, Any]:
-    """Return the options that both clients of httpx get."""
+    """Return the options that both clients of httpx get. Raises ValueError, and InvalidToken."""
+    try:
+        base = httpx.URL(checked_url(url) + "/v1/")
+    except httpx.InvalidURL:
+        why = "special characters of a user or a password need percent signs"
+        raise ValueError(f"{shown(url)!r} is not the URL of a gateway; {why}") from None
+    token = checked_token(token or "")
     return {
-        "base_url": httpx.URL(checked_url(url) + "/v1/"),
+        "base_url": base,
         "headers": {"Authorization": f"Bearer {token}"} if token else {},
         "timeout": httpx.Timeout(30, read=300),
     }

@@ -22,6 +22,7 @@ from attachment_gateway_client.calls import (
     pause,
     problem_of,
     unreachable,
+    with_proxies,
 )
 from attachment_gateway_client.downloads import Download
 from attachment_gateway_client.errors import Problem, Unreachable
@@ -48,8 +49,9 @@ T = TypeVar("T")
 class Client:
     """A client of the gateway at a URL. Use it as a context manager, or close it.
 
-    `token` is an API key, or another bearer token. The proxies of the environment are used, except for a gateway on
-    this machine. Raises ValueError for a URL or a proxy that cannot be used.
+    `token` is an API key, or another bearer token; white space around it is removed. The proxies of the environment are
+    used, except for a gateway on this machine. Raises InvalidToken, and ValueError for a URL or a proxy that cannot be
+    used.
     """
 
     def __init__(self, url: str = DEFAULT_URL, token: str | None = None) -> None:
@@ -57,7 +59,8 @@ class Client:
         self.url = url.rstrip("/")
         # With a transport of its own the client takes no proxy of the environment.
         transport = httpx.HTTPTransport() if is_loopback(how["base_url"].host) else None
-        self._http = httpx.Client(**how, transport=transport)
+        with with_proxies():
+            self._http = httpx.Client(**how, transport=transport)
 
     def __enter__(self) -> Self:
         return self

@@ -8,6 +8,10 @@ class AttachmentGatewayError(Exception):
     """Any error of this library that is no error of the program that uses it."""
 
 
+class InvalidToken(AttachmentGatewayError, ValueError):
+    """A token that no request can carry. The text does not show it."""
+
+
 class Problem(AttachmentGatewayError):
     """An error response of the gateway (RFC 9457).
 

@@ -1,6 +1,6 @@
 """The catalog: what is known of messages, attachments and deliveries. `Catalog` combines one Protocol per concern."""
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from app.model.records import Checkpoint
 from app.ports.catalog.assembly import AssemblyCatalog, JournalReferences
@@ -83,6 +83,9 @@ class Catalog(
 
     Methods raise CatalogError if the database cannot be read or written at present.
     """
+
+    def log_in(self) -> dict[str, Any]:
+        """Return the setting of its `credential`, and `refused_since` (µs or None); nothing where nobody logs in."""
 
     def close(self) -> None:
         """Close the database and release the lock."""

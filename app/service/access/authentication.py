@@ -60,7 +60,7 @@ class Authenticator:
             except KeyRefused as error:
                 raise _refused(error) from None
         shown = sha256(text.encode()).hexdigest()
-        if any(hmac.compare_digest(shown, digest) for digest in self._http.tokens):
+        if any(hmac.compare_digest(shown, digest) for digest in self._http.tokens.current):
             return Principal("token", "configured token", EVERYTHING, shown[:DIGITS])
         if self._tokens is not None and _is_jwt(text):
             return self._by_access_token(self._tokens, text)
@@ -107,7 +107,7 @@ class Authenticator:
             return replace(signer, sources=current.sources, destinations=current.destinations)
         if signer.kind == "anonymous":
             self.without(address)
-        if signer.kind == "token" and not any(digest.startswith(signer.id) for digest in self._http.tokens):
+        if signer.kind == "token" and not any(digest.startswith(signer.id) for digest in self._http.tokens.current):
             raise Refused("the token of the link's signer is no longer configured")
         if signer.kind == "oidc" and self._tokens is None:
             raise Refused("the OpenID provider of the link's signer is no longer configured")

@@ -280,6 +280,8 @@ class Outbox:
             return
         first, longest = self._settings.retry_first, self._settings.retry_longest
         pause = min(microseconds(longest), microseconds(first) << min(max(fruitless - 1, 0), 30))
+        if isinstance(error, SendFailed) and error.within is not None:
+            pause = min(pause, int(error.within * 1_000_000))
         again = self._context.clock.now() + int(pause * uniform(0.5, 1.0))  # noqa: S311 - jitter keeps no secret
         told = str(error) if isinstance(error, SendFailed) else error
         self._delayed.failed(told, delivery=delivery.id, **trace_fields(delivery.trace_parent))

@@ -60,7 +60,7 @@ class Poster:
 
     def __init__(self, settings: Webhook) -> None:
         self._url = settings.url
-        self._secrets = [secret_bytes(each.get_secret_value()) for each in settings.secrets]
+        self._secrets = settings.secrets
         self._seconds, self._deadline = settings.timeout.total_seconds(), Deadline()
         self._timeout = dict.fromkeys(("connect", "read", "write", "pool"), self._seconds)
         self._pool = httpcore.ConnectionPool(
@@ -69,6 +69,9 @@ class Poster:
             keepalive_expiry=30.0,
             network_backend=CheckedBackend(settings.networks, self._deadline),
         )
+
+    def _keys(self) -> list[bytes]:
+        return [secret_bytes(each.get_secret_value()) for each in self._secrets.current]
 
     def post(self, event: EventRecord, logs: EventLogs, now: int) -> Answer:
         """Send an event of these logs.
@@ -81,7 +84,7 @@ class Poster:
             "Content-Type": CONTENT_TYPE,
             "Content-Length": str(len(body)),
             "User-Agent": f"attachment-gateway/{version('attachment-gateway')}",
-            **signed_headers(self._secrets, event_id(event), now // 1_000_000, body),
+            **signed_headers(self._keys(), event_id(event), now // 1_000_000, body),
         }
         self._deadline.begin(self._seconds)
         try:

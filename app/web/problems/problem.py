@@ -6,6 +6,7 @@ from typing import Any
 from fastapi.responses import JSONResponse
 
 from app.model.errors import DamagedError
+from app.model.masking import masked
 from app.model.patterns import worded
 from app.web.problems.types import PROBLEMS, ProblemType
 
@@ -30,7 +31,13 @@ def problem_response(
     headers: Mapping[str, str] | None,
     extensions: Mapping[str, Any],
 ) -> JSONResponse:
-    body = {"type": kind.uri, "title": kind.title, "status": kind.status, "detail": detail, "instance": instance}
+    body = {
+        "type": kind.uri,
+        "title": kind.title,
+        "status": kind.status,
+        "detail": masked(detail),
+        "instance": instance,
+    }
     return JSONResponse(
         body | dict(extensions), kind.status, {"Cache-Control": "no-store"} | dict(headers or {}), MEDIA_TYPE
     )

@@ -10,6 +10,7 @@ from adapters.ibm_mq.settings import SourceSettings
 from app.framing.registry import traits
 from app.plugins import PluginError
 from app.ports import SendFailed
+from app.secret import Secret, ValueFile
 from tests.adapters.ibm_mq.conftest import Place
 from tests.contracts.transport import message
 from tests.support import mq
@@ -49,17 +50,20 @@ def test_a_token_is_read_at_each_connection(tmp_path: Path, library: ModuleType)
     token = tmp_path / "token"
     with QueueManager(tmp_path / "manager", users={"a": "b"}, tokens={"first": "app", "second": "app"}) as manager:
         place = Place(library, manager, "DEV.QUEUE.1")
+        token.write_text("first\n")
+        sender = place.sender(token=Secret.of(ValueFile(token, "token_file")))
         for text in ("first\n", "second\n"):
             token.write_text(text)
-            sender = place.sender(token_file=str(token))
             sender.send([message(1)])
             sender.close()
+        token.unlink()  # the last one holds
+        sender.send([message(1)])
+        sender.close()
         token.write_text("third")
         with pytest.raises(SendFailed, match="2035 MQRC_NOT_AUTHORIZED"):
             sender.send([message(1)])
-        token.unlink()
-        with pytest.raises(SendFailed, match="token_file cannot be read"):
-            sender.send([message(1)])
+        assert sender.status()["credential"] == "token_file"
+        assert sender.status()["refused_since"]
 
 
 def test_the_application_has_the_name_it_is_given(place: Place) -> None:
@@ -74,7 +78,7 @@ def test_the_application_has_the_name_it_is_given(place: Place) -> None:
     "more",
     [
         {"application_name": "gateway"},
-        {"token_file": "/token"},
+        {"token": "token"},
         {"channel": "C", "connection": "h", "cipher_spec": CIPHER, "key_repository_password": "s3cret"},
     ],
 )

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from app.model.message import PhysicalMessage
 from app.ports import SendFailed
 from tests.adapters.ibm_mq.conftest import Place
-from tests.contracts.transport import as_sent, message
+from tests.contracts.transport import as_sent, assert_soon_back, message
 from tests.support.intake import Collector, receiving
 from tests.support.queue_manager import QueueManager
 from tests.support.waiting import until
@@ -208,6 +208,31 @@ def test_a_quiescing_queue_manager_is_left_and_found_again(troubled: Place) -> N
         until(lambda: receiver.status()["connected"])
         troubled.put(message(1))
         collector.wait_for(1)
+
+
+@pytest.mark.parametrize("reason", [2161, 2202])
+def test_a_unit_of_work_is_committed_while_the_queue_manager_quiesces(troubled: Place, reason: int) -> None:
+    troubled.put(*map(message, range(3)))
+    collector = Collector(durable_at_once=False)
+    with receiving(receiver := troubled.receiver(), collector):
+        collector.wait_for(3)
+        if reason == 2161:
+            troubled.manager.quiesce()
+        else:
+            troubled.manager.fault("MQGET", reason=reason)
+        collector.release()
+        until(lambda: troubled.depth() == 0)
+        troubled.manager.quiesce(False)
+        troubled.put(message(3))
+        collector.wait_for(4)
+        collector.release()
+        until(lambda: receiver.status()["connected"] and troubled.depth() == 0)
+    assert numbers(collector.bodies()) == [0, 1, 2, 3]
+
+
+def test_a_connection_that_has_done_work_is_soon_replaced(troubled: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # the usual pauses
+    assert_soon_back(troubled.receiver(), troubled.put, troubled.manager.break_connections)
 
 
 def test_inhibited_gets_are_waited_for_on_the_same_connection(place: Place) -> None:

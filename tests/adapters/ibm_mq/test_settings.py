@@ -1,11 +1,13 @@
 """What a source's and a destination's settings may say."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from adapters.ibm_mq.settings import DestinationSettings, SourceSettings
+from app.settings.section import with_files
 
 REMOTE = {"channel": "APP.SVRCONN", "connection": "mq.example(1414)"}
 
@@ -80,6 +82,22 @@ def test_several_queue_managers_take_the_rest_from_their_source() -> None:
     assert second.password.get_secret_value() == "other"
 
 
+def test_each_queue_managers_password_is_read_again(tmp_path: Path) -> None:
+    of_all, own = tmp_path / "of-all", tmp_path / "own"
+    of_all.write_text("a")
+    own.write_text("b")
+    places = [{"queue_manager": "QM1"}, {"queue_manager": "QM2", "password_file": own}]
+    given = {"queue": "Q", "user_file": of_all, "password_file": of_all, "queue_managers": places}
+    settings = SourceSettings.model_validate(with_files(given, SourceSettings))
+    of_all.write_text("A")
+    own.write_text("B")
+    read = [
+        (place.user and place.user.current, place.password and place.password.get_secret_value())
+        for place in settings.places()
+    ]
+    assert read == [("A", "A"), ("A", "B")]
+
+
 @pytest.mark.parametrize(
     ("more", "why"),
     [
@@ -87,7 +105,7 @@ def test_several_queue_managers_take_the_rest_from_their_source() -> None:
         ({"queue_managers": [{"queue_manager": "no name"}]}, "a name has 1 to 48"),
         ({"queue_managers": [{"connections": 2}]}, "connections"),
         ({"exclusive": True, "connections": 2}, "an exclusive source has one connection"),
-        ({"token_file": "/t", "user": "u", "password": "p"}, "not both"),
+        ({"token": "t", "user": "u", "password": "p"}, "not both"),
         ({"ssl_peer_name": "CN=x"}, "ssl_peer_name belongs to a cipher_spec"),
     ],
 )

@@ -18,7 +18,8 @@ from app.codecs.rendezvous.subjects import SUBJECT_PROPERTY
 from app.framing.registry import traits
 from app.model.message import DELIVERY, GAP, PhysicalMessage
 from app.ports import Receiver, Sender, SendFailed
-from tests.contracts.transport import message
+from tests.contracts.transport import assert_soon_back, message
+from tests.support.breaking import breaking
 from tests.support.intake import Collector, receiving
 from tests.support.mosquitto import Mosquitto
 from tests.support.publish import Version, connected, envelope
@@ -305,10 +306,13 @@ def test_credentials(tmp_path: Path, topic: str) -> None:
         with pytest.raises(SendFailed, match="Not authorized") as refusal:
             sender(broker, "elsewhere", **credentials).send([message(1)])
         assert refusal.value.permanent
-        for wrong in ({}, {"username": "me", "password": "other"}):
-            with pytest.raises(SendFailed, match="refused the connection") as refusal:
-                sender(broker, topic, **wrong).send([message(1)])
-            assert not refusal.value.permanent
+        for version in ("5", "3.1.1"):
+            for wrong in ({}, {"username": "me", "password": "other"}):
+                to = sender(broker, topic, version=version, **wrong)
+                with pytest.raises(SendFailed, match="refused the connection") as refusal:
+                    to.send([message(1)])
+                assert not refusal.value.permanent
+                assert (to.status()["credential"], bool(to.status()["refused_since"])) == ("password", True)
     assert "S3cret" not in str(logs)
     assert "S3cret" not in repr(
         mqtt.plugin.source_settings.model_validate({"url": "mqtt://h", "topic": "t", **credentials})
@@ -424,3 +428,10 @@ def test_a_limit_of_the_gateways_own_setting_is_permanent(broker: Mosquitto, top
         to.send([message(1, 2000)])
     assert failure.value.permanent
     to.close()
+
+
+def test_a_connection_that_has_done_work_is_soon_replaced(broker: Mosquitto, topic: str) -> None:
+    to = sender(broker, topic)
+    with breaking(f"127.0.0.1:{broker.port}") as relay:
+        source = receiver(broker, topic, url=relay.url.replace("http:", "mqtt:"))
+        assert_soon_back(source, lambda each: to.send([each]), relay.break_all)

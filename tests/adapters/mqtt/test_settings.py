@@ -71,4 +71,12 @@ def test_what_a_destination_may_not_say(change: dict[str, Any], why: str) -> Non
 def test_sources_of_different_names_have_sessions_of_their_own(tmp_path: Path) -> None:
     settings = mqtt.plugin.source_settings.model_validate(MINIMAL)
     status = mqtt.plugin.receiver("one", traits("sas_queue"), settings).status()
-    assert status == {"connected": False, "since": None, "error": None, "broker": "broker:1883", "unacknowledged": 0}
+    assert status == {
+        "connected": False,
+        "since": None,
+        "error": None,
+        "broker": "broker:1883",
+        "unacknowledged": 0,
+        "credential": "password",
+        "refused_since": None,
+    }

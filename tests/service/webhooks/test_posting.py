@@ -5,17 +5,18 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from ipaddress import ip_address, ip_network
+from pathlib import Path
 from select import select
 from time import sleep, time_ns
 from typing import Any
 
 import pytest
-from pydantic import SecretStr
 from standardwebhooks import Webhook as Verifier
 from standardwebhooks import WebhookVerificationError
 
 from app.model.event_logs import EventLogs
 from app.model.records import EventRecord
+from app.secret import Secret, Words
 from app.service.webhooks import network
 from app.service.webhooks.posting import MOST_RETRY_AFTER, Answer, Outcome, Poster, retry_after
 from app.service.webhooks.signing import signed_headers
@@ -74,6 +75,20 @@ def test_an_event_is_one_signed_cloud_event(receiver: WebhookReceiver) -> None:
     assert received.event["data"] == {"name": "Ünï.txt"}
     assert (received.event["specversion"], received.event["type"]) == ("1.0", "attachment.finished")
     assert receiver.forged == []
+
+
+def test_a_secret_that_was_replaced_in_its_file_signs_the_next_request(tmp_path: Path) -> None:
+    file = tmp_path / "secrets"
+    file.write_text(f"{SECRET}\n")
+    settings = Webhook.model_validate({"url": "http://127.0.0.1:9", "secrets_file": str(file), "networks": LOOPBACK})
+    for secret in (SECRET, OTHER_SECRET):
+        file.write_text(f"{secret}\n")
+        with WebhookReceiver(secret) as knowing:
+            poster = Poster(settings.model_copy(update={"url": knowing.url}))
+            assert poster.post(EVENT, LOGS, now()) == Answer(Outcome.DELIVERED)
+            file.write_text(f"{OTHER_SECRET}\n")
+            assert (poster.post(EVENT, LOGS, now()).outcome is Outcome.DELIVERED) == (secret == OTHER_SECRET)
+            poster.close()
 
 
 @pytest.mark.parametrize(
@@ -202,7 +217,7 @@ def test_public_addresses_are_allowed(address: str) -> None:
 
 def test_a_private_receiver_is_not_connected_to(receiver: WebhookReceiver) -> None:
     url = receiver.url.replace("127.0.0.1", "localhost")
-    poster = Poster(Webhook(url=url, secrets=[SecretStr(SECRET)], networks=[ip_network("10.0.0.0/8")]))
+    poster = Poster(Webhook(url=url, secrets=Words([Secret(SECRET)]), networks=[ip_network("10.0.0.0/8")]))
     for _ in range(2):
         answer = poster.post(EVENT, LOGS, now())
         assert answer.outcome is Outcome.FAILED

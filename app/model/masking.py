@@ -1,0 +1,30 @@
+"""Secrets in texts that people read.
+
+Errors of libraries quote what they were given: URLs with a user and a password, signed URLs of object stores, header
+fields. Such errors become parts of log lines, problems, checks and messages of commands. `masked` is applied where all
+of these begin.
+"""
+
+import re
+from typing import Final
+
+MASK: Final = "****"
+
+_PASSWORD: Final = re.compile(r"(://[^\s:/@?#]*):\S*@")
+"""The password may hold any character, although a URL should have percent signs for most."""
+_PARAMETER: Final = re.compile(
+    r"([?&;](?:ssl)?(?:password|passphrase|sig|signature|token|access_token|id_token|refresh_token|client_secret|secret"
+    r"|code|api_key|key|link|awsaccesskeyid|x-amz-(?:signature|credential|security-token)|x-goog-(?:signature|credential))"
+    r"=)[^\s&;\"'<>]+",
+    re.IGNORECASE,
+)
+_HEADER: Final = re.compile(r"\b(bearer|basic)(\s+)[^\s\"',]{8,}", re.IGNORECASE)
+
+
+def masked(text: str) -> str:
+    """Return a text without the passwords in URLs, signatures in their parameters, and credentials of HTTP."""
+    if "://" in text:
+        text = _PASSWORD.sub(rf"\1:{MASK}@", text)
+    if "=" in text:
+        text = _PARAMETER.sub(rf"\1{MASK}", text)
+    return _HEADER.sub(rf"\1\2{MASK}", text)

@@ -1,0 +1,140 @@
+"""Values of the configuration that may lie in files of their own, and change while the program runs.
+
+`password_file = "/run/secrets/mq"` is `password` with the content of that file. Who uses such a value asks for it each
+time: the file is read again, as a secret that rotates has another content by then. While the file cannot be read, or
+has no valid content, the last valid one holds.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Generic, Self, TypeVar, get_args, get_origin
+from urllib.parse import SplitResult, urlsplit
+
+from pydantic import GetCoreSchemaHandler, SecretStr, TypeAdapter, ValidationError
+from pydantic_core import CoreSchema, core_schema
+
+T = TypeVar("T")
+
+
+class ValueFile:
+    """The file that has the value of a setting, with the name of the setting that names it."""
+
+    def __init__(self, path: str | Path, setting: str) -> None:
+        """Read the file. Raises ValueError if that cannot be done."""
+        self.setting, self._path = setting, path
+        try:
+            self._last = self._content()
+        except (OSError, TypeError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or type(error).__name__
+            raise ValueError(f"{setting}: cannot read {path!r}: {why}") from None
+
+    def text(self) -> str:
+        """Return the content without white space around it, as it is now."""
+        with suppress(OSError, UnicodeDecodeError):  # it is being replaced, or somebody has to make it readable
+            self._last = self._content() or self._last
+        return self._last
+
+    def has_changed(self) -> bool:
+        """Tell whether the content is another one than `text` returned last."""
+        try:
+            return self._content() not in ("", self._last)
+        except (OSError, UnicodeDecodeError):
+            return False
+
+    def _content(self) -> str:
+        return Path(self._path).read_text().strip()
+
+
+class Secret(SecretStr):
+    """A text that nobody may see."""
+
+    file: ValueFile | None = None
+
+    @classmethod
+    def of(cls, file: ValueFile) -> Self:
+        """Return the secret in a file."""
+        made = cls(file.text())
+        made.file = file
+        return made
+
+    def get_secret_value(self) -> str:
+        """Return the secret, read again if it lies in a file."""
+        return super().get_secret_value() if self.file is None else self.file.text()
+
+
+class Changing(str):
+    """A text that may lie in a file, and is no secret by itself, as a user's name."""
+
+    file: ValueFile | None = None
+
+    @classmethod
+    def of(cls, file: ValueFile) -> Self:
+        """Return the text in a file."""
+        made = cls(file.text())
+        made.file = file
+        return made
+
+    @property
+    def current(self) -> str:
+        """The text, read again if it lies in a file."""
+        return str(self) if self.file is None else self.file.text()
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: object, _handler: GetCoreSchemaHandler) -> CoreSchema:
+        def made(given: str, call: Callable[[str], str]) -> "Changing":
+            checked = call(given)
+            return given if isinstance(given, cls) else cls(checked)
+
+        return core_schema.no_info_wrap_validator_function(made, core_schema.str_schema())
+
+
+class Words(list[T], Generic[T]):
+    """A list that may lie in a file, with white space between its items."""
+
+    file: ValueFile | None = None
+    _item: Any = str
+
+    @classmethod
+    def of(cls, file: ValueFile) -> Self:
+        """Return the words in a file."""
+        made = cls(file.text().split())
+        made.file = file
+        return made
+
+    @property
+    def current(self) -> list[T]:
+        """The items, read again if they lie in a file."""
+        if self.file is not None and self.file.has_changed():
+            with suppress(ValidationError):  # the items before hold
+                self[:] = TypeAdapter(list[self._item]).validate_python(self.file.text().split())  # type: ignore[name-defined]
+        return self
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        item: Any = (get_args(source) or (str,))[0]
+
+        def made(given: Any, call: Callable[[Any], list[Any]]) -> "Words[Any]":
+            checked: Words[Any] = cls(call(given))
+            checked.file, checked._item = getattr(given, "file", None), item
+            return checked
+
+        return core_schema.no_info_wrap_validator_function(made, handler.generate_schema(list[item]))
+
+
+def split_url(url: str) -> SplitResult:
+    """Return the parts of a URL. Raises ValueError, which shows nothing of it: a password may be in a wrong place."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        raise ValueError("is not a URL: special characters of a user or a password need percent signs") from None
+    return parts
+
+
+def rotating(annotation: Any) -> Callable[[ValueFile], Any] | None:
+    """Return how to make a value of a file that is read again, if the annotation of a setting has such a type."""
+    kind = get_origin(annotation) or annotation
+    if isinstance(kind, type) and issubclass(kind, Secret | Changing | Words):
+        return kind.of
+    return next(filter(None, map(rotating, get_args(annotation))), None)
