@@ -184,6 +184,19 @@ class Metrics(_Declared):
         )
         self.scrub_ended = self._gauge("scrub_ended_timestamp_seconds", "When the last whole scrub ended; 0 for never")
         self.source_connected = self._gauge("source_connected", "1 while a source is connected to its broker", "source")
+        self.source_queue_depth = self._gauge(
+            "source_queue_depth", "Messages on the queue that a source receives from; NaN while unknown", "source"
+        )
+        self.source_queue_filled = self._gauge(
+            "source_queue_filled_ratio",
+            "How full the queue is that a source receives from, from 0 to 1; NaN while unknown",
+            "source",
+        )
+        self.source_oldest_message = self._gauge(
+            "source_oldest_message_seconds",
+            "Seconds since the first message was put that waits on a source's queue; 0 for none, NaN while unknown",
+            "source",
+        )
         self.source_dropped = self._gauge(
             "source_dropped_messages",
             "Messages that a source dropped since its start because its buffer was full",

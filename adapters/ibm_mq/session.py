@@ -12,7 +12,7 @@ not, the next unit ends before the place of the failure (`Pace`), so that a perm
 other messages.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from threading import Event as StopSignal
 
 import structlog
@@ -20,6 +20,7 @@ import structlog
 from adapters.ibm_mq.client import Connection, Library, MqiError, MqMessage
 from adapters.ibm_mq.constants import (
     MQIA_CURRENT_Q_DEPTH,
+    MQIA_MAX_Q_DEPTH,
     MQIA_MAX_UNCOMMITTED_MSGS,
     MQIA_OPEN_INPUT_COUNT,
     MQIA_PLATFORM,
@@ -80,6 +81,8 @@ class Session:
         self._log = _log.bind(source=name, broker=settings.broker, queue=settings.queue)
         self._connection = Connection(library, settings)
         self.unacknowledged = 0
+        self.on_waiting: Callable[[], None] = lambda: None
+        """A function that is called twice a second while no message is got because the journal takes none."""
         try:
             self._queue = self._open()
             self._poison = Poison(self._connection, self._queue, settings)
@@ -124,6 +127,15 @@ class Session:
         inquire."""
         count: int | None = self._connection.readable_attribute(MQIA_CURRENT_Q_DEPTH, self._queue.resolved)
         return count
+
+    def max_depth(self) -> int | None:
+        """Return the queue's MAXDEPTH; None without authority to inquire."""
+        depth: int | None = self._connection.readable_attribute(MQIA_MAX_Q_DEPTH, self._queue.resolved)
+        return depth
+
+    def first_put_time(self) -> int:
+        """Return `Connection.first_put_time` of the queue. Raises MqiError without authority to browse."""
+        return self._connection.first_put_time(self._settings.queue)
 
     def wait(self) -> MqMessage | None:
         """Return a message, if one comes within the waiting time of the settings."""
@@ -256,3 +268,4 @@ class Session:
             if unit.wait(_FAREWELL):
                 self._in_doubt.remember(unit.journalled)
                 return
+            self.on_waiting()

@@ -64,8 +64,8 @@ class ConnectionSettings(BaseModel):
     `certificate_label` names the client's own certificate in it, and `key_repository_password` opens it if it has no
     stash file. `ssl_peer_name` is the name that the queue manager's certificate must have (SSLPEER).
     `heartbeat_interval` is how soon either end notices that the other is gone. `token_file` holds a JSON web token in
-    place of a password, and is read at each connection. `application_name` is the queue manager's name for the
-    connection (APPLTAG).
+    place of a password, and is read at each connection. `application_name` is the name under which the
+    queue manager shows the connection (APPLTAG). It is "attachment-gateway" by default, or what MQAPPLNAME says.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)

@@ -70,6 +70,19 @@ def test_the_application_has_the_name_it_is_given(place: Place) -> None:
     assert descriptor.PutApplName.rstrip() == b"gateway of sales"
 
 
+@pytest.mark.parametrize(("said", "shown"), [(None, b"attachment-gateway"), ("gateway of tests", b"gateway of tests")])
+def test_without_a_name_the_application_is_the_gateway(
+    place: Place, monkeypatch: pytest.MonkeyPatch, said: str | None, shown: bytes
+) -> None:
+    """Unless MQAPPLNAME says something else. With pymqi the gateway sets it, for the whole process."""
+    monkeypatch.setenv("MQAPPLNAME", said or "")
+    if said is None:
+        monkeypatch.delenv("MQAPPLNAME")
+    place.sender().send([message(1)])
+    ((descriptor, _),) = place.taken()
+    assert descriptor.PutApplName.rstrip() == shown
+
+
 @pytest.mark.parametrize(
     "more",
     [
