@@ -183,6 +183,18 @@ class Metrics(_Declared):
             "scrub_damaged_segments", "Journal segments that the last scrub found damaged"
         )
         self.scrub_ended = self._gauge("scrub_ended_timestamp_seconds", "When the last whole scrub ended; 0 for never")
+        self._declare_peers()
+        self.request_seconds = self._convention_histogram(
+            "http_server_request_duration_seconds",
+            "Time of an HTTP request, from its head to the end of its response",
+            _REQUEST_SECONDS,
+            *("http_request_method", "http_route", "http_response_status_code"),
+        )
+        self.active_requests = self._convention_gauge(
+            "http_server_active_requests", "HTTP requests that are being answered", "http_request_method"
+        )
+
+    def _declare_peers(self) -> None:
         self.source_connected = self._gauge("source_connected", "1 while a source is connected to its broker", "source")
         self.source_queue_depth = self._gauge(
             "source_queue_depth", "Messages on the queue that a source receives from; NaN while unknown", "source"
@@ -207,15 +219,6 @@ class Metrics(_Declared):
         )
         self.destination_connected = self._gauge(
             "destination_connected", "1 while a destination is connected to its broker", "destination"
-        )
-        self.request_seconds = self._convention_histogram(
-            "http_server_request_duration_seconds",
-            "Time of an HTTP request, from its head to the end of its response",
-            _REQUEST_SECONDS,
-            *("http_request_method", "http_route", "http_response_status_code"),
-        )
-        self.active_requests = self._convention_gauge(
-            "http_server_active_requests", "HTTP requests that are being answered", "http_request_method"
         )
 
     def _declare_webhooks(self) -> None:

@@ -102,31 +102,6 @@ def test_what_pymqi_does_not_know_is_refused_with_a_word(library: ModuleType, mo
             plugin.receiver("here", traits("sas_queue"), settings)
 
 
-def test_what_a_source_may_do_is_enough(tmp_path: Path, library: ModuleType) -> None:
-    """The authorities that the documentation asks the administrator for."""
-    granted = {
-        "": ["connect", "inq"],
-        "SAS.ATTACHMENTS": ["get", "inq", "browse"],
-        "SAS.BACKOUT": ["put", "passall"],
-        "SAS.REQUESTS": ["put", "inq"],
-    }
-    users = {"gateway": "g", "admin": "a"}
-    with QueueManager(tmp_path, users=users, authorities={"gateway": granted}) as manager:
-        manager.define("SAS.ATTACHMENTS", bothresh=1, boqname="SAS.BACKOUT")
-        manager.define("SAS.BACKOUT")
-        manager.define("SAS.REQUESTS")
-        place = Place(library, manager, "SAS.ATTACHMENTS")
-        login = {"user": "admin", "password": "a"}
-        place.sender(**login).send([message(1)])
-        login = {"user": "gateway", "password": "g"}
-        collector = Collector()
-        with receiving(place.receiver(**login), collector):
-            collector.wait_for(1)
-        place.sender(**login, queue="SAS.REQUESTS").send([message(1)])
-        with pytest.raises(SendFailed, match="2035"):
-            place.sender(**login).send([message(1)])
-
-
 def test_who_put_a_message_is_kept(place: Place) -> None:
     with mq.connected(place.library, place.manager) as connection:
         queue = place.library.Queue(connection, place.queue, place.library.CMQC.MQOO_OUTPUT)
