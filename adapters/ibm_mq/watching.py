@@ -2,7 +2,6 @@
 that get from it and about messages that cannot be got."""
 
 import time
-from contextlib import suppress
 from typing import Any, Final
 
 from adapters.connections import now
@@ -80,9 +79,12 @@ class Watch:
         self._stuck, self._left = (max(0, left) if self._left > 0 else 0), left
 
     def look_while_paused(self, session: Session) -> None:
-        """Inquire, if it is time, while no messages are got. The next MQGET finds a connection that has failed."""
-        with suppress(MqiError):
+        """Inquire, if it is time, while no messages are got. Of a connection that has failed nothing is known; the next
+        MQGET reports it."""
+        try:
             self.look(session, idle=False)
+        except MqiError:
+            self._first_put = self.depth = self.filled = None
 
     def _look_at_first(self, session: Session) -> None:
         if not self._may_browse:

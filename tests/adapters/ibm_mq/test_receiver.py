@@ -72,6 +72,28 @@ def test_headers_are_taken_off_and_properties_kept(place: Place) -> None:
     assert received.properties["filename"] == "report.pdf"
 
 
+def test_what_a_jms_program_sends_is_a_group_with_a_name(place: Place) -> None:
+    """IBM MQ: The MQRFH2 header and JMS; Mapping JMS fields onto IBM MQ fields (JMSXGroupID, JMSXGroupSeq)."""
+    folders = (
+        "<mcd><Msd>jms_text</Msd></mcd>",
+        "<jms><Dst>queue:///SAS.ATTACHMENTS</Dst><Tms>1700000000000</Tms><Seq dt='i4'>1</Seq><Dlv>2</Dlv></jms>",
+        "<usr><filename>report.pdf</filename><copies dt='i4'>7</copies></usr>",
+    )
+    padded = [folder.encode().ljust(-(-len(folder) // 4) * 4) for folder in folders]
+    values = b"".join(struct.pack(">i", len(each)) + each for each in padded)
+    header = struct.pack(">4siiii8sii", b"RFH ", 2, 36 + len(values), 273, 1208, b"MQSTR   ", 0, 1208)
+    sent = message(1)._replace(body=header + values + b"text", format="MQHRF2", encoding=273, ccsid=1208, msg_type=8)
+    place.put(sent._replace(group_id=b"G" * 24, msg_seq_number=1, msg_flags=8 | 16))
+    collector = Collector()
+    with receiving(place.receiver("mq_group"), collector):
+        collector.wait_for(1)
+    (received,) = collector.messages
+    assert (bytes(received.body), received.format, received.ccsid) == (b"text", "MQSTR", 1208)
+    assert (received.group_id, received.msg_seq_number, received.msg_flags) == (b"G" * 24, 1, 24)
+    told = {"filename": "report.pdf", "copies": "7", "mcd.Msd": "jms_text", "jms.Dst": "queue:///SAS.ATTACHMENTS"}
+    assert told.items() <= received.properties.items()
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_broken_header_is_refused_with_its_place_and_the_stream_goes_on(place: Place, version: int) -> None:
     broken = struct.pack("<4siiii8sii", b"RFH ", 2, 37, 546, 1208, b"MQSTR   ", 0, 1208) + b"?"
