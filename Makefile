@@ -1,5 +1,6 @@
 # Two to remember: `make run` shows the gateway at work, `make test` proves it.
-# Both set up what they need, on a machine that has nothing but Python 3.11, and repair what was left half done.
+# Both set up what they need, on a machine that has nothing but make and Python 3.11 with venv, and repair what was left
+# half done.
 
 PYTHON ?= $(shell for each in python3.11 python3.12 python3.13 python3; do \
 	$$each -c '' 2>/dev/null && command -v $$each && break; done)

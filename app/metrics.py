@@ -199,7 +199,7 @@ class Metrics(_Declared):
             "scrub_damaged_segments", "Journal segments that the last scrub found damaged"
         )
         self.scrub_ended = self._gauge("scrub_ended_timestamp_seconds", "When the last whole scrub ended; 0 for never")
-        self._declare_connections()
+        self._declare_peers()
         self.request_seconds = self._convention_histogram(
             "http_server_request_duration_seconds",
             "Time of an HTTP request, from its head to the end of its response",
@@ -210,8 +210,21 @@ class Metrics(_Declared):
             "http_server_active_requests", "HTTP requests that are being answered", "http_request_method"
         )
 
-    def _declare_connections(self) -> None:
+    def _declare_peers(self) -> None:
         self.source_connected = self._gauge("source_connected", "1 while a source is connected to its broker", "source")
+        self.source_queue_depth = self._gauge(
+            "source_queue_depth", "Messages on the queue that a source receives from; NaN while unknown", "source"
+        )
+        self.source_queue_filled = self._gauge(
+            "source_queue_filled_ratio",
+            "How full the queue is that a source receives from, from 0 to 1; NaN while unknown",
+            "source",
+        )
+        self.source_oldest_message = self._gauge(
+            "source_oldest_message_seconds",
+            "Seconds since the first message was put that waits on a source's queue; 0 for none, NaN while unknown",
+            "source",
+        )
         self.source_dropped = self._gauge(
             "source_dropped_messages",
             "Messages that a source dropped since its start because its buffer was full",

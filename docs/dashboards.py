@@ -117,6 +117,18 @@ GATEWAY = Dashboard(
                     ),
                 ),
                 Panel(
+                    "Waiting on queues of IBM MQ",
+                    "CURDEPTH of the queue that a source receives from.",
+                    "short",
+                    (("attachment_gateway_source_queue_depth{$where}", "{{source}}"),),
+                ),
+                Panel(
+                    "First message on queues of IBM MQ",
+                    "Time since the first message that waits was put; 0 if none waits.",
+                    "s",
+                    (("attachment_gateway_source_oldest_message_seconds{$where}", "{{source}}"),),
+                ),
+                Panel(
                     "Oldest unfinished attachment",
                     "Time since its last part.",
                     "s",

@@ -55,7 +55,10 @@ def without_venv(checkout: Path) -> Path:
 
 def test_no_python_is_said(checkout: Path) -> None:
     (line,) = make(checkout, "run", program(checkout, "python", "exit 1"))
-    assert line == "Python 3.11 or newer is needed and was not found. Name one with: make PYTHON=/path/to/python3.11"
+    assert line == (
+        "Python 3.11 or newer is needed and was not found. Install it, on Debian with: sudo apt-get install "
+        "python3-venv. Or name one with: make PYTHON=/path/to/python3.11"
+    )
 
 
 def test_a_user_is_told_which_package_to_ask_for(checkout: Path) -> None:

@@ -20,7 +20,14 @@ from adapters.connections import LogIn
 from adapters.ibm_mq.connecting import connect_options
 from adapters.ibm_mq.constants import (
     MQCC_WARNING,
+    MQGMO_ACCEPT_TRUNCATED_MSG,
+    MQGMO_BROWSE_FIRST,
+    MQGMO_FAIL_IF_QUIESCING,
+    MQGMO_NO_SYNCPOINT,
+    MQGMO_VERSION_2,
+    MQMO_NONE,
     MQOO_BIND_ON_OPEN,
+    MQOO_BROWSE,
     MQOO_FAIL_IF_QUIESCING,
     MQOO_INQUIRE,
     MQOO_OUTPUT,
@@ -29,9 +36,10 @@ from adapters.ibm_mq.constants import (
     MQPMO_PASS_ALL_CONTEXT,
     MQPMO_SYNCPOINT,
 )
-from adapters.ibm_mq.reasons import BROKEN, MQRC_NOT_AUTHORIZED, Remedy, remedy, spoken
+from adapters.ibm_mq.reasons import BROKEN, MQRC_NO_MSG_AVAILABLE, MQRC_NOT_AUTHORIZED, Remedy, remedy, spoken
 from adapters.ibm_mq.settings import ConnectionSettings
 from app.codecs.ibm_mq.headers import MQMD2
+from app.codecs.ibm_mq.put_time import microseconds
 
 Library = Any
 """The module `pymqi` or `ibmmq`; neither has type hints."""
@@ -137,6 +145,31 @@ class Connection:
                 raise
             _log.info("inquiry_failed", reason=str(error), selector=selector)
             return None
+
+    def first_put_time(self, queue: str) -> int:
+        """Return when the first message that a queue offers was put, in microseconds since 1970.
+
+        Return 0 if the queue offers none, or if the descriptor has no valid time. The message stays on the queue.
+        """
+        descriptor = self.library.MD()
+        options = self.library.GMO(
+            Version=MQGMO_VERSION_2,
+            Options=MQGMO_BROWSE_FIRST | MQGMO_NO_SYNCPOINT | MQGMO_ACCEPT_TRUNCATED_MSG | MQGMO_FAIL_IF_QUIESCING,
+            MatchOptions=MQMO_NONE,
+        )
+        described = self.library.OD(ObjectName=queue.encode())
+        opened = self.open(described, MQOO_BROWSE | MQOO_FAIL_IF_QUIESCING, queue)
+        try:
+            with self.calling("MQGET", queue, warnings=False):
+                opened.get(0, descriptor, options)
+        except MqiError as error:
+            if error.reason != MQRC_NO_MSG_AVAILABLE:
+                raise
+            return 0
+        finally:
+            with suppress(MqiError):
+                self.close_queue(opened, queue)
+        return microseconds((descriptor.PutDate + descriptor.PutTime).decode("latin-1"))
 
     def put_aside(self, queue: str, message: MqMessage, context: int) -> None:
         """Put a message to another queue, in the same unit of work and with the context of the message.

@@ -1,5 +1,6 @@
 """The arguments of MQCONNX, from the settings of a connection."""
 
+import os
 from ctypes import addressof, create_string_buffer
 from typing import Any
 
@@ -17,6 +18,9 @@ from adapters.ibm_mq.settings import ConnectionSettings
 _OPTIONS = MQCNO_HANDLE_SHARE_BLOCK | MQCNO_RECONNECT_DISABLED
 _ONLY_IBMMQ = ("application_name", "token", "key_repository_password")
 """Settings that pymqi's structures have no fields for."""
+_APPLICATION_NAME = "attachment-gateway"
+_NAME_OF_PROCESS = "MQAPPLNAME"
+"""The environment variable that names the connections of a process (IBM MQ 9.1.2)."""
 
 
 def unknown_to(library: Any, settings: ConnectionSettings) -> list[str]:
@@ -42,10 +46,11 @@ def connect_options(library: Any, settings: ConnectionSettings) -> dict[str, Any
     Credentials in files are read anew each time.
     """
     options: dict[str, Any] = {"opts": _OPTIONS}
-    if settings.application_name is not None:
-        options["cno"] = library.CNO(
-            Version=MQCNO_VERSION_7, Options=_OPTIONS, ApplName=settings.application_name.encode()
-        )
+    if not hasattr(library, "CNO"):
+        os.environ.setdefault(_NAME_OF_PROCESS, _APPLICATION_NAME)
+    elif settings.application_name is not None or _NAME_OF_PROCESS not in os.environ:
+        name = settings.application_name or _APPLICATION_NAME
+        options["cno"] = library.CNO(Version=MQCNO_VERSION_7, Options=_OPTIONS, ApplName=name.encode())
     if settings.token is not None:
         options["token"] = settings.token.get_secret_value()
     elif settings.user is not None and settings.password is not None:

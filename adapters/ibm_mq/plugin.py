@@ -35,7 +35,10 @@ class MqPlugin:
     def _check(self, name: str, settings: ConnectionSettings) -> None:
         """Raise PluginError for settings that the library cannot pass on."""
         if missing := unknown_to(self._library, settings):
-            raise PluginError(f"{name}: pymqi does not support {' and '.join(missing)}; install ibmmq in its place")
+            named = " (or name all connections by MQAPPLNAME)" if "application_name" in missing else ""
+            raise PluginError(
+                f"{name}: pymqi does not support {' and '.join(missing)}; install ibmmq in its place{named}"
+            )
 
 
 plugin = MqPlugin(find_library())

@@ -1,9 +1,10 @@
 """A source's queues: as many connections as the configuration says, each served by its own thread."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from functools import partial
 from threading import Event as StopSignal
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
@@ -21,6 +22,8 @@ from app.ports import Intake
 
 _IDLE = 0.1
 _STEADY_AFTER = 10_000_000
+
+T = TypeVar("T", int, float, str)
 
 _log = structlog.get_logger(__name__)
 
@@ -65,6 +68,9 @@ class MqReceiver:
             "unacknowledged": sum(each["unacknowledged"] for each in told),
             "credential": told[0]["credential"],
             "refused_since": min((each["refused_since"] for each in told if each["refused_since"]), default=None),
+            "queue_depth": _over(sum, (each["queue_depth"] for each in told)),
+            "queue_filled": _over(max, (each["queue_filled"] for each in told)),
+            "oldest_message_seconds": _over(max, (each["oldest_message_seconds"] for each in told)),
             "queue_managers": told,
         }
 
@@ -83,6 +89,7 @@ class _Place:
     def status(self) -> dict[str, Any]:
         since = [worker.since for worker in self.workers if worker.since is not None]
         connected = len(since) == len(self.workers)
+        watches = [worker.watch for worker in self.workers if worker.is_open]
         return {
             "connected": connected,
             "since": max(since) if connected else None,
@@ -92,11 +99,20 @@ class _Place:
             "queue": self._settings.queue,
             "unacknowledged": sum(worker.unacknowledged for worker in self.workers),
             **self._log_in.status(),
+            "queue_depth": _first(watch.depth for watch in watches),
+            "queue_filled": _first(watch.filled for watch in watches),
+            "oldest_message_seconds": _first(watch.oldest_message_seconds for watch in watches),
         }
 
 
-def _first(each: Iterable[str | None]) -> str | None:
-    return next(filter(None, each), None)
+def _first(each: Iterable[T | None]) -> T | None:
+    return next((one for one in each if one is not None), None)
+
+
+def _over(combine: Callable[[list[T]], T], each: Iterable[T | None]) -> T | None:
+    """Return what is known of several queues together; None if nothing is."""
+    known = [one for one in each if one is not None]
+    return combine(known) if known else None
 
 
 class _Worker:
@@ -118,9 +134,13 @@ class _Worker:
         self._pace = Pace(settings.batch_messages)
         self._backoff = Backoff(credentials)
         self._said: str | None = None
-        self._watch = Watch(settings, self._log)
+        self.watch = Watch(settings, self._log)
         self.since: int | None = None
         self.error: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._session is not None
 
     @property
     def unacknowledged(self) -> int:
@@ -130,7 +150,7 @@ class _Worker:
     @property
     def warning(self) -> str | None:
         """Return the fault of a source that receives messages nevertheless."""
-        return None if self._session is None else self._watch.warning
+        return self.watch.warning if self.is_open else None
 
     def run(self, intake: Intake, stop: StopSignal) -> None:
         """Connect, receive and reconnect until `stop` is set."""
@@ -157,6 +177,7 @@ class _Worker:
             self._log_in,
             self._backoff.reset,
         )
+        session.on_waiting = partial(self.watch.look_while_paused, session)
         try:
             while not stop.is_set():
                 try:
@@ -165,7 +186,7 @@ class _Worker:
                     if message is not None:
                         session.carry(message)
                     self._said = None
-                    self._watch.look(session, idle=message is None)
+                    self.watch.look(session, idle=message is None)
                 except MqiError as error:
                     if error.remedy is not Remedy.RETRY:
                         raise

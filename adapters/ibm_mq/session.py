@@ -21,6 +21,7 @@ from adapters.connections import LogIn
 from adapters.ibm_mq.client import Connection, Library, MqiError, MqMessage
 from adapters.ibm_mq.constants import (
     MQIA_CURRENT_Q_DEPTH,
+    MQIA_MAX_Q_DEPTH,
     MQIA_MAX_UNCOMMITTED_MSGS,
     MQIA_OPEN_INPUT_COUNT,
     MQIA_PLATFORM,
@@ -85,6 +86,8 @@ class Session:
         self._on_commit = on_commit
         self._connection = Connection(library, settings, log_in)
         self.unacknowledged = 0
+        self.on_waiting: Callable[[], None] = lambda: None
+        """A function that is called twice a second while no message is got because the journal takes none."""
         try:
             self._queue = self._open()
             self._poison = Poison(self._connection, self._queue, settings)
@@ -129,6 +132,15 @@ class Session:
         inquire."""
         count: int | None = self._connection.readable_attribute(MQIA_CURRENT_Q_DEPTH, self._queue.resolved)
         return count
+
+    def max_depth(self) -> int | None:
+        """Return the queue's MAXDEPTH; None without authority to inquire."""
+        depth: int | None = self._connection.readable_attribute(MQIA_MAX_Q_DEPTH, self._queue.resolved)
+        return depth
+
+    def first_put_time(self) -> int:
+        """Return `Connection.first_put_time` of the queue. Raises MqiError without authority to browse."""
+        return self._connection.first_put_time(self._settings.queue)
 
     def wait(self) -> MqMessage | None:
         """Return a message, if one comes within the waiting time of the settings."""
@@ -262,3 +274,4 @@ class Session:
             if unit.wait(_FAREWELL):
                 self._in_doubt.remember(unit.journalled)
                 return
+            self.on_waiting()

@@ -65,8 +65,9 @@ class ConnectionSettings(BaseModel):
     `certificate_label` names the client's own certificate in it, and `key_repository_password` opens it if it has no
     stash file. `ssl_peer_name` is the name that the queue manager's certificate must have (SSLPEER).
     `heartbeat_interval` is how soon either end notices that the other is gone. `token` is a JSON web token in place
-    of a password. `application_name` is the queue manager's name for the connection (APPLTAG). The files of `user`,
-    `password`, `token` and `key_repository_password` are read again at each connection.
+    of a password. `application_name` is the name under which the queue manager shows the connection (APPLTAG). It is
+    "attachment-gateway" by default, or what MQAPPLNAME says. The files of `user`, `password`, `token` and
+    `key_repository_password` are read again at each connection.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)

@@ -1,10 +1,12 @@
-"""Warnings about a queue from which messages are received: other programs that get from it, and messages that cannot be
-got."""
+"""The state of a queue from which messages are received: how many wait and how long, and warnings about other programs
+that get from it and about messages that cannot be got."""
 
 import time
-from math import inf
 from typing import Any, Final
 
+from adapters.connections import now
+from adapters.ibm_mq.client import MqiError
+from adapters.ibm_mq.reasons import MQRC_NOT_AUTHORIZED
 from adapters.ibm_mq.session import Session
 from adapters.ibm_mq.settings import SourceSettings
 
@@ -13,13 +15,28 @@ LOOK_EVERY: Final = 10.0
 
 
 class Watch:
-    """Checks the queue for one connection. Without authority to inquire there are no warnings."""
+    """Checks the queue for one connection. Without authority to inquire there are neither warnings nor a depth, without
+    authority to browse the age of the first message is unknown.
+
+    `depth` is the number of messages on the queue, and `filled` its part of MAXDEPTH; both are None while unknown.
+    """
 
     def __init__(self, settings: SourceSettings, log: Any) -> None:
         self._settings, self._log = settings, log
         self._next_look = 0.0
         self._others = self._left = self._stuck = 0
         self._too_long: dict[bytes, int] = {}
+        self._may_inquire = self._may_browse = True
+        self._first_put: int | None = None
+        self.depth: int | None = None
+        self.filled: float | None = None
+
+    @property
+    def oldest_message_seconds(self) -> float | None:
+        """Return how long ago the first message on the queue was put; 0 if there is none, None while it is unknown."""
+        if not self._first_put:
+            return self._first_put
+        return max(0.0, (now() - self._first_put) / 1e6)
 
     @property
     def warning(self) -> str | None:
@@ -45,19 +62,40 @@ class Watch:
         Raises MqiError when the connection has failed.
         """
         self._too_long = dict(session.too_long)
-        now = time.monotonic()
-        if now < self._next_look:
+        at = time.monotonic()
+        if at < self._next_look:
             return
-        self._next_look = now + LOOK_EVERY
-        depth = session.depth()
+        self._next_look = at + LOOK_EVERY
+        self._look_at_first(session)
+        depth = self.depth = session.depth() if self._may_inquire else None
         if depth is None:
-            self._next_look = inf
+            self._may_inquire = False
             return
+        self.filled = depth / most if (most := session.max_depth()) else None
         if not self._settings.is_exclusive:
             self._look_for_others(session.open_inputs() or 0)
         left = depth - len(self._too_long) if idle else 0
         # A message that is just being put is no longer there at the next inquiry.
         self._stuck, self._left = (max(0, left) if self._left > 0 else 0), left
+
+    def look_while_paused(self, session: Session) -> None:
+        """Inquire, if it is time, while no messages are got. Of a connection that has failed nothing is known; the next
+        MQGET reports it."""
+        try:
+            self.look(session, idle=False)
+        except MqiError:
+            self._first_put = self.depth = self.filled = None
+
+    def _look_at_first(self, session: Session) -> None:
+        if not self._may_browse:
+            return
+        try:
+            self._first_put = session.first_put_time()
+        except MqiError as error:
+            if error.is_broken:
+                raise
+            self._first_put = None
+            self._may_browse = error.reason != MQRC_NOT_AUTHORIZED
 
     def _look_for_others(self, open_inputs: int) -> None:
         others = max(0, open_inputs - self._settings.connections)

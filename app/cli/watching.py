@@ -2,9 +2,10 @@
 
 import json
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from queue import Empty, SimpleQueue
 from threading import Thread
+from time import monotonic
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -18,6 +19,7 @@ from app.cli.lists import first_digits, without_zeros
 
 _SHOWN = 20
 _LOOK_SECONDS = 0.5
+_SOURCES_SECONDS = 2.0
 _EVENTS_GONE = "/problems/events-gone"
 
 T = TypeVar("T")
@@ -48,9 +50,9 @@ class Board:
         """Print one event as a line, which is cut where the terminal is too narrow."""
         self._print(event_line(event, is_short=is_narrow(self._progress.console)))
 
-    def note(self, text: str) -> None:
+    def note(self, text: str, style: str = "yellow") -> None:
         """Print a remark as a line."""
-        self._print(f"[yellow]{escape(text)}[/]")
+        self._print(f"[{style}]{escape(text)}[/]")
 
     def _print(self, line: str) -> None:
         self._progress.console.print(line, highlight=False, no_wrap=True, overflow="ellipsis")
@@ -63,7 +65,8 @@ def watch(
 ) -> None:
     """Show attachments being received and deliveries being sent, until Ctrl-C.
 
-    When the gateway goes away, this waits until it is back, and shows what happened meanwhile.
+    The first line says from which sources the gateway receives. When the gateway goes away, this waits until it is
+    back, and shows what happened meanwhile.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # services are ended by it, and watching has no other end
     try:
@@ -82,8 +85,9 @@ def watch(
 def _show(client: Client, news: News, bars: dict[str, Bar]) -> None:
     with progress(out, MofNCompleteColumn, TimeElapsedColumn) as shown:
         board = Board(shown)
-        presence = _Presence(board.note)
+        presence, sources = _Presence(board.note), _Sources(client, board.note)
         while True:
+            presence.ask(sources.tell, None)
             board.show(bars)
             for event in _waiting(news):
                 board.say(event)
@@ -122,6 +126,34 @@ class _Presence:
             self._note("the gateway is back")
         self._is_away = False
         return answer
+
+
+class _Sources:
+    """Tells, by `note`, from which sources the gateway receives, and each change of that."""
+
+    def __init__(self, client: Client, note: Callable[[str, str], None]) -> None:
+        self._client, self._note = client, note
+        self._told: dict[str, bool] | None = None
+        self._next_look = 0.0
+
+    def tell(self) -> None:
+        """Ask the gateway, if it is time. Raises AttachmentGatewayError."""
+        if monotonic() < self._next_look:
+            return
+        self._next_look = monotonic() + _SOURCES_SECONDS
+        listed: Sequence[Mapping[str, Any]] = self._client.get("summary")["sources"]
+        sources = [source for source in listed if source["adapter"] is not None]
+        connected = {source["name"]: source["connected"] for source in sources}
+        if connected == self._told:
+            return
+        before, self._told = self._told or {}, connected
+        if all(connected.values()):
+            self._note(f"receiving from {', '.join(connected)}" if connected else "there is no source", "green")
+            return
+        for source in sources:
+            name, error = source["name"], source["error"] or "it is not connected yet"
+            if not source["connected"] and before.get(name, True):
+                self._note(f"not receiving from {name}: {error}", "yellow")
 
 
 def event_line(event: Mapping[str, Any], *, is_short: bool) -> str:

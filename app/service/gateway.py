@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from math import nan
 from threading import Event, Lock
 from time import monotonic
 from typing import Any
@@ -393,7 +394,7 @@ class Gateway:
             if source is not None:
                 metrics.name_source(name, source.transport, source.address)
             metrics.source_connected.labels(name).set_function(_connected(receiver))
-            _observe_losses(metrics, name, receiver)
+            _observe_status(metrics, name, receiver)
             _observe_log_in(metrics, f"sources.{name}", receiver.status)
         for name, outbox in self.deliveries.outboxes.items():
             destination = self.settings.destinations.get(name)
@@ -432,13 +433,27 @@ def _observe_log_in(metrics: Metrics, table: str, status: Callable[[], Mapping[s
         refused.set_function(lambda: float(status()["refused_since"] is not None))
 
 
-def _observe_losses(metrics: Metrics, name: str, receiver: Receiver) -> None:
-    """Show what a source dropped, and what its transport advises, where its status tells of either."""
+def _observe_status(metrics: Metrics, name: str, receiver: Receiver) -> None:
+    """Show what a source dropped, what waits for it, and what its transport advises, where its status tells of it."""
     status = receiver.status()
-    if "dropped" in status:
-        metrics.source_dropped.labels(name).set_function(lambda: float(receiver.status()["dropped"]))
+    for key, gauge in (
+        ("dropped", metrics.source_dropped),
+        ("queue_depth", metrics.source_queue_depth),
+        ("queue_filled", metrics.source_queue_filled),
+        ("oldest_message_seconds", metrics.source_oldest_message),
+    ):
+        if key in status:
+            gauge.labels(name).set_function(_number_of(receiver, key))
     for level in status.get("advisories", ()):
         metrics.source_advisories.labels(name, level).set_function(_advised(receiver, level))
+
+
+def _number_of(receiver: Receiver, key: str) -> Callable[[], float]:
+    def number() -> float:
+        value = receiver.status()[key]
+        return nan if value is None else float(value)
+
+    return number
 
 
 def _advised(receiver: Receiver, level: str) -> Callable[[], float]:

@@ -306,11 +306,12 @@ def test_serve_says_what_it_serves_and_logs_what_comes(gateway_file: Any, broker
         try:
             until(lambda: "connection_opened" in log.read_text() and is_ready(port))
             publish.single(f"served-{style}", b"MD  no descriptor", qos=1, hostname="127.0.0.1", port=broker.port)
-            until(lambda: "message_quarantined" in log.read_text())
+            until(lambda: "message_quarantined" in log.read_text() and "receiving_begun" in log.read_text())
         finally:
             serving.send_signal(signal.SIGINT)
             serving.wait(30)
     said = log.read_text()
+    assert said.count("receiving_begun") == 1
     facts = {"url": f"http://127.0.0.1:{port}", "data": str(path.parent / "data")}
     if style == "json":
         (started,) = (json.loads(line) for line in said.splitlines() if "gateway_started" in line)
@@ -320,6 +321,8 @@ def test_serve_says_what_it_serves_and_logs_what_comes(gateway_file: Any, broker
         assert started["destinations"] == {}
         (told,) = (json.loads(line) for line in said.splitlines() if "message_quarantined" in line)
         assert (told["level"], told["source"], bool(told["why"])) == ("warning", "quay", True)
+        (begun,) = (json.loads(line) for line in said.splitlines() if "receiving_begun" in line)
+        assert begun["sources"] == ["quay"]
     else:
         lines = dict(re.findall(r"^(\w+)  +(.*)$", said, re.MULTILINE))
         assert lines["gateway"].startswith(facts["url"])

@@ -104,6 +104,7 @@ def test_watch_waits_until_the_gateway_is_back(broker: Mosquitto, tmp_path: Path
             ) as quiet,
         ):
             try:
+                until(lambda: any("receiving from back" in line for line in terminal.lines))
                 until(first_arrived)
                 gateway.kill()
                 until(lambda: any("the gateway is away, trying again" in line for line in terminal.lines))

@@ -70,7 +70,7 @@ def test_the_tutorial_as_printed(tmp_path: Path) -> None:
     with Mosquitto(tmp_path) as broker:
         own = settings.partition("\n\n")[2].replace("1883", str(broker.port))
         with ForkedGateway(tmp_path / "gateway", own) as gateway:
-            gateway.await_source("files")
+            gateway.until(lambda: "receiving_begun" in gateway.log)
             environment = os.environ | {
                 "PATH": f"{program().parent}:{os.environ['PATH']}",
                 "ATTACHMENT_GATEWAY_URL": f"http://127.0.0.1:{gateway.port}",

@@ -35,6 +35,18 @@ def test_first_and_next(session: Session, browser: Any, c: ModuleType) -> None:
     assert session.bodies(browser) == [b"1", b"2", b"3"]
 
 
+def test_a_browse_without_a_buffer_describes_the_message(session: Session, filled: str, c: ModuleType) -> None:
+    """IBM MQ: 2079 (081F) MQRC_TRUNCATED_MSG_ACCEPTED, a warning: MQGET returns the descriptor and the length."""
+    browser = session.open(filled, c.MQOO_BROWSE)
+    described, options = session.mq.MD(), session.mq.GMO(Options=c.MQGMO_BROWSE_FIRST | c.MQGMO_ACCEPT_TRUNCATED_MSG)
+    with session.warns(c.MQRC_TRUNCATED_MSG_ACCEPTED) as warned:
+        browser.get(0, described, options)
+    assert warned.value.original_length == 1
+    whole = session.get(browser, c.MQGMO_BROWSE_FIRST)
+    fields = ("MsgId", "PutDate", "PutTime")
+    assert [getattr(described, each) for each in fields] == [getattr(whole.md, each) for each in fields]
+
+
 def test_next_begins_at_the_first(session: Session, browser: Any, c: ModuleType) -> None:
     """IBM MQ: The browse cursor: "positioned logically just before the first message"."""
     assert session.get(browser, c.MQGMO_BROWSE_NEXT).body == b"1"

@@ -41,6 +41,15 @@ def test_the_next_connection_name_of_a_list_is_tried(target: Target) -> None:
     connection.disconnect()
 
 
+def test_the_environment_names_the_application(target: Target, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """IBM MQ: Using the application name in supported programming languages: MQAPPLNAME, of C clients since 9.1.2."""
+    monkeypatch.setenv("MQAPPLNAME", "a name for the tests")
+    session = Session(target.mq, target.connect())
+    session.put(session.destination(queue), b"body")
+    assert session.get(session.source(queue)).md.PutApplName.rstrip() == b"a name for the tests"
+    session.connection.disconnect()
+
+
 def test_a_password_that_is_wrong(target: Target, session: Session, own: Callable[..., Target], c: ModuleType) -> None:
     """IBM MQ: 2035 (07F3) MQRC_NOT_AUTHORIZED."""
     to = own(users={"app": "secret"})

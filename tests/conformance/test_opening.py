@@ -55,6 +55,19 @@ def test_exclusive_input_excludes(session: Session, connect: Callable[..., Sessi
     connect().source(queue)
 
 
+def test_exclusive_input_keeps_out_no_browser(
+    session: Session, connect: Callable[..., Session], queue: str, c: ModuleType
+) -> None:
+    """IBM MQ: 2042 (07FA) MQRC_OBJECT_IN_USE is about input; OpenInputCount (MQLONG): handles open for input."""
+    session.put(session.destination(queue), b"body")
+    held = session.open(queue, c.MQOO_INPUT_EXCLUSIVE)
+    other = connect()
+    browser = other.open(queue, c.MQOO_BROWSE)
+    assert other.get(browser, c.MQGMO_BROWSE_FIRST).body == b"body"
+    assert other.open(queue, c.MQOO_INQUIRE).inquire(c.MQIA_OPEN_INPUT_COUNT) == 1
+    assert session.get(held).body == b"body"
+
+
 def test_shared_input_keeps_out_the_exclusive(
     session: Session, connect: Callable[..., Session], queue: str, c: ModuleType
 ) -> None:

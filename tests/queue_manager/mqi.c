@@ -272,8 +272,9 @@ void MQCONNX(const char *name, PMQCNO cno, PMQHCONN handle, PMQLONG comp, PMQLON
   blank_padded(request.queue_manager, sizeof request.queue_manager, name, sizeof request.queue_manager);
   blank_padded(request.channel, sizeof request.channel, 0, 0);
   blank_padded(request.cipher, sizeof request.cipher, 0, 0);
-  blank_padded(request.application, sizeof request.application, program_invocation_short_name,
-               sizeof request.application);
+  const char *application = getenv("MQAPPLNAME");
+  if (!application || !*application) application = program_invocation_short_name;
+  blank_padded(request.application, sizeof request.application, application, sizeof request.application);
   if (cno) {
     if (memcmp(cno->StrucId, "CNO ", sizeof cno->StrucId)) FAIL(MQRC_CNO_ERROR);
     request.options = cno->Options;

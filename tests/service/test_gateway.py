@@ -357,6 +357,31 @@ class Buffering:
             )
 
 
+def test_what_waits_for_a_source_is_a_metric_and_unknown_is_no_number(tmp_path: Path) -> None:
+    told: dict[str, Any] = {"queue_depth": None, "queue_filled": None, "oldest_message_seconds": None}
+
+    class Queued(Buffering):
+        def status(self) -> dict[str, Any]:
+            return super().status() | told
+
+    with service_context(tmp_path) as context:
+        Gateway(context, {SOURCE: Queued(), "other": Buffering()}, {})
+
+        def values() -> dict[str, str]:
+            lines = context.metrics.text().decode().splitlines()
+            names = ("source_queue_depth", "source_queue_filled_ratio", "source_oldest_message_seconds")
+            return {
+                name: line.split()[1]
+                for line in lines
+                for name in names
+                if line.startswith(f"attachment_gateway_{name}{{")
+            }
+
+        assert list(values().values()) == ["NaN", "NaN", "NaN"]
+        told |= {"queue_depth": 5, "queue_filled": 0.25, "oldest_message_seconds": 12.5}
+        assert list(values().values()) == ["5.0", "0.25", "12.5"]
+
+
 @pytest.mark.parametrize("has_room", [True, False])
 def test_what_was_taken_from_a_broker_is_written_before_the_end(tmp_path: Path, has_room: bool) -> None:
     limits = {"free_bytes": 0 if has_room else 1 << 60}

@@ -1,6 +1,7 @@
 """The last hour in memory."""
 
 import pytest
+from structlog.testing import capture_logs
 
 from app.metrics import Metrics
 from app.model.records import EventRecord
@@ -93,3 +94,24 @@ def test_what_has_no_connection_tells_since_when(clock: ManualClock, metrics: Me
     connected["source b"] = True
     history.sample()
     assert history.lost_at("source b") is None
+
+
+def test_it_is_logged_once_when_every_source_receives(clock: ManualClock, metrics: Metrics) -> None:
+    connected = {"source a": True, "source b": False, "destination a": False}
+    history = History(metrics, clock, lambda: connected)
+    with capture_logs() as logs:
+        history.sample()
+        assert logs == []
+        connected |= {"source a": False, "source b": True}
+        history.sample()
+        assert logs == []
+        for up in (True, False, True):
+            connected["source a"] = up
+            history.sample()
+    assert [(each["event"], each["sources"]) for each in logs] == [("receiving_begun", ["a", "b"])]
+
+
+def test_without_sources_nothing_begins(clock: ManualClock, metrics: Metrics) -> None:
+    with capture_logs() as logs:
+        History(metrics, clock, lambda: {"destination a": True}).sample()
+    assert logs == []

@@ -14,7 +14,10 @@ from prometheus_client import Counter
 
 from app.metrics import Metrics
 from app.model.records import EventRecord
+from app.observe import logger
 from app.ports import Clock
+
+log = logger(__name__)
 
 SECONDS_A_POINT: Final = 60
 POINTS: Final = 60
@@ -22,6 +25,7 @@ RATE_SAMPLES: Final = 11
 """The number of samples over which rates are taken: ten seconds, as there is one a second."""
 
 _POINT: Final = SECONDS_A_POINT * 1_000_000
+_SOURCE: Final = "source "
 _FINISHED, _QUARANTINED = "attachment.finished", "message.quarantined"
 
 
@@ -75,6 +79,7 @@ class History:
         self._samples: deque[_Sample] = deque([self._sampled()], RATE_SAMPLES)
         self._heard: dict[str, int] = {}
         self._lost: dict[str, int] = {}
+        self._has_begun = False
 
     def sample(self) -> None:
         """Read the counters. Call it once a second."""
@@ -89,6 +94,16 @@ class History:
                     self._heard[source] = now
                     self._add(now, source, Activity(messages=new, bytes=size))
             self._lost = {name: self._lost.get(name, now) for name, is_up in connected.items() if not is_up}
+        self._tell_begin(connected)
+
+    def _tell_begin(self, connected: Mapping[str, bool]) -> None:
+        """Log once that every source receives: what is sent to it from now on is not lost."""
+        if self._has_begun:
+            return
+        sources = {name.removeprefix(_SOURCE): is_up for name, is_up in connected.items() if name.startswith(_SOURCE)}
+        if sources and all(sources.values()):
+            self._has_begun = True
+            log.info("receiving_begun", sources=list(sources))
 
     def take(self, events: Iterable[EventRecord]) -> None:
         """Count events of the log that are new."""

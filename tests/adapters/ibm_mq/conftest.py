@@ -29,11 +29,11 @@ class Place:
     queue: str
 
     def receiver(self, framing: str = "sas_queue", **more: Any) -> MqReceiver:
-        settings = SourceSettings.model_validate(self._settings(wait=0.1, **more))
+        settings = SourceSettings.model_validate(self.settings(wait=0.1, **more))
         return MqReceiver(self.library, "here", traits(framing), settings)
 
     def sender(self, **more: Any) -> MqSender:
-        return MqSender(self.library, "there", DestinationSettings.model_validate(self._settings(**more)))
+        return MqSender(self.library, "there", DestinationSettings.model_validate(self.settings(**more)))
 
     def put(self, *messages: PhysicalMessage, **more: Any) -> None:
         mq.put(self.library, self.manager, self.queue, messages, **more)
@@ -47,7 +47,7 @@ class Place:
     def depth(self) -> int:
         return self.manager.depth(self.queue)
 
-    def _settings(self, **more: Any) -> dict[str, Any]:
+    def settings(self, **more: Any) -> dict[str, Any]:
         return {
             "queue_manager": self.manager.name,
             "channel": self.manager.channel,

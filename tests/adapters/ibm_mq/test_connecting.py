@@ -74,6 +74,19 @@ def test_the_application_has_the_name_it_is_given(place: Place) -> None:
     assert descriptor.PutApplName.rstrip() == b"gateway of sales"
 
 
+@pytest.mark.parametrize(("said", "shown"), [(None, b"attachment-gateway"), ("gateway of tests", b"gateway of tests")])
+def test_without_a_name_the_application_is_the_gateway(
+    place: Place, monkeypatch: pytest.MonkeyPatch, said: str | None, shown: bytes
+) -> None:
+    """Unless MQAPPLNAME says something else. With pymqi the gateway sets it, for the whole process."""
+    monkeypatch.setenv("MQAPPLNAME", said or "")
+    if said is None:
+        monkeypatch.delenv("MQAPPLNAME")
+    place.sender().send([message(1)])
+    ((descriptor, _),) = place.taken()
+    assert descriptor.PutApplName.rstrip() == shown
+
+
 @pytest.mark.parametrize(
     "more",
     [
@@ -91,31 +104,6 @@ def test_what_pymqi_does_not_know_is_refused_with_a_word(library: ModuleType, mo
     else:
         with pytest.raises(PluginError, match=r"here: pymqi does not support .*; install ibmmq"):
             plugin.receiver("here", traits("sas_queue"), settings)
-
-
-def test_what_a_source_may_do_is_enough(tmp_path: Path, library: ModuleType) -> None:
-    """The authorities that the documentation asks the administrator for."""
-    granted = {
-        "": ["connect", "inq"],
-        "SAS.ATTACHMENTS": ["get", "inq", "browse"],
-        "SAS.BACKOUT": ["put", "passall"],
-        "SAS.REQUESTS": ["put", "inq"],
-    }
-    users = {"gateway": "g", "admin": "a"}
-    with QueueManager(tmp_path, users=users, authorities={"gateway": granted}) as manager:
-        manager.define("SAS.ATTACHMENTS", bothresh=1, boqname="SAS.BACKOUT")
-        manager.define("SAS.BACKOUT")
-        manager.define("SAS.REQUESTS")
-        place = Place(library, manager, "SAS.ATTACHMENTS")
-        login = {"user": "admin", "password": "a"}
-        place.sender(**login).send([message(1)])
-        login = {"user": "gateway", "password": "g"}
-        collector = Collector()
-        with receiving(place.receiver(**login), collector):
-            collector.wait_for(1)
-        place.sender(**login, queue="SAS.REQUESTS").send([message(1)])
-        with pytest.raises(SendFailed, match="2035"):
-            place.sender(**login).send([message(1)])
 
 
 def test_who_put_a_message_is_kept(place: Place) -> None:

@@ -90,7 +90,7 @@ def test_segments_that_wait_for_others_are_told_of(place: Place) -> None:
 # --- others that get from the queue ----------------------------------------------------------------------------------
 
 
-def test_a_second_source_is_kept_out_and_takes_over(place: Place) -> None:
+def test_a_second_source_is_kept_out_until_the_first_has_closed_the_queue(place: Place) -> None:
     first, second = Collector(), Collector()
     waiting, stop = place.receiver(), threading.Event()
     thread = threading.Thread(target=waiting.run, args=(second, stop))
@@ -168,3 +168,27 @@ def test_one_source_receives_from_several_queue_managers(places: list[Place]) ->
         collector.wait_for(4)
     assert numbers(collector.bodies()) == [0, 1, 7, 8]
     assert places[2].depth() == 1
+
+
+@pytest.mark.usefixtures("watchful")
+def test_what_waits_on_several_queue_managers_is_told_together(
+    places: list[Place], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sum of what waits, and the fullest and the oldest of the queues whose queue manager is there."""
+    monkeypatch.setattr("adapters.ibm_mq.session._LONGEST_UNIT", 0.2)
+    for place, depth, most in zip(places, (3, 1, 2), (30, 2, 20), strict=True):
+        place.manager.alter(place.queue, maxdepth=most)
+        place.put(*[message(number) for number in range(depth)])
+    tables = [{"queue_manager": each.manager.name, "connection": each.manager.connection_name} for each in places]
+    receiver = places[0].receiver(queue_managers=tables)
+
+    def told(key: str) -> float:
+        value: float | None = receiver.status()[key]
+        return -1 if value is None else value
+
+    with receiving(receiver, Collector(durable_at_once=False)):
+        until(lambda: (told("queue_depth"), told("queue_filled")) == (6, 0.5))
+        each = [place["oldest_message_seconds"] for place in receiver.status()["queue_managers"]]
+        assert told("oldest_message_seconds") >= max(each) > 0
+        places[1].manager.kill()
+        until(lambda: (told("queue_depth"), told("queue_filled")) == (5, 0.1))

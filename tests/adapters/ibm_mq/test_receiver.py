@@ -10,10 +10,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from adapters.ibm_mq.client import Connection
+from adapters.ibm_mq.receiver import MqReceiver
+from adapters.ibm_mq.settings import SourceSettings
 from app.model.message import PhysicalMessage
 from app.ports import SendFailed
 from tests.adapters.ibm_mq.conftest import Place
 from tests.contracts.transport import as_sent, assert_soon_back, message
+from tests.support import mq
 from tests.support.intake import Collector, receiving
 from tests.support.queue_manager import QueueManager
 from tests.support.waiting import until
@@ -66,6 +70,28 @@ def test_headers_are_taken_off_and_properties_kept(place: Place) -> None:
     received = collector.messages[0]
     assert (bytes(received.body), received.format) == (b"the data", "MQSTR")
     assert received.properties["filename"] == "report.pdf"
+
+
+def test_what_a_jms_program_sends_is_a_group_with_a_name(place: Place) -> None:
+    """IBM MQ: The MQRFH2 header and JMS; Mapping JMS fields onto IBM MQ fields (JMSXGroupID, JMSXGroupSeq)."""
+    folders = (
+        "<mcd><Msd>jms_text</Msd></mcd>",
+        "<jms><Dst>queue:///SAS.ATTACHMENTS</Dst><Tms>1700000000000</Tms><Seq dt='i4'>1</Seq><Dlv>2</Dlv></jms>",
+        "<usr><filename>report.pdf</filename><copies dt='i4'>7</copies></usr>",
+    )
+    padded = [folder.encode().ljust(-(-len(folder) // 4) * 4) for folder in folders]
+    values = b"".join(struct.pack(">i", len(each)) + each for each in padded)
+    header = struct.pack(">4siiii8sii", b"RFH ", 2, 36 + len(values), 273, 1208, b"MQSTR   ", 0, 1208)
+    sent = message(1)._replace(body=header + values + b"text", format="MQHRF2", encoding=273, ccsid=1208, msg_type=8)
+    place.put(sent._replace(group_id=b"G" * 24, msg_seq_number=1, msg_flags=8 | 16))
+    collector = Collector()
+    with receiving(place.receiver("mq_group"), collector):
+        collector.wait_for(1)
+    (received,) = collector.messages
+    assert (bytes(received.body), received.format, received.ccsid) == (b"text", "MQSTR", 1208)
+    assert (received.group_id, received.msg_seq_number, received.msg_flags) == (b"G" * 24, 1, 24)
+    told = {"filename": "report.pdf", "copies": "7", "mcd.Msd": "jms_text", "jms.Dst": "queue:///SAS.ATTACHMENTS"}
+    assert told.items() <= received.properties.items()
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -298,6 +324,81 @@ def test_any_queue_manager_of_a_group_will_do(place: Place) -> None:
     collector = Collector()
     with receiving(place.receiver(queue_manager=f"*{place.manager.name}"), collector):
         collector.wait_for(1)
+
+
+# --- what waits ---------------------------------------------------------------------------------------------------
+
+
+def age_of_first(receiver: MqReceiver) -> float | None:
+    age: float | None = receiver.status()["oldest_message_seconds"]
+    return age
+
+
+def test_the_depth_of_the_queue_and_the_age_of_its_first_message_are_told(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("adapters.ibm_mq.watching.LOOK_EVERY", 0.05)
+    place.manager.alter(place.queue, maxdepth=20)
+    receiver = place.receiver()
+    assert (receiver.status()["queue_depth"], age_of_first(receiver)) == (None, None)
+    with receiving(receiver, Collector()):
+        until(lambda: age_of_first(receiver) == 0)
+        place.manager.alter(place.queue, get_enabled=False)
+        place.put(*[message(number) for number in range(5)])
+        until(lambda: "2016" in (receiver.status()["error"] or ""))
+        place.manager.alter(place.queue, get_enabled=True)
+        until(lambda: place.depth() == 0)
+        until(lambda: receiver.status()["queue_depth"] == 0 and age_of_first(receiver) == 0)
+    assert age_of_first(receiver) is None
+
+
+def test_what_waits_is_told_while_the_journal_takes_nothing(troubled: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal has no space: the unit of work is backed out, and the queue fills."""
+    monkeypatch.setattr("adapters.ibm_mq.watching.LOOK_EVERY", 0.05)
+    monkeypatch.setattr("adapters.ibm_mq.session._LONGEST_UNIT", 0.2)
+    troubled.manager.alter(troubled.queue, maxdepth=20)
+    full = Collector(durable_at_once=False)
+    with receiving(receiver := troubled.receiver(), full):
+        troubled.put(message(1))
+        full.wait_for(1)
+        until(lambda: (receiver.status()["queue_depth"], receiver.status()["queue_filled"]) == (1, 0.05))
+        troubled.put(*[message(number) for number in range(2, 11)])
+        until(lambda: (receiver.status()["queue_depth"], receiver.status()["queue_filled"]) == (10, 0.5))
+        before = age_of_first(receiver)
+        assert before is not None
+        assert 0 < before < 60
+        until(lambda: (age_of_first(receiver) or 0) > before)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"PutDate": b"19990101", "PutTime": b"00000000"}, {"PutDate": b"?", "PutTime": b""}]
+)
+def test_a_put_time_that_is_no_time_or_far_away_harms_nothing(place: Place, fields: dict[str, bytes]) -> None:
+    """A program with authority to set all context may write any."""
+    constants = place.library.CMQC
+    with mq.connected(place.library, place.manager) as connection:
+        queue = place.library.Queue(connection, place.queue, constants.MQOO_OUTPUT | constants.MQOO_SET_ALL_CONTEXT)
+        options = place.library.PMO(Options=constants.MQPMO_SET_ALL_CONTEXT | constants.MQPMO_NO_SYNCPOINT)
+        queue.put(b"data", place.library.MD(Format=b"MQSTR", **fields), options)
+        queue.close()
+        settings = SourceSettings.model_validate(place.settings())
+        there = Connection(place.library, settings)
+        first = there.first_put_time(place.queue)
+        there.close()
+    assert first == (915_148_800_000_000 if fields["PutDate"].isdigit() else 0)
+    assert place.depth() == 1
+
+
+def test_without_authority_to_browse_the_age_is_unknown_and_the_depth_is_not(
+    tmp_path: Path, library: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("adapters.ibm_mq.watching.LOOK_EVERY", 0.05)
+    granted = {"": ["connect", "inq"], "DEV.QUEUE.1": ["get", "inq"]}
+    with QueueManager(tmp_path, users={"gateway": "g"}, authorities={"gateway": granted}) as manager:
+        receiver = Place(library, manager, "DEV.QUEUE.1").receiver(user="gateway", password="g")
+        with receiving(receiver, Collector()):
+            until(lambda: receiver.status()["queue_depth"] == 0)
+            assert age_of_first(receiver) is None
 
 
 # --- poison -------------------------------------------------------------------------------------------------------
