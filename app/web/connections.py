@@ -1,12 +1,11 @@
 """The open connections of a server: how many there may be, in all and from one address, and which one gives way.
 
 If all places are taken, a new connection gets that of the one that has been idle longest, else that of the one whose
-caller has not proved for longest who he is. What a new connection costs depends on no other: a flood of them must not
-keep the gateway from answering.
+caller has not proved for longest who he is. None gives way to one of an address that has more connections: a flood
+from few addresses must keep nobody else from being answered.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
 from itertools import chain
 from typing import Protocol
 
@@ -32,11 +31,6 @@ class _Group:
         self.all: set[Replaceable] = set()
         self.idle: dict[Replaceable, None] = {}
         self.unproved: dict[Replaceable, None] = {}
-
-    def first_but(self, other: Replaceable) -> Replaceable | None:
-        """Return the connection that gives way to another one; None without."""
-        ordered: Iterator[Replaceable] = chain(self.idle, self.unproved)
-        return next((each for each in ordered if each is not other and not each.is_closing()), None)
 
 
 class Places:
@@ -99,12 +93,13 @@ class Places:
         """Return whether a new connection may stay in a group, for which another one may have to be closed."""
         if len(group.all) <= limit:
             return True
-        first = group.first_but(new)
-        if first is None:
-            return False
-        first.abort()
-        self.remove(first)
-        return True
+        size = len(self._by_address[new.address].all)
+        for each in chain(group.idle, group.unproved):
+            if each is not new and not each.is_closing() and len(self._by_address[each.address].all) >= size:
+                each.abort()
+                self.remove(each)
+                return True
+        return False
 
     def _groups(self, connection: Replaceable) -> tuple[_Group, _Group]:
         return self._all, self._by_address[connection.address]

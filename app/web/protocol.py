@@ -42,6 +42,7 @@ from app.web.refusals import LONGEST_TARGET, Refused
 log = logger(__name__)
 
 SLICE = 16 << 10
+_LF = ord("\n")
 OTHER_DESCRIPTORS = 200
 """Descriptors reserved for files, brokers and databases."""
 
@@ -59,6 +60,8 @@ _ENDLESS = "app.endless"
 PROBE_SECONDS = 0.25
 """The time until a client that sends no more is asked whether it still waits, and until it is asked again."""
 LONGEST_PROBE_SECONDS = 15.0
+LINGER_SECONDS = 2.0
+"""How long a client whose request was refused may take to notice that."""
 
 
 def configuration(app: FastAPI, http: Http, **more: Any) -> uvicorn.Config:
@@ -147,6 +150,8 @@ class LimitedProtocol(HttpToolsProtocol):
         self._offers_upgrade = False
         """Whether the head that was read offers another protocol: then it is read again without that."""
         self._is_endless = False
+        self._lingers = False
+        """Whether the client has its last response, and what it still sends is ignored."""
         self._last_words: Refused | None = None
         """The refusal that is sent when the requests before it have their responses."""
         self._timer: asyncio.TimerHandle | None = None
@@ -188,6 +193,8 @@ class LimitedProtocol(HttpToolsProtocol):
 
         TLS cannot be closed one way only here, and an event stream would never end.
         """
+        if self._lingers:
+            return False
         if self._last_words is not None:
             self._probe_later(PROBE_SECONDS)
             return True
@@ -260,7 +267,9 @@ class LimitedProtocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(piece)
             if self._in_head and not self._is_whole:
-                refusals.check_version(self.parser.get_http_version())
+                version = self.parser.get_http_version()
+                ends_early = version == "0.0" and self.url and piece[-1] == _LF
+                refusals.check_version("0.9" if ends_early else version)
         except httptools.HttpParserUpgrade as upgrade:
             (end_of_head,) = upgrade.args
             self._read_head_again()
@@ -285,7 +294,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._feed(memoryview(b"".join([*head, b"\r\n"])))
 
     def _is_refused(self) -> bool:
-        return self.transport.is_closing() or self.parser is None or self._last_words is not None
+        return self.transport.is_closing() or self.parser is None or self._lingers or self._last_words is not None
 
     def _where(self) -> str:
         return refusals.where(self.url, self.headers, in_head=self._in_head, content=self._all_content)
@@ -364,7 +373,8 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._place is not None:
             self._place.idle(self)
         if self._last_words is not None:
-            self._refuse(self._last_words)
+            last_words, self._last_words = self._last_words, None
+            self._refuse(last_words)
 
     # --- time -----------------------------------------------------------------------------------------------------
 
@@ -471,7 +481,15 @@ class LimitedProtocol(HttpToolsProtocol):
         if running is not None:
             self._last_words = refusal
             return
-        self._forget()
         self.transport.write(refusals.response(refusal))
-        self.transport.close()
+        if self._place is None or not self.transport.can_write_eof():
+            self._forget()
+            self.transport.close()
+        else:
+            # Closed at once, the connection would be reset by what still comes, and the response be lost.
+            self._lingers = True
+            self._place.idle(self)
+            self.transport.write_eof()
+            self.flow.resume_reading()
+            self._timer = self.loop.call_later(LINGER_SECONDS, self.abort)
         self._await_reader()

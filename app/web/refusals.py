@@ -29,8 +29,6 @@ _REASONS = {
     "Expected HTTP/, RTSP/ or ICE/": "the request line does not end with HTTP/1.1, or a blank in its target is not "
     "percent-encoded",
     "Expected CRLF after version": "the request line does not end with CR and LF",
-    "Invalid char in url path": "the request target has a character that must be percent-encoded",
-    "Invalid characters in url": "the request target is neither a path nor an http URL",
     "Invalid header token": "a header field's name is empty, or has a character that names cannot have",
     "Invalid header value char": "a header field's value has a control character",
     "Unexpected whitespace after header value": "a header field goes on in a second line (obsolete line folding)",
@@ -50,6 +48,7 @@ _REASONS = {
 }
 """The words of the parser, and what they mean. For others there is one text."""
 _CODINGS = "Transfer-Encoding has another coding than chunked, or chunked twice; send the content chunked once"
+_TARGET = "the request target is neither a path nor an http URL, or has a character that must be percent-encoded"
 _VERSION = "the request's version is not HTTP/1.1 or HTTP/1.0"
 _OF_CODINGS = frozenset({"Invalid `Transfer-Encoding` header value", "Request has invalid `Transfer-Encoding`"})
 _OF_VERSION = frozenset({"Invalid HTTP version", "Pause on PRI/Upgrade"})
@@ -117,7 +116,8 @@ def refused(error: httptools.HttpParserError, where: str) -> Refused:
         return Refused(501, _CODINGS)
     if reason in _OF_VERSION:
         return Refused(505, _VERSION)
-    return Refused(400, f"{_REASONS.get(reason, 'the request is not valid HTTP')} ({where})")
+    other = _TARGET if isinstance(error, httptools.HttpParserInvalidURLError) else "the request is not valid HTTP"
+    return Refused(400, f"{_REASONS.get(reason, other)} ({where})")
 
 
 def where(target: bytes, fields: Fields, *, in_head: bool, content: int) -> str:

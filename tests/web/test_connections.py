@@ -52,6 +52,20 @@ def test_an_address_takes_places_of_its_own_only() -> None:
     assert first.closing, "and unknown before one that is known"
 
 
+def test_none_gives_way_to_an_address_with_more_connections() -> None:
+    places = Places(4, 4)
+    single, *many = admitted(places, "a", "b", "b", "b")
+    for each in many:
+        places.busy(each)
+    assert not places.admit(Connection("b"))
+    assert not single.closing
+    places.unproved(many[1])
+    assert places.admit(Connection("b"))
+    assert (single.closing, many[1].closing) == (False, True), "it takes a place of its own address"
+    admitted(places, "c")
+    assert single.closing
+
+
 def test_what_is_removed_does_not_count_and_stays_away() -> None:
     places = Places(2, 2)
     first, other = admitted(places, "a", "b")

