@@ -150,6 +150,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._offers_upgrade = False
         """Whether the head that was read offers another protocol: then it is read again without that."""
         self._is_endless = False
+        self._is_half_closed = False
         self._lingers = False
         """Whether the client has its last response, and what it still sends is ignored."""
         self._last_words: Refused | None = None
@@ -200,6 +201,7 @@ class LimitedProtocol(HttpToolsProtocol):
             return True
         if self.parser is None or self.scheme == "https" or self._is_endless:
             return False
+        self._is_half_closed = True
         if not self._is_whole:
             part = "its head" if self._in_head else f"its content ({self._all_content} bytes had come)"
             self._refuse(Refused(400, f"the connection was closed before the request had all of {part}"))
@@ -341,7 +343,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _on_proved(self, cycle: RequestResponseCycle) -> None:
         """Give the request that is answered the time and the place of somebody who is known."""
-        if self._is_proved or cycle.response_complete or self.transport.is_closing():
+        if self._is_proved or cycle.response_complete or self._lingers or self.transport.is_closing():
             return
         self._is_proved = True
         if self._place is not None:
@@ -394,7 +396,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _await_content_again(self, cycle: RequestResponseCycle) -> None:
         """Begin the time anew in which the content of a request must come, if some of it is missing."""
-        if self._timer is not None and cycle is self.cycle and not self._in_head:
+        if self._timer is not None and cycle is self.cycle and not (self._in_head or self._is_refused()):
             self._stop_timer()
             self._await_content()
 
@@ -482,7 +484,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._last_words = refusal
             return
         self.transport.write(refusals.response(refusal))
-        if self._place is None or not self.transport.can_write_eof():
+        if self._place is None or self._is_half_closed or not self.transport.can_write_eof():
             self._forget()
             self.transport.close()
         else:
