@@ -189,7 +189,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._forget()
         self.transport.abort()
 
-    def eof_received(self) -> bool:
+    def eof_received(self) -> bool:  # type: ignore[override]
         """Answer the requests that have come, then close: the client sends no more. Return whether to stay open.
 
         TLS cannot be closed one way only here, and an event stream would never end.

@@ -141,7 +141,7 @@ def test_half_closed_connections_are_answered_and_closed(tmp_path: Path) -> None
         with opened(address) as client:
             assert answers(half_closed(client, 5 * SIZED + LIST)) == [*[202] * 5, 200], "pipelined"
         with opened(address) as client:
-            assert client.shutdown(socket.SHUT_WR) is None
+            client.shutdown(socket.SHUT_WR)
             assert client.recv(1) == b"", "without a request there is no answer"
 
 
