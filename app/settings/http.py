@@ -23,8 +23,9 @@ class Http(Section):
     `cors_origins` may call it from browsers.
 
     At most `connections` are open at once, and `connections_a_client` from one address; a new one replaces the one
-    that is idle for longest. The head of a request is limited to `header_bytes` and must arrive within
-    `header_timeout`. A client that sends or reads fewer than `stall_bytes` in `stall_timeout` is disconnected. A whole
+    that is idle for longest, or whose caller is unknown for longest. The head of a request is limited to
+    `header_bytes` and must arrive within `header_timeout`, and so must its body until it is known who sends it. A
+    client that then sends or reads fewer than `stall_bytes` in `stall_timeout` is disconnected. A whole
     request, except for event streams, has `request_timeout`. Each key, or each address without one, has
     `requests_a_second` and `bytes_a_second` (of content, both ways) on the average."""
 

@@ -2,10 +2,14 @@
 
 import ssl
 from pathlib import Path
+from typing import Any
 
 from app.model.errors import GatewayError
 from app.observe import Recurring, logger
 from app.settings import Http
+
+CERTIFICATE_SECONDS = 10
+"""How often the files of the certificate are looked at."""
 
 log = logger(__name__)
 
@@ -55,6 +59,22 @@ class Certificate:
 
     def _stamps(self) -> _Seen:
         return tuple(_stamp(path) for path in (self._cert, self._key))
+
+
+def tls_options(http: Http) -> dict[str, Any]:
+    """Return uvicorn's options for TLS, if there is a certificate. Raises GatewayError for one that cannot be used."""
+    if http.cert_file is None:
+        return {}
+    certificate = Certificate(http)
+
+    async def refresh() -> None:
+        certificate.refresh()
+
+    return {
+        "ssl_context_factory": lambda _config, _default: certificate.context,
+        "callback_notify": refresh,
+        "timeout_notify": CERTIFICATE_SECONDS,
+    }
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:

@@ -1,14 +1,17 @@
-"""The open connections of a server by their addresses, and those of them that are idle, longest first.
+"""The open connections of a server: how many there may be, in all and from one address, and which one gives way.
 
-What a new connection costs depends on no other: a flood of them must not keep the gateway from answering.
+If all places are taken, a new connection gets that of the one that has been idle longest, else that of the one whose
+caller has not proved for longest who he is. None gives way to one of an address that has more connections: a flood
+from few addresses must keep nobody else from being answered.
 """
 
 from collections import defaultdict
+from itertools import chain
 from typing import Protocol
 
 
-class Idling(Protocol):
-    """A connection that may be closed for another while it is idle."""
+class Replaceable(Protocol):
+    """A connection that may be closed for another while it is idle, or while nobody knows whose it is."""
 
     @property
     def address(self) -> str | None:
@@ -22,48 +25,61 @@ class Idling(Protocol):
 
 
 class _Group:
-    """Connections, and the idle ones among them in the order in which they became idle."""
+    """Connections, and those among them that give way, in the order in which they do."""
 
     def __init__(self) -> None:
-        self.all: set[Idling] = set()
-        self.idle: dict[Idling, None] = {}
-
-    def idlest(self, other_than: Idling) -> Idling | None:
-        for each in self.idle:
-            if each is not other_than and not each.is_closing():
-                return each
-        return None
+        self.all: set[Replaceable] = set()
+        self.idle: dict[Replaceable, None] = {}
+        self.unproved: dict[Replaceable, None] = {}
 
 
-class Connections:
-    """All connections of one server. Only the thread of its event loop may use it."""
+class Places:
+    """The connections of one server that have a place: at most `limit`, and `limit_a_client` of one address.
 
-    def __init__(self) -> None:
+    Only the thread of the server's event loop may use it.
+    """
+
+    def __init__(self, limit: int, limit_a_client: int) -> None:
+        self._limit, self._limit_a_client = limit, limit_a_client
         self._all = _Group()
         self._by_address: defaultdict[str | None, _Group] = defaultdict(_Group)
 
-    def add(self, connection: Idling) -> None:
-        """Add a new connection, which is idle."""
-        for group in self._groups(connection):
-            group.all.add(connection)
-        self.idle(connection)
+    def admit(self, new: Replaceable) -> bool:
+        """Give a connection, which is idle, a place. Return whether it has one: all others may be busy."""
+        for group in self._groups(new):
+            group.all.add(new)
+        self.idle(new)
+        own = self._by_address[new.address]
+        if self._has_room(own, self._limit_a_client, new) and self._has_room(self._all, self._limit, new):
+            return True
+        self.remove(new)
+        return False
 
-    def idle(self, connection: Idling) -> None:
+    def idle(self, connection: Replaceable) -> None:
         """Note that a connection has become idle."""
+        self.busy(connection)
         if connection in self._all.all:
             for group in self._groups(connection):
                 group.idle[connection] = None
 
-    def busy(self, connection: Idling) -> None:
-        """Note that a connection is not idle any more."""
+    def unproved(self, connection: Replaceable) -> None:
+        """Note that a connection has become busy with a request whose caller has not proved who he is."""
+        self.busy(connection)
+        if connection in self._all.all:
+            for group in self._groups(connection):
+                group.unproved[connection] = None
+
+    def busy(self, connection: Replaceable) -> None:
+        """Note that a connection is busy for somebody who is known: it does not give way."""
         if connection in self._all.all:
             for group in self._groups(connection):
                 group.idle.pop(connection, None)
+                group.unproved.pop(connection, None)
 
-    def is_idle(self, connection: Idling) -> bool:
+    def is_idle(self, connection: Replaceable) -> bool:
         return connection in self._all.idle
 
-    def remove(self, connection: Idling) -> None:
+    def remove(self, connection: Replaceable) -> None:
         """Forget a connection that is closed, or that is being closed and keeps no place."""
         if connection not in self._all.all:
             return
@@ -73,16 +89,17 @@ class Connections:
         if not self._by_address[connection.address].all:
             del self._by_address[connection.address]
 
-    def beyond(self, connection: Idling, limit: int, *, of_its_address: bool) -> bool:
-        """Tell whether there are more than `limit` connections, in all or of the address of one."""
-        return len(self._group(connection, of_its_address).all) > limit
+    def _has_room(self, group: _Group, limit: int, new: Replaceable) -> bool:
+        """Return whether a new connection may stay in a group, for which another one may have to be closed."""
+        if len(group.all) <= limit:
+            return True
+        size = len(self._by_address[new.address].all)
+        for each in chain(group.idle, group.unproved):
+            if each is not new and not each.is_closing() and len(self._by_address[each.address].all) >= size:
+                each.abort()
+                self.remove(each)
+                return True
+        return False
 
-    def idlest(self, connection: Idling, *, of_its_address: bool) -> Idling | None:
-        """Return the connection that has been idle longest beside this one, in all or of its address; None without."""
-        return self._group(connection, of_its_address).idlest(connection)
-
-    def _group(self, connection: Idling, of_its_address: bool) -> _Group:
-        return self._by_address[connection.address] if of_its_address else self._all
-
-    def _groups(self, connection: Idling) -> tuple[_Group, _Group]:
+    def _groups(self, connection: Replaceable) -> tuple[_Group, _Group]:
         return self._all, self._by_address[connection.address]

@@ -54,9 +54,9 @@ REFUSALS = {
     "parquet bomb": {"422 conversion-limit", "507 storage-full", "503 busy", "503", LEFT, *TOO_SLOW},
     "json bomb": {"422 unsuitable", "422 conversion-limit", "507 storage-full", "503 busy", "503", LEFT, *TOO_SLOW},
     "trace": {"413 too-large", "503 busy", "503", LEFT, *TOO_SLOW},
-    "silent": {"503", CUT, LEFT},
-    "headers": {"431", "503", CUT, LEFT},
-    "not reading": {"200", "503", CUT, LEFT},
+    "silent": {"503 busy", CUT, LEFT},
+    "headers": {"431 about:blank", "503 busy", CUT, LEFT},
+    "not reading": {"200", "503 busy", CUT, LEFT},
     "upload": {"202", "507 storage-full", "503 busy", "503", CUT, LEFT},
 }
 """What docs/operating.md says that clients see. 503 without a problem is for a connection too many; `cut` are

@@ -1,6 +1,6 @@
-"""The connection that is closed for a new one is the one that is idle for longest."""
+"""The connection that gives way to a new one: the one idle longest, else the one unknown longest."""
 
-from app.web.connections import Connections
+from app.web.connections import Places
 
 
 class Connection:
@@ -17,35 +17,63 @@ class Connection:
         self.closing = True
 
 
-def test_the_idlest_is_found_in_all_and_of_an_address() -> None:
-    opened = Connections()
-    first, second, other, new = (Connection(address) for address in ("a", "a", "b", "a"))
-    for each in (other, first, second, new):
-        opened.add(each)
-    assert opened.idlest(new, of_its_address=False) is other
-    assert opened.idlest(new, of_its_address=True) is first
-    opened.busy(first)
-    assert opened.idlest(new, of_its_address=True) is second
-    opened.idle(first)
-    assert opened.idlest(new, of_its_address=True) is second, "the first has been idle for less time"
-    second.abort()
-    assert opened.idlest(new, of_its_address=True) is first
-    opened.busy(first)
-    assert opened.idlest(new, of_its_address=True) is None, "a new connection is not closed for itself"
+def admitted(places: Places, *addresses: str) -> list[Connection]:
+    made = [Connection(address) for address in addresses]
+    assert all(places.admit(each) for each in made)
+    return made
+
+
+def test_the_idlest_gives_way_and_then_the_one_unknown_longest() -> None:
+    places = Places(4, 3)
+    first, second, third, other = admitted(places, "a", "a", "b", "c")
+    places.busy(other)
+    places.unproved(second)
+    places.unproved(first)
+    order = []
+    for address in "defg":
+        new = Connection(address)
+        has_place = places.admit(new)
+        order.append([each.closing for each in (first, second, third, other)].count(True))
+        assert has_place is (address != "g"), "a connection that is busy for somebody known does not give way"
+        places.busy(new)
+    assert order == [1, 2, 3, 3]
+    assert third.closing
+    assert not places.is_idle(new)
+
+
+def test_an_address_takes_places_of_its_own_only() -> None:
+    places = Places(10, 2)
+    other, first, second = admitted(places, "b", "a", "a")
+    places.unproved(first)
+    (third,) = admitted(places, "a")
+    assert (first.closing, second.closing, other.closing) == (False, True, False), "idle before unknown"
+    places.busy(third)
+    admitted(places, "a")
+    assert first.closing, "and unknown before one that is known"
+
+
+def test_none_gives_way_to_an_address_with_more_connections() -> None:
+    places = Places(4, 4)
+    single, *many = admitted(places, "a", "b", "b", "b")
+    for each in many:
+        places.busy(each)
+    assert not places.admit(Connection("b"))
+    assert not single.closing
+    places.unproved(many[1])
+    assert places.admit(Connection("b"))
+    assert (single.closing, many[1].closing) == (False, True), "it takes a place of its own address"
+    admitted(places, "c")
+    assert single.closing
 
 
 def test_what_is_removed_does_not_count_and_stays_away() -> None:
-    opened = Connections()
-    first, other = Connection("a"), Connection("b")
-    for each in (first, other):
-        opened.add(each)
-    assert opened.beyond(first, 1, of_its_address=False)
-    assert not opened.beyond(first, 1, of_its_address=True)
-    opened.remove(other)
-    opened.remove(other)
-    opened.idle(other)
-    opened.busy(other)
-    assert not opened.beyond(first, 1, of_its_address=False)
-    assert opened.idlest(first, of_its_address=False) is None
-    assert not opened.is_idle(other)
-    assert list(opened._by_address) == ["a"]
+    places = Places(2, 2)
+    first, other = admitted(places, "a", "b")
+    for _ in range(2):
+        places.remove(other)
+    for note in (places.idle, places.unproved, places.busy):
+        note(other)
+    assert not places.is_idle(other)
+    assert list(places._by_address) == ["a"]
+    admitted(places, "b")
+    assert not first.closing

@@ -13,6 +13,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from joserfc.jwk import ECKey, Key, RSAKey
 
 from app.service.access import oidc
@@ -112,6 +116,62 @@ def test_tokens_that_are_accepted_and_those_that_are_not(tmp_path: Path, provide
             "id": "boss",
         }
     assert provider.asked.count("/keys") == 1, "the keys are kept, whatever tokens come"
+
+
+class Signer:
+    """Makes tokens of the provider with any bytes as their claims, by another library than the gateway's."""
+
+    def __init__(self, provider: Provider) -> None:
+        key = provider.keys[0]
+        assert isinstance(key, RSAKey)
+        private = load_pem_private_key(key.as_pem(private=True), None)
+        assert isinstance(private, RSAPrivateKey)
+        self._private = private
+
+    def __call__(self, said: bytes, head: bytes = b'{"alg":"RS256","kid":"one","typ":"at+jwt"}') -> str:
+        given = b".".join(urlsafe_b64encode(part).rstrip(b"=") for part in (head, said))
+        signature = self._private.sign(given, padding.PKCS1v15(), hashes.SHA256())
+        return b".".join((given, urlsafe_b64encode(signature).rstrip(b"="))).decode()
+
+
+NUMBERS = [
+    *("-1", "0", "-0", "1", "253402300799", "253402300800", "1e12", "1099511627776", "1e18", "9" * 30, "9" * 400),
+    *("9" * 5000, "1e308", "-1e308", "1e400", "-1e400", "NaN", "Infinity", "-Infinity", "1.5", "-1.5e-300"),
+    *("true", "null", '"1"', "[]", "{}", "[1e400]"),
+]
+
+
+def test_no_number_or_text_of_a_token_is_an_error_of_the_gateway(tmp_path: Path, provider: Provider) -> None:
+    now, signed = int(time()), Signer(provider)
+    usual = {"iss": f'"{provider.issuer}"', "aud": f'"{AUDIENCE}"', "sub": '"ada"', "scope": '"admin"'}
+    usual |= {"iat": str(now), "exp": str(now + 300), "sources": '["a"]'}
+
+    def token(**claims: str) -> str:
+        return signed(("{" + ",".join(f'"{k}":{v}' for k, v in (usual | claims).items()) + "}").encode())
+
+    with accepting(tmp_path, provider, sources_claim="sources") as client:
+        for name in ("exp", "nbf", "iat", "sub", "sources", "other"):
+            for number in NUMBERS:
+                given = get(client, token(**{name: number}), "/v1/caller")
+                assert given.status_code in (200, 401), (name, number[:40], given.text)
+        for late in ("253402300800", "1e18", "9" * 400):
+            caller = get(client, token(exp=late), "/v1/caller").json()
+            assert caller["expires_at"] == "9999-12-31T23:59:59Z"
+        for refused in ("1e400", "NaN", "Infinity", "true", "-1", "-1e308"):
+            assert get(client, token(exp=refused), "/v1/caller").status_code == 401
+        deep = "[" * 9000
+        for odd in ({"sub": '"\\ud800"'}, {"sources": '["\\udfff"]'}, {"other": deep}, {"other": deep + "]" * 9000}):
+            assert get(client, token(**odd), "/v1/caller").status_code == 401
+        for head in (
+            b"[" * 300,
+            b"[" * 9000,
+            b'{"alg":' + b"[" * 400,
+            b"\xff",
+            b'{"alg":"RS256","kid":"\\ud800"}',
+            b"1",
+        ):
+            given = get(client, signed(b"{}", head), "/v1/caller")
+            assert given.status_code == 401, given.text
 
 
 def test_claims_become_scopes_and_limits(tmp_path: Path, provider: Provider) -> None:

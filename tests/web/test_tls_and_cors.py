@@ -55,7 +55,7 @@ def is_served(address: str, certificate: Path) -> bool:
 
 
 def test_a_new_certificate_is_served_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.web.protocol.CERTIFICATE_SECONDS", 0)
+    monkeypatch.setattr("app.web.certificate.CERTIFICATE_SECONDS", 0)
     (tmp_path / "old").mkdir()
     old, _ = write_pair(tmp_path / "old", "old")
     cert_file, key_file = write_pair(tmp_path, "new")

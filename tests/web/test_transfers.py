@@ -1,6 +1,5 @@
 """Uploads, downloads and clients that do not read keep nothing else waiting; their numbers are limited."""
 
-import json
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -22,24 +21,13 @@ from app.web.pools import TRANSFER_THREADS
 from app.web.protocol import LimitedProtocol
 from tests.support.tables import parquet
 from tests.support.waiting import until
+from tests.web.raw import opened
 from tests.web.stock import Stock, serving
 
 KIB, MIB = 1 << 10, 1 << 20
 PARQUET = "application/vnd.apache.parquet"
 ALL_THREADS = 45
 """More than all threads for short work, which are 40."""
-
-
-def opened(address: str, *, receiving: int | None = None, source: str = "127.0.0.1") -> socket.socket:
-    """A connection, with a buffer of so many bytes for what it receives."""
-    host, port = address.removeprefix("http://").split(":")
-    client = socket.socket()
-    client.settimeout(20)
-    if receiving is not None:
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receiving)
-    client.bind((source, 0))
-    client.connect((host, int(port)))
-    return client
 
 
 def status(client: socket.socket) -> int:
@@ -163,7 +151,10 @@ def test_one_address_has_a_part_of_the_connections(tmp_path: Path) -> None:
         for client in busy:
             client.sendall(asking("/v1/events"))
             assert status(client) == 200
-        assert status(stack.enter_context(opened(address, source="127.0.0.2"))) == 503
+        for path, expected in (("/v1/caller", 503), ("/health/live", 200), ("/health/live", 200)):
+            one_more = stack.enter_context(opened(address, source="127.0.0.2"))
+            one_more.sendall(asking(path))
+            assert status(one_more) == expected, "health has places of its own"
         other = stack.enter_context(opened(address, source="127.0.0.3"))
         other.sendall(asking("/health/live"))
         assert status(other) == 200
@@ -256,31 +247,6 @@ def test_a_whole_request_has_a_time_limit_and_event_streams_have_none(tmp_path: 
         while b"later" not in received:
             received += (piece := listening.recv(MIB))
             assert piece, "the stream has ended"
-
-
-@pytest.mark.parametrize(
-    ("head", "status"),
-    [
-        (b"GET /v1/attachments?" + bytes(66_000).replace(b"\0", b"a") + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414),
-        (b"GET /v1/attachments HTTP/1.1\r\nHost: x\r\nX: " + bytes(70_000).replace(b"\0", b"a") + b"\r\n\r\n", 431),
-        (b"GET /v1/attachments HTTP/1.1\r\n\r\n", 400),
-        (b"GET /v1/attachments HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", 400),
-        (b"GET /v1/attachments HTTP/1.0\r\nHost: x\r\nHost: x\r\n\r\n", 400),
-        (b"nonsense\r\n\r\n", 400),
-        (b"GET /v1/attachments HTTP/1.0\r\n\r\n", 200),
-        (b"GET /v1/attachments HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 200),
-    ],
-)
-def test_heads_of_requests_are_checked(shared_http: httpx.Client, head: bytes, status: int) -> None:
-    with opened(f"{shared_http.base_url}") as client:
-        client.sendall(head)
-        came = b"".join(iter(lambda: client.recv(MIB), b""))
-    first, _, rest = came.partition(b"\r\n\r\n")
-    assert first.startswith(b"HTTP/1.1 %d " % status), came
-    assert first.lower().count(b"\r\ndate: ") == 1
-    if status != 200:
-        assert b"content-type: application/problem+json" in first
-        assert json.loads(rest)["status"] == status
 
 
 def test_longer_targets_than_the_parser_takes_are_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 Sources: RFC 7519 (JSON Web Token), RFC 8725 (best practices), RFC 9068 (access tokens), OpenID Connect Discovery 1.0.
 """
 
+import json
 from collections.abc import Callable
 from threading import Lock
 from time import monotonic
@@ -23,8 +24,11 @@ KEEP_SECONDS = 3600.0
 """How long the provider's keys are used before they are fetched again."""
 PAUSE_SECONDS = 30.0
 """The time between two fetches, whatever tokens come: anybody can send one with an unknown key."""
-_LATEST = 1 << 40
-"""A time in seconds beyond all that tokens mean."""
+_LATEST = 253_402_300_799
+"""The last second of the year 9999, in seconds since 1970: no later time can be told."""
+
+_UNREADABLE = (JoseError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+"""What the library raises for tokens and keys that somebody made up."""
 
 log = logger(__name__)
 
@@ -94,9 +98,11 @@ class AccessTokens:
             token = jwt.decode(text, self._keys, algorithms=self._settings.algorithms)
             claims = token.claims
             self._registry(audience).validate(claims)
+            # What names and limits come from must be text that a response can carry, and every number finite.
+            json.dumps(claims, ensure_ascii=False, allow_nan=False).encode()
         except ExpiredTokenError:
             raise TokenRefused(f"the {what} has expired", f"the {what} has expired") from None
-        except (JoseError, ValueError, TypeError, KeyError, AttributeError) as error:
+        except _UNREADABLE as error:
             raise TokenRefused(f"the {what} is not accepted: {_why(error)}") from None
         return claims
 
@@ -136,7 +142,7 @@ class AccessTokens:
         assert self._keys is not None
         try:
             named = jws.extract_compact(text.encode()).headers().get("kid")
-        except (JoseError, ValueError, TypeError, KeyError, AttributeError):
+        except _UNREADABLE:
             return True
         return any(key.kid == named for key in self._keys.keys) or (named is None and len(self._keys.keys) == 1)
 
@@ -146,7 +152,7 @@ class AccessTokens:
             # A symmetric key is never published: who could read it could sign with it.
             given = [key for key in found["keys"] if key.get("kty") != "oct"]
             return KeySet.import_key_set({"keys": given})
-        except (JoseError, ValueError, TypeError, KeyError, AttributeError) as error:
+        except _UNREADABLE as error:
             raise GatewayError(f"the keys of {self._settings.issuer} cannot be read: {_why(error)}") from error
 
     def _jwks_url(self) -> str:

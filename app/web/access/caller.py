@@ -22,6 +22,7 @@ from app.web.access.trail import Trail, trail_of
 from app.web.deps import GatewayDep, base_of
 from app.web.pools import pools_of, run_in
 from app.web.problems import Problem
+from app.web.protocol import PROVED
 
 SCHEME = "HTTPBearer"
 LINK = "link"
@@ -164,6 +165,8 @@ def _authenticated(request: Request, credentials: HTTPAuthorizationCredentials |
         trail.refused = refused.reason
         challenge = 'Bearer error="invalid_token"' if credentials is not None else "Bearer"
         raise Problem("unauthorized", refused.told, {"WWW-Authenticate": challenge}) from None
+    if (proved := request.scope.get(PROVED)) is not None:
+        proved()
     return Caller(trail.principal, trail, base_of(request))
 
 

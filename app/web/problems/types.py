@@ -23,7 +23,10 @@ class ProblemType(NamedTuple):
 
 _TABLE = (
     ProblemType(
-        "malformed", 400, "The request cannot be read", "The request's framing is broken; `detail` says where."
+        "malformed",
+        400,
+        "The request cannot be read",
+        "The request's framing is broken; `detail` says what is wrong, and where.",
     ),
     ProblemType(
         "digest-mismatch",
@@ -76,7 +79,8 @@ _TABLE = (
         "request-timeout",
         408,
         "The request took too long",
-        "`http.request_timeout` limits the time of a whole request. Upload in pieces, or read by ranges or pages.",
+        "`http.request_timeout` limits the time of a whole request, `http.header_timeout` that of its head, and of its "
+        "body until it is known who sends it. Upload in pieces, or read by ranges or pages.",
     ),
     ProblemType(
         "ambiguous",
@@ -247,7 +251,7 @@ _TABLE = (
         "busy",
         503,
         "The gateway is busy",
-        "As many conversions, uploads or downloads as its settings allow are running; see `Retry-After`.",
+        "As many conversions, uploads, downloads or connections as its settings allow are busy; see `Retry-After`.",
     ),
     ProblemType(
         "tables-unavailable",
@@ -265,7 +269,8 @@ def table() -> str:
     head = (
         "# Problems\n\n"
         "Every error of REST is `application/problem+json` (RFC 9457). `type` is stable: programs may rely on it;\n"
-        "`detail` is for people. The table is printed by `python -m app.web.problems`.\n\n"
+        "`detail` is for people. 414, 431, 501 and 505, for what is not read as HTTP/1.1, have `about:blank`.\n"
+        "The table is printed by `python -m app.web.problems`.\n\n"
         "| type | status | title | meaning |\n|---|---|---|---|\n"
     )
     return head + "".join(f"| `{p.uri}` | {p.status} | {p.title} | {p.meaning} |\n" for p in _TABLE)
