@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, func, select, update
 
 from adapters.sql_catalog.bulk import Bulk
 from adapters.sql_catalog.column_types import AnyText
@@ -38,22 +38,23 @@ class Quarantine(CatalogPart):
         code: str | None = None,
         why: str | None = None,
     ) -> Page[QuarantineRecord]:
-        kind = None if why is None else kind_of_reason(why)
-        equal = ((quarantine.c.state, state), (quarantine.c.code, code), (quarantine.c.why_kind, kind))
-        statement = select(quarantine).where(*limited(quarantine.c.source, source, within))
-        statement = statement.where(*(column == wanted for column, wanted in equal if wanted is not None))
+        statement = select(quarantine).where(*_conditions(source, state, within, code, why))
         with self._database.read() as connection:
             return fetch_page(connection, _QUARANTINE, statement, cursor, limit)
 
     def quarantine_groups(
-        self, source: str | None, state: QuarantineState | None, limit: int, within: Collection[str] | None = None
+        self,
+        source: str | None,
+        state: QuarantineState | None,
+        limit: int,
+        within: Collection[str] | None = None,
+        code: str | None = None,
+        why: str | None = None,
     ) -> QuarantineGroups:
-        received, why, count = quarantine.c.received_at, quarantine.c.why, func.count()
-        shown = (count, func.min(received), func.max(received), func.min(why), func.max(why))
+        received, reason, count = quarantine.c.received_at, quarantine.c.why, func.count()
+        shown = (count, func.min(received), func.max(received), func.min(reason), func.max(reason))
         of_all = (func.count().over(), func.sum(count).over())
-        grouped = select(*_GROUP, *shown, *of_all).where(*limited(quarantine.c.source, source, within))
-        if state is not None:
-            grouped = grouped.where(quarantine.c.state == state)
+        grouped = select(*_GROUP, *shown, *of_all).where(*_conditions(source, state, within, code, why))
         with self._database.read() as connection:
             rows = connection.execute(grouped.group_by(*_GROUP).order_by(count.desc(), *_GROUP).limit(limit)).all()
         items = [
@@ -106,6 +107,19 @@ class Quarantine(CatalogPart):
             rows = [copy._asdict() for copy in copies if copy.id in here]
             if rows:
                 connection.execute(add, rows)
+
+
+def _conditions(
+    source: str | None,
+    state: QuarantineState | None,
+    within: Collection[str] | None,
+    code: str | None,
+    why: str | None,
+) -> list[ColumnElement[bool]]:
+    kind = None if why is None else kind_of_reason(why)
+    equal = ((quarantine.c.state, state), (quarantine.c.code, code), (quarantine.c.why_kind, kind))
+    conditions = [column == wanted for column, wanted in equal if wanted is not None]
+    return [*limited(quarantine.c.source, source, within), *conditions]
 
 
 def _known(connection: Connection, ids: Sequence[str]) -> Iterator[str]:

@@ -44,9 +44,15 @@ class QuarantineCatalog(Protocol):
         from `why` in numbers and identifiers only (`app.model.errors.kind_of_reason`). Raises BadCursor."""
 
     def quarantine_groups(
-        self, source: str | None, state: QuarantineState | None, limit: int, within: Collection[str] | None = None
+        self,
+        source: str | None,
+        state: QuarantineState | None,
+        limit: int,
+        within: Collection[str] | None = None,
+        code: str | None = None,
+        why: str | None = None,
     ) -> QuarantineGroups:
-        """Return the largest groups of entries, at most `limit`, and the numbers of all."""
+        """Return the largest groups of such entries, at most `limit`, and the numbers of all."""
 
     def quarantine_between(self, source: str, first: int, last: int, limit: int) -> list[QuarantineRecord]:
         """Return the first `limit` entries of messages that a source received from one time up to another (µs, both

@@ -23,6 +23,12 @@ PREVIEW = 256
 """Number of a message's first bytes that its entry shows."""
 _GONE = "the bytes of this message are gone"
 
+Code = Annotated[str | None, Query(max_length=100, examples=["truncated"])]
+Why = Annotated[
+    str | None,
+    Query(max_length=LONGEST_WHY, description="a reason; those that differ in numbers and identifiers only match"),
+]
+
 router = APIRouter(prefix="/quarantine", tags=["quarantine"])
 
 
@@ -36,11 +42,8 @@ def list_quarantine(
     paging: PagingDep,
     source: Annotated[str | None, Query(max_length=100)] = None,
     state: QuarantineState | None = None,
-    code: Annotated[str | None, Query(max_length=100, examples=["truncated"])] = None,
-    why: Annotated[
-        str | None,
-        Query(max_length=LONGEST_WHY, description="a reason; those that differ in numbers and identifiers only match"),
-    ] = None,
+    code: Code = None,
+    why: Why = None,
 ) -> PageView[QuarantineView]:
     """List the quarantined messages, newest first."""
     page = gateway.catalog.quarantined(source, state, paging.cursor, paging.limit, caller.sources, code, why)
@@ -54,13 +57,15 @@ def list_quarantine_groups(
     caller: CallerDep,
     source: Annotated[str | None, Query(max_length=100)] = None,
     state: QuarantineState | None = None,
+    code: Code = None,
+    why: Why = None,
     limit: Annotated[Digits, Query(description="maximum number of groups", ge=1, le=500)] = 50,
 ) -> QuarantineGroupsView:
     """Count the quarantined messages by source, code and reason, the largest groups first.
 
     Reasons that differ in numbers and identifiers only are of one group.
     """
-    return QuarantineGroupsView.of(gateway.catalog.quarantine_groups(source, state, limit, caller.sources))
+    return QuarantineGroupsView.of(gateway.catalog.quarantine_groups(source, state, limit, caller.sources, code, why))
 
 
 @router.get("/{quarantine_id}", operation_id="get_quarantine_entry", responses=responses("not-found"))

@@ -338,6 +338,7 @@ class Listing:
             )
             times = [entry.received_at for entry in listed]
             assert (len(listed), times[-1], times[0]) == (group.count, *group[-2:])
+            assert catalog.quarantine_groups(group.source, "kept", 9, None, group.code, group.why).items == [group]
             assert {entry.id for entry in listed} in [{entry.id for entry in one} for one in alike.values()]
             assert group.why in {entry.why for entry in listed} | set(kinds)
         largest = catalog.quarantine_groups(None, "kept", 2)
