@@ -302,7 +302,8 @@ export const Choice = ({ label, value, values, any = "any", change }) => html`<l
 export function More({ pages, what }) {
   const { items, hasMore, more, loading } = pages;
   if (!items.length) return null;
-  return html`<p class="more"><span role="status">${number(items.length)} ${what}${hasMore ? " shown; there are more" : ""}</span>
+  const noun = items.length === 1 ? what.replace(/(ie)?s$/, (end) => (end === "ies" ? "y" : "")) : what;
+  return html`<p class="more"><span role="status">${number(items.length)} ${noun}${hasMore ? " shown; there are more" : ""}</span>
     ${hasMore && html`<button type="button" disabled=${loading} onClick=${more}>Show more</button>`}</p>`;
 }
 

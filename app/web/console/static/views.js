@@ -28,5 +28,5 @@ const MEANT = {
 export function meant(path) {
   const [name, ...steps] = path;
   const isView = VIEWS.some((view) => view.path === name) && (steps.length > 0) === ["attachment", "delivery"].includes(name);
-  return isView || steps.length > 1 ? null : MEANT[name]?.(steps[0]) ?? null;
+  return isView || steps.length > 1 || !Object.hasOwn(MEANT, name ?? "") ? null : MEANT[name](steps[0]);
 }

@@ -40,7 +40,8 @@ function Source({ source, seconds }) {
 /** The last hour of a source. */
 function Recent({ values, seconds }) {
   const most = 3600 / seconds;
-  const text = `At most ${plural(Math.max(0, ...values), "message")} in ${duration(seconds)}, ${number(values.reduce((all, one) => all + one, 0))} in the last hour`;
+  const all = values.reduce((sum, one) => sum + one, 0);
+  const text = all ? `${plural(all, "message")} in the last hour, at most ${number(Math.max(...values))} in ${duration(seconds)}` : "No message in the last hour";
   return html`<${Sparkline} values=${values} most=${most} text=${text} /><p class="hint">${text}</p>`;
 }
 
