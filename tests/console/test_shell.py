@@ -1,6 +1,5 @@
 """The frame of the console: sign-in, scopes, base path, keyboard."""
 
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -167,7 +167,8 @@ def test_a_group_is_dismissed_and_replayed_however_large_it_is(
     assert len(http.get("/v1/quarantine", params=group).json()["items"]) == 5
 
     def all_of(action: str) -> list[str]:
-        results, cursor = [], None
+        results: list[str] = []
+        cursor = None
         while cursor is not None or not results:
             body = {"group": group, "cursor": cursor}
             done = http.post(f"/v1/quarantine/{action}", json=body).raise_for_status().json()

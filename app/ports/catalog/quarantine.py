@@ -14,7 +14,7 @@ class QuarantineGroup(NamedTuple):
     source: str
     code: str
     why: str
-    count: int
+    entries: int
     first_received_at: int
     last_received_at: int
 

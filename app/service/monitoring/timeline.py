@@ -24,12 +24,12 @@ _ORDER: Final = (
 
 class Moment(NamedTuple):
     """Something that happened at a time (µs): a word for programs, and a sentence for people, if there is more to
-    say. What happened `count` times, but for numbers, happened last at `last_time`."""
+    say. What happened several `times`, but for numbers, happened last at `last_time`."""
 
     time: int
     type: str
     detail: str | None = None
-    count: int = 1
+    times: int = 1
     last_time: int | None = None
 
 

@@ -83,7 +83,7 @@ class MomentView(BaseModel):
             time=to_time(moment.time),
             type=moment.type,
             detail=None if moment.detail is None else shown(moment.detail),
-            count=moment.count,
+            count=moment.times,
             last_time=optional_time(moment.last_time),
         )
 

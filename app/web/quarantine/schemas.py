@@ -118,7 +118,7 @@ class QuarantineGroupsView(BaseModel):
                 source=shown(group.source),
                 code=group.code,
                 why=shown(group.why),
-                count=group.count,
+                count=group.entries,
                 first_received_at=to_time(group.first_received_at),
                 last_received_at=to_time(group.last_received_at),
             )

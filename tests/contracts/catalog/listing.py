@@ -330,14 +330,14 @@ class Listing:
             alike.setdefault((entry.source, entry.code, kinds[why.index(entry.why)]), []).append(entry)
         found = catalog.quarantine_groups(None, "kept", 100)
         assert (found.groups, found.entries) == (len(alike), len(kept))
-        counts = [group.count for group in found.items]
+        counts = [group.entries for group in found.items]
         assert counts == sorted(counts, reverse=True)
         for group in found.items:
             listed = all_of(
                 lambda cursor, g=group: catalog.quarantined(g.source, "kept", cursor, 2, None, g.code, g.why)  # type: ignore[misc]
             )
             times = [entry.received_at for entry in listed]
-            assert (len(listed), times[-1], times[0]) == (group.count, *group[-2:])
+            assert (len(listed), times[-1], times[0]) == (group.entries, *group[-2:])
             assert catalog.quarantine_groups(group.source, "kept", 9, None, group.code, group.why).items == [group]
             assert {entry.id for entry in listed} in [{entry.id for entry in one} for one in alike.values()]
             assert group.why in {entry.why for entry in listed} | set(kinds)
