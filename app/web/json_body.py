@@ -22,7 +22,7 @@ def request_body(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
-    """Return a schema with its definitions in place: references from an operation would point into the whole document."""
+    """Return a schema with its definitions in place: from an operation, references point into the whole document."""
     if isinstance(schema, list):
         return [_inlined(each, definitions) for each in schema]
     if not isinstance(schema, dict):
