@@ -37,6 +37,7 @@ from adapters.sql_catalog.rows import (
     message_columns,
     message_record,
     pack_triplets,
+    quarantine_columns,
     runs_by_segment,
     unpack_runs,
 )
@@ -51,7 +52,6 @@ from app.model.records import (
     NewEvent,
     PartRun,
     QuarantineCopy,
-    QuarantineRecord,
 )
 
 Merge = Callable[[ColumnElement[Any], ColumnElement[Any]], ColumnElement[Any]]
@@ -185,7 +185,7 @@ class Assembly(CatalogPart):
                 times = zip(messages["id"], messages["complete_at"], strict=True)
                 messages["complete_at"] = [None if each in incomplete else time for each, time in times]
             self._upsert_message.run(connection, messages)
-            self._upsert_quarantine.run(connection, columns_of(QuarantineRecord, checkpoint.quarantine))
+            self._upsert_quarantine.run(connection, quarantine_columns(checkpoint.quarantine))
             self._upsert_copy.run(connection, columns_of(QuarantineCopy, checkpoint.quarantine_copies))
             masks = checkpoint.source_dialects
             self._upsert_dialects.run(connection, {"source": [*masks], "dialects": [*masks.values()]})

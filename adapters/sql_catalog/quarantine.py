@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, func, select, update
 
 from adapters.sql_catalog.bulk import Bulk
 from adapters.sql_catalog.column_types import AnyText
@@ -10,8 +10,9 @@ from adapters.sql_catalog.paging import Listing, fetch_page
 from adapters.sql_catalog.part import CatalogPart, among, chunks, limited
 from adapters.sql_catalog.rows import quarantine_record
 from adapters.sql_catalog.tables import IS_IN_JOURNAL, quarantine, quarantine_copies
+from app.model.errors import kind_of_reason
 from app.model.records import QuarantineCopy, QuarantineRecord, QuarantineState
-from app.ports import Page
+from app.ports import Page, QuarantineGroup, QuarantineGroups
 
 _copies = quarantine_copies
 _SET_OBJECT = Bulk(
@@ -21,6 +22,7 @@ _SET_OBJECT = Bulk(
     ("entry", "name"),
 )
 _QUARANTINE = Listing(quarantine.c.received_at, quarantine.c.id, quarantine_record)
+_GROUP = (quarantine.c.source, quarantine.c.code, quarantine.c.why_kind)
 
 
 class Quarantine(CatalogPart):
@@ -33,12 +35,34 @@ class Quarantine(CatalogPart):
         cursor: str | None,
         limit: int,
         within: Collection[str] | None = None,
+        code: str | None = None,
+        why: str | None = None,
     ) -> Page[QuarantineRecord]:
-        statement = select(quarantine).where(*limited(quarantine.c.source, source, within))
-        if state is not None:
-            statement = statement.where(quarantine.c.state == state)
+        statement = select(quarantine).where(*_conditions(source, state, within, code, why))
         with self._database.read() as connection:
             return fetch_page(connection, _QUARANTINE, statement, cursor, limit)
+
+    def quarantine_groups(
+        self,
+        source: str | None,
+        state: QuarantineState | None,
+        limit: int,
+        within: Collection[str] | None = None,
+        code: str | None = None,
+        why: str | None = None,
+    ) -> QuarantineGroups:
+        received, reason, count = quarantine.c.received_at, quarantine.c.why, func.count()
+        shown = (count, func.min(received), func.max(received), func.min(reason), func.max(reason))
+        of_all = (func.count().over(), func.sum(count).over())
+        grouped = select(*_GROUP, *shown, *of_all).where(*_conditions(source, state, within, code, why))
+        with self._database.read() as connection:
+            rows = connection.execute(grouped.group_by(*_GROUP).order_by(count.desc(), *_GROUP).limit(limit)).all()
+        items = [
+            QuarantineGroup(source, code, least if least == greatest else kind, number, first, last)
+            for source, code, kind, number, first, last, least, greatest, _, _ in rows
+        ]
+        groups, entries = map(int, rows[0][-2:]) if rows else (0, 0)
+        return QuarantineGroups(items, groups, entries)
 
     def quarantine_between(self, source: str, first: int, last: int, limit: int) -> list[QuarantineRecord]:
         received = quarantine.c.received_at
@@ -83,6 +107,19 @@ class Quarantine(CatalogPart):
             rows = [copy._asdict() for copy in copies if copy.id in here]
             if rows:
                 connection.execute(add, rows)
+
+
+def _conditions(
+    source: str | None,
+    state: QuarantineState | None,
+    within: Collection[str] | None,
+    code: str | None,
+    why: str | None,
+) -> list[ColumnElement[bool]]:
+    kind = None if why is None else kind_of_reason(why)
+    equal = ((quarantine.c.state, state), (quarantine.c.code, code), (quarantine.c.why_kind, kind))
+    conditions = [column == wanted for column, wanted in equal if wanted is not None]
+    return [*limited(quarantine.c.source, source, within), *conditions]
 
 
 def _known(connection: Connection, ids: Sequence[str]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from sqlalchemy import Row
 from adapters.sql_catalog import tables
 from app.codecs.sas.correlid import compared
 from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
+from app.model.errors import kind_of_reason
 from app.model.identity import addressed
 from app.model.records import (
     AttachmentRecord,
@@ -103,8 +104,16 @@ def message_record(row: Row[Any]) -> MessageRecord:
     return MessageRecord(**values)
 
 
+def quarantine_columns(records: Sequence[QuarantineRecord]) -> Columns:
+    columns = columns_of(QuarantineRecord, records)
+    columns["why_kind"] = [kind_of_reason(why) for why in columns["why"]]
+    return columns
+
+
 def quarantine_record(row: Row[Any]) -> QuarantineRecord:
-    return QuarantineRecord(**row._mapping)
+    values = dict(row._mapping)
+    del values["why_kind"]
+    return QuarantineRecord(**values)
 
 
 def delivery_values(record: DeliveryRecord) -> Values:

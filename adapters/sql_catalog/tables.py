@@ -186,6 +186,7 @@ quarantine = Table(
     Column("state", AnyText, nullable=False),
     Column("object_name", AnyText, comment="the copy of its body in the content store, where it is not in the catalog"),
     Column("in_journal", Boolean, nullable=False, comment="its bytes are in the journal only"),
+    Column("why_kind", AnyText, nullable=False, comment="why, without its numbers: what a group has in common"),
     Index(None, "received_at", "id"),
     Index(None, "source", "received_at", "id", "size"),
     Index(None, "state", "received_at", "id"),

@@ -1,7 +1,13 @@
 """Whose fault it is. Theirs is quarantined and never stops the stream; ours is loud."""
 
+import re
+from typing import Final
+
 from app.model.masking import masked
 from app.model.records import Damage
+
+LONGEST_KIND: Final = 300
+_NUMBERS: Final = re.compile(r"\b(?=[0-9a-f]*[0-9])[0-9a-f]{8,}\b|[0-9][0-9,.]*(?<=[0-9])")
 
 
 class InvalidInputError(Exception):
@@ -14,6 +20,11 @@ class InvalidInputError(Exception):
     def __init__(self, code: str, row: str, at: int, why: str) -> None:
         super().__init__(f"{row} at byte {at}: {why}" if at >= 0 else f"{row}: {why}" if row else why)
         self.code, self.row, self.at, self.why = code, row, at, why
+
+
+def kind_of_reason(why: str) -> str:
+    """Return what reasons of one kind have in common: the text with … for each number and hexadecimal identifier."""
+    return _NUMBERS.sub("…", why.encode("utf-8", "replace").decode())[:LONGEST_KIND]
 
 
 def with_type(error: BaseException) -> str:

@@ -16,7 +16,20 @@ M = TypeVar("M", bound=BaseModel)
 def request_body(model: type[BaseModel]) -> dict[str, Any]:
     """Return the description of such a body for OpenAPI."""
     schema = model.model_json_schema()
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+    definitions = schema.pop("$defs", {})
+    content = {"application/json": {"schema": _inlined(schema, definitions)}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
+    """Return a schema with its definitions in place: from an operation, references point into the whole document."""
+    if isinstance(schema, list):
+        return [_inlined(each, definitions) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        return _inlined(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+    return {name: _inlined(each, definitions) for name, each in schema.items()}
 
 
 async def read_json(request: Request, model: type[M]) -> M:

@@ -1,5 +1,6 @@
 """Overview, attachments and one attachment in a browser, on a gateway with a real broker."""
 
+import re
 from collections.abc import Callable, Iterator
 from random import Random
 
@@ -215,19 +216,36 @@ def test_the_rows_before_a_gap_are_shown(world: World, open_console: Opened) -> 
     expect(grid).to_have_attribute("aria-rowcount", "41")
 
 
+def test_equal_entries_of_the_timeline_are_one(world: World, open_console: Opened) -> None:
+    program = Program(Random(19), body_limit=200)
+    sent = message(program, [binary_file(program, "conflicts.bin", b"x" * 600)])
+    conflicting = [sent[2]._replace(body=bytes([number])) for number in range(120)]
+    world.send([*sent[:3], *conflicting])
+    console = open_console(world.address, f"attachment/{world.identifier('conflicts.bin')}")
+    console.expect_status(409)
+    entries = console.page.locator(".timeline-message-quarantined")
+    expect(entries).to_contain_text(re.compile("^.*120 . A message of it went to quarantine"))
+    expect(entries).to_have_count(1)
+    expect(entries).to_contain_text("the last at")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_overview_tells_what_comes(world: World, open_console: Opened, scheme: str) -> None:
     console = open_console(world.address, "overview", scheme=scheme)
     page = console.page
     source = page.get_by_role("region", name="Source orders")
     expect(source).to_contain_text("connected")
-    expect(page.get_by_role("region", name="Destination loop")).to_be_visible()
+    page.set_viewport_size({"width": 1280, "height": 800})
+    shown = page.get_by_role("region", name="Destination loop").bounding_box()
+    assert shown is not None
+    assert shown["y"] + shown["height"] < 800, "it is seen without scrolling"
     expect(page.get_by_role("region", name="Journal")).to_contain_text("Free")
     name = f"news-{scheme}.bin"
     before = int(page.get_by_role("link", name="finished").locator("strong").inner_text())
     world.send(message(world.program, [binary_file(world.program, name, b"new")]))
     expect(page.get_by_role("link", name="finished").locator("strong")).to_have_text(str(before + 1))
     expect(source).to_contain_text("messages/s")
+    expect(source.get_by_role("img", name=re.compile("^[0-9,]+ messages? in the last hour"))).to_be_visible()
     expect(page.locator(".chart canvas")).to_be_visible()
     if scheme == "light":
         console.picture("overview")

@@ -221,6 +221,43 @@ def test_quarantined_messages_are_explained_replayed_and_dismissed(world: World,
     expect(rows).to_have_count(5)
 
 
+def test_a_group_of_the_quarantine_is_handled_at_once(world: World, open_console: Opened) -> None:
+    """However many it has, also those that the page has not read."""
+    world.quarantine(*(b"spoilt %d" % number for number in range(130)))
+    console = open_console(world.address, "quarantine")
+    page = console.page
+    page.set_viewport_size({"width": 1280, "height": 800})
+    groups = page.get_by_role("region", name="Groups").locator("tbody tr")
+    listed = page.get_by_role("region", name="Quarantined messages").locator("tbody tr")
+    before = sum(int(text.replace(",", "")) for text in groups.locator("td:first-child").all_inner_texts())
+    assert before == len(world.gateway.listing("/v1/quarantine", state="kept"))
+    expect(page.get_by_label("Code").locator("option")).to_contain_text(["any", "bad-header"])
+    assert page.get_by_label("Source").locator("option").all_inner_texts() == ["any", "orders"]
+    largest = groups.first
+    count = int(largest.locator("td").first.inner_text())
+    assert count >= 130
+    line = copied(page, "curl")
+    assert json.loads(shlex.split(line)[shlex.split(line).index("-d") + 1])["group"]["source"] == "orders"
+    largest.get_by_role("link").click()
+    expect(page.get_by_role("heading", name="One reason")).to_be_visible()
+    expect(groups).to_have_count(1)
+    expect(page.get_by_text("100 messages shown; there are more")).to_be_visible()
+    address = page.url
+    page.reload()
+    expect(groups.locator("td").first).to_have_text(str(count))
+    groups.get_by_role("button", name="Dismiss all of").click()
+    page.get_by_role("button", name=f"Yes: dismiss {count}").click()
+    expect(page.get_by_text(f"{count} dismissed", exact=True)).to_be_visible()
+    expect(listed).to_have_count(0)
+    page.get_by_label("State").select_option("dismissed")
+    expect(page.get_by_text(re.compile("^[0-9]+ messages in 1 group$"))).to_be_visible()
+    assert page.get_by_role("button", name="Dismiss all of").count() == 0, "only what is kept"
+    assert page.url.partition("source=")[2].partition("&state")[0] in address
+    page.get_by_role("button", name="No filter").click()
+    world.quarantine(b"news of the group")
+    expect(page.get_by_text(re.compile(f"^{before - count + 1} messages? in "))).to_be_visible()
+
+
 def test_tables_are_shown_and_downloaded(world: World, open_console: Opened) -> None:
     console = open_console(world.address, "tables")
     page = console.page

@@ -198,7 +198,13 @@ ABOUT_ALL = {
     *("metrics", "list_audit", "list_webhooks", "get_webhook", "enable_webhook", "replay_webhook"),
     *("list_dead_letters", "replay_dead_letters", "delete_dead_letters"),
 }
-OF_WHAT_IS_KNOWN = {"get_summary", "query_tables", "replay_many_quarantined", "dismiss_many_quarantined"}
+OF_WHAT_IS_KNOWN = {
+    "get_summary",
+    "list_quarantine_groups",
+    "query_tables",
+    "replay_many_quarantined",
+    "dismiss_many_quarantined",
+}
 """They are about all that the caller knows; their own tests have what that is."""
 
 

@@ -150,6 +150,57 @@ def test_a_replay_of_many_goes_on_after_one_that_is_damaged(
     assert http.post(f"/v1/quarantine/{damaged.id}/replay").json()["type"] == "/problems/damaged"
 
 
+def test_a_group_is_dismissed_and_replayed_however_large_it_is(
+    stock: Stock, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Page by page; what cannot be done, and what is quarantined again meanwhile, is not met twice."""
+    stock.gateway.start()
+    monkeypatch.setattr("app.web.quarantine.several.MOST_AT_ONCE", 2)
+    for number in range(5):
+        stock.quarantined(b"no header %d" % number)
+    stock.quarantined(b"x", source="other")
+    seen = http.get("/v1/quarantine/groups", params={"state": "kept"}).json()
+    assert (seen["groups"], seen["entries"]) == (2, 6)
+    largest = seen["items"][0]
+    assert (largest["source"], largest["code"], largest["count"]) == ("orders", "truncated", 5)
+    group = {name: largest[name] for name in ("source", "code", "why")}
+    assert len(http.get("/v1/quarantine", params=group).json()["items"]) == 5
+
+    def all_of(action: str) -> list[str]:
+        results: list[str] = []
+        cursor = None
+        while cursor is not None or not results:
+            body = {"group": group, "cursor": cursor}
+            done = http.post(f"/v1/quarantine/{action}", json=body).raise_for_status().json()
+            results += [each["result"] for each in done["items"]]
+            cursor = done["next"]
+        return results
+
+    assert all_of("replay") == ["replayed"] * 5
+    again = http.get("/v1/quarantine/groups", params={"state": "kept", "source": "orders"}).json()
+    assert again["entries"] == 5, "they cannot be read this time either"
+    group = {name: again["items"][0][name] for name in ("source", "code", "why")}
+    assert all_of("dismiss") == ["dismissed"] * again["items"][0]["count"]
+    (left,) = http.get("/v1/quarantine/groups", params={"state": "kept"}).json()["items"]
+    assert (left["source"], left["count"]) == ("other", 1)
+    wrong: list[dict[str, Any]] = [{"ids": ["1"], "group": group}, {"group": {}}, {"ids": ["1"], "cursor": "x"}]
+    for body in wrong:
+        assert http.post("/v1/quarantine/dismiss", json=body).status_code == 422
+    assert http.post("/v1/quarantine/dismiss", json={"group": group, "cursor": "x"}).status_code == 422
+
+
+def test_a_limited_caller_has_its_own_groups(stock: Stock, http: httpx.Client) -> None:
+    for source in ("orders", "other"):
+        stock.quarantined(b"x", source=source)
+    key, text = make_key("own", frozenset({Scope.OPERATE, Scope.READ}), 1, Limits(sources=frozenset({"orders"})))
+    stock.catalog.add_key(key)
+    headers = {"Authorization": f"Bearer {text}"}
+    seen = http.get("/v1/quarantine/groups", headers=headers).json()
+    assert ([group["source"] for group in seen["items"]], seen["entries"]) == (["orders"], 1)
+    body = {"group": {"source": "other", "code": "truncated", "why": "ends early"}}
+    assert http.post("/v1/quarantine/dismiss", json=body, headers=headers).json()["items"] == []
+
+
 def test_many_are_dismissed_at_once(stock: Stock, http: httpx.Client) -> None:
     records = [stock.quarantined(b"x", source=source) for source in ("orders", "other")]
     key, text = make_key("own", frozenset({Scope.OPERATE}), 1, Limits(sources=frozenset({"orders"})))

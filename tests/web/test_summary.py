@@ -63,6 +63,8 @@ def test_what_arrives_is_counted(running: Stock) -> None:
     points = seen["history"]["points"]
     assert sum(point["messages"] for point in points) == len(messages)
     assert sum(point["bytes"] for point in points) == sum(len(each.body) for each in messages)
+    assert orders["messages_per_point"] == [point["messages"] for point in points]
+    assert earlier["messages_per_point"] == [0] * len(points)
     assert sum(point["finished"] for point in points) == 1
     assert {each["name"] for each in seen["destinations"]} == set(running.settings.destinations)
 

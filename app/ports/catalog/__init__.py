@@ -23,7 +23,7 @@ from app.ports.catalog.listing import (
 from app.ports.catalog.numbering import NumberingCatalog
 from app.ports.catalog.packed import PACKED_AT_ONCE, Packed, PackedCatalog
 from app.ports.catalog.pipeline import PipelineCatalog
-from app.ports.catalog.quarantine import QuarantineCatalog
+from app.ports.catalog.quarantine import QuarantineCatalog, QuarantineGroup, QuarantineGroups
 from app.ports.catalog.retention import RetentionCatalog
 from app.ports.catalog.webhooks import WebhookCatalog
 
@@ -53,6 +53,8 @@ __all__ = [
     "Page",
     "PipelineCatalog",
     "QuarantineCatalog",
+    "QuarantineGroup",
+    "QuarantineGroups",
     "RetentionCatalog",
     "Sort",
     "Tallies",

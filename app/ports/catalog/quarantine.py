@@ -1,10 +1,30 @@
 """Quarantine: messages and attachments that could not be understood."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from app.model.records import QuarantineCopy, QuarantineRecord, QuarantineState
 from app.ports.catalog.listing import Page
+
+
+class QuarantineGroup(NamedTuple):
+    """Entries of one source with the same code and the same kind of reason. `why` is their reason, or what their
+    reasons have in common."""
+
+    source: str
+    code: str
+    why: str
+    entries: int
+    first_received_at: int
+    last_received_at: int
+
+
+class QuarantineGroups(NamedTuple):
+    """The largest groups, and how many groups and entries there are in all."""
+
+    items: list[QuarantineGroup]
+    groups: int
+    entries: int
 
 
 class QuarantineCatalog(Protocol):
@@ -17,8 +37,22 @@ class QuarantineCatalog(Protocol):
         cursor: str | None,
         limit: int,
         within: Collection[str] | None = None,
+        code: str | None = None,
+        why: str | None = None,
     ) -> Page[QuarantineRecord]:
-        """Return a page of entries, of one source or of all (`within`: of these). Raises BadCursor."""
+        """Return a page of entries, of one source or of all (`within`: of these), with a code, and whose reasons differ
+        from `why` in numbers and identifiers only (`app.model.errors.kind_of_reason`). Raises BadCursor."""
+
+    def quarantine_groups(
+        self,
+        source: str | None,
+        state: QuarantineState | None,
+        limit: int,
+        within: Collection[str] | None = None,
+        code: str | None = None,
+        why: str | None = None,
+    ) -> QuarantineGroups:
+        """Return the largest groups of such entries, at most `limit`, and the numbers of all."""
 
     def quarantine_between(self, source: str, first: int, last: int, limit: int) -> list[QuarantineRecord]:
         """Return the first `limit` entries of messages that a source received from one time up to another (µs, both

@@ -139,9 +139,10 @@ class History:
         """Return when `source NAME` or `destination NAME` was first seen without a connection; None if it has one."""
         return self._lost.get(name)
 
-    def points(self, sources: Collection[str] | None = None) -> list[Point]:
-        """Return the points since the start, at most `POINTS`, of all sources or of these. The last one is not over."""
-        last = self._clock.now() // _POINT
+    def points(self, sources: Collection[str] | None = None, now: int | None = None) -> list[Point]:
+        """Return the points since the start up to a time (None: now), at most `POINTS`, of all sources or of these.
+        The last one is not over."""
+        last = (self._clock.now() if now is None else now) // _POINT
         with self._lock:
             return [
                 Point(at * _POINT, _total(self._points.get(at, {}), sources))

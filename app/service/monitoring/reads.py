@@ -45,5 +45,5 @@ def _reader(entry: Entry) -> str:
 
 
 def _moment(name: str, count: int, first: str, last: str) -> Moment:
-    often = "once" if count == 1 else f"{count:,} times, last at {last[:19]}Z"
-    return Moment(to_microseconds(datetime.fromisoformat(first)), "read", f"{often}, by {name}" if name else often)
+    begin, end = (to_microseconds(datetime.fromisoformat(time)) for time in (first, last))
+    return Moment(begin, "read", f"by {name}" if name else None, count, end if count > 1 else None)

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import groupby
 from typing import Final, NamedTuple
 
 from app.codecs.sas import correlid
+from app.model.errors import kind_of_reason
 from app.model.records import AttachmentRecord, EventRecord, QuarantineRecord
 from app.service.context import ServiceContext
 from app.service.monitoring.parts import MOST_ENTRIES
@@ -12,8 +14,6 @@ from app.service.monitoring.physical import Gone, PhysicalMessages
 
 EDGE_BATCHES: Final = 32
 """The number of journal batches that are read from the first message on, and up to the last one."""
-MOST_REFUSED: Final = 100
-"""The most physical messages in quarantine that a timeline tells."""
 _EVENT: Final = "attachment."
 _TOLD_BY_THE_RECORD: Final = frozenset(("attachment.finished",))
 _ORDER: Final = (
@@ -24,11 +24,13 @@ _ORDER: Final = (
 
 class Moment(NamedTuple):
     """Something that happened at a time (µs): a word for programs, and a sentence for people, if there is more to
-    say."""
+    say. What happened several `times`, but for numbers, happened last at `last_time`."""
 
     time: int
     type: str
     detail: str | None = None
+    times: int = 1
+    last_time: int | None = None
 
 
 def timeline(record: AttachmentRecord, context: ServiceContext) -> list[Moment]:
@@ -84,9 +86,14 @@ def _record(record: AttachmentRecord) -> Iterator[Moment]:
 
 
 def _refused(record: AttachmentRecord, context: ServiceContext) -> Iterator[Moment]:
-    """Yield the physical messages of an attachment that are in quarantine."""
-    for entry in refused_messages(record, context)[:MOST_REFUSED]:
-        yield Moment(entry.received_at, "message-quarantined", f"{entry.code}: {entry.why}")
+    """Yield the physical messages of an attachment that are in quarantine, those of the same kind at once."""
+    alike: dict[tuple[str, str], list[QuarantineRecord]] = {}
+    for entry in refused_messages(record, context):
+        alike.setdefault((entry.code, kind_of_reason(entry.why)), []).append(entry)
+    for (code, kind), entries in alike.items():
+        why = entries[0].why if len({entry.why for entry in entries}) == 1 else kind
+        moment = Moment(entries[0].received_at, "message-quarantined", f"{code}: {why}", len(entries))
+        yield moment if len(entries) == 1 else moment._replace(last_time=entries[-1].received_at)
 
 
 def refused_messages(record: AttachmentRecord, context: ServiceContext) -> list[QuarantineRecord]:
@@ -98,9 +105,15 @@ def refused_messages(record: AttachmentRecord, context: ServiceContext) -> list[
 
 
 def _events(record: AttachmentRecord, context: ServiceContext) -> Iterator[Moment]:
-    for event in context.catalog.events_about(record.id, record.first_received_at):
-        if event.type.startswith(_EVENT) and event.type not in _TOLD_BY_THE_RECORD:
-            yield Moment(event.time, event.type.removeprefix(_EVENT), _detail(event))
+    told = [
+        event
+        for event in context.catalog.events_about(record.id, record.first_received_at)
+        if event.type.startswith(_EVENT) and event.type not in _TOLD_BY_THE_RECORD
+    ]
+    for (type_, detail), alike in groupby(told, key=lambda event: (event.type, _detail(event))):
+        first, *others = alike
+        last = others[-1].time if others else None
+        yield Moment(first.time, type_.removeprefix(_EVENT), detail, 1 + len(others), last)
 
 
 def _detail(event: EventRecord) -> str | None:

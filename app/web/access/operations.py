@@ -63,6 +63,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "cancel_delivery": Operation(Scope.OPERATE, "cancel"),
     "retry_delivery": Operation(Scope.OPERATE, "retry"),
     "list_quarantine": _READ,
+    "list_quarantine_groups": _READ,
     "get_quarantine_entry": _CONTENT,
     "get_quarantined_body": _CONTENT,
     "trace_quarantined": _CONTENT,

@@ -72,11 +72,20 @@ class MomentView(BaseModel):
         examples=["count"],
     )
     detail: str | None = Field(examples=["120 parts"])
+    count: int = Field(description="how often it happened; the details may differ in numbers", examples=[1])
+    last_time: datetime | None = Field(
+        description="when it happened last, if more than once; `time` is the first", examples=[None]
+    )
 
     @classmethod
     def of(cls, moment: Moment) -> "MomentView":
-        detail = None if moment.detail is None else shown(moment.detail)
-        return cls(time=to_time(moment.time), type=moment.type, detail=detail)
+        return cls(
+            time=to_time(moment.time),
+            type=moment.type,
+            detail=None if moment.detail is None else shown(moment.detail),
+            count=moment.times,
+            last_time=optional_time(moment.last_time),
+        )
 
 
 class TimelineView(BaseModel):

@@ -11,9 +11,10 @@ from app.model.records import QuarantineRecord, QuarantineState
 from app.service.gateway import Gateway
 from app.web.access.caller import Caller, CallerDep
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
+from app.web.digits import Digits
 from app.web.identifiers import EntryIdentifier, entry_identifier, unknown
 from app.web.problems import Problem, responses
-from app.web.quarantine.schemas import QuarantineView, ReplayedView
+from app.web.quarantine.schemas import LONGEST_WHY, QuarantineGroupsView, QuarantineView, ReplayedView
 from app.web.schemas import PageView, page_view
 from app.web.trace.answering import traced
 from app.web.trace.schemas import FrameView
@@ -21,6 +22,12 @@ from app.web.trace.schemas import FrameView
 PREVIEW = 256
 """Number of a message's first bytes that its entry shows."""
 _GONE = "the bytes of this message are gone"
+
+Code = Annotated[str | None, Query(max_length=100, examples=["truncated"])]
+Why = Annotated[
+    str | None,
+    Query(max_length=LONGEST_WHY, description="a reason; those that differ in numbers and identifiers only match"),
+]
 
 router = APIRouter(prefix="/quarantine", tags=["quarantine"])
 
@@ -35,11 +42,30 @@ def list_quarantine(
     paging: PagingDep,
     source: Annotated[str | None, Query(max_length=100)] = None,
     state: QuarantineState | None = None,
+    code: Code = None,
+    why: Why = None,
 ) -> PageView[QuarantineView]:
     """List the quarantined messages, newest first."""
-    page = gateway.catalog.quarantined(source, state, paging.cursor, paging.limit, caller.sources)
+    page = gateway.catalog.quarantined(source, state, paging.cursor, paging.limit, caller.sources, code, why)
     link_next(request, response, page)
     return page_view(page, lambda record: QuarantineView.of(record, base))
+
+
+@router.get("/groups", operation_id="list_quarantine_groups", responses=responses("invalid"))
+def list_quarantine_groups(
+    gateway: GatewayDep,
+    caller: CallerDep,
+    source: Annotated[str | None, Query(max_length=100)] = None,
+    state: QuarantineState | None = None,
+    code: Code = None,
+    why: Why = None,
+    limit: Annotated[Digits, Query(description="maximum number of groups", ge=1, le=500)] = 50,
+) -> QuarantineGroupsView:
+    """Count the quarantined messages by source, code and reason, the largest groups first.
+
+    Reasons that differ in numbers and identifiers only are of one group.
+    """
+    return QuarantineGroupsView.of(gateway.catalog.quarantine_groups(source, state, limit, caller.sources, code, why))
 
 
 @router.get("/{quarantine_id}", operation_id="get_quarantine_entry", responses=responses("not-found"))

@@ -2,15 +2,20 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from app.model.records import QuarantineRecord, QuarantineState
 from app.model.times import to_time
+from app.ports import QuarantineGroups
 from app.service.replaying import Outcome, Result
 from app.web.attachments.schemas import AttachmentSummary, Reason, reason_of
 from app.web.schemas import Links, shown
+
+LONGEST_WHY: Final = 4000
+MOST_AT_ONCE: Final = 500
+"""Entries of a request."""
 
 
 class QuarantineView(BaseModel):
@@ -84,14 +89,73 @@ class OutcomeView(BaseModel):
     attachments: list[ReplayedAttachment]
 
 
-class Several(BaseModel):
-    """The identifiers of quarantine entries, each with or without its leading zeros."""
+class QuarantineGroupView(BaseModel):
+    """Quarantined messages of one source with the same code and the same reason, but for numbers and identifiers."""
+
+    source: str
+    code: str = Field(examples=["truncated"])
+    why: str = Field(
+        description="the reason of all; where they differ, … stands for a number or an identifier",
+        examples=["… bytes are missing"],
+    )
+    count: int = Field(examples=[87])
+    first_received_at: datetime
+    last_received_at: datetime
+
+
+class QuarantineGroupsView(BaseModel):
+    """The largest groups of quarantined messages. `groups` and `entries` are the numbers of all, also of those that are
+    not in `items`."""
+
+    items: list[QuarantineGroupView]
+    groups: int = Field(examples=[3])
+    entries: int = Field(examples=[112])
+
+    @classmethod
+    def of(cls, found: QuarantineGroups) -> "QuarantineGroupsView":
+        items = [
+            QuarantineGroupView(
+                source=shown(group.source),
+                code=group.code,
+                why=shown(group.why),
+                count=group.entries,
+                first_received_at=to_time(group.first_received_at),
+                last_received_at=to_time(group.last_received_at),
+            )
+            for group in found.items
+        ]
+        return cls(items=items, groups=found.groups, entries=found.entries)
+
+
+class Group(BaseModel):
+    """A group of `GET /v1/quarantine/groups`."""
 
     model_config = ConfigDict(extra="forbid")
 
-    ids: list[Annotated[str, Field(max_length=100)]] = Field(
-        min_length=1, max_length=500, examples=[["0000000100002005", "0000000100002006"]]
+    source: str = Field(max_length=100, examples=["orders"])
+    code: str = Field(max_length=100, examples=["truncated"])
+    why: str = Field(max_length=LONGEST_WHY, examples=["… bytes are missing"])
+
+
+class Several(BaseModel):
+    """The identifiers of quarantine entries, each with or without its leading zeros; or a group, whose entries in the
+    state `kept` are meant, 500 in a request, the newest first. `cursor` is the `next` of the former request."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    ids: list[Annotated[str, Field(max_length=100)]] | None = Field(
+        default=None, min_length=1, max_length=MOST_AT_ONCE, examples=[["0000000100002005", "0000000100002006"]]
     )
+    group: Group | None = None
+    cursor: str | None = Field(default=None, max_length=1000)
+
+    @model_validator(mode="after")
+    def _is_one_of_both(self) -> Self:
+        if (self.ids is None) == (self.group is None):
+            raise ValueError("give ids, or a group")
+        if self.cursor is not None and self.group is None:
+            raise ValueError("a cursor needs a group")
+        return self
 
 
 class OneOfSeveral(BaseModel):
@@ -107,9 +171,11 @@ class OneOfSeveral(BaseModel):
 
 
 class SeveralView(BaseModel):
-    """What was done with each entry, in the order of the request."""
+    """What was done with each entry, in the order of the request. `next` is the `cursor` for the rest of a group, null
+    if there is none."""
 
     items: list[OneOfSeveral]
+    next: str | None = None
 
 
 class ReplayedView(QuarantineView):

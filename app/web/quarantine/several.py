@@ -15,10 +15,13 @@ from app.web.deps import BaseDep, GatewayDep
 from app.web.identifiers import entry_identifier
 from app.web.json_body import read_json, request_body
 from app.web.problems import responses
-from app.web.quarantine.schemas import OneOfSeveral, Several, SeveralView, outcome_view
+from app.web.quarantine.schemas import MOST_AT_ONCE, OneOfSeveral, Several, SeveralView, outcome_view
 
 OUTCOMES_SECONDS: Final = 10.0
 """The time after which a request does not wait for further outcomes of replays."""
+
+Entry = tuple[str, QuarantineRecord | None]
+"""The identifier of an entry, and the entry; None for one that the caller does not know."""
 
 router = APIRouter(prefix="/quarantine", tags=["quarantine"])
 
@@ -30,7 +33,8 @@ router = APIRouter(prefix="/quarantine", tags=["quarantine"])
     responses=responses("invalid", "too-large"),
 )
 async def replay_many(request: Request, gateway: GatewayDep, caller: CallerDep, base: BaseDep) -> SeveralView:
-    """Process up to 500 quarantined messages again, in the order of the request. Each is done or not by itself."""
+    """Process up to 500 quarantined messages again, in the order of the request, or those of a group. Each is done or
+    not by itself."""
     asked = await read_json(request, Several)
     return await run_in_threadpool(_replayed, gateway, asked, caller, base)
 
@@ -42,20 +46,19 @@ async def replay_many(request: Request, gateway: GatewayDep, caller: CallerDep, 
     responses=responses("invalid", "too-large"),
 )
 async def dismiss_many(request: Request, gateway: GatewayDep, caller: CallerDep) -> SeveralView:
-    """Mark up to 500 entries as not needed. Each is done or not by itself."""
+    """Mark up to 500 entries, or those of a group, as not needed. Each is done or not by itself."""
     asked = await read_json(request, Several)
     return await run_in_threadpool(_dismissed, gateway, asked, caller)
 
 
 def _replayed(gateway: Gateway, asked: Several, caller: Caller, base: str) -> SeveralView:
-    begun: list[tuple[OneOfSeveral, Replayed | None]] = [
-        _begun(gateway, given, record) for given, record in _entries(gateway, asked, caller)
-    ]
+    entries, following = _entries(gateway, asked, caller)
+    begun: list[tuple[OneOfSeveral, Replayed | None]] = [_begun(gateway, *entry) for entry in entries]
     until = monotonic() + OUTCOMES_SECONDS
     for item, outcome in begun:
         if outcome is not None and monotonic() < until:
             item.outcome = outcome_view(outcome(), base)
-    return SeveralView(items=[item for item, _ in begun])
+    return SeveralView(items=[item for item, _ in begun], next=following)
 
 
 def _begun(gateway: Gateway, given: str, record: QuarantineRecord | None) -> tuple[OneOfSeveral, Replayed | None]:
@@ -75,19 +78,26 @@ def _begun(gateway: Gateway, given: str, record: QuarantineRecord | None) -> tup
 
 def _dismissed(gateway: Gateway, asked: Several, caller: Caller) -> SeveralView:
     items = []
-    for given, record in _entries(gateway, asked, caller):
+    entries, following = _entries(gateway, asked, caller)
+    for given, record in entries:
         is_done = record is not None and gateway.catalog.set_quarantine_state(record.id, "dismissed")
         identifier = given if record is None else record.id
         items.append(OneOfSeveral(id=identifier, result="dismissed" if is_done else "not-found"))
-    return SeveralView(items=items)
+    return SeveralView(items=items, next=following)
 
 
-def _entries(gateway: Gateway, asked: Several, caller: Caller) -> list[tuple[str, QuarantineRecord | None]]:
-    """Return the entries of these identifiers, each once; None for one that the caller does not know."""
-    found: list[tuple[str, QuarantineRecord | None]] = []
-    for given in dict.fromkeys(map(entry_identifier, asked.ids)):
-        record = gateway.catalog.quarantine_entry(given)
-        is_known = record is not None and caller.knows_source(record.source)
-        found.append((given, record if is_known else None))
+def _entries(gateway: Gateway, asked: Several, caller: Caller) -> tuple[list[Entry], str | None]:
+    """Return the entries that are asked for, each once, and the cursor of those behind them."""
+    found: list[Entry] = []
+    following = None
+    if asked.group is None:
+        for given in dict.fromkeys(map(entry_identifier, asked.ids or ())):
+            record = gateway.catalog.quarantine_entry(given)
+            is_known = record is not None and caller.knows_source(record.source)
+            found.append((given, record if is_known else None))
+    else:
+        source, code, why = asked.group.source, asked.group.code, asked.group.why
+        page = gateway.catalog.quarantined(source, "kept", asked.cursor, MOST_AT_ONCE, caller.sources, code, why)
+        found, following = [(record.id, record) for record in page.items], page.next
     caller.trail.details = {"entries": [record.id for _, record in found if record is not None]}
-    return found
+    return found, following

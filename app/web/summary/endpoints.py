@@ -44,10 +44,11 @@ def get_summary(gateway: GatewayDep, caller: CallerDep, response: Response) -> S
     sources = _known(gateway.receivers, standing.tallies.attachments, who.knows_source)
     destinations = _known(gateway.deliveries.outboxes, standing.tallies.deliveries, who.knows_destination)
     waiting = [standing.tallies.waiting[name] for name in sources if name in standing.tallies.waiting]
-    points = gateway.history.points(caller.sources)
+    now = gateway.clock.now()
+    points = gateway.history.points(caller.sources, now)
     return SummaryView(
-        time=to_time(gateway.clock.now()),
-        sources=[_source(gateway, standing, name) for name in sources],
+        time=to_time(now),
+        sources=[_source(gateway, standing, name, now) for name in sources],
         destinations=[_destination(gateway, standing, name) for name in destinations],
         attachments=_summed(AttachmentState, standing.tallies.attachments, sources),
         unannounced=sum(standing.tallies.unannounced.get(name, 0) for name in sources),
@@ -69,7 +70,7 @@ def _known(configured: Iterable[str], counted: Iterable[str], knows: Callable[[s
     return [name for name in dict.fromkeys((*configured, *sorted(counted))) if knows(name)]
 
 
-def _source(gateway: Gateway, standing: Standing, name: str) -> SourceSummary:
+def _source(gateway: Gateway, standing: Standing, name: str, until: int) -> SourceSummary:
     receiver, settings = gateway.receivers.get(name), gateway.settings.sources.get(name)
     status = _DISCONNECTED if receiver is None else receiver.status()
     rate = gateway.history.received(name)
@@ -82,6 +83,7 @@ def _source(gateway: Gateway, standing: Standing, name: str) -> SourceSummary:
         **_connection(gateway, f"source {name}", status),
         messages_per_second=rate.messages,
         bytes_per_second=rate.bytes,
+        messages_per_point=[point.activity.messages for point in gateway.history.points({name}, until)],
         backlog=status.get("unacknowledged"),
         unannounced=standing.tallies.unannounced.get(name, 0),
         receiving=states.get(AttachmentState.RECEIVING, 0),

@@ -16,6 +16,9 @@ class SourceSummary(BaseModel):
     error: str | None = Field(description="why it is not connected", examples=[None])
     messages_per_second: float = Field(description="received in the last ten seconds", examples=[211.3])
     bytes_per_second: float = Field(description="of bodies", examples=[6761600.0])
+    messages_per_point: list[int] = Field(
+        description="messages received in each of the points of `history`", examples=[[12678]]
+    )
     backlog: int | None = Field(
         description="messages that the broker has delivered and that are not on disk yet; null if the transport does "
         "not count them",

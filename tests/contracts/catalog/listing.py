@@ -13,6 +13,7 @@ from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.records import (
     AttachmentRecord,
     Checkpoint,
+    QuarantineRecord,
 )
 from app.ports import AttachmentFilter, BadCursor, Catalog, Identified, Page, Sort
 from tests.contracts.catalog.records import (
@@ -312,3 +313,36 @@ class Listing:
         of_crane = [record for record in newest_first if record.source == "crane" and record.state == "kept"]
         assert all_of(lambda cursor: catalog.quarantined("crane", "kept", cursor, 2)) == of_crane
         assert all_of(lambda cursor: catalog.quarantined(None, "dismissed", cursor, 2)) == [kept[3]]
+
+    def test_quarantine_is_grouped_by_source_code_and_kind_of_reason(self, catalog: Catalog) -> None:
+        why = ["part 7 is 1,203 bytes", "part 12 is 8 bytes", "\x00 or \ud800", "id 00ff00ffa0 is taken", "x" * 5000]
+        entries = [
+            spoilt(number, source="qc"[number % 2], code=("cut", "twice")[number % 3 // 2], why=why[number % len(why)])
+            for number in range(60)
+        ]
+        catalog.checkpoint(Checkpoint(quarantine=entries))
+        for number in range(0, 60, 7):
+            catalog.set_quarantine_state(f"q{number}", "dismissed")
+        kept = [entry for entry in entries if int(entry.id[1:]) % 7]
+        kinds = [*["part … is … bytes"] * 2, "\x00 or ?", "id … is taken", "x" * 300]
+        alike: dict[tuple[str, str, str], list[QuarantineRecord]] = {}
+        for entry in kept:
+            alike.setdefault((entry.source, entry.code, kinds[why.index(entry.why)]), []).append(entry)
+        found = catalog.quarantine_groups(None, "kept", 100)
+        assert (found.groups, found.entries) == (len(alike), len(kept))
+        counts = [group.entries for group in found.items]
+        assert counts == sorted(counts, reverse=True)
+        for group in found.items:
+            listed = all_of(
+                lambda cursor, g=group: catalog.quarantined(g.source, "kept", cursor, 2, None, g.code, g.why)  # type: ignore[misc]
+            )
+            times = [entry.received_at for entry in listed]
+            assert (len(listed), times[-1], times[0]) == (group.entries, *group[-2:])
+            assert catalog.quarantine_groups(group.source, "kept", 9, None, group.code, group.why).items == [group]
+            assert {entry.id for entry in listed} in [{entry.id for entry in one} for one in alike.values()]
+            assert group.why in {entry.why for entry in listed} | set(kinds)
+        largest = catalog.quarantine_groups(None, "kept", 2)
+        assert (largest.items, largest.groups, largest.entries) == (found.items[:2], found.groups, found.entries)
+        own = catalog.quarantine_groups(None, None, 100, {"q"})
+        assert ({group.source for group in own.items}, own.entries) == ({"q"}, 30)
+        assert catalog.quarantine_groups("c", None, 100, {"q"}) == ([], 0, 0)

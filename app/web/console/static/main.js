@@ -2,8 +2,8 @@
 
 import * as rest from "./rest.js";
 import * as signing from "./signing.js";
-import { ErrorBox, Foreign, Loading, Pending, html, href, may, render, session, useEffect, useErrorBoundary, useRef, useRoute, useState } from "./ui.js";
-import { VIEWS } from "./views.js";
+import { ErrorBox, Fold, Foreign, Loading, Pending, html, href, may, render, session, useEffect, useErrorBoundary, useRef, useRoute, useState } from "./ui.js";
+import { VIEWS, meant } from "./views.js";
 
 function Console() {
   const [signedIn, set] = useState(null);
@@ -60,7 +60,8 @@ function SignIn({ told, enter, again }) {
 function Frame({ leave }) {
   const { path, query } = useRoute();
   const offered = VIEWS.filter((view) => may(view.scope));
-  const view = offered.find((one) => one.path === path[0]) ?? (path.length ? null : offered[0]);
+  const known = path.length ? VIEWS.find((one) => one.path === path[0] && path.length <= 1 + (one.most ?? 0)) : offered[0];
+  const view = offered.includes(known) ? known : null;
   const heading = useRef(null);
   const first = useRef(true);
   const place = path.join("/");
@@ -69,18 +70,28 @@ function Frame({ leave }) {
     if (!first.current) heading.current?.focus(); // Who uses the keyboard or a screen reader goes on in the new view.
     first.current = false;
   }, [place]);
+  useEffect(() => {
+    const other = meant(path);
+    if (other) location.replace(href(...other));
+  }, [place]);
   const skip = (event) => { event.preventDefault(); heading.current?.focus(); };
   return html`
     <a class="skip" href="#content" onClick=${skip}>Skip to content</a>
     <header>
       <strong class="brand">Attachment gateway</strong>
-      <nav aria-label="Views">${offered.filter((one) => one.title).map((one) => html`<a key=${one.path} href=${href([one.path])} aria-current=${one === view || one.path === view?.within ? "page" : undefined}>${one.title}</a>`)}</nav>
+      <${Fold} key=${place} label="Menu"><nav aria-label="Views">${offered.filter((one) => one.title).map((one) => html`<a key=${one.path} href=${href([one.path])} aria-current=${one === view || one.path === view?.within ? "page" : undefined}>${one.title}</a>`)}</nav></${Fold}>
       <${Who} leave=${leave} />
     </header>
     <main id="content" tabindex="-1" ref=${heading}>
-      ${view ? html`<${View} key=${view.path} view=${view} steps=${path.slice(1)} query=${query} />` : html`<h1>Not found</h1><p>The console has no view at this address, or your key does not allow it.</p>`}
+      ${view ? html`<${View} key=${view.path} view=${view} steps=${path.slice(1)} query=${query} />` : html`<${NotFound} path=${path} view=${known} offered=${offered} />`}
     </main>`;
 }
+
+/** What is shown at an address that has no view, or one that the key does not allow. */
+const NotFound = ({ path, view, offered }) => html`<h1>Not found</h1>
+  <p>${view ? html`Your key has no scope <code>${view.scope}</code>, which the view “${view.title ?? view.name}” needs.`
+    : html`The console has no view at <code><${Foreign} text=${`#/${path.join("/")}`} /></code>.`}</p>
+  <p>There is: ${offered.filter((one) => one.title).map((one, index) => html`${index ? ", " : ""}<a key=${one.path} href=${href([one.path])}>${one.title}</a>`)}.</p>`;
 
 function Who({ leave }) {
   const [live, setLive] = useState(rest.live);

@@ -258,16 +258,52 @@ export const Progress = ({ done, whole, label, show = number }) =>
 export const Facts = ({ rows }) =>
   html`<dl class="facts">${rows.filter(([, value]) => value !== null && value !== undefined && value !== "").map(([name, value]) => html`<${Fragment} key=${name}><dt>${name}</dt><dd>${value}</dd></${Fragment}>`)}</dl>`;
 
-/** A table that scrolls sideways by itself, also with the keyboard. `head` is its columns' names, [name] for numbers. */
-export const Table = ({ label, head, children }) =>
-  html`<div class="scroll" tabindex="0" role="region" aria-label=${label}><table>
+/**
+ * A table that scrolls sideways by itself, also with the keyboard. `head` is its columns' names, [name] for numbers.
+ * On a small screen each row is a card, in which each cell has the name of its column.
+ */
+export function Table({ label, head, children }) {
+  const table = useRef(null);
+  useLayoutEffect(() => {
+    const names = Array.from(table.current.tHead.rows[0].cells, (cell) => cell.textContent);
+    for (const row of table.current.tBodies[0].rows)
+      Array.from(row.cells).forEach((cell, index) => { if (cell.dataset.label !== names[index]) cell.dataset.label = names[index]; });
+  });
+  return html`<div class="scroll" tabindex="0" role="region" aria-label=${label}><table class="rows" ref=${table}>
     <thead><tr>${head.map((name) => html`<th scope="col" class=${Array.isArray(name) ? "n" : undefined}>${name}</th>`)}</tr></thead><tbody>${children}</tbody></table></div>`;
+}
+
+/** What is folded away on a small screen until its button is pressed: navigation, filters. */
+export function Fold({ label, children }) {
+  const [isOpen, setOpen] = useState(false);
+  return html`<div class=${isOpen ? "fold open" : "fold"}>
+    <button type="button" class="fold-button" aria-expanded=${String(isOpen)} onClick=${() => setOpen(!isOpen)}>${label}</button>
+    <div class="fold-content">${children}</div></div>`;
+}
+
+const SMALL = matchMedia("(max-width: 40rem)"); // as in the style sheets
+
+/** Tell whether the screen is small. */
+export function useSmall() {
+  const [isSmall, set] = useState(SMALL.matches);
+  useEffect(() => {
+    const changed = () => set(SMALL.matches);
+    SMALL.addEventListener("change", changed);
+    return () => SMALL.removeEventListener("change", changed);
+  }, []);
+  return isSmall;
+}
+
+/** A list of values to choose one from. The one that is chosen is there even if it is not among `values`. */
+export const Choice = ({ label, value, values, any = "any", change }) => html`<label>${label}<select value=${value} onChange=${(event) => change(event.target.value)}>
+  <option value="">${any}</option>${[...new Set([...(value ? [value] : []), ...values])].map((one) => html`<option key=${one} value=${one} selected=${one === value}>${visible(one)}</option>`)}</select></label>`;
 
 /** The end of a list: how many there are, and a button for more. Nothing is cut without a word. */
 export function More({ pages, what }) {
   const { items, hasMore, more, loading } = pages;
   if (!items.length) return null;
-  return html`<p class="more"><span role="status">${number(items.length)} ${what}${hasMore ? " shown; there are more" : ""}</span>
+  const noun = items.length === 1 ? what.replace(/(ie)?s$/, (end) => (end === "ies" ? "y" : "")) : what;
+  return html`<p class="more"><span role="status">${number(items.length)} ${noun}${hasMore ? " shown; there are more" : ""}</span>
     ${hasMore && html`<button type="button" disabled=${loading} onClick=${more}>Show more</button>`}</p>`;
 }
 

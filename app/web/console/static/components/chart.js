@@ -9,6 +9,8 @@ import { html, onResize, onScheme, useLayoutEffect, useRef } from "../ui.js";
 export function Chart({ times, series, seconds, text, height = 180 }) {
   const place = useRef(null);
   const chart = useRef(null);
+  const span = useRef(null); // not what uPlot finds: it makes a day, or more, of a single time
+  span.current = [Math.min(times[0], times.at(-1) - seconds), times.at(-1)];
 
   useLayoutEffect(() => {
     const make = () => {
@@ -36,7 +38,7 @@ export function Chart({ times, series, seconds, text, height = 180 }) {
           }),
         ],
         scales: {
-          x: { range: (_, low, high) => [Math.min(low, high - seconds), high] },
+          x: { range: () => span.current },
           ...Object.fromEntries(series.map((each) => [each.scale ?? "y", { range: (_, low, high) => [0, high || 1] }])),
         },
       };

@@ -60,7 +60,7 @@ export function summary(parts) {
   const gaps = missing.length > shown.length || mixed ? [...shown, "and others"] : shown;
   const isPiece = parts.first > 1 || (expected !== null && parts.last < expected);
   const of = expected === null ? "; how many there are is not known yet" : ` of ${count(isPiece ? parts.last - parts.first + 1 : expected)}`;
-  return `${count(received)} parts${of}${gaps.length ? `; missing ${gaps.join(", ")}` : ""}`;
+  return `${count(received)} part${received === 1 ? "" : "s"}${of}${gaps.length ? `; missing ${gaps.join(", ")}` : ""}`;
 }
 
 function draw(canvas, runs, first, last) {

@@ -7,7 +7,7 @@ import { HexTrace } from "../components/hex_trace.js";
 import { Preview } from "../components/preview.js";
 import { Timeline } from "../components/timeline.js";
 import { VirtualList } from "../components/virtual.js";
-import { Action, Copy, Empty, ErrorBox, Facts, Foreign, Pending, State, Time, html, href, navigate, useEffect, useEvents, useEvery, useLoad, useRef, useState } from "../ui.js";
+import { Action, Copy, Empty, ErrorBox, Facts, Foreign, Pending, State, Table, Time, html, href, navigate, useEffect, useEvents, useEvery, useLoad, useRef, useState } from "../ui.js";
 
 const AGAIN = 1000; // milliseconds
 const UNFINISHED = new Set(["receiving", "complete"]);
@@ -95,12 +95,11 @@ const GROUNDS = {
 /** How its bytes were read where they allow several readings, what decided that, and what else would fit. */
 function Evidence({ choices }) {
   if (!choices.length) return null;
-  return html`<section aria-label="How it was read"><h2>How it was read</h2><table>
-    <thead><tr><th>Question</th><th>Reading</th><th>Decided by</th><th>Other possible readings</th></tr></thead>
-    <tbody>${choices.map(({ question, reading, ground, others }) => html`<tr key=${question}>
+  return html`<section aria-label="How it was read"><h2>How it was read</h2><${Table} label="Readings" head=${["Question", "Reading", "Decided by", "Other possible readings"]}>
+    ${choices.map(({ question, reading, ground, others }) => html`<tr key=${question}>
       <td>${QUESTIONS[question] ?? question}</td><td><code>${reading}</code></td><td>${GROUNDS[ground] ?? ground}</td>
-      <td>${others.length ? others.map((other, index) => html`${index ? ", " : ""}<code>${other}</code>`) : "none"}</td></tr>`)}</tbody>
-  </table></section>`;
+      <td>${others.length ? others.map((other, index) => html`${index ? ", " : ""}<code>${other}</code>`) : "none"}</td></tr>`)}
+  </${Table}></section>`;
 }
 
 /** The bar of its parts, of which a piece can be looked at more closely. */

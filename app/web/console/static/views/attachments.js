@@ -4,13 +4,14 @@ import * as rest from "../rest.js";
 import { number, plural, size } from "../components/format.js";
 import { GapBar } from "../components/gap_bar.js";
 import { VirtualList } from "../components/virtual.js";
-import { Copy, Empty, ErrorBox, Foreign, Loading, State, Time, html, href, replaceQuery, useEffect, useEvents, useEvery, useMemo, useRef, useState } from "../ui.js";
+import { Choice, Copy, Empty, ErrorBox, Fold, Foreign, Loading, State, Time, html, href, replaceQuery, useEffect, useEvents, useEvery, useMemo, useRef, useSmall, useState } from "../ui.js";
 
 const PATH = "v1/attachments";
 const PAGE = 200;
 const MOST_PAGES = 25; // of new attachments at once
 const AHEAD = 100; // rows that are read before they come into view
 const ROW = 44; // pixels
+const CARD = 96; // pixels: a row on a small screen
 const AGAIN = 2000; // milliseconds
 const TYPED = 300;
 const STATES = ["receiving", "complete", "finished", "quarantined", "expired", "deleted"];
@@ -189,7 +190,7 @@ function Row({ item }) {
     <span role="cell" class="source"><${Foreign} text=${item.source} /></span>
     <span role="cell" class="size">${size(item.size ?? item.bytes)}</span>
     <span role="cell" class="progress-cell">${UNFINISHED.has(item.state)
-      ? html`<${Gap} item=${item} /><span>${progress} parts</span>`
+      ? html`<${Gap} item=${item} /><span class="parts">${progress}<span class="visually-hidden"> parts</span></span>`
       : item.reason ? html`<span class="hint" title=${item.reason}><${Foreign} text=${item.reason} /></span>` : ""}</span>
     <span role="cell" class="when"><${Time} at=${item.at} /></span>`;
 }
@@ -220,21 +221,20 @@ function Filters({ query, sources }) {
     const value = event.target.value;
     filter(name, name.startsWith("received") && value ? new Date(value).toISOString() : value);
   };
-  const choice = (name, label, values) => html`<label>${label}<select value=${query[name] ?? ""} onChange=${change(name)}>
-    <option value="">any</option>${values.map((value) => html`<option value=${value} selected=${query[name] === value}>${value}</option>`)}</select></label>`;
-  const known = query.source && !sources.includes(query.source) ? [query.source, ...sources] : sources;
-  return html`<form class="bar" role="search" aria-label="Filter attachments" onSubmit=${(event) => event.preventDefault()}>
+  const choice = (name, label, values) => html`<${Choice} label=${label} value=${query[name] ?? ""} values=${values} change=${(value) => filter(name, value)} />`;
+  const given = Object.keys(query).length;
+  return html`<${Fold} label=${given ? `Filters: ${given}` : "Filters"}><form class="bar" role="search" aria-label="Filter attachments" onSubmit=${(event) => event.preventDefault()}>
     <label>Header<select value=${query.announced ?? ""} onChange=${change("announced")}>
       <option value="">has come</option><option value="false" selected=${query.announced === "false"}>has not come</option></select></label>
-    ${choice("state", "State", STATES)}${choice("kind", "Kind", KINDS)}${choice("source", "Source", known)}
+    ${choice("state", "State", STATES)}${choice("kind", "Kind", KINDS)}${choice("source", "Source", sources)}
     <label>Warnings<select value=${query.warned ?? ""} onChange=${change("warned")}>
       <option value="">any</option>${[["true", "with warnings"], ["false", "without"]].map(([value, text]) => html`<option value=${value} selected=${query.warned === value}>${text}</option>`)}</select></label>
     <${TextFilter} label="Name contains" value=${query.name ?? ""} change=${(text) => filter("name", text)} />
     <${TextFilter} label="Message" value=${query.message ?? ""} change=${(text) => filter("message", text.trim())} className="mono" />
     <label>Received after<input type="datetime-local" value=${local(query.received_after)} onChange=${change("received_after")} /></label>
     <label>Received before<input type="datetime-local" value=${local(query.received_before)} onChange=${change("received_before")} /></label>
-    ${Object.keys(query).length > 0 && html`<button type="button" onClick=${() => replaceQuery({})}>No filter</button>`}
-  </form>`;
+    ${given > 0 && html`<button type="button" onClick=${() => replaceQuery({})}>No filter</button>`}
+  </form></${Fold}>`;
 }
 
 export default function Attachments({ query: given }) {
@@ -268,7 +268,8 @@ export default function Attachments({ query: given }) {
     kept = list.current;
   }
   const listing = list.current;
-  const isAtTop = () => (control.current?.position() ?? 0) < ROW;
+  const row = useSmall() ? CARD : ROW;
+  const isAtTop = () => (control.current?.position() ?? 0) < row;
 
   useEffect(() => {
     if (listing.next === undefined) listing.more();
@@ -308,7 +309,7 @@ export default function Attachments({ query: given }) {
         ${["Name", "State", "Kind", "Source", "Size", "Parts", "Received"].map((name, index) => html`<span role="columnheader"
           class=${["name", "", "kind", "source", "size", "progress-cell", "when"][index]}>${name}</span>`)}
       </div></div>
-      <${VirtualList} key=${key} className="attachments-rows" count=${items.length} rowHeight=${ROW} control=${control} onRange=${onRange} start=${listing.place}
+      <${VirtualList} key=${`${row} ${key}`} className="attachments-rows" count=${items.length} rowHeight=${row} control=${control} onRange=${onRange} start=${listing.place}
         roles=${["rowgroup", "presentation", "row"]} label="Attachments" keyOf=${(index) => items[index].id}
         row=${(index) => html`<${Row} item=${items[index]} />`} />
     </div>

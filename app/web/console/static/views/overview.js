@@ -2,6 +2,7 @@
 
 import * as rest from "../rest.js";
 import { Chart } from "../components/chart.js";
+import { Sparkline } from "../components/sparkline.js";
 import { duration, number, plural, rate, size } from "../components/format.js";
 import { Copy, Empty, ErrorBox, Facts, Foreign, Loading, Time, age, html, href, useEvents, useEvery, useLoad, useMemo, useTick } from "../ui.js";
 
@@ -14,7 +15,7 @@ function Connection({ connected, since, error }) {
     ${since && html` for ${age(since)}`}${error && html`: <${Foreign} text=${error} />`}</p>`;
 }
 
-function Source({ source }) {
+function Source({ source, seconds }) {
   const { messages_per_second: messages, last_message_at: last } = source;
   const still = last ? html`no message since <${Time} at=${last} /> (${age(last)})` : "no message yet";
   const list = (state) => (source[state]
@@ -22,6 +23,7 @@ function Source({ source }) {
   return html`<section class="card" aria-label="Source ${source.name}">
     <h3><${Foreign} text=${source.name} /> <span class="hint">${source.adapter}${source.framing && `, ${source.framing}`}</span></h3>
     <${Connection} ...${source} />
+    <${Recent} values=${source.messages_per_point} seconds=${seconds} />
     <${Facts} rows=${[
       ["Rate", messages ? `${number(messages)} messages/s, ${rate(source.bytes_per_second, true)}` : still],
       ["Backlog", source.backlog === null ? null : plural(source.backlog, "message")],
@@ -33,6 +35,14 @@ function Source({ source }) {
       ["Quarantined", list("quarantined")],
     ]} />
   </section>`;
+}
+
+/** The last hour of a source. */
+function Recent({ values, seconds }) {
+  const most = 3600 / seconds;
+  const all = values.reduce((sum, one) => sum + one, 0);
+  const text = all ? `${plural(all, "message")} in the last hour, at most ${number(Math.max(...values))} in ${duration(seconds)}` : "No message in the last hour";
+  return html`<${Sparkline} values=${values} most=${most} text=${text} /><p class="hint">${text}</p>`;
 }
 
 function Destination({ destination }) {
@@ -96,13 +106,15 @@ export default function Overview() {
           <strong>${number(value.unannounced)}</strong> without a header</a>`}
         <a href=${href(["quarantine"])} class="count-of ${value.quarantine.open ? "quarantined" : ""}"><strong>${number(value.quarantine.open)}</strong> messages in quarantine</a>
       </div>
+      <div class="ends">
+        <section aria-label="Sources"><h2>Sources</h2>
+          ${value.sources.length ? "" : html`<${Empty}>No source is configured.</${Empty}>`}
+          <div class="cards">${value.sources.map((source) => html`<${Source} key=${source.name} source=${source} seconds=${value.history.seconds_per_point} />`)}</div></section>
+        <section aria-label="Destinations"><h2>Destinations</h2>
+          ${value.destinations.length ? "" : html`<${Empty}>No destination is configured.</${Empty}>`}
+          <div class="cards">${value.destinations.map((each) => html`<${Destination} key=${each.name} destination=${each} />`)}</div></section>
+      </div>
       <h2>The last hour</h2><${History} history=${value.history} />
-      <h2>Sources</h2>
-      ${value.sources.length ? "" : html`<${Empty}>No source is configured.</${Empty}>`}
-      <div class="cards">${value.sources.map((source) => html`<${Source} key=${source.name} source=${source} />`)}</div>
-      <h2>Destinations</h2>
-      ${value.destinations.length ? "" : html`<${Empty}>No destination is configured.</${Empty}>`}
-      <div class="cards">${value.destinations.map((each) => html`<${Destination} key=${each.name} destination=${each} />`)}</div>
       <h2>What waits</h2>
       <div class="cards"><section class="card" aria-label="Unfinished attachments"><h3>Unfinished attachments</h3><${Ages} ages=${value.partials_by_age} /></section>
         <${Disk} journal=${value.journal} /></div>

@@ -1,46 +1,87 @@
 // Quarantine: the messages that cannot be read, why, and what can be done with them, one by one or many at once.
 
 import { HexTrace } from "../components/hex_trace.js";
-import { Action, Copy, Download, Empty, ErrorBox, Facts, Foreign, Loading, More, Pending, Progress, State, Table, Time, href, html, may, number, replaceQuery, size, useEvents, useLoad, usePages, useState } from "../ui.js";
+import { Action, Choice, Copy, Download, Empty, ErrorBox, Facts, Fold, Foreign, Loading, More, Pending, Progress, State, Table, Time, href, html, may, number, replaceQuery, size, useEffect, useEvents, useLoad, usePages, useRef, useState } from "../ui.js";
 import * as rest from "../rest.js";
 
+const PATH = "v1/quarantine";
+const GROUPS = `${PATH}/groups`;
 const STATES = ["kept", "replayed", "dismissed"];
+const MOST = 500; // identifiers of a request, and groups
 
 export default function Quarantine({ steps, query }) {
   return steps.length ? html`<${Entry} key=${steps[0]} id=${steps[0]} />` : html`<${List} query=${query} />`;
 }
 
 function List({ query }) {
-  const state = query.get("state") ?? "kept";
-  const source = query.get("source") ?? "";
-  const asked = { state: state === "all" ? "" : state, source };
-  const pages = usePages("v1/quarantine", asked, 100);
+  const given = (name) => query.get(name) ?? "";
+  const state = given("state") || "kept";
+  const asked = { state: state === "all" ? "" : state, source: given("source"), code: given("code"), why: given("why") };
+  const inputs = JSON.stringify(asked);
+  const pages = usePages(PATH, asked, 100);
+  const groups = useLoad((signal) => rest.get(GROUPS, { ...asked, limit: MOST }, signal), [inputs]);
+  const every = useLoad((signal) => rest.get(GROUPS, { state: asked.state, limit: MOST }, signal), [asked.state]);
   const [chosen, setChosen] = useState(() => new Set());
   const [news, setNews] = useState(0);
-  useEvents(["message.quarantined"], (events) => setNews((n) => n + events.length));
-  const filter = (name) => (event) => { setChosen(new Set()); replaceQuery({ state, source, [name]: event.target.value }); };
-  const again = () => { setNews(0); setChosen(new Set()); pages.reload(); };
-  const toggle = (id) => setChosen((old) => { const next = new Set(old); next.delete(id) || next.add(id); return next; });
-  const all = pages.items.length > 0 && pages.items.every((one) => chosen.has(one.id));
+  useEffect(() => setChosen(new Set()), [inputs]);
+  const again = () => { setNews(0); setChosen(new Set()); pages.reload(); groups.reload(); every.reload(); };
+  const bulk = useBulk(again);
+  useEvents(["message.quarantined"], (events) => { setNews((n) => n + events.length); if (!bulk.work) { groups.reload(); every.reload(); } }, 2000);
+  const filter = (name) => (value) => replaceQuery({ ...Object.fromEntries(query), [name]: value });
+  const isFiltered = [...query.keys()].length > 0;
+  const values = (name) => [...new Set(every.value?.items.map((group) => group[name]))].sort();
   return html`<h1>Quarantine</h1>
     <p>Physical messages that the gateway cannot read. Correct the cause, for example the source's settings, then replay them.</p>
-    <div class="bar">
-      <label>State<select value=${state} onChange=${filter("state")}>
-        ${STATES.map((one) => html`<option key=${one}>${one}</option>`)}<option value="all">all</option></select></label>
-      <label>Source<input type="text" value=${source} onChange=${filter("source")} /></label>
-      <${Copy} text=${() => rest.curl("GET", "v1/quarantine", { query: asked })} />
-      ${news > 0 && html`<button type="button" onClick=${again}>${number(news)} more quarantined: show</button>`}
-    </div>
-    <${ListOf} filters=${asked} pages=${pages} chosen=${chosen} toggle=${toggle} all=${all} setChosen=${setChosen} again=${again} />`;
+    <${Fold} label="Filters"><div class="bar">
+      <label>State<select value=${state} onChange=${(event) => filter("state")(event.target.value)}>
+        ${STATES.map((one) => html`<option key=${one} value=${one} selected=${one === state}>${one}</option>`)}<option value="all" selected=${state === "all"}>all</option></select></label>
+      <${Choice} label="Source" value=${asked.source} values=${values("source")} change=${filter("source")} />
+      <${Choice} label="Code" value=${asked.code} values=${values("code")} change=${filter("code")} />
+      ${isFiltered && html`<button type="button" onClick=${() => replaceQuery({})}>No filter</button>`}
+    </div></${Fold}>
+    <h2>${asked.why ? "One reason" : "By reason"}</h2>
+    <${Groups} loaded=${groups} asked=${asked} state=${state} bulk=${bulk} />
+    <${Outcomes} bulk=${bulk} />
+    <h2>Messages</h2>
+    ${news > 0 && html`<p><button type="button" onClick=${again}>${number(news)} more quarantined: show</button></p>`}
+    <${ListOf} filters=${asked} pages=${pages} chosen=${chosen} setChosen=${setChosen} bulk=${bulk} />`;
 }
 
-function ListOf({ filters, pages, chosen, toggle, all, setChosen, again }) {
+/** The entries by source, code and reason, with what can be done with all of a group. */
+function Groups({ loaded: { value, error, reload }, asked, state, bulk }) {
+  if (!value) return html`<${Pending} error=${error} retry=${reload} />`;
+  const mayAct = may("operate") && asked.state === "kept";
+  const head = [["Messages"], "Source", "Code", "Reason", "First", "Last"];
+  const shown = value.items.length;
+  return html`<${ErrorBox} error=${error} retry=${reload} />
+    ${shown > 0 && html`<div class="groups"><${Table} label="Groups" head=${mayAct ? [...head, "All of them"] : head}>
+      ${value.items.map((group) => {
+        const { source, code, why } = group;
+        return html`<tr key=${`${source} ${code} ${why}`}>
+          <td class="n"><strong>${number(group.count)}</strong></td><td><${Foreign} text=${source} /></td><td><code>${code}</code></td>
+          <td>${asked.why ? html`<${Foreign} text=${why} />` : html`<a href=${href(["quarantine"], { state: state === "kept" ? "" : state, source, code, why })}><${Foreign} text=${why} empty="(no reason)" /></a>`}</td>
+          <td><${Time} at=${group.first_received_at} /></td><td><${Time} at=${group.last_received_at} /></td>
+          ${mayAct && html`<td><${Buttons} count=${group.count} disabled=${bulk.work !== null} about=${`${code}: ${why}`}
+            act=${(action) => bulk.run(action, ofGroup(action, { source, code, why }), group.count)}
+            line=${(action) => rest.curl(...request(action, { group: { source, code, why } }))} /></td>`}</tr>`;
+      })}</${Table}></div>`}
+    <p class="more"><span role="status">${number(value.entries)} ${value.entries === 1 ? "message" : "messages"} in ${number(value.groups)} ${value.groups === 1 ? "group" : "groups"}${shown < value.groups ? `, of which the largest ${number(shown)} are shown` : ""}</span>
+      ${asked.why && html`<a href=${href(["quarantine"], { state: state === "kept" ? "" : state })}>All reasons</a>`}
+      <${Copy} text=${() => rest.curl("GET", GROUPS, { query: asked })} /></p>`;
+}
+
+function ListOf({ filters, pages, chosen, setChosen, bulk }) {
   const mayOperate = may("operate");
   const head = ["Received", "Source", "State", "Reason", "Field", ["Byte"], ["Size"]];
+  const toggle = (id) => setChosen((old) => { const next = new Set(old); next.delete(id) || next.add(id); return next; });
   if (!pages.items.length && !pages.error)
-    return pages.loading ? html`<${Loading} />` : html`<${Empty}>No message is in quarantine${filters.state && ` as “${filters.state}”`}.</${Empty}>`;
+    return pages.loading ? html`<${Loading} />` : html`<${Empty}>No message is in quarantine${filters.state && ` as “${filters.state}”`}${filters.source || filters.code || filters.why ? " with these properties" : ""}.</${Empty}>`;
+  const all = pages.items.every((one) => chosen.has(one.id));
+  const ids = [...chosen];
   return html`<${ErrorBox} error=${pages.error} retry=${pages.reload} />
-    ${mayOperate && html`<${Bulk} ids=${[...chosen]} done=${again} />`}
+    ${mayOperate && html`<div class="bar" role="group" aria-label="With those chosen"><span>${number(ids.length)} chosen</span>
+      <${Buttons} count=${ids.length} disabled=${bulk.work !== null || !ids.length} act=${(action) => bulk.run(action, inParts(action, ids), ids.length)}
+        line=${(action) => parts(ids).map((part) => rest.curl(...request(action, { ids: part }))).join("\n")} /></div>`}
     <${Table} label="Quarantined messages" head=${mayOperate ? [html`<input type="checkbox" aria-label="Choose all that are shown" checked=${all} onChange=${() => setChosen(all ? new Set() : new Set(pages.items.map((one) => one.id)))} />`, ...head] : head}>
       ${pages.items.map((one) => html`<tr key=${one.id}>
         ${mayOperate && html`<td><input type="checkbox" aria-label=${`Choose the message of ${one.received_at}`} checked=${chosen.has(one.id)} onChange=${() => toggle(one.id)} /></td>`}
@@ -49,54 +90,81 @@ function ListOf({ filters, pages, chosen, toggle, all, setChosen, again }) {
         <td><code>${one.code}</code> <${Foreign} text=${one.why} /></td><td><code><${Foreign} text=${one.row} empty="" /></code></td>
         <td class="n">${one.at ?? ""}</td><td class="n">${size(one.size)}</td></tr>`)}
     </${Table}>
-    <${More} pages=${pages} what="messages" />`;
+    <${More} pages=${pages} what="messages" />
+    <p><${Copy} text=${() => rest.curl("GET", PATH, { query: filters })} /></p>`;
 }
 
-const MOST = 500; // identifiers of a request
-const request = (label, ids) => ["POST", `v1/quarantine/${label.toLowerCase()}`, { json: { ids } }];
+const request = (action, json) => ["POST", `${PATH}/${action}`, { json }];
+const answered = (action, json) => rest.post(`${PATH}/${action}`, json);
+const parts = (ids) => Array.from({ length: Math.ceil(ids.length / MOST) }, (_, part) => ids.slice(part * MOST, (part + 1) * MOST));
 
-/** Replays or dismisses what is chosen, in requests of at most 500; what was not done is told with its reason. */
-function Bulk({ ids, done }) {
+async function* inParts(action, ids) {
+  for (const part of parts(ids)) yield await answered(action, { ids: part });
+}
+
+async function* ofGroup(action, group) {
+  let cursor = null;
+  do {
+    const answer = await answered(action, { group, cursor });
+    yield answer;
+    cursor = answer.next;
+  } while (cursor);
+}
+
+/**
+ * Replays or dismisses many, request by request. `run` gets the answers of an asynchronous generator, and how many
+ * entries are meant. `work` is null, or what is being done; `outcomes` counts what became of the entries.
+ */
+function useBulk(done) {
   const [work, setWork] = useState(null);
   const [outcomes, setOutcomes] = useState(null);
   const [error, setError] = useState(null);
-  const [asking, setAsking] = useState(false);
-  const parts = Array.from({ length: Math.ceil(ids.length / MOST) }, (_, part) => ids.slice(part * MOST, (part + 1) * MOST));
-  const run = async (label) => {
+  const isStopped = useRef(false);
+  useEffect(() => () => { isStopped.current = true; }, []);
+  const run = async (action, answers, all) => {
     const counted = new Map();
-    setAsking(false);
+    let count = 0;
+    isStopped.current = false;
     setError(null);
-    for (const [index, part] of parts.entries()) {
-      setWork({ label, done: index * MOST, all: ids.length });
-      try {
-        const answer = await (await rest.request(...request(label, part))).json();
+    setOutcomes(null);
+    setWork({ action, done: 0, all });
+    try {
+      for await (const answer of answers) {
         for (const { result, outcome } of answer.items) {
           const told = outcome ? `${result}: ${outcome.result}` : result;
           counted.set(told, (counted.get(told) ?? 0) + 1);
         }
-      } catch (failed) {
-        setError(failed);
-        break;
+        count += answer.items.length;
+        setWork({ action, done: count, all: Math.max(all, count) });
+        if (isStopped.current) break;
       }
+    } catch (failed) {
+      setError(failed);
     }
     setWork(null);
     setOutcomes(counted);
     done();
   };
-  const lines = (label) => parts.map((part) => rest.curl(...request(label, part))).join("\n");
-  const isBusy = work !== null || !ids.length;
-  return html`<div class="bar" role="group" aria-label="With those chosen">
-      <span>${number(ids.length)} chosen</span>
-      <button type="button" disabled=${isBusy} onClick=${() => run("Replay")}>Replay</button>
-      ${asking
-        ? html`<span class="asking" role="alertdialog" aria-label="Dismiss them?">Their bytes are deleted in time. <button type="button" class="danger" ref=${(button) => button?.focus()} onClick=${() => run("Dismiss")}>Yes: dismiss ${number(ids.length)}</button>
-            <button type="button" onClick=${() => setAsking(false)}>No</button></span>`
-        : html`<button type="button" class="danger" disabled=${isBusy} onClick=${() => setAsking(true)}>Dismiss</button>`}
-      ${ids.length > 0 && html`<${Copy} text=${() => lines("Replay")} label="copy replay as curl" /><${Copy} text=${() => lines("Dismiss")} label="copy dismissal as curl" />`}
-    </div>
-    ${work && html`<p role="status">${work.label}: <${Progress} done=${work.done} whole=${work.all} label=${work.label} /></p>`}
-    ${outcomes && html`<p role="status">${[...outcomes].map(([told, count]) => `${number(count)} ${told}`).join(", ")}</p>`}
-    <${ErrorBox} error=${error} />`;
+  return { work, outcomes, error, run, stop: () => { isStopped.current = true; } };
+}
+
+const Outcomes = ({ bulk: { work, outcomes, error, stop } }) => html`
+  ${work && html`<p role="status">${work.action === "replay" ? "Replay" : "Dismiss"}: <${Progress} done=${work.done} whole=${work.all} label=${work.action} />
+    <button type="button" onClick=${stop}>Stop</button></p>`}
+  ${outcomes && html`<p role="status">${[...outcomes].map(([told, count]) => `${number(count)} ${told}`).join(", ") || "Nothing was left to do."}</p>`}
+  <${ErrorBox} error=${error} />`;
+
+/** Buttons that replay and dismiss `count` entries, and their requests as lines with curl. */
+function Buttons({ count, disabled, act, line, about }) {
+  const [isAsking, setAsking] = useState(false);
+  const named = (word) => (about ? `${word} all of ${about}` : undefined);
+  if (isAsking)
+    return html`<span class="asking" role="alertdialog" aria-label="Dismiss them?" onKeyDown=${(event) => event.key === "Escape" && setAsking(false)}>Their bytes are deleted in time.
+      <button type="button" class="danger" ref=${(button) => button?.focus()} onClick=${() => { setAsking(false); act("dismiss"); }}>Yes: dismiss ${number(count)}</button>
+      <button type="button" onClick=${() => setAsking(false)}>No</button></span>`;
+  return html`<span class="action"><button type="button" disabled=${disabled} aria-label=${named("Replay")} onClick=${() => act("replay")}>Replay</button>
+    <button type="button" class="danger" disabled=${disabled} aria-label=${named("Dismiss")} onClick=${() => setAsking(true)}>Dismiss</button>
+    ${count > 0 && html`<${Copy} text=${() => line("replay")} label=${about ? "curl" : "copy replay as curl"} />${!about && html`<${Copy} text=${() => line("dismiss")} label="copy dismissal as curl" />`}`}</span>`;
 }
 
 function Entry({ id }) {
