@@ -71,12 +71,12 @@ def limited(folder: Path, limits: dict[str, Any], **http: Any) -> Iterator[tuple
 
 
 def asking(path: str) -> bytes:
-    return f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
 
 
 def upload(size: int) -> bytes:
     """The head of a request that sends a file of so many bytes."""
-    return f"PUT /v1/files/partner/a.bin HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n\r\n".encode()
+    return f"PUT /v1/files/partner/a.bin HTTP/1.1\r\nHost: localhost\r\nContent-Length: {size}\r\n\r\n".encode()
 
 
 @pytest.mark.parametrize("transfer", ["download", "upload"])
@@ -261,14 +261,17 @@ def test_a_whole_request_has_a_time_limit_and_event_streams_have_none(tmp_path: 
 @pytest.mark.parametrize(
     ("head", "status"),
     [
-        (b"GET /v1/attachments?" + bytes(66_000).replace(b"\0", b"a") + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414),
-        (b"GET /v1/attachments HTTP/1.1\r\nHost: x\r\nX: " + bytes(70_000).replace(b"\0", b"a") + b"\r\n\r\n", 431),
+        (b"GET /v1/attachments?" + bytes(66_000).replace(b"\0", b"a") + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", 414),
+        (
+            b"GET /v1/attachments HTTP/1.1\r\nHost: [::1]\r\nX: " + bytes(70_000).replace(b"\0", b"a") + b"\r\n\r\n",
+            431,
+        ),
         (b"GET /v1/attachments HTTP/1.1\r\n\r\n", 400),
-        (b"GET /v1/attachments HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", 400),
-        (b"GET /v1/attachments HTTP/1.0\r\nHost: x\r\nHost: x\r\n\r\n", 400),
+        (b"GET /v1/attachments HTTP/1.1\r\nHost: localhost\r\nHost: y\r\n\r\n", 400),
+        (b"GET /v1/attachments HTTP/1.0\r\nHost: localhost\r\nHost: x\r\n\r\n", 400),
         (b"nonsense\r\n\r\n", 400),
         (b"GET /v1/attachments HTTP/1.0\r\n\r\n", 200),
-        (b"GET /v1/attachments HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 200),
+        (b"GET /v1/attachments HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 200),
     ],
 )
 def test_heads_of_requests_are_checked(shared_http: httpx.Client, head: bytes, status: int) -> None:

@@ -8,12 +8,11 @@ by their address would serve all pages. So while it serves an address without cr
 - A page of another origin may send nothing, unless `http.cors_origins` has the origin. All browsers send `Origin` if a
   page wants to read the response, with all methods but GET and HEAD, and with forms (Firefox since 70, of 2019). To
   this machine, and over TLS, they send `Sec-Fetch-Site` with everything.
-- A POST as forms send it needs a proof that a program or the gateway's own page sent it: the `Origin` of its own
-  pages, or a header field that no form can send. Programs rarely send `text/plain` or
-  `application/x-www-form-urlencoded` on purpose, and no operation takes them, so these always need the proof. Forms of
-  files and empty bodies need it only if a browser may have sent them, so that `curl -F` works as it is. A page
-  cannot change `User-Agent` in a form, and those of all browsers begin with `Mozilla/`. Other methods and content types
-  are sent across origins only with the permission of CORS.
+- A POST as a form or a page sends it without the permission of CORS needs a proof that it is none: the `Origin` of the
+  gateway's own pages, or a header field that no form has. `text/plain` and `application/x-www-form-urlencoded` always
+  need it, because no operation takes them. Forms of files, and what has no content type, need it only if a browser may
+  have sent them, so that `curl -F` works as it is: pages cannot choose the `User-Agent` of such a request, and those of
+  all browsers begin with `Mozilla/`.
 
 Whoever shows credentials in a header field proves more than that. No cookies are used. With credentials, `Host` is
 checked if there are `http.hosts`.
@@ -49,8 +48,11 @@ with the permission of CORS."""
 
 _OPENED = frozenset({"/", "/docs", "/problems", "/console", "/console/"})
 """Pages without data, to which links of other sites may lead."""
+_PROBED = frozenset({"/health/live", "/health/ready"})
+"""What load balancers and sidecars ask for under any name; without a key it says whether the gateway is up."""
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(?::[0-9]*)?")
 _FORMS_OF_TEXT = ("application/x-www-form-urlencoded", "text/plain")
+_ALSO_OF_PROGRAMS = ("multipart/form-data", "")
 _OTHER_SITES = "the gateway has no API keys, and then it answers no pages of other origins"
 
 
@@ -85,7 +87,7 @@ class BrowserMiddleware:
     async def _refusal(self, scope: Scope) -> Problem | None:
         headers = Headers(scope=scope)
         problem = self._of_host(scope, headers)
-        if problem is not None and self._hosts:
+        if problem is not None and self._hosts and _path(scope) not in _PROBED:
             return _noted(scope, problem)
         problem = problem or self._of_page(scope, headers)
         if problem is None or not await self._is_anonymous(scope):
@@ -145,9 +147,12 @@ def _of_origin(told: str) -> Problem:
 
 def _opens_page(scope: Scope, headers: Headers) -> bool:
     """Tell whether a browser opens one of the pages without data in a tab of its own."""
-    path = scope["path"].removeprefix(scope.get("root_path", ""))
     into = (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest"))
-    return scope["method"] in ("GET", "HEAD") and path in _OPENED and into == ("navigate", "document")
+    return scope["method"] in ("GET", "HEAD") and _path(scope) in _OPENED and into == ("navigate", "document")
+
+
+def _path(scope: Scope) -> str:
+    return str(scope["path"].removeprefix(scope.get("root_path", "")))
 
 
 def _may_be_form(headers: Headers) -> bool:
@@ -155,11 +160,8 @@ def _may_be_form(headers: Headers) -> bool:
     if any(name in headers for name in NOT_OF_FORMS):
         return False
     kind = _content_type(headers)
-    is_empty = headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
-    if kind in _FORMS_OF_TEXT or (not kind and not is_empty):
-        return True
     is_browser = "sec-fetch-site" in headers or headers.get("user-agent", "").startswith("Mozilla/")
-    return is_browser and kind in ("", "multipart/form-data")
+    return kind in _FORMS_OF_TEXT or (is_browser and kind in _ALSO_OF_PROGRAMS)
 
 
 def _content_type(headers: Headers) -> str:
