@@ -78,13 +78,13 @@ ATTACK = """async ([gateway, operations]) => {
     events.onopen = () => { read.push("events"); done(); };
     events.onerror = done;
   }));
-  await Promise.all(attempts);
+  await Promise.race([Promise.all(attempts), new Promise((done) => setTimeout(done, 60000))]);
   events.close();
   return read;
 }"""
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Everything]:
     with everything(tmp_path_factory.mktemp("everything")) as world:
         yield world
@@ -145,17 +145,20 @@ def test_pages_of_other_sites_read_and_change_nothing(
     assert {each.path.partition("?")[0] for each in world.operations} <= seen, "all requests have come"
     assert world.state() == before
 
-    with httpx.Client(base_url=world.address) as client:  # what a program sends so is done: the attempts were good
+
+def test_what_these_pages_tried_is_done_for_a_program(world: Everything) -> None:
+    before = world.state()
+    headers = {"Content-Type": "application/json"}
+    with httpx.Client(base_url=world.address, headers=headers) as client:
         for operation in world.operations:
-            if operation.name in ("dismiss_many_quarantined", "delete_attachment", "cancel_delivery"):
-                headers = {"Content-Type": "application/json"}
-                client.request(operation.method, operation.path, headers=headers, content=operation.body)
-        form = {"file": ("evil.txt", b"evil")}
-        assert client.post("/v1/messages", data={"destination": "archive"}, files=form).status_code == 202
+            if operation.name in ("dismiss_many_quarantined", "delete_attachment", "query_tables"):
+                answer = client.request(operation.method, operation.path, content=operation.body)
+                assert answer.is_success, (operation, answer.text)
     assert world.state() != before
 
 
 def test_the_gateways_own_pages_work_without_keys(world: Everything, page: Page, other_port: int) -> None:
+    world.answers.clear()
     page.goto(f"http://evil.example:{other_port}")
     page.evaluate("(to) => { location.href = to; }", f"{world.address}/console/#/quarantine")
     expect(page.locator("h1")).to_contain_text("Quarantine")
