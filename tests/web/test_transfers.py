@@ -270,7 +270,7 @@ def test_a_whole_request_has_a_time_limit_and_event_streams_have_none(tmp_path: 
         (b"GET /v1/attachments HTTP/1.1\r\nHost: localhost\r\nHost: y\r\n\r\n", 400),
         (b"GET /v1/attachments HTTP/1.0\r\nHost: localhost\r\nHost: x\r\n\r\n", 400),
         (b"nonsense\r\n\r\n", 400),
-        (b"GET /v1/attachments HTTP/1.0\r\n\r\n", 200),
+        (b"GET /v1/attachments HTTP/1.0\r\nHost: localhost\r\n\r\n", 200),
         (b"GET /v1/attachments HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 200),
     ],
 )
