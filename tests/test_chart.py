@@ -344,6 +344,37 @@ def test_prometheus_may_read_the_metrics(values: dict[str, Any], public: list[st
     assert sorted(load(path).http.public) == public
 
 
+SERVICE = [NAME, f"{NAME}.{NAMESPACE}", f"{NAME}.{NAMESPACE}.svc", f"{NAME}.{NAMESPACE}.svc.cluster.local"]
+INGRESS: dict[str, Any] = {"ingress": {"enabled": True, "hosts": ["gateway.example", "*.wild.example"]}}
+ROUTE: dict[str, Any] = {"httpRoute": {"enabled": True, "parentRefs": [{"name": "public"}]}}
+
+
+@pytest.mark.parametrize(
+    ("values", "hosts"),
+    [
+        ({}, []),
+        ({"ingress": {"hosts": ["gateway.example"]}}, []),
+        (INGRESS, ["gateway.example", "*.wild.example", *SERVICE]),
+        (
+            INGRESS | {"settings": {"http": {"hosts": ["10.1.2.3"]}}},
+            ["10.1.2.3", *INGRESS["ingress"]["hosts"], *SERVICE],
+        ),
+        ({"httpRoute": ROUTE["httpRoute"] | {"hostnames": ["route.example"]}}, ["route.example", *SERVICE]),
+        (INGRESS | ROUTE, []),
+        ({"settings": {"http": {"hosts": ["lan.example"]}}}, ["lan.example", *SERVICE]),
+    ],
+    ids=["nothing", "no Ingress", "Ingress", "Ingress and settings", "HTTPRoute", "HTTPRoute of all names", "settings"],
+)
+def test_hosts_are_those_of_the_ways_in(values: dict[str, Any], hosts: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "gateway.toml"
+    manifests = rendered(values)
+    path.write_text(only(manifests, "ConfigMap")["data"]["gateway.toml"])
+    assert load(path).http.hosts == hosts
+    (pod,) = [each for each in manifests if each["kind"] == "Pod"]
+    called = pod["spec"]["containers"][0]["command"][3].removeprefix("http://").partition(":")[0]
+    assert not hosts or called in hosts, "`helm test` and clients within the cluster"
+
+
 def test_pods_are_replaced_when_their_configuration_changes(everything: list[Manifest]) -> None:
     def sums(manifests: list[Manifest]) -> list[str]:
         pods = [only(manifests, "StatefulSet"), only(manifests, "StatefulSet", f"{NAME}-pipeline")]

@@ -13,6 +13,7 @@ CORREL_ID: Final = r"^([0-9a-fA-F]{2}){0,24}$"
 SETTING_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 SHA_256: Final = r"^[0-9A-Fa-f]{64}$"
 ORIGIN: Final = r"^(\*|https?://[A-Za-z0-9.\[\]:-]+)$"
+HOST: Final = r"^((\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?|\[?[0-9A-Fa-f]*:[0-9A-Fa-f:.]+\]?)$"
 IDENTIFIER: Final = r"^[0-9a-f]{32}$"
 SF_BOOLEAN: Final = r"^\?[01]$"
 CODE_VERIFIER: Final = r"^[A-Za-z0-9._~-]{43,128}$"
@@ -28,6 +29,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     SETTING_NAME: "give 1 to 64 letters, digits, dots, underscores and hyphens; the first is a letter or a digit",
     SHA_256: "give a SHA-256, 64 hexadecimal digits",
     ORIGIN: "give an origin, such as https://console.example, or *",
+    HOST: "give a name such as gateway.example, *.example for all names below it, or an address, without a port",
     IDENTIFIER: "give an identifier, 32 hexadecimal digits in lower case",
     SF_BOOLEAN: "give ?1 or ?0",
     CODE_VERIFIER: "give 43 to 128 letters, digits, dots, underscores, tildes and hyphens (RFC 7636)",

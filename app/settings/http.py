@@ -6,11 +6,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ByteSize, Field, StringConstraints, model_validator
 
-from app.model.patterns import ORIGIN
+from app.model.patterns import HOST, ORIGIN
 from app.secret import Words
 from app.settings.section import Section
 from app.settings.values import Digest, Duration
 
+Host = Annotated[str, StringConstraints(pattern=HOST)]
 Origin = Annotated[str, StringConstraints(pattern=ORIGIN)]
 
 
@@ -18,6 +19,9 @@ class Http(Section):
     """Where REST listens. `tokens` are SHA-256 digests of the accepted bearer tokens. If there are none, and no API
     keys, `anonymous` says who may enter. `public` is what needs no key: the details of `/health`, `/metrics`, and
     `/docs` with the OpenAPI document.
+
+    `hosts` are the names by which clients call the gateway. Requests with another `Host` are refused if there are any,
+    and while `anonymous` serves a client; the names of this machine are always accepted.
 
     With `cert_file` (PEM, with its intermediate certificates) and `key_file` the gateway serves TLS. Pages of
     `cors_origins` may call it from browsers.
@@ -34,6 +38,7 @@ class Http(Section):
     tokens: Words[Digest] = Field(default=Words[Digest]())
     anonymous: Literal["this-machine", "everyone", "nobody"] = "this-machine"
     public: list[Literal["docs", "health", "metrics"]] = Field(default=["docs"])
+    hosts: list[Host] = Field(default=[])
     cert_file: Path | None = None
     key_file: Path | None = None
     cors_origins: list[Origin] = Field(default=[])

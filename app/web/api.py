@@ -25,6 +25,7 @@ from app.settings import Oidc, Settings
 from app.web import documentation, problems, root
 from app.web.access import endpoints as access
 from app.web.access import links, sign_in
+from app.web.access.browsers import NOT_OF_FORMS, BrowserMiddleware
 from app.web.access.caller import SCHEME, authorize
 from app.web.access.operations import OPERATIONS
 from app.web.access.rating import RatingMiddleware
@@ -110,12 +111,9 @@ _CORS: dict[str, Any] = {
     "allow_credentials": False,
     "allow_methods": ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
     "allow_headers": [
-        *("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "Range"),
-        *("Content-Digest", "Repr-Digest", "Content-Disposition"),
-        *("Tus-Resumable", "Upload-Length", "Upload-Defer-Length", "Upload-Offset", "Upload-Metadata"),
-        *("Upload-Checksum", "Upload-Complete", "Upload-Draft-Interop-Version"),
+        *NOT_OF_FORMS,
+        *("Authorization", "Content-Type", "Last-Event-ID", "Range"),
         *("If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "If-Range"),
-        "traceparent",
     ],
     "expose_headers": [
         *("ETag", "Link", "Location", "Content-Disposition", "Content-Range", "Accept-Ranges", "Repr-Digest"),
@@ -136,7 +134,7 @@ def _api() -> APIRouter:
     api = APIRouter(
         prefix=API,
         dependencies=[Depends(authorize), Depends(only_known_parameters)],
-        responses=problems.responses("unauthorized", "forbidden", "rate-limited", "request-timeout"),
+        responses=problems.responses("unauthorized", "forbidden", "cross-origin", "rate-limited", "request-timeout"),
     )
     for resource in _RESOURCES:
         api.include_router(resource.router)
@@ -195,6 +193,7 @@ def create_app(gateway: Gateway) -> FastAPI:
 def _add_middleware(app: FastAPI, gateway: Gateway, audit: AuditLog, repeats: Repeats) -> None:
     """Add what requests pass through; the last one added is the first that a request reaches."""
     http = gateway.settings.http
+    app.add_middleware(BrowserMiddleware, http=http, authenticator=app.state.authenticator)
     app.add_middleware(DeadlineMiddleware, seconds=http.request_timeout.total_seconds())
     app.add_middleware(EntityTagMiddleware)
     app.add_middleware(MeasuringMiddleware, metrics=gateway.metrics, traces=gateway.traces, clock=gateway.clock)

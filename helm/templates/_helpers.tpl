@@ -73,11 +73,36 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
+{{/* `http.hosts`, a list in JSON: those of the values, of the Ingress and of the HTTPRoute, and the Service's names beside
+them. It is empty, so that every name is accepted, if there are none, or if the HTTPRoute takes all names of its Gateways. */}}
+{{- define "gateway.hosts" -}}
+{{- $hosts := (.Values.settings.http | default dict).hosts | default list -}}
+{{- $takesAll := and .Values.httpRoute.enabled (not .Values.httpRoute.hostnames) -}}
+{{- if .Values.ingress.enabled -}}
+{{- $hosts = concat $hosts .Values.ingress.hosts -}}
+{{- end -}}
+{{- if .Values.httpRoute.enabled -}}
+{{- $hosts = concat $hosts (.Values.httpRoute.hostnames | default list) -}}
+{{- end -}}
+{{- if and $hosts (not $takesAll) -}}
+{{- $name := include "gateway.fullname" . -}}
+{{- range list "" (printf ".%s" .Release.Namespace) (printf ".%s.svc" .Release.Namespace) (printf ".%s.svc.cluster.local" .Release.Namespace) -}}
+{{- $hosts = append $hosts (print $name .) -}}
+{{- end -}}
+{{- uniq $hosts | toJson -}}
+{{- else -}}
+[]
+{{- end -}}
+{{- end -}}
+
 {{/* The configuration file. What the chart itself decides wins over the values; Helm's whole numbers are floats by now. */}}
 {{- define "gateway.toml" -}}
 {{- $http := dict "host" "0.0.0.0" "port" 8080 -}}
 {{- if include "gateway.publicMetrics" . -}}
 {{- $_ := set $http "public" (list "docs" "metrics") -}}
+{{- end -}}
+{{- with include "gateway.hosts" . | fromJsonArray -}}
+{{- $_ := set $http "hosts" . -}}
 {{- end -}}
 {{- $chart := dict "data" "/var/lib/gateway" "assembler" .Values.assembler "http" $http -}}
 {{- if include "gateway.standsBy" . -}}

@@ -15,8 +15,8 @@ from tests.console.support import Console, Recorded
 expect.set_options(timeout=30_000)
 
 CHROMIUM = shutil.which("chromium")
-# Without a sandbox, because root has none; text in grey, because pictures are smaller so.
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-lcd-text"]
+# Without a sandbox, because root has none; text in grey, because pictures are smaller so; with names of other sites.
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-lcd-text", "--host-resolver-rules=MAP *.example 127.0.0.1"]
 
 
 @pytest.fixture(scope="module")

@@ -56,7 +56,7 @@ def test_a_conversion_ends_with_its_client(process: GatewayProcess) -> None:
         + csv_rows(60 * MIB)
         + b"\r\n--b--\r\n"
     )
-    head = f"POST /v1/messages?dry_run=1 HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+    head = f"POST /v1/messages?dry_run=1 HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
     with socket.create_connection(("127.0.0.1", process.port)) as client:
         client.sendall(head.encode() + b"Content-Type: multipart/form-data; boundary=b\r\n\r\n" + body)
         process.until(lambda: busy(process))

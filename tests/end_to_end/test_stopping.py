@@ -57,7 +57,7 @@ class Exchange:
 
 
 def head(line: str, *fields: str) -> bytes:
-    return "\r\n".join([f"{line} HTTP/1.1", "Host: x", *fields, "", ""]).encode()
+    return "\r\n".join([f"{line} HTTP/1.1", "Host: localhost", *fields, "", ""]).encode()
 
 
 def test_what_was_accepted_is_not_cut(tmp_path: Path, broker: Mosquitto) -> None:

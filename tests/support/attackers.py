@@ -72,12 +72,12 @@ class Attackers:
 
     async def trace(self, data: bytes) -> None:
         """Ask for an explanation of these bytes."""
-        head = f"POST /v1/trace HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n\r\n"
+        head = f"POST /v1/trace HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(data)}\r\n\r\n"
         await self._exchange("trace", 3, head.encode() + data)
 
     async def upload(self, size: int, until: Callable[[], bool]) -> None:
         """Send files of so many bytes, one after the other."""
-        head = f"PUT /v1/files/away/big.bin HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n\r\n".encode()
+        head = f"PUT /v1/files/away/big.bin HTTP/1.1\r\nHost: localhost\r\nContent-Length: {size}\r\n\r\n".encode()
         while not until():
             await self._exchange("upload", 4, head + bytes(size))
 
@@ -85,7 +85,7 @@ class Attackers:
         """Send up to so many bytes of header fields."""
 
         async def send(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
-            writer.write(b"GET /v1/attachments HTTP/1.1\r\nHost: x\r\n")
+            writer.write(b"GET /v1/attachments HTTP/1.1\r\nHost: localhost\r\n")
             sent = 0
             while sent < most:
                 writer.write(b"X-More: " + b"x" * 8000 + b"\r\n")
@@ -108,7 +108,7 @@ class Attackers:
         """Ask for content, and read only the beginning of the response."""
 
         async def wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
-            writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             status = (await reader.readline()).split(b" ")
             await asyncio.sleep(3600)
             return status[1].decode()
@@ -169,5 +169,5 @@ def _form(name: str, data: bytes) -> bytes:
         b'--b\r\nContent-Disposition: form-data; name="file"; filename="%b"\r\n\r\n%b\r\n--b--\r\n'
         % (name.encode(), data)
     )
-    head = f"POST /v1/messages?dry_run=1 HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+    head = f"POST /v1/messages?dry_run=1 HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
     return head.encode() + b"Content-Type: multipart/form-data; boundary=b\r\n\r\n" + body

@@ -68,7 +68,7 @@ def split_everywhere(address: str, whole: bytes) -> set[int]:
             for client, first, _ in clients:
                 client.sendall(first)
             with opened(address) as other:  # when it is answered, what was sent before has been read
-                other.sendall(b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+                other.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 assert answer(other).status == 200
             for client, _, second in clients:
                 client.sendall(second)

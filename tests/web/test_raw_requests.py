@@ -28,8 +28,8 @@ __all__ = ["connections"]
 CONTENT = b"abcdefghij"
 DIGEST = b"Content-Digest: sha-256=:" + b64encode(sha256(CONTENT).digest()) + b":\r\n"
 """With this field the gateway itself refuses an upload of which a byte is lost."""
-PUT = b"PUT /v1/files/partner/a.bin HTTP/1.1\r\nHost: x\r\n" + DIGEST
-LIST = b"GET /v1/attachments HTTP/1.1\r\nHost: x\r\n\r\n"
+PUT = b"PUT /v1/files/partner/a.bin HTTP/1.1\r\nHost: localhost\r\n" + DIGEST
+LIST = b"GET /v1/attachments HTTP/1.1\r\nHost: localhost\r\n\r\n"
 SIZED = PUT + b"Content-Length: 10\r\n\r\n" + CONTENT
 CHUNKED = PUT + b"Transfer-Encoding: chunked\r\n\r\n3;a=b\r\nabc\r\n7\r\ndefghij\r\n0\r\nTrailer: t\r\n\r\n"
 TOKEN = b"Authorization: Bearer " + b"t" * 7000 + b"\r\n"
@@ -86,7 +86,7 @@ def test_a_slow_head_is_refused_when_its_time_is_over(tmp_path: Path, before: by
 
 def test_a_slow_head_is_refused_after_the_response_before_it(tmp_path: Path) -> None:
     with limited(tmp_path, {}, header_timeout=0.3) as (stock, address), opened(address) as client:
-        waiting = f"GET /v1/attachments/{stock.receiving([], 5).id}?wait=1 HTTP/1.1\r\nHost: x\r\n\r\n"
+        waiting = f"GET /v1/attachments/{stock.receiving([], 5).id}?wait=1 HTTP/1.1\r\nHost: localhost\r\n\r\n"
         client.sendall(waiting.encode() + LIST[:20])
         assert answers(client) == [200, 408]
 
@@ -117,18 +117,18 @@ def test_half_closed_connections_are_answered_and_closed(tmp_path: Path) -> None
     with limited(tmp_path, {}) as (stock, address):
         data_set = stock.stored(table, PARQUET, kind=AttachmentKind.DATA_SET).id
         big = stock.stored(bytes(4 * MIB)).id
-        slow = f"GET /v1/attachments/{stock.receiving([], 5).id}?wait=1 HTTP/1.%d\r\nHost: x\r\n\r\n"
+        slow = f"GET /v1/attachments/{stock.receiving([], 5).id}?wait=1 HTTP/1.%d\r\nHost: localhost\r\n\r\n"
         requests = [
             (LIST, 200),
             (LIST.replace(b"1.1", b"1.0"), 200),
             (SIZED, 202),
             (CHUNKED, 202),
             (SIZED.replace(b"Content-Length", b"Expect: 100-continue\r\nContent-Length"), 202),
-            (f"GET /v1/attachments/{data_set}/content?format=csv HTTP/1.1\r\nHost: x\r\n\r\n".encode(), 200),
-            (f"GET /v1/attachments/{big}/content HTTP/1.1\r\nHost: x\r\n\r\n".encode(), 200),
+            (f"GET /v1/attachments/{data_set}/content?format=csv HTTP/1.1\r\nHost: localhost\r\n\r\n".encode(), 200),
+            (f"GET /v1/attachments/{big}/content HTTP/1.1\r\nHost: localhost\r\n\r\n".encode(), 200),
             ((slow % 1).encode(), 200),
             ((slow % 0).encode(), 200),
-            (b"GET /v1/nothing HTTP/1.1\r\nHost: x\r\n\r\n", 404),
+            (b"GET /v1/nothing HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
         ]
         with ExitStack() as stack:
             clients = [half_closed(stack.enter_context(opened(address)), request) for request, _ in requests]
@@ -147,8 +147,10 @@ def test_half_closed_connections_are_answered_and_closed(tmp_path: Path) -> None
 
 def test_a_client_that_has_left_frees_its_place(tmp_path: Path, connections: list[LimitedProtocol]) -> None:
     with limited(tmp_path, {}) as (stock, address):
-        waiting = f"GET /v1/attachments/{stock.receiving([], 5).id}?wait=60 HTTP/1.1\r\nHost: x\r\n\r\n".encode()
-        for request in (waiting, b"GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n"):
+        waiting = (
+            f"GET /v1/attachments/{stock.receiving([], 5).id}?wait=60 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+        )
+        for request in (waiting, b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n"):
             client = opened(address)
             client.sendall(request)
             until(lambda: connections[-1:] and not connections[-1].is_idle)
@@ -170,7 +172,7 @@ def test_an_incomplete_request_is_told_so_and_leaves_nothing(stock: Stock, http:
 
 # --- what is no HTTP/1.1 ----------------------------------------------------------------------------------------------
 
-POST = b"POST /v1/trace HTTP/1.1\r\nHost: x\r\n"
+POST = b"POST /v1/trace HTTP/1.1\r\nHost: localhost\r\n"
 LONG = b"a" * 70_000
 CHUNKS = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 
@@ -178,27 +180,27 @@ CHUNKS = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 @pytest.mark.parametrize(
     ("request_", "status", "told"),
     [
-        (b"GET /v1/attachments?" + LONG + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414, "http.header_bytes"),
+        (b"GET /v1/attachments?" + LONG + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", 414, "http.header_bytes"),
         (LIST[:-2] + b"X: " + LONG + b"\r\n\r\n", 431, "http.header_bytes"),
         (CHUNKS + b"1;" + 2 * LONG, 431, "http.header_bytes"),
-        (LIST.replace(b"Host: x\r\n", b""), 400, "0 header fields Host"),
-        (LIST.replace(b"Host: x\r\n", b"Host: x\r\nHost: y\r\n"), 400, "2 header fields Host"),
-        (b"GET / HTTP/1.0\r\nHost: x\r\nHost: x\r\n\r\n", 400, "2 header fields Host"),
+        (LIST.replace(b"Host: localhost\r\n", b""), 400, "0 header fields Host"),
+        (LIST.replace(b"Host: localhost\r\n", b"Host: localhost\r\nHost: y\r\n"), 400, "2 header fields Host"),
+        (b"GET / HTTP/1.0\r\nHost: localhost\r\nHost: localhost\r\n\r\n", 400, "2 header fields Host"),
         (b"nonsense\r\n\r\n", 400, "does not begin with a method such as GET (in the request line)"),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400, "does not begin with a method"),
         (b"GET /x\r\n\r\n", 400, "no version"),
         (b"GET /x\r\n", 400, "no version"),
-        (b"GET /x\r\nHost: x\r\n\r\n", 400, "no version"),
-        (b"GET /x HTTP/2.0\r\nHost: x\r\n\r\n", 505, "HTTP/1.1"),
+        (b"GET /x\r\nHost: localhost\r\n\r\n", 400, "no version"),
+        (b"GET /x HTTP/2.0\r\nHost: localhost\r\n\r\n", 505, "HTTP/1.1"),
         (b"GET /x HTTP/2.0\r\n", 505, "HTTP/1.1"),
-        (b"GET /x HTTP/3.0\r\nHost: x\r\n\r\n", 505, "HTTP/1.1"),
-        (b"GET /x HTTP/1.2\r\nHost: x\r\n\r\n", 505, "HTTP/1.1"),
+        (b"GET /x HTTP/3.0\r\nHost: localhost\r\n\r\n", 505, "HTTP/1.1"),
+        (b"GET /x HTTP/1.2\r\nHost: localhost\r\n\r\n", 505, "HTTP/1.1"),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, "HTTP/1.1"),
-        (b"GET /a b HTTP/1.1\r\nHost: x\r\n\r\n", 400, "a blank in its target"),
-        (b"GET /\xc3\xbc HTTP/1.1\r\nHost: x\r\n\r\n", 400, "percent-encoded"),
-        (b"GET /?\xc3\xbc HTTP/1.1\r\nHost: x\r\n\r\n", 400, "percent-encoded"),
-        (b"GET x HTTP/1.1\r\nHost: x\r\n\r\n", 400, "neither a path nor an http URL"),
-        (b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", 400, "the request target '*' has no path"),
+        (b"GET /a b HTTP/1.1\r\nHost: localhost\r\n\r\n", 400, "a blank in its target"),
+        (b"GET /\xc3\xbc HTTP/1.1\r\nHost: localhost\r\n\r\n", 400, "percent-encoded"),
+        (b"GET /?\xc3\xbc HTTP/1.1\r\nHost: localhost\r\n\r\n", 400, "percent-encoded"),
+        (b"GET x HTTP/1.1\r\nHost: localhost\r\n\r\n", 400, "neither a path nor an http URL"),
+        (b"OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n", 400, "the request target '*' has no path"),
         (b"CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n", 400, "the request target 'a:80' cannot be read"),
         (LIST[:-2] + b"A B: c\r\n\r\n", 400, "name is empty, or has a character that names cannot have (after the"),
         (LIST[:-2] + b"A : c\r\n\r\n", 400, "a character that names cannot have"),
@@ -257,7 +259,7 @@ def test_what_is_wrong_after_a_request_is_told_after_its_response(shared_http: h
     "request_",
     [
         LIST.replace(b"1.1", b"1.0"),
-        LIST.replace(b"1.1\r\nHost: x\r\n", b"1.0\r\n"),
+        LIST.replace(b"1.1\r\nHost: localhost\r\n", b"1.0\r\n"),
         LIST.replace(b"/v1", b"http://x/v1"),
         LIST.replace(b"GET", b"\r\n\r\nGET"),
         LIST.replace(b"Host", b"Transfer-Encoding: Chunked\r\nHost") + b"0\r\n\r\n",

@@ -30,9 +30,9 @@ AGAIN = 25
 ASKED = 100
 MOST_SECONDS = 1.0
 
-SIGN_IN = b"POST /v1/sign-in HTTP/1.1\r\nHost: x\r\nContent-Length: 9000\r\n\r\n"
-UPLOAD = b"PUT /v1/files/away/a.bin HTTP/1.1\r\nHost: x\r\nContent-Length: 9000\r\n"
-LIST = b"GET /v1/attachments HTTP/1.1\r\nHost: x\r\n"
+SIGN_IN = b"POST /v1/sign-in HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000\r\n\r\n"
+UPLOAD = b"PUT /v1/files/away/a.bin HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000\r\n"
+LIST = b"GET /v1/attachments HTTP/1.1\r\nHost: localhost\r\n"
 
 
 class Campaign(NamedTuple):
@@ -49,7 +49,7 @@ CAMPAIGNS = {
     "sign-in": Campaign(SIGN_IN),
     "uploads without a key": Campaign(UPLOAD + b"\r\n"),
     "uploads with a key": Campaign(UPLOAD + KNOWN + b"\r\n"),
-    "event streams with a key": Campaign(b"GET /v1/events HTTP/1.1\r\nHost: x\r\n" + KNOWN + b"\r\n", b""),
+    "event streams with a key": Campaign(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n" + KNOWN + b"\r\n", b""),
     "half-closed": Campaign(LIST + KNOWN + b"\r\n", is_half_closed=True),
     "half-closed uploads": Campaign(UPLOAD + KNOWN + b"\r\n", is_half_closed=True),
     "nonsense": Campaign(b"GET /x\r\n\r\n"),
@@ -142,7 +142,7 @@ def test_health_is_told_whatever_slow_clients_do(process: GatewayProcess, kind: 
         for _ in range(ASKED):
             begun = monotonic()
             with opened(address, source="127.0.0.4") as client:
-                client.sendall(b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+                client.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 assert answer(client).status == 200
             seconds.append(monotonic() - begun)
     assert crowd.failed is None
@@ -172,7 +172,7 @@ def test_who_is_unknown_has_seconds_for_content_at_every_operation(tmp_path: Pat
         for method, path in operations:
             given = path if path.startswith(("/v1", "/health", "/docs", "/problems", "/metrics")) else f"/v1{path}"
             client = stack.enter_context(opened(address))
-            client.sendall(f"{method} {given} HTTP/1.1\r\nHost: x\r\nContent-Length: 9000\r\n\r\n".encode())
+            client.sendall(f"{method} {given} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000\r\n\r\n".encode())
             dripping[client] = (method, given)
         while dripping and monotonic() - begun < 60:
             for client in list(dripping):
@@ -206,7 +206,7 @@ def test_who_is_unknown_has_seconds_and_is_told_so(tmp_path: Path) -> None:
         page = httpx.get(f"{address}/docs").text
         script = next(word.split('"')[1] for word in page.split("src=")[1:])
         with opened(address, receiving=4096) as reader:
-            reader.sendall(f"GET {script} HTTP/1.1\r\nHost: x\r\n\r\n".encode() * 20)
+            reader.sendall(f"GET {script} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() * 20)
             begun = monotonic()
             while monotonic() - begun < 60 and not _is_reset(reader):
                 pass

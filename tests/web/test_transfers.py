@@ -59,12 +59,12 @@ def limited(folder: Path, limits: dict[str, Any], **http: Any) -> Iterator[tuple
 
 
 def asking(path: str) -> bytes:
-    return f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
 
 
 def upload(size: int) -> bytes:
     """The head of a request that sends a file of so many bytes."""
-    return f"PUT /v1/files/partner/a.bin HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n\r\n".encode()
+    return f"PUT /v1/files/partner/a.bin HTTP/1.1\r\nHost: localhost\r\nContent-Length: {size}\r\n\r\n".encode()
 
 
 @pytest.mark.parametrize("transfer", ["download", "upload"])

@@ -94,6 +94,12 @@ class Authenticator:
         """Whether there are no credentials that could be shown, so that those of a request mean nothing."""
         return not self._http.tokens and self._tokens is None and self.keys.is_empty
 
+    def is_served(self, address: str | None) -> bool:
+        """Tell whether requests from an address are served without credentials."""
+        if not self.is_open or self._http.anonymous == "nobody":
+            return False
+        return self._http.anonymous == "everyone" or (address is not None and _is_loopback(address))
+
     def by_link(self, signer: Principal, address: str | None) -> Principal:
         """Return the principal of a signed link by its signer, who must still be somebody to whom this gateway would
         answer, with the limits of both. Raises Refused."""
@@ -117,11 +123,8 @@ class Authenticator:
         """Return the principal of a request without credentials, from an address. Raises Refused."""
         if not self.is_open:
             raise Refused("no credentials", "send an API key or a token: Authorization: Bearer …")
-        anonymous = Principal("anonymous", "anonymous", EVERYTHING)
-        if self._http.anonymous == "everyone":
-            return anonymous
-        if self._http.anonymous == "this-machine" and address is not None and _is_loopback(address):
-            return anonymous
+        if self.is_served(address):
+            return Principal("anonymous", "anonymous", EVERYTHING)
         raise Refused(
             "no credentials, and this gateway has no keys",
             "this gateway has no API keys yet: make one with `attachment-gateway keys create`",

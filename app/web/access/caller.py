@@ -136,22 +136,27 @@ def operation_of(request: Request) -> Operation:
     return OPERATIONS[identifier]
 
 
+async def refresh_keys(request: Request) -> None:
+    """Read the keys again if that was not done lately. Raises CatalogError.
+
+    All requests that come meanwhile wait for the same reading, and none of them for a thread.
+    """
+    keys, state = _authenticator(request).keys, request.app.state
+    if not keys.is_fresh:
+        if state.reading_keys is None or state.reading_keys.done():
+            state.reading_keys = asyncio.ensure_future(run_in(pools_of(request).health, keys.refresh))
+        await asyncio.shield(state.reading_keys)
+
+
 def _authenticator(request: Request) -> Authenticator:
     authenticator: Authenticator = request.app.state.authenticator
     return authenticator
 
 
 async def _refresh(request: Request, credentials: HTTPAuthorizationCredentials | None) -> None:
-    """Read the keys again if that was not done lately, and those of an OpenID provider. Raises CatalogError.
-
-    All requests that come meanwhile wait for the same reading, and none of them for a thread.
-    """
+    """Read the keys again if that was not done lately, and those of an OpenID provider. Raises CatalogError."""
     authenticator, text = _authenticator(request), credentials.credentials if credentials else None
-    state = request.app.state
-    if not authenticator.keys.is_fresh:
-        if state.reading_keys is None or state.reading_keys.done():
-            state.reading_keys = asyncio.ensure_future(run_in(pools_of(request).health, authenticator.keys.refresh))
-        await asyncio.shield(state.reading_keys)
+    await refresh_keys(request)
     if authenticator.needs_refresh(text):
         await run_in_threadpool(authenticator.refresh, text)
 

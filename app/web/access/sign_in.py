@@ -28,7 +28,7 @@ router = APIRouter(
     prefix=f"{API}/sign-in",
     tags=["operations"],
     dependencies=[Depends(_anybody), Depends(only_known_parameters)],
-    responses=responses("rate-limited"),
+    responses=responses("cross-origin", "rate-limited"),
 )
 
 Given = Annotated[str, Field(min_length=1, max_length=4096)]

@@ -66,6 +66,14 @@ _TABLE = (
         "The key does not allow this",
         "`scope` is the scope that the API key or token lacks; or it is limited to some sources or destinations.",
     ),
+    ProblemType(
+        "cross-origin",
+        403,
+        "A page of another site may have sent this",
+        "`setting` names the setting that would allow it; `detail` says what is wrong with `Host`, `Origin`, "
+        "`Sec-Fetch-Site` or the content type. Requests that show an API key or a token are not refused so, except for "
+        "their `Host`.",
+    ),
     ProblemType("not-found", 404, "Not found", "There is no resource with this identifier or at this path."),
     ProblemType(
         "table-not-found",

@@ -83,7 +83,7 @@ class SlowUpload:
         )
         self.tail = b"\r\n--slow--\r\n"
         fields = {
-            "Host": "x",
+            "Host": "localhost",
             "Content-Type": f"multipart/form-data; boundary={boundary}",
             "Content-Length": str(len(self.head) + len(self.tail)),
             "Connection": "close",

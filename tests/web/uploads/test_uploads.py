@@ -38,7 +38,7 @@ class Writing:
         kind = "application/offset+octet-stream" if tus else "application/partial-upload"
         about = "Tus-Resumable: 1.0.0" if tus else "Upload-Complete: ?1"
         self.socket.sendall(
-            f"PATCH {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {kind}\r\n{about}\r\nUpload-Offset: {at}\r\n"
+            f"PATCH {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\n{about}\r\nUpload-Offset: {at}\r\n"
             f"Content-Length: {announced}\r\n\r\n".encode()
             + some
         )

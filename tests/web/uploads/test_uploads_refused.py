@@ -88,7 +88,7 @@ def test_a_body_with_a_checksum_is_not_kept_in_part(stock: Stock) -> None:
         checksum = f"sha1 {b64encode(sha1(DATA).digest()).decode()}"
         host, port = address.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), 30) as half:
-            head = f"PATCH {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/offset+octet-stream\r\n"
+            head = f"PATCH {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/offset+octet-stream\r\n"
             head += f"Tus-Resumable: 1.0.0\r\nUpload-Offset: 0\r\nUpload-Checksum: {checksum}\r\n"
             half.sendall(f"{head}Content-Length: {len(DATA)}\r\n\r\n".encode() + DATA[:600_000])
             partial = stock.settings.data / "content" / ".partial"

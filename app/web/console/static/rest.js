@@ -5,6 +5,7 @@
 const KEY = "attachment-gateway.key";
 const RENEWAL = "attachment-gateway.renewal"; // of an access token: {refresh_token, at}
 const SIGN_IN = "v1/sign-in";
+const NO_FORM = { "X-Requested-With": "console" }; // no page of another site can send this
 const LONGEST_PAUSE = 15000;
 
 /** The gateway's address, with the path of a proxy if there is one: the console is at console/ below it. */
@@ -69,7 +70,7 @@ export function address(path, query = {}) {
  */
 export async function request(method, path, { query, json, body, headers, signal } = {}) {
   if (path !== SIGN_IN) await renewed();
-  const sent = { ...authorization(), ...headers };
+  const sent = { ...NO_FORM, ...authorization(), ...headers };
   if (json !== undefined) sent["Content-Type"] = "application/json";
   let response;
   try {
@@ -104,7 +105,7 @@ export async function upload(method, path, form, { query, progress = () => {}, s
   return new Promise((resolve, reject) => {
     const sending = new XMLHttpRequest();
     sending.open(method, address(path, query));
-    for (const [name, value] of Object.entries({ ...authorization(), ...headers })) sending.setRequestHeader(name, value);
+    for (const [name, value] of Object.entries({ ...NO_FORM, ...authorization(), ...headers })) sending.setRequestHeader(name, value);
     sending.upload.onprogress = (event) => progress(event.loaded, event.total);
     sending.onerror = () => reject(new Problem(0, { detail: "The connection to the gateway failed." }));
     sending.onabort = () => reject(new DOMException("", "AbortError"));
