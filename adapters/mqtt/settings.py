@@ -116,7 +116,9 @@ class SourceSettings(BrokerSettings):
     """
 
     topic: Annotated[
-        list[Annotated[str, AfterValidator(_topic_filter)]], BeforeValidator(_one_or_more), Field(min_length=1)
+        list[Annotated[str, AfterValidator(_topic_filter)]],
+        BeforeValidator(_one_or_more, json_schema_input_type=str | list[str]),
+        Field(min_length=1),
     ]
     client_id: str | None = Field(default=None, min_length=1, max_length=_LONGEST_TOPIC)
     qos: Literal[0, 1, 2] = 1

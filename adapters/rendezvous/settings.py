@@ -75,7 +75,9 @@ class SourceSettings(DaemonSettings):
     """
 
     subject: Annotated[
-        list[Annotated[str, AfterValidator(_listened)]], BeforeValidator(_one_or_more), Field(min_length=1)
+        list[Annotated[str, AfterValidator(_listened)]],
+        BeforeValidator(_one_or_more, json_schema_input_type=str | list[str]),
+        Field(min_length=1),
     ]
     max_message: ByteSize = Field(default=ByteSize(64 << 20), ge=1024, le=(1 << 30) - 1)
     buffer: ByteSize = Field(default=ByteSize(64 << 20), ge=1 << 20)
