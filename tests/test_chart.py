@@ -19,6 +19,7 @@ from pydantic import BaseModel
 from app import plugins
 from app.metrics import SUPERSEDED, Metrics, PipelineDeclared
 from app.settings import Settings, Standby, load
+from app.web.standby import HEALTH_PATHS
 from docs.alerts import ALERTS
 from docs.dashboards import DASHBOARDS, queries
 from tests.support import mqi
@@ -307,8 +308,15 @@ def test_probes_ask_what_the_gateway_answers(everything: list[Manifest]) -> None
     assert {name: each["httpGet"]["path"] for name, each in probes.items()} == {
         "startupProbe": "/health/live",
         "livenessProbe": "/health/live",
-        "readinessProbe": "/health/ready",
+        "readinessProbe": "/health/ready/read",
     }
+    paths = {"/health/ready", "/health/ready/read", "/health/ready/receive"}
+    for path in paths:
+        asked = container(rendered({"readinessProbe": {"path": path}}))["readinessProbe"]
+        assert asked["httpGet"]["path"] == path
+        assert "path" not in asked
+    assert {"/health/live", *paths} == set(HEALTH_PATHS)
+    assert "must be one of" in refusal({"readinessProbe": {"path": "/v1/attachments"}})
 
 
 def test_the_gateway_accepts_its_configuration(everything: list[Manifest], tmp_path: Path) -> None:

@@ -18,6 +18,9 @@ class Http(Section):
     keys, `anonymous` says who may enter. `public` is what needs no key: the details of `/health`, `/metrics`, and
     `/docs` with the OpenAPI document.
 
+    `ready` is what a gateway that is ready can do: answer readers, which needs the catalog, and receive, which needs
+    the journal.
+
     With `cert_file` (PEM, with its intermediate certificates) and `key_file` the gateway serves TLS. Pages of
     `cors_origins` may call it from browsers.
 
@@ -32,6 +35,7 @@ class Http(Section):
     tokens: list[Digest] = Field(default=[])
     anonymous: Literal["this-machine", "everyone", "nobody"] = "this-machine"
     public: list[Literal["docs", "health", "metrics"]] = Field(default=["docs"])
+    ready: list[Literal["read", "receive"]] = Field(default=["read", "receive"], min_length=1)
     cert_file: Path | None = None
     key_file: Path | None = None
     cors_origins: list[Origin] = Field(default=[])
