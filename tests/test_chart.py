@@ -5,10 +5,10 @@ import json
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import kubernetes_validate
 import promql_parser
@@ -24,6 +24,7 @@ from docs.alerts import ALERTS
 from docs.dashboards import DASHBOARDS, queries
 from tests.support import mqi
 from tests.support.chart import FOLDER, NAMESPACE, ROOT, Manifest, helm, rendered
+from tests.support.models import within
 
 KUBERNETES = "1.37"
 NAME = "gateway-attachment-gateway"
@@ -354,17 +355,6 @@ def test_every_setting_that_is_documented_is_accepted_and_reaches_the_gateway() 
     assert found.pop("assembler") == "embedded"
     assert (found["http"].pop("host"), found["http"].pop("port")) == ("0.0.0.0", 8080)
     assert found == settings
-
-
-def within(model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
-    """Find the models in the fields of a model, also those in lists and tables."""
-    for name, field in model.model_fields.items():
-        kinds = [field.annotation]
-        while kinds:
-            kind = kinds.pop()
-            kinds += get_args(kind)
-            if isinstance(kind, type) and issubclass(kind, BaseModel):
-                yield name, kind
 
 
 Tables = list[tuple[str, type[BaseModel], Callable[[dict[str, Any]], dict[str, Any]]]]

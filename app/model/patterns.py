@@ -15,6 +15,10 @@ SHA_256: Final = r"^[0-9A-Fa-f]{64}$"
 ORIGIN: Final = r"^(\*|https?://[A-Za-z0-9.\[\]:-]+)$"
 IDENTIFIER: Final = r"^[0-9a-f]{32}$"
 SF_BOOLEAN: Final = r"^\?[01]$"
+SOME_PRINTABLE_ASCII: Final = r"^[ -~]+$"
+WEB_URL: Final = r"^https?://"
+KUBERNETES_NAME: Final = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
+KUBERNETES_NAMESPACE: Final = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 CODE_VERIFIER: Final = r"^[A-Za-z0-9._~-]{43,128}$"
 
 SENTENCES: Final[Mapping[str, str]] = {
@@ -30,12 +34,9 @@ SENTENCES: Final[Mapping[str, str]] = {
     ORIGIN: "give an origin, such as https://console.example, or *",
     IDENTIFIER: "give an identifier, 32 hexadecimal digits in lower case",
     SF_BOOLEAN: "give ?1 or ?0",
+    SOME_PRINTABLE_ASCII: "give printable ASCII characters",
+    WEB_URL: "give a URL that begins with http:// or https://",
+    KUBERNETES_NAME: "give a name of Kubernetes: lower-case letters, digits, dots and hyphens, at most 253",
+    KUBERNETES_NAMESPACE: "give a namespace of Kubernetes: lower-case letters, digits and hyphens, at most 63",
     CODE_VERIFIER: "give 43 to 128 letters, digits, dots, underscores, tildes and hyphens (RFC 7636)",
 }
-
-_WORDED: Final = {f"String should match pattern '{pattern}'": why for pattern, why in SENTENCES.items()}
-
-
-def worded(message: str) -> str:
-    """Return pydantic's message about a text, in words where it shows one of these patterns."""
-    return _WORDED.get(message, message)

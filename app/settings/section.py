@@ -1,10 +1,15 @@
 """What all tables of the configuration have in common: no unknown keys, and values that lie in files of their own."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+Place = tuple[int | str, ...]
+Located = tuple[Place, str]
+"""A place below a table, and what is wrong there."""
 
 
 class Section(BaseModel):
@@ -21,8 +26,26 @@ class Section(BaseModel):
 def with_files(given: Any, model: type[BaseModel]) -> Any:
     """Return a table with each `key_file` replaced by `key` and the content of that file.
 
-    This holds for keys of the model that have no `key_file` of their own, also in tables within lists.
+    This holds for keys of the model that have no `key_file` of their own, also in tables within lists. Raises
+    ValidationError with all files that cannot be read.
     """
+    problems: list[Located] = []
+    table = _with_files(given, model, (), problems)
+    if problems:
+        raise all_errors(problems)
+    return table
+
+
+def all_errors(problems: Sequence[Located]) -> ValidationError:
+    """Return one error with all problems, each with its place and its sentence."""
+    details = [
+        InitErrorDetails(type=PydanticCustomError("setting", "{why}", {"why": why}), loc=place, input=None)
+        for place, why in problems
+    ]
+    return ValidationError.from_exception_data("settings", details)
+
+
+def _with_files(given: Any, model: type[BaseModel], place: Place, problems: list[Located]) -> Any:
     if not isinstance(given, Mapping):
         return given
     table = dict(given)
@@ -32,15 +55,21 @@ def with_files(given: Any, model: type[BaseModel]) -> Any:
             continue
         path = table.pop(key)
         if stem in table:
-            raise ValueError(f"give {stem} or {key}, not both")
+            problems.append(((*place, key), f"give {stem} or {key}, not both"))
+            continue
         try:
             text = Path(path).read_text().strip()
-        except (OSError, TypeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{key}: cannot read {path!r}: {getattr(error, 'strerror', None) or error}") from None
+        except (OSError, TypeError, ValueError) as error:
+            why = "it is not text in UTF-8" if isinstance(error, UnicodeDecodeError) else error
+            why = "give the path of a file" if isinstance(error, TypeError) else why
+            problems.append(((*place, key), f"cannot read {path!r}: {getattr(error, 'strerror', None) or why}"))
+            continue
         table[stem] = text.split() if "list" in str(model.model_fields[stem].annotation) else text
     for key, within in _tables_of(model).items():
         if isinstance(table.get(key), list):
-            table[key] = [with_files(each, within) for each in table[key]]
+            table[key] = [
+                _with_files(each, within, (*place, key, number), problems) for number, each in enumerate(table[key])
+            ]
     return table
 
 
