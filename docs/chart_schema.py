@@ -164,7 +164,8 @@ def _table(name: str, schema: Schema, definitions: Schema) -> Schema:
     for key in given:
         if key == "url" or key.endswith("_url"):
             secret = "password" if "password" in given else key
-            made[key] |= {"if": {"pattern": _PASSWORD_IN_URL}, "then": _of_secret(secret)}
+            has_password = {"type": "string", "pattern": _PASSWORD_IN_URL}
+            made[key] = {"if": has_password, "then": _of_secret(secret), "else": made[key]}
         # Any value but a table may be in a file of its own.
         if made[key].get("type") != "object" and not key.endswith("_file"):
             made.setdefault(f"{key}_file", {"type": "string", "minLength": 1})
