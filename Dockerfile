@@ -3,7 +3,10 @@
 # docker build --target ibm-mq --build-context mq-client=/opt/mqm -t attachment-gateway:0.1.0 .
 # With Spark, for drivers and executors alike (docs/spark.md):
 # docker build --target pipeline --build-arg LOCK=requirements-pipeline.lock -t attachment-gateway-pipeline:0.1.0 .
-FROM python:3.11-slim-bookworm AS build
+# The same base each time: --build-arg BASE=python:3.11-slim-bookworm@sha256:…, of which `make image-check` tells the digest.
+# The commit, for the label: --build-arg REVISION=$(git rev-parse HEAD)
+ARG BASE=python:3.11-slim-bookworm
+FROM $BASE AS build
 
 ARG LOCK=requirements.lock
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
@@ -16,7 +19,7 @@ COPY adapters /src/adapters
 RUN /opt/gateway/bin/pip install --no-deps --no-build-isolation --no-index /src \
     && /opt/gateway/bin/pip uninstall --yes pip setuptools
 
-FROM python:3.11-slim-bookworm AS build-ibm-mq
+FROM $BASE AS build-ibm-mq
 
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends gcc libc6-dev \
@@ -26,7 +29,7 @@ COPY requirements-mq.lock /src/
 RUN MQ_FILE_PATH=/opt/mqm pip install --disable-pip-version-check --no-cache-dir --no-deps --require-hashes \
     --target /opt/mq-packages --requirement /src/requirements-mq.lock
 
-FROM python:3.11-slim-bookworm AS gateway
+FROM $BASE AS gateway
 
 RUN groupadd --gid 10001 gateway \
     && useradd --uid 10001 --gid gateway --no-create-home --home-dir /var/lib/gateway --shell /usr/sbin/nologin gateway \
@@ -42,6 +45,14 @@ WORKDIR /var/lib/gateway
 USER 10001:10001
 VOLUME /var/lib/gateway
 EXPOSE 8080
+ARG BASE
+ARG REVISION
+LABEL org.opencontainers.image.title="attachment-gateway" \
+      org.opencontainers.image.description="Attachments from message brokers to REST and back" \
+      org.opencontainers.image.version=0.1.0 \
+      org.opencontainers.image.revision=$REVISION \
+      org.opencontainers.image.licenses=Apache-2.0 \
+      org.opencontainers.image.base.name=$BASE
 ENTRYPOINT ["attachment-gateway"]
 CMD ["serve"]
 
@@ -52,7 +63,7 @@ COPY --from=build-ibm-mq /opt/mq-packages /opt/gateway/lib/python3.11/site-packa
 ENV LD_LIBRARY_PATH=/opt/mqm/lib64
 
 # The user is the gateway's, whose journal and content Spark works with where they share a volume.
-FROM python:3.11-slim-bookworm AS pipeline
+FROM $BASE AS pipeline
 
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps tini \
@@ -73,6 +84,14 @@ ENV PATH=/opt/gateway/bin:$PATH \
 WORKDIR /var/lib/gateway
 USER 10001:10001
 VOLUME /var/lib/gateway
+ARG BASE
+ARG REVISION
+LABEL org.opencontainers.image.title="attachment-gateway-pipeline" \
+      org.opencontainers.image.description="Spark's part of the attachment gateway" \
+      org.opencontainers.image.version=0.1.0 \
+      org.opencontainers.image.revision=$REVISION \
+      org.opencontainers.image.licenses=Apache-2.0 \
+      org.opencontainers.image.base.name=$BASE
 ENTRYPOINT ["tini", "-s", "--", "python", "-m", "app.pipeline.container"]
 CMD ["pipeline", "stream"]
 

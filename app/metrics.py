@@ -6,8 +6,7 @@ messaging are not stable yet: their names are in this module only. All other nam
 The page docs/metrics.md, the dashboards and the alerts are made of these declarations.
 """
 
-from collections.abc import Callable, Mapping
-from math import nan
+from collections.abc import Mapping
 from typing import ClassVar, NamedTuple
 
 from prometheus_client import (
@@ -20,8 +19,6 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
-
-from app.model.errors import CatalogError
 
 METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _APPEND_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
@@ -60,19 +57,6 @@ class Described(NamedTuple):
         return {f"{self.name}_bucket": labels | {"le"}, f"{self.name}_sum": labels, f"{self.name}_count": labels}
 
 
-class _Asked(Gauge):
-    """A gauge whose function may ask the catalog: NaN while the catalog cannot be used."""
-
-    def set_function(self, f: Callable[[], float]) -> None:
-        def asked() -> float:
-            try:
-                return float(f())
-            except CatalogError:
-                return nan
-
-        super().set_function(asked)
-
-
 class _Declared:
     """Metrics in a registry, each `described` as it was declared."""
 
@@ -97,7 +81,7 @@ class _Declared:
 
     def _convention_gauge(self, name: str, meaning: str, *labels: str) -> Gauge:
         self.described.append(Described(name, "gauge", labels, meaning))
-        return _Asked(name, meaning, labels, registry=self.registry)
+        return Gauge(name, meaning, labels, registry=self.registry)
 
     def _convention_histogram(self, name: str, meaning: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
         self.described.append(Described(name, "histogram", labels, meaning))

@@ -6,8 +6,11 @@ its adapter, and no problem at all otherwise.
 
 import re
 from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points, requires
 from typing import Any, Literal, cast
+
+from pydantic import BaseModel
 
 from app.ports import (
     ArchivePlugin,
@@ -92,6 +95,25 @@ def iceberg(name: str = "delta") -> IcebergPlugin:
 def span_exporter(name: str = "opentelemetry") -> SpanExporterPlugin:
     """Return the exporter of spans of this name. Raises PluginError."""
     return cast("SpanExporterPlugin", load("span exporter", name))
+
+
+def transport_settings(name: str, field: str) -> type[BaseModel] | None:
+    """Return the model of a transport's keys: `source_settings` or `destination_settings`, by the name of the `field`.
+
+    A transport whose client library is missing may have its models in the module `settings` of its package, so that a
+    configuration can be checked without the library. None: there are no models, or there is no such transport.
+    """
+    try:
+        model: type[BaseModel] = getattr(transport(name), field)
+    except PluginError:
+        found = _entry_points("transport").get(name)
+        package = found.module.rpartition(".")[0] if found else ""
+        try:
+            beside = import_module(f"{package}.settings") if package else None
+        except ImportError:
+            beside = None
+        return getattr(beside, field.title().replace("_", ""), None)
+    return model
 
 
 def names(kind: Kind) -> list[str]:

@@ -25,9 +25,12 @@ class ValueFile:
         self.setting, self._path = setting, path
         try:
             self._last = self._content()
-        except (OSError, TypeError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or type(error).__name__
-            raise ValueError(f"{setting}: cannot read {path!r}: {why}") from None
+        except TypeError:
+            raise ValueError("give the path of a file") from None
+        except UnicodeDecodeError:
+            raise ValueError(f"cannot read {path!r}: it is not text in UTF-8") from None
+        except (OSError, ValueError) as error:
+            raise ValueError(f"cannot read {path!r}: {getattr(error, 'strerror', None) or error}") from None
 
     def text(self) -> str:
         """Return the content without white space around it, as it is now."""

@@ -42,7 +42,7 @@ from app.tables.xpt.layouts import (
 )
 from app.web import problems
 from app.wire import Layout
-from docs import alerts, client_types, dashboards, pictures, references
+from docs import alerts, chart_schema, client_types, dashboards, pictures, references
 
 FOLDER = Path(__file__).parent
 
@@ -147,6 +147,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "../app/settings/example.toml": example,
     "../app/client/attachment_gateway_client/schemas.py": client_types.types,
     "../helm/files/alerts.yaml": rules,
+    "../helm/values.schema.json": chart_schema.text,
     "alerts/index.md": alerts.index,
     **{f"alerts/{each.name}.md": partial(alerts.page, each) for each in alerts.ALERTS},
     **{f"../helm/files/{each.identifier}.json": partial(dashboards.text, each) for each in dashboards.DASHBOARDS},

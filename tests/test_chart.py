@@ -5,6 +5,7 @@ import json
 import re
 import tomllib
 from collections import Counter
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,17 @@ import kubernetes_validate
 import promql_parser
 import pytest
 import yaml
+from pydantic import BaseModel
 
+from app import plugins
 from app.metrics import SUPERSEDED, Metrics, PipelineDeclared
 from app.settings import Settings, Standby, load
-from app.settings.http import Http
+from app.web.standby import HEALTH_PATHS
 from docs.alerts import ALERTS
 from docs.dashboards import DASHBOARDS, queries
+from tests.support import mqi
 from tests.support.chart import FOLDER, NAMESPACE, ROOT, Manifest, helm, rendered
+from tests.support.models import within
 
 KUBERNETES = "1.37"
 NAME = "gateway-attachment-gateway"
@@ -31,6 +36,8 @@ EVERYTHING: dict[str, Any] = {
     "dashboards": {"enabled": True},
     "env": [{"name": "AWS_REGION", "value": "eu-1"}],
     "existingSecret": "secrets",
+    "extraVolumes": [{"name": "authority", "configMap": {"name": "authority"}}],
+    "extraVolumeMounts": [{"name": "authority", "mountPath": "/etc/authority", "readOnly": True}],
     "httpRoute": {"enabled": True, "parentRefs": [{"name": "public"}], "hostnames": ["gateway.example"]},
     "imagePullSecrets": [{"name": "registry"}],
     "ingress": {
@@ -46,7 +53,12 @@ EVERYTHING: dict[str, Any] = {
     },
     "nodeSelector": {"disk": "ssd"},
     "persistence": {"accessModes": ["ReadWriteMany"], "storageClass": "fast"},
-    "pipeline": {"master": "k8s://https://kubernetes.default.svc", "conf": {"spark.sql.shuffle.partitions": 8}},
+    "pipeline": {
+        "master": "k8s://https://kubernetes.default.svc",
+        "conf": {"spark.sql.shuffle.partitions": 8},
+        "extraVolumes": [{"name": "jars", "emptyDir": {}}],
+        "extraVolumeMounts": [{"name": "jars", "mountPath": "/opt/jars"}],
+    },
     "podDisruptionBudget": {"enabled": True},
     "prometheusRule": {
         "enabled": True,
@@ -59,6 +71,9 @@ EVERYTHING: dict[str, Any] = {
         "limits": {"free_bytes": 268435456, "conversions": 2},
         "sources": {"orders": {"transport": "mqtt", "url": "mqtts://broker:8883", "topic": "orders/#"}},
     },
+    "topologySpreadConstraints": [
+        {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "ScheduleAnyway"}
+    ],
     "traces": {"enabled": True, "endpoint": "http://collector:4318", "ratio": 0.25},
 }
 
@@ -81,7 +96,7 @@ def container(manifests: list[Manifest], kind: str = "StatefulSet", name: str = 
 def test_helm_finds_nothing_to_say() -> None:
     found = helm().lint(str(FOLDER), values=EVERYTHING)
     assert found["errors"] == []
-    assert [each["error"] for each in found["messages"]] == ["icon is recommended"]
+    assert found["messages"] == []
 
 
 def test_kubernetes_knows_every_field(everything: list[Manifest], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,8 +309,15 @@ def test_probes_ask_what_the_gateway_answers(everything: list[Manifest]) -> None
     assert {name: each["httpGet"]["path"] for name, each in probes.items()} == {
         "startupProbe": "/health/live",
         "livenessProbe": "/health/live",
-        "readinessProbe": "/health/ready",
+        "readinessProbe": "/health/ready/read",
     }
+    paths = {"/health/ready", "/health/ready/read", "/health/ready/receive"}
+    for path in paths:
+        asked = container(rendered({"readinessProbe": {"path": path}}))["readinessProbe"]
+        assert asked["httpGet"]["path"] == path
+        assert "path" not in asked
+    assert {"/health/live", *paths} == set(HEALTH_PATHS)
+    assert "must be one of" in refusal({"readinessProbe": {"path": "/v1/attachments"}})
 
 
 def test_the_gateway_accepts_its_configuration(everything: list[Manifest], tmp_path: Path) -> None:
@@ -312,12 +334,156 @@ def test_the_gateway_accepts_its_configuration(everything: list[Manifest], tmp_p
     assert collector in container(everything, "StatefulSet", f"{NAME}-pipeline")["env"]
 
 
-def test_the_chart_takes_every_setting_that_it_does_not_decide_itself() -> None:
-    """It decides `data`, `assembler`, and where HTTP listens. TLS ends before the pod, whose probes speak HTTP."""
-    settings = json.loads((FOLDER / "values.schema.json").read_text())["properties"]["settings"]["properties"]
-    assert set(settings) == set(Settings.model_fields) - {"data", "assembler"}
-    decided = {"host", "port", "cert_file", "key_file"}
-    assert set(settings["http"]["properties"]) == set(Http.model_fields) - decided | {"tokens_file"}
+def example() -> dict[str, Any]:
+    """Return docs/gateway.toml with all that is commented out there, without what the chart decides itself.
+
+    It decides `data`, `assembler`, and where HTTP listens. TLS ends before the pod, whose probes speak HTTP.
+    """
+    lines = (ROOT / "docs" / "gateway.toml").read_text()
+    settings = tomllib.loads(re.sub(r"^# (\w+ = |\[)", r"\1", lines, flags=re.MULTILINE))
+    for key in ("data", "assembler"):
+        del settings[key]
+    for key in ("host", "port", "cert_file", "key_file"):
+        del settings["http"][key]
+    return settings
+
+
+def test_every_setting_that_is_documented_is_accepted_and_reaches_the_gateway() -> None:
+    settings = example()
+    found = tomllib.loads(only(rendered({"settings": settings}), "ConfigMap")["data"]["gateway.toml"])
+    assert found.pop("data") == "/var/lib/gateway"
+    assert found.pop("assembler") == "embedded"
+    assert (found["http"].pop("host"), found["http"].pop("port")) == ("0.0.0.0", 8080)
+    assert found == settings
+
+
+Tables = list[tuple[str, type[BaseModel], Callable[[dict[str, Any]], dict[str, Any]]]]
+
+
+def tables() -> Tables:
+    """Return each table of the configuration with a name, its model, and how its keys become the whole `settings`."""
+
+    def below(name: str, model: type[BaseModel], wrap: Callable[[Any], dict[str, Any]]) -> None:
+        made.append((name, model, wrap))
+        for key, inner in within(model):
+            is_list = "list" in str(model.model_fields[key].annotation) or "tuple" in str(
+                model.model_fields[key].annotation
+            )
+            below(
+                f"{name}.{key}",
+                inner,
+                lambda keys, key=key, is_list=is_list: wrap({key: [keys] if is_list else keys}),  # type: ignore[misc]
+            )
+
+    made: Tables = []
+    for section, model in within(Settings):
+        if section == "webhooks":
+            below(section, model, lambda keys: {"webhooks": {"w": keys}})
+        elif section not in ("sources", "destinations"):
+            below(section, model, lambda keys, section=section: {section: keys})  # type: ignore[misc]
+    for transport in plugins.names("transport"):
+        plugin = plugins.transport(transport)
+        for section, model in (("sources", plugin.source_settings), ("destinations", plugin.destination_settings)):
+            below(
+                f"{section}.{transport}",
+                model,
+                lambda keys, section=section, transport=transport: {section: {"x": {"transport": transport, **keys}}},  # type: ignore[misc]
+            )
+    return made
+
+
+def refusal(values: dict[str, Any]) -> str:
+    """Return what Helm says about values: what follows the chart's name, without the lines around it."""
+    with pytest.raises(helm().HelmError) as refused:
+        rendered(values)
+    return str(refused.value).partition("attachment-gateway:")[2].strip()
+
+
+def test_every_table_refuses_unknown_keys_and_secrets() -> None:
+    """Walks the models, as the schema's writer does by their JSON schemas."""
+    mqi.load("pymqi")
+    found = tables()
+    secrets = 0
+    for name, model, whole in found:
+        told = refusal({"settings": whole({"topik": "x"})})
+        assert re.search(r"additional properties 'topik' not allowed$", told), (name, told)
+        assert told.count("\n") == 0, told
+        for key, field in model.model_fields.items():
+            if "SecretStr" in str(field.annotation):
+                secrets += 1
+                value = ["hunter2"] if "list" in str(field.annotation) else "hunter2"
+                told = refusal({"settings": whole({key: value})})
+                instead = f"name a file of existingSecret by {key}_file, such as /run/secrets/gateway/{key}"
+                assert re.fullmatch(rf"- at '[^']*/{key}': value must be 'left out: {instead}'", told), told
+                assert rendered({"settings": whole({f"{key}_file": "/run/secrets/gateway/x"})})
+                if isinstance(value, str) and whole({}).keys() == {"sources"} and "." not in name.partition(".")[2]:
+                    variable = f"ATTACHMENT_GATEWAY_SOURCES__X__{key.upper()}"
+                    told = refusal({"env": [{"name": variable, "value": value}]})
+                    assert "left out: name a key of a Secret by valueFrom.secretKeyRef" in told
+                    assert "hunter2" not in told
+    assert len(found) > 20
+    assert secrets > 8
+
+
+ORDERS = {"transport": "mqtt", "url": "mqtt://broker", "topic": "orders"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"catalog": {"url": "postgresql+psycopg://gateway:hunter2@db/gateway"}}, "existingSecret by url_file"),
+        ({"sources": {"o": {**ORDERS, "url": "mqtt://u:hunter2@broker"}}}, "existingSecret by password_file"),
+        ({"sources": {"o": {"transport": "stranger", "api_token": "hunter2"}}}, "left out: name a key with the"),
+        ({"http": {"tokens": ["hunter2"]}}, "a SHA-256, 64 hexadecimal digits"),
+        ({"expiry": {"unfinished": "two moons"}}, "such as 30s, 1h30m or 7d"),
+        ({"journal": {"segment_bytes": "many"}}, "such as 64 MiB"),
+        ({"journal": {"segment_bytes": 1}}, "minimum: got 1, want 65,536"),
+        ({"log": {"level": "loud"}}, "one of 'debug', 'info', 'warning', 'error'"),
+        ({"sources": {"o": {**ORDERS, "qos": 3}}}, "one of 0, 1, 2"),
+        ({"sources": {"o": {**ORDERS, "topic": 5}}}, "got number, want string or array"),
+        ({"sources": {"o": {"url": "mqtt://broker"}}}, "missing property 'transport'"),
+        ({"http": {"port": 1}}, "additional properties 'port' not allowed"),
+    ],
+)
+def test_a_wrong_setting_is_refused_in_one_sentence_that_shows_no_secret(settings: dict[str, Any], told: str) -> None:
+    found = refusal({"settings": settings})
+    assert told in found
+    assert found.count("\n") == 0
+    assert "hunter2" not in found
+
+
+def test_a_transport_of_another_package_has_keys_of_its_own() -> None:
+    assert rendered({"settings": {"sources": {"o": {"transport": "stranger", "wing": 2, "api_token_file": "/x"}}}})
+
+
+def test_an_image_can_be_named_by_its_digest(everything: list[Manifest]) -> None:
+    assert container(everything)["image"].startswith("attachment-gateway:")
+    digest = "sha256:" + "0a" * 32
+    values = EVERYTHING | {"image": {"digest": digest, "tag": "1"}}
+    values["pipeline"] = EVERYTHING["pipeline"] | {"image": {"digest": digest}}
+    made = rendered(values)
+    assert container(made)["image"] == f"attachment-gateway@{digest}"
+    assert only(made, "Pod", f"{NAME}-test")["spec"]["containers"][0]["image"] == f"attachment-gateway@{digest}"
+    driver = container(made, "StatefulSet", f"{NAME}-pipeline")
+    assert driver["image"] == f"attachment-gateway-pipeline@{digest}"
+    assert f"spark.kubernetes.container.image=attachment-gateway-pipeline@{digest}" in driver["args"]
+    assert "sha256: and 64 hexadecimal digits" in refusal({"image": {"digest": "latest"}})
+
+
+def test_probes_times_and_further_volumes_are_values(everything: list[Manifest]) -> None:
+    probes = {"startupProbe": {"failureThreshold": 9}, "readinessProbe": {"periodSeconds": 2}}
+    found = container(rendered(probes))
+    assert found["startupProbe"]["failureThreshold"] == 9
+    assert found["startupProbe"]["httpGet"]["path"] == "/health/live"
+    assert found["readinessProbe"]["periodSeconds"] == 2
+    assert "additional properties 'exec' not allowed" in refusal({"livenessProbe": {"exec": {}}})
+    executor = yaml.safe_load(only(everything, "ConfigMap", f"{NAME}-pipeline")["data"]["executor.yaml"])
+    pods = [only(everything, "StatefulSet", name)["spec"]["template"] for name in (NAME, f"{NAME}-pipeline")]
+    for pod, volume in zip((*pods, executor), ("authority", "jars", "jars"), strict=True):
+        assert volume in {each["name"] for each in pod["spec"]["volumes"]}
+        assert volume in {each["name"] for each in pod["spec"]["containers"][0]["volumeMounts"]}
+    (spread,) = pods[0]["spec"]["topologySpreadConstraints"]
+    assert spread["topologyKey"] == "topology.kubernetes.io/zone"
 
 
 def test_limits_of_http_reach_the_gateway(tmp_path: Path) -> None:

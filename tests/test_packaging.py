@@ -63,6 +63,8 @@ def docker_stages() -> dict[str, list[str]]:
     text = re.sub(r"\\\n\s*", " ", re.sub(r"^#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE))
     stages: dict[str, list[str]] = {}
     for line in filter(None, text.splitlines()):
+        if not stages and line.startswith("ARG "):
+            continue  # before all stages
         if line.startswith("FROM "):
             stages[line.partition(" AS ")[2]] = instructions = [line]
         else:
@@ -96,6 +98,21 @@ def test_an_image_runs_as_nobody_special_from_a_locked_build(stage: str) -> None
             assert "--require-hashes" in line or "--no-index" in line
     folders = [line.split()[1] for line in instructions if line.startswith(("VOLUME", "WORKDIR"))]
     assert set(folders) == {"/var/lib/gateway"}
+
+
+@pytest.mark.parametrize("stage", ["gateway", "pipeline"])
+def test_an_image_is_of_one_base_and_its_labels_say_what_it_is(stage: str) -> None:
+    """`make image-check` reads them from the image."""
+    stages = docker_stages()
+    bases = {name: instructions[0].split()[1] for name, instructions in stages.items()}
+    assert set(bases.values()) == {"$BASE", "gateway"}
+    (labels,) = [line for line in stages[stage] if line.startswith("LABEL ")]
+    found = dict(re.findall(r'org\.opencontainers\.image\.([a-z.]+)="?([^" ]+)', labels))
+    assert found.keys() >= {"title", "description"}
+    assert (found["version"], found["licenses"]) == (VERSION, PROJECT["license"])
+    assert (found["base.name"], found["revision"]) == ("$BASE", "$REVISION")
+    assert stages[stage].index("ARG BASE") < stages[stage].index(labels)
+    assert stages[stage].index("ARG REVISION") < stages[stage].index(labels)
 
 
 def test_all_images_share_one_build_and_differ_in_its_lock() -> None:

@@ -4,12 +4,16 @@ import re
 import tomllib
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from app import plugins
+from app.model.wording import sentence
 from app.settings import Settings, SettingsError, load, microseconds
 from tests.support import mqi
+from tests.support.models import all_models
 
 EXAMPLE = Path(__file__).parent.parent / "docs" / "gateway.toml"
 SOURCE = '[sources.orders]\ntransport = "mqtt"\nurl = "mqtt://a"\ntopic = "t"\n'
@@ -114,6 +118,105 @@ def test_every_error_is_told_at_once_with_its_place(file: Path, monkeypatch: pyt
     assert f"unknown framing 'smoke': use {framings}" in told["sources.orders.framing"]
 
 
+def test_nothing_that_is_wrong_hides_anything_else(file: Path) -> None:
+    """Neither an unknown transport, nor a file that cannot be read, nor one rule another one; nor a key the rules."""
+    told = problems(
+        file,
+        """
+        [sources.pigeons]
+        transport = "pigeon"
+        topik = "t"
+        topic = "t"
+        ccsid = 0
+        [sources.nameless]
+        topik = "t"
+        [sources.orders]
+        transport = "mqtt"
+        url = "mqtt://broker"
+        topic = "t"
+        qos = 3
+        keepalive = "often"
+        cert_file = "/nowhere/cert"
+        password = "hunter2"
+        client_id_file = "/nowhere/id"
+        ca_file_file = "/nowhere/ca"
+        [sources.many]
+        transport = "ibm_mq"
+        queue = "q"
+        backout_queue = "a b"
+        channel = "C"
+        user = "u"
+        password_file = "/nowhere/password"
+        certificate_label = "l"
+        [[sources.many.queue_managers]]
+        colour = 1
+        password_file = "/nowhere/other"
+        [http]
+        port = 70000
+        key_file = "/nowhere/key"
+        """,
+    )
+    told.pop("sources.many.transport", None)  # where its library is missing, its keys are checked all the same
+    assert set(told) == {
+        "http",
+        "http.port",
+        "sources.pigeons.transport",
+        "sources.pigeons.topik",
+        "sources.pigeons.ccsid",
+        "sources.nameless.transport",
+        "sources.nameless.topik",
+        "sources.orders",
+        "sources.orders.qos",
+        "sources.orders.keepalive",
+        "sources.orders.client_id_file",
+        "sources.orders.ca_file_file",
+        "sources.many",
+        "sources.many.backout_queue",
+        "sources.many.password_file",
+        "sources.many.queue_managers.0.colour",
+        "sources.many.queue_managers.0.password_file",
+    }
+    rules = told["sources.orders"]
+    assert "a password needs a username" in rules
+    assert "cert_file and key_file come together" in rules
+    assert told["sources.orders.qos"] == "unknown value 3; choose 0, 1 or 2"
+    assert told["http.port"] == "70000 is too large; give at most 65,535"
+    assert told["sources.many"].split("; ") == [
+        "channel and connection come together: give both or neither",
+        "certificate_label belongs to a cipher_spec",
+    ], "nothing is said of the password, whose file is told"
+    assert "hunter2" not in str(told)
+
+
+WRONG: list[Any] = ["", "x", "\0", -1, 0, 10**30, 1.5, True, [], ["x"], {}, {"x": 1}, [{"x": 1}], "9" * 99]
+OF_LIBRARIES = re.compile(
+    r"Value error|Assertion failed|Input should|[Ii]nput |valid |Field required|Extra inputs|should (be|have|match)"
+    r"|pydantic|unable to|<class|datetime\.|function-|lax-or-strict|\[type="
+)
+
+
+def test_no_sentence_has_words_of_a_library_or_shows_a_secret() -> None:
+    """Each setting of each table with many values that it does not take."""
+    sentences: set[tuple[str, str, str]] = set()
+    for model in all_models():
+        for name, field in model.model_fields.items():
+            is_secret = "Secret" in str(field.annotation)
+            for value in ["hunter2", ["hunter2"]] if is_secret else WRONG:
+                try:
+                    model.model_validate({name: value})
+                except ValidationError as error:
+                    sentences |= {
+                        (f"{model.__name__}.{name}", str(value), sentence(each))
+                        for each in error.errors()
+                        if each["loc"][:1] == (name,)
+                    }
+    assert len(sentences) > 300
+    for place, value, told in sentences:
+        assert not OF_LIBRARIES.search(told), (place, value, told)
+        assert "hunter2" not in told, place
+        assert "does not have the form" not in told, place
+
+
 @pytest.mark.parametrize(
     ("written", "seconds"),
     [
@@ -162,9 +265,9 @@ def test_secrets_come_from_files_and_are_never_shown(file: Path, tmp_path: Path)
 
 def test_a_secret_is_given_once_and_can_be_read(file: Path, tmp_path: Path) -> None:
     twice = problems(file, SOURCE + 'username = "u"\npassword = "x"\npassword_file = "y"\n')
-    assert twice == {"sources.orders": "give password or password_file, not both"}
+    assert twice == {"sources.orders.password_file": "give password or password_file, not both"}
     (place,) = problems(file, f'[catalog]\nurl_file = "{tmp_path / "none"}"\n')
-    assert place == "catalog"
+    assert place == "catalog.url_file"
 
 
 def test_a_missing_file_and_a_broken_one_are_told(tmp_path: Path, file: Path) -> None:
@@ -256,8 +359,8 @@ def test_gateways_that_stand_by_need_times_in_order_and_a_shared_catalog(file: P
         ('duration = "15500ms"', "whole seconds"),
     ):
         assert why in problems(file, named + times + "\n" + SHARED)["standby"]
-    found = problems(file, STANDBY + SHARED)["standby"]
+    found = problems(file, STANDBY + SHARED)["standby.namespace_file"]
     assert "cannot read '/var/run/secrets/kubernetes.io" in found
     assert found.count("/var/run/") == 1
     assert found.endswith(": No such file or directory")
-    assert "pattern" in problems(file, f'{STANDBY}namespace = "a/b"\n{SHARED}')["standby.namespace"]
+    assert "a namespace of Kubernetes" in problems(file, f'{STANDBY}namespace = "a/b"\n{SHARED}')["standby.namespace"]

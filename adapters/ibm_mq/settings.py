@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ByteSize, ConfigDict, Field, model_validator
 
 from app.codecs.ibm_mq.encodings import MQENC_LITTLE_ENDIAN, integer_order
+from app.model.patterns import SOME_PRINTABLE_ASCII
 from app.secret import Changing, Secret
 
 _OBJECT_NAME = re.compile(r"[A-Za-z0-9._/%]{1,48}")
@@ -83,22 +84,24 @@ class ConnectionSettings(BaseModel):
     certificate_label: str | None = Field(default=None, min_length=1, max_length=64)
     ssl_peer_name: str | None = Field(default=None, min_length=1, max_length=1024)
     token: Secret | None = None
-    application_name: str | None = Field(default=None, min_length=1, max_length=28, pattern=r"^[ -~]+$")
+    application_name: str | None = Field(default=None, min_length=1, max_length=28, pattern=SOME_PRINTABLE_ASCII)
     heartbeat_interval: int = Field(default=30, ge=1, le=999_999)
 
     @model_validator(mode="after")
     def _consistent(self) -> "ConnectionSettings":
+        wrong = []
         if (self.channel is None) != (self.connection is None):
-            raise ValueError("channel and connection come together: give both or neither")
+            wrong.append("channel and connection come together: give both or neither")
         if (self.user is None) != (self.password is None):
-            raise ValueError("user and password come together: give both or neither")
+            wrong.append("user and password come together: give both or neither")
         if self.token is not None and self.user is not None:
-            raise ValueError("give a user and a password, or a token, not both")
+            wrong.append("give a user and a password, or a token, not both")
         if self.cipher_spec is not None and self.channel is None:
-            raise ValueError("a cipher_spec belongs to a channel and a connection")
-        of_tls = [name for name in _OF_TLS if getattr(self, name) is not None]
-        if of_tls and self.cipher_spec is None:
-            raise ValueError(f"{of_tls[0]} belongs to a cipher_spec")
+            wrong.append("a cipher_spec belongs to a channel and a connection")
+        if self.cipher_spec is None:
+            wrong += [f"{name} belongs to a cipher_spec" for name in _OF_TLS if getattr(self, name) is not None]
+        if wrong:
+            raise ValueError("; ".join(wrong))
         return self
 
     @property

@@ -77,15 +77,17 @@ class BrokerSettings(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> "BrokerSettings":
+        wrong = []
         if not self.is_tls and (self.ca_file or self.cert_file or self.key_file):
-            raise ValueError("ca_file, cert_file and key_file need a url of mqtts://")
+            wrong.append("ca_file, cert_file and key_file need a url of mqtts://")
         if (self.cert_file is None) != (self.key_file is None):
-            raise ValueError("cert_file and key_file come together: give both or neither")
-        for path in (self.ca_file, self.cert_file, self.key_file):
-            if path is not None and not path.is_file():
-                raise ValueError(f"there is no file {path}")
+            wrong.append("cert_file and key_file come together: give both or neither")
+        files = (self.ca_file, self.cert_file, self.key_file)
+        wrong += [f"there is no file {path}" for path in files if path is not None and not path.is_file()]
         if self.password is not None and self.username is None:
-            raise ValueError("a password needs a username")
+            wrong.append("a password needs a username")
+        if wrong:
+            raise ValueError("; ".join(wrong))
         return self
 
     @property
@@ -116,7 +118,9 @@ class SourceSettings(BrokerSettings):
     """
 
     topic: Annotated[
-        list[Annotated[str, AfterValidator(_topic_filter)]], BeforeValidator(_one_or_more), Field(min_length=1)
+        list[Annotated[str, AfterValidator(_topic_filter)]],
+        BeforeValidator(_one_or_more, json_schema_input_type=str | list[str]),
+        Field(min_length=1),
     ]
     client_id: str | None = Field(default=None, min_length=1, max_length=_LONGEST_TOPIC)
     qos: Literal[0, 1, 2] = 1

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, field_validator
 
 from app.codecs.rendezvous.subjects import checked_subject
+from app.model.patterns import PRINTABLE_ASCII, SOME_PRINTABLE_ASCII
 
 _DEFAULT_PORT = 7500
 _DEFAULT_HOST = "localhost"
@@ -32,9 +33,13 @@ class DaemonSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     daemon: str = f"tcp:{_DEFAULT_HOST}:{_DEFAULT_PORT}"
-    service: str = Field(default=str(_DEFAULT_PORT), min_length=1, max_length=_LONGEST_TEXT, pattern=r"^[ -~]+$")
-    network: str = Field(default="", max_length=_LONGEST_TEXT, pattern=r"^[ -~]*$")
-    user: str = Field(default="attachment-gateway", min_length=1, max_length=_LONGEST_TEXT, pattern=r"^[ -~]+$")
+    service: str = Field(
+        default=str(_DEFAULT_PORT), min_length=1, max_length=_LONGEST_TEXT, pattern=SOME_PRINTABLE_ASCII
+    )
+    network: str = Field(default="", max_length=_LONGEST_TEXT, pattern=PRINTABLE_ASCII)
+    user: str = Field(
+        default="attachment-gateway", min_length=1, max_length=_LONGEST_TEXT, pattern=SOME_PRINTABLE_ASCII
+    )
     connect_timeout: float = Field(default=10, gt=0, le=300)
 
     @field_validator("daemon")
@@ -75,7 +80,9 @@ class SourceSettings(DaemonSettings):
     """
 
     subject: Annotated[
-        list[Annotated[str, AfterValidator(_listened)]], BeforeValidator(_one_or_more), Field(min_length=1)
+        list[Annotated[str, AfterValidator(_listened)]],
+        BeforeValidator(_one_or_more, json_schema_input_type=str | list[str]),
+        Field(min_length=1),
     ]
     max_message: ByteSize = Field(default=ByteSize(64 << 20), ge=1024, le=(1 << 30) - 1)
     buffer: ByteSize = Field(default=ByteSize(64 << 20), ge=1 << 20)

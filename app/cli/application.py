@@ -1,11 +1,15 @@
 """The commands by name."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from attachment_gateway_client import AttachmentGatewayError
+from pydantic import ValidationError
+from typer.core import TyperGroup
 
 from app.cli import (
     auditing,
@@ -31,10 +35,35 @@ from app.cli.client import explained
 from app.cli.console import Failure, err, tell
 from app.cli.demo.command import demo
 from app.model.errors import GatewayError
+from app.model.wording import sentence
 from app.plugins import PluginError
+
+
+class _Commands(TyperGroup):
+    """The commands, whose usage errors have the words of this program."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        with _worded():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _worded():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _worded() -> Iterator[None]:
+    try:
+        yield
+    except typer.BadParameter as error:
+        if isinstance(error.__cause__, ValidationError):
+            error.message = sentence(error.__cause__.errors()[0])
+        raise
+
 
 application = typer.Typer(
     name="attachment-gateway",
+    cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -74,4 +74,5 @@ def _told(problem: Problem) -> str:
 
 
 def _of_field(error: dict[str, Any]) -> str:
-    return f"{error.get('parameter') or error.get('pointer')}: {error['detail']}"
+    where = error.get("parameter") or str(error.get("pointer") or "").removeprefix("#").strip("/").replace("/", ".")
+    return f"{where}: {error['detail']}" if where else str(error["detail"])

@@ -28,9 +28,16 @@ config = typer.Typer(no_args_is_help=True, help="Check and show the configuratio
 
 
 @config.command()
-def check(path: Config = None) -> None:
+def check(
+    path: Config = None,
+    *,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only, and no settings.")] = False,
+) -> None:
     """Check the configuration: list all errors, or the effective settings."""
-    rows = dict(_rows(effective(read(path))))
+    settings = read(path)
+    if quiet:
+        return
+    rows = dict(_rows(effective(settings)))
     defaults = dict(_rows(effective(Settings.model_construct())))
     grid = table("Setting", "Value")
     for name, value in rows.items():

@@ -5,6 +5,7 @@ from datetime import timedelta
 from pydantic import TypeAdapter, ValidationError
 
 from app.cli.console import Failure
+from app.model.wording import sentence
 from app.settings import Duration
 
 _DURATIONS = TypeAdapter[timedelta](Duration)
@@ -15,7 +16,7 @@ def duration(option: str, text: str) -> timedelta:
     try:
         return _DURATIONS.validate_python(text)
     except ValidationError as error:
-        raise Failure(f"{option}: {str(error.errors()[0]['msg']).removeprefix('Value error, ')}") from None
+        raise Failure(f"{option}: {sentence(error.errors()[0])}") from None
 
 
 def age(option: str, text: str) -> timedelta:

@@ -39,6 +39,10 @@ class ArrivalsBySource:
                 found += [message] if numbering is None else _numbered(message, numbering)
         return found
 
+    def prepare(self, source: str, framing: str) -> None:
+        """Ask for the options of a source now, and not with its first message."""
+        self._of(source, framing)
+
     def resume(self, messages: Iterable[PhysicalMessage]) -> None:
         """Take note of messages in the journal, in their order, so that numbering continues behind them. One without a
         source may have been any."""
@@ -71,7 +75,8 @@ class ArrivalsBySource:
         key = (source, name)
         if key not in self._found:
             framing = FRAMINGS.get(name)
-            found = self._found[key] = None if framing is None else framing.arrivals(self._options(source))
+            is_numbered = framing is not None and framing.traits.numbered_on_arrival
+            found = self._found[key] = framing.arrivals(self._options(source)) if framing and is_numbered else None
             if found is not None:
                 self._of_source.setdefault(source, []).append(found)
         return self._found[key]

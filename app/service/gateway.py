@@ -35,6 +35,7 @@ from app.service.event_log import EventLog
 from app.service.finishing.leading import LeadingBytes, LeadingRows, leading_bytes, leading_rows
 from app.service.finishing.parts import missing_ranges
 from app.service.intake import Journaler
+from app.service.monitoring.catalog import ASK_SECONDS, CatalogWatch
 from app.service.monitoring.history import History
 from app.service.monitoring.parts import Parts, parts_of
 from app.service.monitoring.physical import PhysicalMessages
@@ -74,9 +75,12 @@ HAND_OVER_SECONDS, POLL_SECONDS = 5.0, 0.1
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The health of the process: whether it should live on, whether it should get requests, and the checks."""
+    """The health of the process: whether it should live on, whether clients can read, whether it can receive, whether
+    it is ready by `http.ready`, and the checks."""
 
     live: bool
+    read: bool
+    receive: bool
     ready: bool
     checks: dict[str, dict[str, Any]]
 
@@ -113,6 +117,7 @@ class Gateway:
         self._archiver = None if archive is None else Archiver(context, archive)
         self.history = History(context.metrics, context.clock, self._connections)
         self.counting = Counting(context.catalog, context.clock)
+        self._catalog_watch = CatalogWatch(context.catalog, context.clock)
         self._event_log = EventLog(context.catalog, self._take_events)
         self._recorder = Recorder(context.catalog, context.store)
         self._context = context
@@ -143,10 +148,11 @@ class Gateway:
             "event log": Worker("event log", lambda: repeat(LOG_SECONDS, self._stop, self._event_log.write)),
             "history": Worker("history", lambda: repeat(SAMPLE_SECONDS, self._stop, self.history.sample)),
             "lock": Worker("lock", self._keep_lock),
+            "catalog": Worker("catalog", lambda: repeat(ASK_SECONDS, self._stop, self._catalog_watch.ask)),
             "settle": Worker("settle", lambda: repeat(SWEEP_SECONDS, self._stop, self._settler.settle)),
             **{f"send {name}": Worker(f"send {name}", outbox.run) for name, outbox in self.deliveries.outboxes.items()},
         }
-        self.webhooks = Webhooks(context, self._stop)
+        self.webhooks = Webhooks(context, self._stop, self._catalog_watch.dead_letters)
         self._workers |= self.webhooks.workers
         if self._archiver is not None:
             archive_all = self._archiver.archive
@@ -170,6 +176,7 @@ class Gateway:
         resume_numbering(self._context, self.receivers, self._journaler.arrivals)
         self._sweeper.drop_abandoned_uploads()
         self.webhooks.open()
+        self._catalog_watch.ask()
         for worker in self._workers.values():
             worker.start()
         for receiving in self._receiving:
@@ -224,12 +231,12 @@ class Gateway:
             "stages": {"ok": not failed, "failed": failed},
             "journal": {"ok": self._journaler.holding is None, "holding": self._journaler.holding},
             "recovery": {"ok": self._recovered},
+            "catalog": self._check_catalog(),
             "assembly": self._assembling.check(),
             "records": self._recorder.check(),
             "scrub": self._scrubber.check(),
             "settling": self._settler.check(),
             "content": self._damages.check(),
-            "catalog": _checked(self.catalog.log_in(), "catalog", ok=True),
         }
         if self._archiver is not None:
             checks["archive"] = self._archiver.check()
@@ -242,7 +249,15 @@ class Gateway:
             status, repeats = outbox.status(), outbox.sender.repeats()
             ok = status.get("error") is None
             checks[f"destination {name}"] = {**_checked(status, f"destinations.{name}", ok=ok), "repeats": repeats}
-        return Health(live=not failed, ready=self._recovered and not self.draining and not failed, checks=checks)
+        is_up = self._recovered and not self.draining and not failed
+        able = {"read": is_up and checks["catalog"]["ok"], "receive": is_up and checks["journal"]["ok"]}
+        ready = all(able[each] for each in self.settings.http.ready)
+        return Health(live=not failed, ready=ready, **able, checks=checks)
+
+    def _check_catalog(self) -> dict[str, Any]:
+        """Return the check of the catalog: whether it answers, and whether it refuses the gateway's credentials."""
+        answers = self._catalog_watch.check()
+        return {**_checked(self.catalog.log_in(), "catalog", ok=answers["ok"]), "error": answers["error"]}
 
     # --- functions for REST ---------------------------------------------------------------------------------------
 
@@ -387,7 +402,7 @@ class Gateway:
         metrics.journal_bytes.set_function(lambda: sum(segment.size for segment in self.journal.segments()))
         metrics.journal_segments.set_function(lambda: len(self.journal.segments()))
         metrics.free_bytes.set_function(self.journal.free_bytes)
-        metrics.oldest_unfinished_seconds.set_function(self._oldest_unfinished)
+        metrics.oldest_unfinished_seconds.set_function(self._catalog_watch.oldest_unfinished)
         _observe_log_in(metrics, "catalog", self.catalog.log_in)
         for name, receiver in self.receivers.items():
             source = self.settings.sources.get(name)
@@ -402,11 +417,6 @@ class Gateway:
                 metrics.name_destination(name, destination.transport, destination.address)
             metrics.destination_connected.labels(name).set_function(_connected(outbox.sender))
             _observe_log_in(metrics, f"destinations.{name}", outbox.sender.status)
-
-    def _oldest_unfinished(self) -> float:
-        now = self.clock.now()
-        oldest = self.catalog.stale_attachments(now, 1)
-        return (now - oldest[0].last_received_at) / 1e6 if oldest else 0.0
 
 
 def _assembling(context: ServiceContext, healer: Healer) -> tuple[Assembling, Journaler]:

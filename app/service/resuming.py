@@ -44,6 +44,7 @@ def resume_numbering(context: ServiceContext, receivers: Mapping[str, Receiver],
             continue
         if not context.catalog.counting(name):
             _learn(context, name)
+        arrivals.prepare(name, source.framing)
         continues = receiver.resume(_newest(context.journal, name))
         _continue(context, name, arrivals)
         if not continues:

@@ -13,7 +13,7 @@ from app.framing.registry import framing
 from app.model.attachment import DataSetVersion
 from app.model.evidence import OnDoubt
 from app.model.records import DEFAULT_FRAMING, GroupedAs
-from app.settings.section import Section, with_files
+from app.settings.section import Section, all_errors, with_files
 from app.settings.values import CountingRule, DialectName, Duration, FramingName, LineEnd
 
 _ADDRESSES = ("topic", "queue", "subject")
@@ -54,7 +54,8 @@ class Endpoint(Section):
         if not isinstance(given, Mapping) or "options" in given:
             return given
         own = {key: value for key, value in given.items() if key in cls.model_fields}
-        return own | {"options": {key: value for key, value in given.items() if key not in cls.model_fields}}
+        others = {key: value for key, value in given.items() if key not in cls.model_fields}
+        return own | {"options": _Options(others, given.get("transport"))}
 
     @field_validator("transport")
     @classmethod
@@ -70,10 +71,34 @@ class Endpoint(Section):
     @field_validator("options", mode="plain")
     @classmethod
     def _by_transport(cls, given: Any, info: ValidationInfo) -> BaseModel:
-        if "transport" not in info.data or not _VALIDATE_TRANSPORTS.get():
+        if not _VALIDATE_TRANSPORTS.get():
             return Section()
-        model: type[BaseModel] = getattr(plugins.transport(info.data["transport"]), cls.options_field)
-        return given if isinstance(given, model) else model.model_validate(with_files(given, model))
+        named = given.transport if isinstance(given, _Options) else info.data.get("transport")
+        model = plugins.transport_settings(named, cls.options_field) if isinstance(named, str) else None
+        if model is not None:
+            return given if isinstance(given, model) else model.model_validate(with_files(given, model))
+        if "transport" not in info.data and isinstance(given, Mapping):
+            _refuse_unknown(given, cls.options_field)
+        return Section()
+
+
+class _Options(dict[str, Any]):
+    """The keys of a transport, and its name, whether there is one of this name or not."""
+
+    def __init__(self, keys: Mapping[str, Any], transport: object) -> None:
+        super().__init__(keys)
+        self.transport = transport
+
+
+def _refuse_unknown(given: Mapping[str, Any], field: str) -> None:
+    """Raise ValidationError for keys that no transport has. A wrong name of the transport does not hide them."""
+    models = [plugins.transport_settings(name, field) for name in plugins.names("transport")]
+    if None in models:
+        return
+    known = {key for model in models if model is not None for key in model.model_fields}
+    unknown = [key for key in given if key not in known and key.removesuffix("_file") not in known]
+    if unknown:
+        raise all_errors([((key,), "no such setting, whatever the transport") for key in unknown])
 
 
 class Source(Endpoint):

@@ -1,8 +1,9 @@
 """Loading the configuration, and the list of everything that is wrong with it."""
 
 import os
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,10 +11,14 @@ from pydantic import ValidationError
 from pydantic_settings import EnvSettingsSource
 
 from app.model.masking import masked
-from app.model.patterns import worded
+from app.model.wording import sentence
 from app.settings.endpoints import validating_transports
 from app.settings.root import ENVIRONMENT_PREFIX, Settings
 
+_ADDED = re.compile(r"\[key\]|[a-z]+(-[a-z]+)+\[.*\]")
+"""Steps of a place that no configuration has."""
+_WANTING = ("missing", "too_short")
+"""Types of errors of what is not there."""
 _OF_THE_COMMAND_LINE = {"CONFIG", "URL", "TOKEN"}
 
 
@@ -48,15 +53,68 @@ def load(path: Path | None = None, *, transports: bool = True) -> Settings:
         if name.startswith(ENVIRONMENT_PREFIX) and not _is_known(name.removeprefix(ENVIRONMENT_PREFIX))
     ]
     try:
-        with validating_transports(enabled=transports):
-            settings = Settings(**_merged(_table(path), EnvSettingsSource(Settings)()))
-    except ValidationError as error:
-        problems += [Problem(_place(detail["loc"]), _why(detail)) for detail in error.errors(include_url=False)]
+        given = _merged(_table(path), EnvSettingsSource(Settings)())
     except ValueError as error:
-        problems.append(Problem("environment", str(error)))
-    if problems:
-        raise SettingsError(problems)
+        raise SettingsError([*problems, Problem("environment", str(error))]) from error
+    with validating_transports(enabled=transports):
+        settings, wrong = _validated(given)
+    if settings is None or problems or wrong:
+        raise SettingsError(problems + wrong)
     return settings
+
+
+def _validated(given: dict[str, Any]) -> tuple[Settings | None, list[Problem]]:
+    """Return the settings, and everything that is wrong.
+
+    A rule about several keys is checked only where each of them is right by itself. So what is wrong is left out, and
+    the rest is checked again, until nothing else is found.
+    """
+    found: dict[Problem, None] = {}
+    rest = given
+    while True:
+        try:
+            settings = Settings(**rest)
+        except ValidationError as error:
+            details = error.errors(include_url=False)
+        else:
+            return None if found else settings, sorted(found)
+        known, told = len(found), [problem.place for problem in found]
+        for detail in details:
+            problem = _new(Problem(_place(detail["loc"]), sentence(detail)), detail["type"], told)
+            if problem is not None:
+                found[problem] = None
+        for place in (_steps(detail["loc"]) for detail in details):
+            # The transport says how the others are checked.
+            if place[-1:] != ["transport"]:
+                rest = _without(rest, place)
+        if len(found) == known:
+            return None, sorted(found)
+
+
+def _new(problem: Problem, kind: str, told: Sequence[str]) -> Problem | None:
+    """Return a problem without what follows from problems told before, whose keys were left out: they are missing
+    now."""
+    place = f"{problem.place}." if problem.place else ""
+    if kind in _WANTING:
+        left_out = any(f"{one.removesuffix('_file')}.".startswith(place) for one in told)
+        return None if left_out else problem
+    if kind != "value_error":
+        return problem
+    keys = [one.removeprefix(place).partition(".")[0].removesuffix("_file") for one in told if one.startswith(place)]
+    about_them = re.compile("|".join(rf"\b{re.escape(key)}" for key in keys) or "(?!)")
+    rules = [rule for rule in problem.why.split("; ") if not about_them.search(rule)]
+    return Problem(problem.place, "; ".join(rules)) if rules else None
+
+
+def _without(value: Any, place: Sequence[int | str]) -> Any:
+    """Return tables and lists without the value at a place, or as they are when there is nothing at the place."""
+    step, *further = place or [""]
+    if isinstance(value, Mapping) and step in value:
+        inner = {step: _without(value[step], further)} if further else {}
+        return {key: each for key, each in value.items() if key != step} | inner
+    if isinstance(value, list) and isinstance(step, int) and step < len(value):
+        return [*value[:step], *([_without(value[step], further)] if further else ()), *value[step + 1 :]]
+    return value
 
 
 def _merged(weaker: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,9 +143,9 @@ def _table(path: Path | None) -> dict[str, Any]:
 
 
 def _place(location: tuple[int | str, ...]) -> str:
-    return ".".join(str(step) for step in location if step not in ("options", "[key]"))
+    return ".".join(map(str, _steps(location)))
 
 
-def _why(detail: Any) -> str:
-    known = {"extra_forbidden": "no such setting", "missing": "is required"}
-    return known.get(detail["type"], worded(str(detail["msg"])).removeprefix("Value error, "))
+def _steps(location: Sequence[int | str]) -> list[int | str]:
+    """Return the place of an error without what pydantic adds: the gateway's own field, and kinds of types."""
+    return [step for step in location if step != "options" and not (isinstance(step, str) and _ADDED.fullmatch(step))]

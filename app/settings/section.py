@@ -1,11 +1,16 @@
 """What all tables of the configuration have in common: no unknown keys, and values that lie in files of their own."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from app.secret import ValueFile, rotating
+
+Place = tuple[int | str, ...]
+Located = tuple[Place, str]
+"""A place below a table, and what is wrong there."""
 
 
 class Section(BaseModel):
@@ -23,8 +28,25 @@ def with_files(given: Any, model: type[BaseModel]) -> Any:
     """Return a table with each `key_file` replaced by `key` and the content of that file.
 
     This holds for keys of the model that have no `key_file` of their own, also in tables within lists. The types of
-    `app.secret` keep the file, and read it again.
+    `app.secret` keep the file, and read it again. Raises ValidationError with all files that cannot be read.
     """
+    problems: list[Located] = []
+    table = _with_files(given, model, (), problems)
+    if problems:
+        raise all_errors(problems)
+    return table
+
+
+def all_errors(problems: Sequence[Located]) -> ValidationError:
+    """Return one error with all problems, each with its place and its sentence."""
+    details = [
+        InitErrorDetails(type=PydanticCustomError("setting", "{why}", {"why": why}), loc=place, input=None)
+        for place, why in problems
+    ]
+    return ValidationError.from_exception_data("settings", details)
+
+
+def _with_files(given: Any, model: type[BaseModel], place: Place, problems: list[Located]) -> Any:
     if not isinstance(given, Mapping):
         return given
     table = dict(given)
@@ -34,15 +56,22 @@ def with_files(given: Any, model: type[BaseModel]) -> Any:
             continue
         path = table.pop(key)
         if stem in table:
-            raise ValueError(f"give {stem} or {key}, not both")
-        file, annotation = ValueFile(path, key), model.model_fields[stem].annotation
+            problems.append(((*place, key), f"give {stem} or {key}, not both"))
+            continue
+        try:
+            file, annotation = ValueFile(path, key), model.model_fields[stem].annotation
+        except ValueError as error:
+            problems.append(((*place, key), str(error)))
+            continue
         if (make := rotating(annotation)) is not None:
             table[stem] = make(file)
         else:
             table[stem] = file.text().split() if "list" in str(annotation) else file.text()
     for key, within in _tables_of(model).items():
         if isinstance(table.get(key), list):
-            table[key] = [with_files(each, within) for each in table[key]]
+            table[key] = [
+                _with_files(each, within, (*place, key, number), problems) for number, each in enumerate(table[key])
+            ]
     return table
 
 

@@ -6,13 +6,14 @@ from typing import Annotated, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
+from app.model.patterns import KUBERNETES_NAME, KUBERNETES_NAMESPACE, WEB_URL
 from app.settings.section import Section
 from app.settings.values import Duration
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
-ObjectName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")]
-NamespaceName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+ObjectName = Annotated[str, StringConstraints(pattern=KUBERNETES_NAME)]
+NamespaceName = Annotated[str, StringConstraints(pattern=KUBERNETES_NAMESPACE)]
 
 
 class Standby(Section):
@@ -24,7 +25,7 @@ class Standby(Section):
 
     lease: ObjectName
     namespace: NamespaceName
-    api_url: str = Field(default="https://kubernetes.default.svc", pattern=r"^https?://")
+    api_url: str = Field(default="https://kubernetes.default.svc", pattern=WEB_URL)
     token_file: Path = _ACCOUNT / "token"
     ca_file: Path = _ACCOUNT / "ca.crt"
     duration: Duration = Field(default=timedelta(seconds=15), ge=timedelta(seconds=1), le=timedelta(hours=1))

@@ -12,13 +12,13 @@ from app.framing.registry import framing
 from app.model.patterns import SETTING_NAME, SHA_256
 
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_DURATION = re.compile(r"(?:\s*\d+(?:\.\d+)?\s*(?:ms|[smhdw]))+\s*")
+DURATION = re.compile(r"(?:\s*\d+(?:\.\d+)?\s*(?:ms|[smhdw]))+\s*")
 _DURATION_PIECE = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|[smhdw])")
 _LONGEST_YEARS = 1000
 
 
 def _duration(given: object) -> object:
-    if isinstance(given, str) and _DURATION.fullmatch(given):
+    if isinstance(given, str) and DURATION.fullmatch(given):
         given = sum(float(number) * _UNITS[unit] for number, unit in _DURATION_PIECE.findall(given))
     elif isinstance(given, str):
         try:

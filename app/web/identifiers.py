@@ -17,6 +17,8 @@ SHORTEST: Final = 4
 CANDIDATES: Final = 20
 """Maximum number of identifiers that the problems `ambiguous` and `application-message` list."""
 
+LONGEST_SHOWN: Final = 40
+_ENTRY = "quarantine entry"
 _PREFIX = re.compile(rf"[0-9a-f]{{{SHORTEST},31}}")
 POSITION: Final = re.compile(r"[0-9a-f]{1,16}")
 """A place in the journal, packed: the identifier of what has no other."""
@@ -51,18 +53,18 @@ def known_attachment(gateway: Gateway, given: str, caller: Caller) -> Attachment
     identifier = whole(gateway, "attachments", given, caller)
     record = gateway.catalog.attachment(identifier)
     if record is None:
-        raise _no_attachment(gateway, identifier, caller)
+        raise _no_attachment(gateway, identifier, given, caller)
     if not caller.knows_source(record.source):
-        raise unknown("attachment")
+        raise unknown("attachment", given)
     caller.trail.details = {"attachment": record.id, "source": record.source, "name": record.qualifier_2}
     return record
 
 
-def _no_attachment(gateway: Gateway, identifier: str, caller: Caller) -> Problem:
+def _no_attachment(gateway: Gateway, identifier: str, given: str, caller: Caller) -> Problem:
     """Return the problem of an identifier that no attachment has. Application messages may have waited under it."""
     found = [each for each in gateway.catalog.messages_that_waited([identifier]) if caller.knows_source(each.source)]
     if not found:
-        return unknown("attachment")
+        return unknown("attachment", given)
     shown = [{"id": each.id, "links": {"self": f"{caller.base}/messages/{each.id}"}} for each in found[:CANDIDATES]]
     named = ", ".join(each.id for each in found[:CANDIDATES]) + (" and more" if len(found) > CANDIDATES else "")
     detail = f"an application message waited under this identifier for its header; it belongs to the message {named}"
@@ -75,7 +77,7 @@ def known_message(gateway: Gateway, given: str, caller: Caller) -> MessageRecord
     """Return the message that an identifier names. Raises Problem when the caller knows none."""
     record = gateway.catalog.message(whole(gateway, "messages", given, caller))
     if record is None or not caller.knows_source(record.source):
-        raise unknown("message")
+        raise unknown("message", given)
     caller.trail.details = {"message": record.id, "source": record.source}
     return record
 
@@ -84,14 +86,19 @@ def known_delivery(gateway: Gateway, given: str, caller: Caller) -> DeliveryReco
     """Return the delivery that an identifier names. Raises Problem when the caller knows none."""
     record = gateway.catalog.delivery(whole(gateway, "deliveries", given, caller))
     if record is None or not caller.knows_destination(record.destination):
-        raise unknown("delivery")
+        raise unknown("delivery", given)
     caller.trail.details = {"delivery": record.id, "destination": record.destination}
     return record
 
 
-def unknown(what: str) -> Problem:
-    """Return the problem of an identifier that names nothing."""
-    return Problem("not-found", f"there is no {what} with this identifier")
+def unknown(what: str, given: str) -> Problem:
+    """Return the problem of an identifier that names nothing. It says what one is, if this is none."""
+    shown = repr(given) if len(given) <= LONGEST_SHOWN else f"{given[:LONGEST_SHOWN]!r}…"
+    digits = 16 if what == _ENTRY else 32
+    form = f"[0-9a-f]{{1,{digits}}}" if what == _ENTRY else f"[0-9a-f]{{{SHORTEST},{digits}}}"
+    enough = "without its leading zeros" if what == _ENTRY else f"of which the first {SHORTEST} or more are enough"
+    rule = "" if re.fullmatch(form, given) else f"; an identifier has {digits} hexadecimal digits, {enough}"
+    return Problem("not-found", f"there is no {what} with the identifier {shown}{rule}")
 
 
 def entry_identifier(given: str) -> str:

@@ -42,6 +42,6 @@ async def read_json(request: Request, model: type[M]) -> M:
     try:
         return model.model_validate_json(bytes(body))
     except ValidationError as error:
-        errors = field_errors(error.errors(include_url=False, include_context=False, include_input=False))
+        errors = field_errors(error.errors(include_url=False))
         detail = "; ".join(f"{each.get('pointer', '#')}: {each['detail']}" for each in errors)
         raise Problem("invalid", detail, errors=errors) from None

@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from app.settings import Settings
 from app.web.protocol import configuration
 
+HEALTH_PATHS = ("/health/live", "/health/ready", "/health/ready/read", "/health/ready/receive")
 RETRY_SECONDS = 5
 _PROBLEM = {
     "type": "about:blank",
@@ -34,7 +35,7 @@ class StandbyApp:
             return
         path = scope["path"]
         is_live = path == "/health/live"
-        if path in ("/health/live", "/health/ready"):
+        if path in HEALTH_PATHS:
             answer: dict[str, Any] = {"ok": is_live}
             kind = b"application/json"
             if self._check is not None:

@@ -37,6 +37,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if not (or (hasKey (.Values.settings.http | default dict) "public") .Values.serviceMonitor.tokenSecret.name) -}}true{{- end -}}
 {{- end -}}
 
+{{/* The image of the gateway or of the pipeline: by its digest if there is one, else by its tag. */}}
+{{- define "gateway.image" -}}
+{{- $image := .image -}}
+{{- if $image.digest -}}
+{{- printf "%s@%s" $image.repository $image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" $image.repository (default .root.Chart.AppVersion $image.tag) -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The environment variables of the gateway and of the pipeline, a list in JSON under the key `all`. */}}
 {{- define "gateway.env" -}}
 {{- $own := list -}}
@@ -153,7 +163,7 @@ them. It is empty, so that every name is accepted, if there are none, or if the 
 {{- end -}}
 
 {{- define "gateway.pipeline.image" -}}
-{{- printf "%s:%s" .Values.pipeline.image.repository (default .Chart.AppVersion .Values.pipeline.image.tag) -}}
+{{- include "gateway.image" (dict "image" .Values.pipeline.image "root" .) -}}
 {{- end -}}
 
 {{/* Another name than the gateway's, whose Service and StatefulSet select by name and instance alone. */}}
@@ -242,6 +252,9 @@ spec:
           mountPath: /run/secrets/gateway
           readOnly: true
         {{- end }}
+        {{- with .Values.pipeline.extraVolumeMounts }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
   volumes:
     - name: temporary
       emptyDir: {}
@@ -257,6 +270,9 @@ spec:
       secret:
         secretName: {{ . }}
         defaultMode: 0440
+    {{- end }}
+    {{- with .Values.pipeline.extraVolumes }}
+    {{- toYaml . | nindent 4 }}
     {{- end }}
   {{- with .Values.pipeline.nodeSelector }}
   nodeSelector:

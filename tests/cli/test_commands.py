@@ -226,7 +226,7 @@ def test_a_quarantined_message_is_shown_as_json(run: Run, broker: Mosquitto, url
 def test_mistakes_are_told_in_a_sentence(run: Run, url: str, in_folder: Path) -> None:
     unknown = run("get", "0" * 32)
     assert unknown.code == 1
-    assert "there is no attachment with this identifier" in unknown.err
+    assert "there is no attachment with the identifier" in unknown.err
     assert "cannot read nothing.txt: No such file or directory" in run("send", "nothing.txt", "--to", "loop").err
     Path("a.txt").write_text("a")
     nowhere = run("send", "a.txt", "--to", "nowhere")

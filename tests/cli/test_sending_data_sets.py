@@ -69,7 +69,7 @@ def test_warnings_and_renamed_columns_are_shown(run: Run, url: str, in_folder: P
         (("--as", "table"), "--as 'table' is neither a kind nor a name"),
         (("--as", "text-file", "--format", "DT=DATE9."), "a text-file has no variables"),
         (("--as", "WORK.SALES", "other.csv"), "names one data set, but there are 2 files"),
-        (("--as", "WORK.SALES", "--file-format", "xls"), "not one of parquet, arrow"),
+        (("--as", "WORK.SALES", "--file-format", "xls"), "choose one of: parquet, arrow"),
         (
             ("--as", "WORK.SALES", "--rename", "X=SALES TOTAL"),
             "SALES TOTAL: a name must have only letters",

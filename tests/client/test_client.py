@@ -154,7 +154,7 @@ def test_what_cannot_be_sent_is_a_problem_and_leaves_no_upload(stock: Stock, add
     assert (unknown.value.type, unknown.value.status) == ("/problems/unknown-destination", 422)
     assert unknown.value.members["known"]
     assert list(stock.store.names("uploads/")) == []
-    with pytest.raises(Problem, match="no attachment with this identifier"):
+    with pytest.raises(Problem, match="no attachment with the identifier"):
         client.attachment("none")
     with pytest.raises(OSError, match="not a regular file"):
         client.send("partner", stock.settings.data)

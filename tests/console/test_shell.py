@@ -145,7 +145,7 @@ def test_a_key_with_limits_shows_its_own_and_offers_nothing_else(world: World, o
             expect(page.get_by_role("button", name=name)).to_have_count(0)
     console.expect_status(404)
     console.open(f"attachment/{other.id}")
-    expect(page.get_by_role("alert")).to_contain_text("there is no attachment with this identifier")
+    expect(page.get_by_role("alert")).to_contain_text("there is no attachment with the identifier")
     everything = open_console(world.address, "pipeline", key=world.key("unlimited", *May)).page
     expect(everything.get_by_text("All sealed segments of the journal have been processed.")).to_be_visible()
     expect(everything.locator("main")).to_contain_text("WORK.OTHER")

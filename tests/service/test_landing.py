@@ -184,7 +184,7 @@ def test_how_far_the_job_is_behind(start: Start) -> None:
     assert (landing.metric("assembly_behind_segments"), landing.metric("assembly_behind_seconds")) == (2, 9)
     assert landing.gateway.health().ready
     landing.job.run()
-    assert landing.behind() == {"segments": 0, "seconds": 0}
+    until(lambda: landing.behind() == {"segments": 0, "seconds": 0})
     assert landing.gateway.health().checks["assembly"]["by"] == "spark"
 
 

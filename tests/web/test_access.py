@@ -186,7 +186,7 @@ def test_every_operation_needs_its_scope_and_says_so(world: World) -> None:
 
 
 ABOUT_NO_SOURCE = {
-    *("live", "ready", "get_root", "list_problems", "get_problem"),
+    *("live", "ready", "ready_to_read", "ready_to_receive", "get_root", "list_problems", "get_problem"),
     *("trace", "stream_events", "create_link", "get_caller", "get_sign_in", "sign_in"),
     *("describe_uploads", "create_upload"),
 }

@@ -115,7 +115,8 @@ def test_health_and_metrics(stock: Stock, http: httpx.Client) -> None:
     starting = http.get("/health/ready")
     assert (starting.status_code, starting.json()["ok"]) == (503, False)
     stock.gateway.start()
-    assert http.get("/health/ready").json()["ok"] is True
+    for path in ("/health/ready", "/health/ready/read", "/health/ready/receive"):
+        assert http.get(path).json()["ok"] is True
     metrics = http.get("/metrics")
     assert metrics.headers["content-type"].startswith("text/plain")
     assert "attachment_gateway_journal_bytes" in metrics.text

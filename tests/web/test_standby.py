@@ -30,7 +30,8 @@ def test_it_lives_and_is_not_ready(tmp_path: Path, public: list[str]) -> None:
                 assert (refused.status_code, refused.headers["Retry-After"]) == (503, "5")
                 assert refused.headers["Content-Type"] == "application/problem+json"
                 assert "stands by" in refused.json()["detail"]
-            assert client.head("/health/ready").status_code == 503
+            for path in ("/health/ready", "/health/ready/read", "/health/ready/receive"):
+                assert client.head(path).status_code == 503
         with socket.create_connection(listener.getsockname(), timeout=5):
             pass  # whoever comes now waits for the one that takes over
 

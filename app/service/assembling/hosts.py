@@ -123,7 +123,8 @@ class Landing:
         context.metrics.assembly_behind_seconds.set_function(lambda: self.behind().seconds)
 
     def recover(self) -> None:
-        """Do nothing: the job continues where it was."""
+        """Read how far the job is, which continues where it was."""
+        self._reached = self._context.catalog.progress()
 
     def stop(self) -> None:
         self._stopping.set()
@@ -149,9 +150,9 @@ class Landing:
         return {"ok": True, "by": "spark", "behind": self.behind()._asdict()}
 
     def behind(self) -> Behind:
-        """Return the lag of the job. It takes whole segments, so the segment of its progress is done."""
-        progress = self._context.catalog.progress()
-        reached = -1 if progress is None else Position.unpack(progress).segment
+        """Return the lag of the job, as far as is known. It takes whole segments, so the segment of its progress is
+        done."""
+        reached = -1 if self._reached is None else Position.unpack(self._reached).segment
         waiting = [
             segment.sealed_at
             for segment in self._context.journal.segments()

@@ -28,10 +28,10 @@ def _post(poster: Poster, logs: EventLogs, event: EventRecord, now: int) -> Answ
 
 
 class Webhooks:
-    """The webhooks of a gateway, and the threads that send to them."""
+    """The webhooks of a gateway, and the threads that send to them. `dead_letters` counts those of a webhook."""
 
-    def __init__(self, context: ServiceContext, stop: Event) -> None:
-        self._context, self._stop = context, stop
+    def __init__(self, context: ServiceContext, stop: Event, dead_letters: Callable[[str], float]) -> None:
+        self._context, self._stop, self._dead_letters = context, stop, dead_letters
         self._settings = context.settings.webhooks
         self.endpoints: dict[str, Endpoint] = {}
         self._posters = {name: Poster(settings) for name, settings in self._settings.items()}
@@ -87,10 +87,7 @@ class Webhooks:
         metrics, name = self._context.metrics, endpoint.name
         metrics.webhook_behind_events.labels(name).set_function(lambda: float(endpoint.behind))
         metrics.webhook_failing.labels(name).set_function(lambda: float(endpoint.record.failing_since is not None))
-        metrics.webhook_dead_letters.labels(name).set_function(self._dead_letters(name))
-
-    def _dead_letters(self, name: str) -> Callable[[], float]:
-        return lambda: float(self._context.catalog.dead_letter_counts().get(name, 0))
+        metrics.webhook_dead_letters.labels(name).set_function(partial(self._dead_letters, name))
 
 
 def _stepped(endpoint: Endpoint, fault: Recurring) -> bool:

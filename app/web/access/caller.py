@@ -27,6 +27,8 @@ from app.web.protocol import PROVED
 SCHEME = "HTTPBearer"
 LINK = "link"
 """The parameter of signed links."""
+KEYS_SECONDS = 1.0
+"""How long health waits for the catalog to tell the keys of today: probes have little time."""
 LinkDep = Annotated[
     str | None, Query(alias=LINK, max_length=4000, description="of a signed link: POST /v1/links makes one")
 ]
@@ -112,10 +114,11 @@ async def authorize_unless_public(request: Request, gateway: GatewayDep, credent
 async def recognised(request: Request, credentials: CredentialsDep) -> Caller | None:
     """Return the caller of an operation that everyone may call; None for one that is not recognised as a reader.
 
-    Where the catalog cannot be read, the keys that were read last are used.
+    Where the catalog cannot be read, or does not answer soon, the keys that were read last are used.
     """
-    with suppress(CatalogError):
-        await _refresh(request, credentials)
+    with suppress(CatalogError, TimeoutError):
+        async with asyncio.timeout(KEYS_SECONDS):
+            await _refresh(request, credentials)
     operation_of(request)
     try:
         caller = _authenticated(request, credentials)

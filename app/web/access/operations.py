@@ -105,6 +105,8 @@ OPERATIONS: Mapping[str, Operation] = {
     "get_docs": Operation(Scope.READ, public="docs"),
     "live": _OPEN,
     "ready": _OPEN,
+    "ready_to_read": _OPEN,
+    "ready_to_receive": _OPEN,
     "get_root": _OPEN,
     "redirect_to_console": _OPEN,
     "get_console": _OPEN,

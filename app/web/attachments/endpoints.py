@@ -148,7 +148,7 @@ def delete_attachment(
     if if_match is not None:
         require_match(f'"{record.sha256 or ""}"', if_match, "the content")
     if not gateway.deletion.attachment(record.id):
-        raise unknown("attachment")
+        raise unknown("attachment", attachment_id)
 
 
 @router.head(

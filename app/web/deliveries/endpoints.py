@@ -78,7 +78,7 @@ def delete_delivery(
     require_match(entity_tag(view), if_match, "the delivery")
     try:
         if not gateway.deletion.delivery(view.id):
-            raise unknown("delivery")
+            raise unknown("delivery", delivery_id)
     except NotEnded as error:
         raise Problem("not-ended", str(error), state=error.state) from None
 

@@ -38,9 +38,26 @@ async def live(request: Request, gateway: GatewayDep, caller: ReaderDep, respons
 
 @router.get("/health/ready", operation_id="ready", responses=_UNWELL, response_model_exclude_unset=True)
 async def ready(request: Request, gateway: GatewayDep, caller: ReaderDep, response: Response) -> HealthView:
-    """Tell whether the gateway accepts requests. 503 while it starts and while it drains."""
+    """Tell whether the gateway is ready for what the setting `http.ready` lists: readers, receiving, or both. 503
+    while it starts and while it drains."""
     health = await run_in(pools_of(request).health, gateway.health)
     return _view(health.ready, _shown(gateway, health, caller), response)
+
+
+@router.get("/health/ready/read", operation_id="ready_to_read", responses=_UNWELL, response_model_exclude_unset=True)
+async def ready_to_read(request: Request, gateway: GatewayDep, caller: ReaderDep, response: Response) -> HealthView:
+    """Tell whether clients can read. 503 also while the catalog does not answer."""
+    health = await run_in(pools_of(request).health, gateway.health)
+    return _view(health.read, _shown(gateway, health, caller), response)
+
+
+@router.get(
+    "/health/ready/receive", operation_id="ready_to_receive", responses=_UNWELL, response_model_exclude_unset=True
+)
+async def ready_to_receive(request: Request, gateway: GatewayDep, caller: ReaderDep, response: Response) -> HealthView:
+    """Tell whether the gateway receives messages. 503 also while the journal cannot be written."""
+    health = await run_in(pools_of(request).health, gateway.health)
+    return _view(health.receive, _shown(gateway, health, caller), response)
 
 
 @router.get(

@@ -101,7 +101,7 @@ class DataSetDraft(Strict):
     @classmethod
     def _is_known(cls, given: str | None) -> str | None:
         if given is not None and given not in FORMATS:
-            raise ValueError(f"not one of {', '.join(FORMATS)}")
+            raise ValueError(f"unknown format {given!r}; choose one of: {', '.join(FORMATS)}")
         return given
 
     @model_validator(mode="after")

@@ -139,7 +139,7 @@ def delete_message(
     require_match(entity_tag(view), if_match, "the message")
     try:
         if not gateway.deletion.message(view.id):
-            raise unknown("message")
+            raise unknown("message", message_id)
     except NotEnded as error:
         attachments = [{"id": each.id, "state": each.state} for each in error.attachments[:MOST_SHOWN]]
         raise Problem("not-ended", str(error), attachments=attachments) from None

@@ -26,7 +26,8 @@ def problem_of(error: SendingError) -> Problem:
 
 @problem_of.register
 def _(error: UnknownDestination) -> Problem:
-    detail = f"not one of {', '.join(error.known) or 'none'}"
+    known = ", ".join(error.known)
+    detail = f"choose one of: {known}" if known else "add one to the configuration: there is none"
     errors = [{"pointer": pointer_to(["destination"]), "detail": detail}]
     return Problem("unknown-destination", str(error), known=error.known, errors=errors)
 

@@ -143,7 +143,7 @@ def _validated(make: Callable[[], MessageDraft]) -> MessageDraft:
     try:
         return make()
     except ValidationError as error:
-        errors = field_errors(error.errors(include_url=False, include_context=False, include_input=False))
+        errors = field_errors(error.errors(include_url=False))
         detail = "; ".join(f"{wrong.get('pointer', '#')}: {wrong['detail']}" for wrong in errors)
         raise Problem("invalid", detail, errors=errors) from None
 

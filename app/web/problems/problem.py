@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse
 
 from app.model.errors import DamagedError
 from app.model.masking import masked
-from app.model.patterns import worded
+from app.model.wording import sentence
 from app.web.problems.types import PROBLEMS, ProblemType
 
 MEDIA_TYPE = "application/problem+json"
@@ -50,7 +50,7 @@ def damaged(error: DamagedError) -> Problem:
 
 def field_errors(errors: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Return errors of pydantic in the form of RFC 9457: with a JSON pointer into the body, or a parameter's name."""
-    return [_field_error(error["loc"], worded(error["msg"]).removeprefix("Value error, ")) for error in errors]
+    return [_field_error(error["loc"], sentence(error, of_request=True)) for error in errors]
 
 
 def pointer_to(location: Sequence[int | str]) -> str:

@@ -133,7 +133,7 @@ def replay_quarantined(
     except JournalFull as full:
         raise Problem("storage-full", str(full)) from None
     if replayed is None:
-        raise unknown("quarantine entry")
+        raise unknown("quarantine entry", quarantine_id)
     outcome = replayed()
     return ReplayedView.of_outcome(_entry(gateway, identifier, caller), outcome, base)
 
@@ -144,7 +144,7 @@ def replay_quarantined(
 def dismiss_quarantined(quarantine_id: EntryIdentifier, gateway: GatewayDep, caller: CallerDep) -> None:
     """Mark an entry as not needed. Its bytes no longer keep a journal segment, and are deleted later by retention."""
     if not gateway.catalog.set_quarantine_state(_entry(gateway, quarantine_id, caller).id, "dismissed"):
-        raise unknown("quarantine entry")
+        raise unknown("quarantine entry", quarantine_id)
 
 
 def _message(gateway: Gateway, quarantine_id: str, caller: Caller) -> PhysicalMessage:
@@ -157,6 +157,6 @@ def _message(gateway: Gateway, quarantine_id: str, caller: Caller) -> PhysicalMe
 def _entry(gateway: Gateway, quarantine_id: str, caller: Caller) -> QuarantineRecord:
     record = gateway.catalog.quarantine_entry(entry_identifier(quarantine_id))
     if record is None or not caller.knows_source(record.source):
-        raise unknown("quarantine entry")
+        raise unknown("quarantine entry", quarantine_id)
     caller.trail.details = {"entry": record.id, "source": record.source}
     return record

@@ -53,7 +53,7 @@ async def trace(
     packets of SAP DB.
     """
     if as_format is not None and as_format not in FORMATS:
-        why = f"not one of {', '.join(FORMATS)}"
+        why = f"unknown format {as_format!r}; choose one of: {', '.join(FORMATS)}"
         raise Problem("invalid", f"as: {why}", errors=[{"parameter": "as", "detail": why}])
     data = await _capture(request, as_hex=as_hex)
     try:

@@ -44,7 +44,7 @@ async def known_upload(gateway: Gateway, upload_id: str, caller: Caller) -> Uplo
     try:
         upload = _found(gateway, upload_id, caller)
     except UnknownUpload:
-        raise unknown("upload") from None
+        raise unknown("upload", upload_id) from None
     caller.trail.details = {"upload": upload.record.id}
     return upload
 

@@ -329,7 +329,7 @@ async def _receiving(append: _Append, length: int | None, allow: Callable[[int],
         if upload.is_complete:
             await run_in(pools_of(request).uploads, partial(check_whole, gateway.uploads, upload))
     except UnknownUpload:
-        raise unknown("upload") from None
+        raise unknown("upload", upload.record.id) from None
     except ClientDisconnect:
         raise Problem("malformed", "the client left in the middle") from None
 
