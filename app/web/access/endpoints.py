@@ -32,7 +32,10 @@ class AuditEntryView(BaseModel, extra="allow"):
 
     time: str = Field(examples=["2026-11-22T19:40:00.123456+00:00"])
     action: str = Field(examples=["read-content"])
-    result: str = Field(description="`done`, `refused` or `failed`", examples=["done"])
+    result: str = Field(
+        description="`done`, `refused`, `failed`, or `abandoned` if the client left before the response",
+        examples=["done"],
+    )
     who: WhoView | None = Field(default=None, description="null if nobody was recognised")
     from_: str | None = Field(default=None, alias="from", description="the client's address", examples=["127.0.0.1"])
     method: str | None = None
@@ -79,7 +82,7 @@ def list_audit(
     caller: CallerDep,
     paging: PagingDep,
     action: Annotated[str | None, Query(max_length=100, examples=["sign-in"])] = None,
-    result: Literal["done", "refused", "failed"] | None = None,
+    result: Literal["done", "refused", "failed", "abandoned"] | None = None,
     who: Annotated[str | None, Query(max_length=200, description="name or identifier of a principal")] = None,
     after: Annotated[Timestamp | None, Query(examples=["2026-11-21T08:00:00Z"])] = None,
     before: Annotated[Timestamp | None, Query(examples=["2026-11-22T08:00:00Z"])] = None,

@@ -23,11 +23,13 @@ _NOTHING = Operation(None)
 
 @dataclass(slots=True)
 class Trail:
-    """What is known of a request so far. `refused` is why it was refused, whatever its status says."""
+    """What is known of a request so far. `refused` is why it was refused, whatever its status says. `is_abandoned`: its
+    client left before the response began."""
 
     principal: Principal | None = None
     operation: str = ""
     refused: str | None = None
+    is_abandoned: bool = False
     details: dict[str, Any] = field(default_factory=dict)
 
 
@@ -52,14 +54,20 @@ class AuditMiddleware:
             return
         trail = scope[_NOTED] = Trail()
 
+        begun = False
+
         async def noting(message: Message) -> None:
+            nonlocal begun
             if message["type"] == "http.response.start":
+                begun = True
                 self._note(scope, trail, message["status"])
             await send(message)
 
         await self._app(scope, receive, noting)
+        if trail.is_abandoned and not begun:
+            self._note(scope, trail, None)
 
-    def _note(self, scope: Scope, trail: Trail, status: int) -> None:
+    def _note(self, scope: Scope, trail: Trail, status: int | None) -> None:
         known = OPERATIONS.get(trail.operation, _NOTHING)
         if trail.principal is None and trail.refused is not None:
             action: str | None = _SIGN_IN
@@ -68,18 +76,27 @@ class AuditMiddleware:
         if action is None:
             return
         client = scope.get("client")
-        result = "refused" if trail.refused is not None else "done" if status < 400 else "failed"
         facts: dict[str, Any] = {
             "who": _who(trail.principal),
             "from": client[0] if client else None,
             "method": scope["method"],
             "path": _text(scope["path"]),
-            "status": status,
         }
+        result = _result(trail, status)
+        if result != "abandoned":
+            facts["status"] = status
         if trail.refused is not None:
             facts["reason"] = _text(trail.refused)
         add = self._add_failed if action == _SIGN_IN else self._add
         add(entry(action, result, **facts, **{name: _text(value) for name, value in trail.details.items()}))
+
+
+def _result(trail: Trail, status: int | None) -> str:
+    if trail.refused is not None:
+        return "refused"
+    if trail.is_abandoned or status is None:
+        return "abandoned"
+    return "done" if status < 400 else "failed"
 
 
 def _who(principal: Principal | None) -> dict[str, str] | None:

@@ -11,7 +11,7 @@ from app.service.conversion import Slot, SlotUse, finished
 from app.service.conversion.jobs import profile_data_set
 from app.service.gateway import Gateway
 from app.tables.profiling import Profile, VariableProfile
-from app.web.disconnection import ClientLeft, conversions, while_connected
+from app.web.disconnection import converting
 from app.web.problems import Problem, damaged
 from app.web.schemas import shown
 
@@ -119,10 +119,8 @@ async def profiled(request: Request, gateway: Gateway, record: AttachmentRecord,
         return ProfileView.of(found).model_dump_json().encode()
 
     try:
-        async with while_connected(request.receive), conversions(request).slot(SlotUse.DOWNLOAD) as slot:
+        async with converting(request, request.receive, SlotUse.DOWNLOAD) as slot:
             return Response(await slot.within_time(lambda: make(slot)), media_type="application/json")
-    except ClientLeft:
-        return Response(status_code=204)  # nobody receives it
     except KeyError:
         raise Problem("gone", "the content has been deleted") from None
     except DamagedError as error:
