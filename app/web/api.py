@@ -136,7 +136,7 @@ def _api() -> APIRouter:
     api = APIRouter(
         prefix=API,
         dependencies=[Depends(authorize), Depends(only_known_parameters)],
-        responses=problems.responses("unauthorized", "forbidden", "rate-limited", "request-timeout"),
+        responses=problems.responses("unauthorized", "forbidden", "rate-limited", "request-timeout", "unavailable"),
     )
     for resource in _RESOURCES:
         api.include_router(resource.router)

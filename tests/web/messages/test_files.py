@@ -1,13 +1,9 @@
 """Files sent by PUT."""
 
-import shutil
-import subprocess
 from base64 import b64encode
 from hashlib import sha256
-from pathlib import Path
 
 import httpx
-import pytest
 
 from app.model.access import Scope
 from app.model.attachment import AttachmentKind
@@ -68,26 +64,23 @@ def test_idempotency_keys_belong_to_their_callers(stock: Stock, http: httpx.Clie
 
 def test_what_cannot_be_sent_leaves_nothing(stock: Stock, http: httpx.Client) -> None:
     wrong = f"sha-256=:{b64encode(sha256(b'b').digest()).decode()}:"
-    refused = [
-        (http.put("/v1/files/nowhere/a.txt", content=b"a"), 422),
-        (http.put("/v1/files/partner/a%0A.txt", content=b"a"), 422),
-        (http.put("/v1/files/partner/a.txt", content=b"a", params={"kind": "picture"}), 422),
-        (http.put("/v1/files/partner/a.txt", content=b"a", headers={"Repr-Digest": wrong}), 400),
-        (http.put("/v1/files/partner/a.txt", content=b"a", headers={"Content-Encoding": "gzip"}), 415),
-        (http.put("/v1/files/partner/", content=b"a"), 404),
-        (http.put("/v1/files/groups/a.csv", content=b"x\n1\n", params={"kind": "data-set"}), 422),
-    ]
-    for response, status in refused:
-        assert response.status_code == status, response.text
-        assert response.headers["content-type"] == "application/problem+json"
-    assert list(stock.store.names("outgoing/")) == []
+    refused = [(answer.status_code, answer.json()["errors"][0]["pointer"]) for answer in answers]
+    assert set(refused) == {(422, "#/attachments/0/name")}
+    assert not list(stock.store.names("outgoing/"))
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-def test_as_curl_sends_it(stock: Stock, http: httpx.Client, tmp_path: Path) -> None:
-    (tmp_path / "report.txt").write_bytes(b"of curl\n" * 300_000)
-    called = ["curl", "--silent", "--fail", "--noproxy", "*", "-T", "report.txt", f"{http.base_url}/v1/files/partner/"]
-    subprocess.run(called, cwd=tmp_path, check=True, capture_output=True)
-    (record,) = stock.catalog.deliveries(None, None, None, 9).items
-    (attachment,) = record.attachments
-    assert (attachment.qualifier_2, attachment.size) == ("report.txt", 2_400_000)
+def test_a_form_without_a_chosen_file_sends_nothing(stock: Stock, http: httpx.Client) -> None:
+    """As browsers send an input for files that was left empty; beside a chosen file it is ignored."""
+
+    def sent(*parts: str) -> httpx.Response:
+        body = "".join(f"--b\r\nContent-Disposition: form-data; {part}\r\n" for part in parts) + "--b--\r\n"
+        head = {"Content-Type": "multipart/form-data; boundary=b"}
+        return http.post("/v1/messages", content=f"a preamble\r\n\r\n--bogus\r\n{body}".encode(), headers=head)
+
+    field = 'name="destination"\r\n\r\npartner'
+    unchosen = 'name="file"; filename=""\r\nContent-Type: application/octet-stream\r\n\r\n'
+    answer = sent(field, unchosen)
+    assert (answer.status_code, answer.json()["detail"]) == (422, "no file was chosen; choose at least one")
+    assert not list(stock.store.names("outgoing/"))
+    record = delivery(stock, sent(field, unchosen, 'name="more"; filename="a.txt"\r\n\r\nhello'))
+    assert [attachment.qualifier_2 for attachment in record.attachments] == ["a.txt"]
