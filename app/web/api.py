@@ -136,7 +136,7 @@ def _api() -> APIRouter:
     api = APIRouter(
         prefix=API,
         dependencies=[Depends(authorize), Depends(only_known_parameters)],
-        responses=problems.responses("unauthorized", "forbidden", "rate-limited", "request-timeout", "unavailable"),
+        responses=problems.responses("unauthorized", "forbidden", "rate-limited", "request-timeout"),
     )
     for resource in _RESOURCES:
         api.include_router(resource.router)
@@ -240,6 +240,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         )
         described["components"]["schemas"] |= problems.schemas() | drafts.schemas()
         _forget_validation_error(described)
+        _tell_unavailable(described)
         _tell_scopes(described, app.state.gateway.settings.oidc)
         app.openapi_schema = described
     return app.openapi_schema
@@ -258,6 +259,17 @@ def _tell_scopes(described: dict[str, Any], oidc: Oidc | None) -> None:
             is_open = known.scope is None and not known.any_scope
             scopes = [] if known.scope is None else [known.scope.value]
             operation["security"] = [] if is_open else [{scheme: scopes} for scheme in schemes]
+
+
+def _tell_unavailable(described: dict[str, Any]) -> None:
+    """Describe for each operation the problem of a gateway that starts, stops, stands by or has lost its catalog."""
+    for path in described["paths"].values():
+        for operation in path.values():
+            (unavailable,) = (each for status, each in problems.responses("unavailable").items() if status == 503)
+            declared = operation["responses"].setdefault("503", unavailable)
+            for media_type, content in unavailable["content"].items():
+                known = declared.setdefault("content", {}).setdefault(media_type, content)
+                known.setdefault("examples", {}).update(content["examples"])
 
 
 def _forget_validation_error(described: dict[str, Any]) -> None:

@@ -44,6 +44,14 @@ def test_it_is_valid(document: Path) -> None:
     assert "OK" in said
 
 
+def test_every_operation_declares_that_it_may_be_unavailable(document: Path) -> None:
+    """A gateway that starts, stops, stands by or has lost its catalog answers any of them so."""
+    for path, operations in json.loads(document.read_text())["paths"].items():
+        for method, operation in operations.items():
+            declared = operation["responses"].get("503", {}).get("content", {}).get("application/problem+json", {})
+            assert "unavailable" in declared.get("examples", {}), (method, path)
+
+
 USING = """
 import sys
 from io import BytesIO

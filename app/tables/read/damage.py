@@ -54,7 +54,10 @@ COLUMNAR: Final[Words] = (
 BEYOND: Final[Words] = (
     ("nested", "its columns are nested too deep; write columns of plain values"),
     ("recursion depth", "its columns are nested too deep; write columns of plain values"),
-    ("exceeded size limit", "the description of its columns and row groups is too large; write fewer row groups"),
+    (
+        "exceeded size limit",
+        "the description of its columns is too large, or damaged; write fewer row groups",
+    ),
 )
 """What Arrow refuses because of a limit of its own, in files that may be whole."""
 

@@ -11,11 +11,14 @@ from app.model.times import to_time
 from app.service.access.audit import AuditLog, Entry
 from app.service.access.repeats import Repeats
 from app.web.access.caller import CallerDep
+from app.web.access.operations import READ_AUDIT
 from app.web.deps import PagingDep, link_next
+from app.web.entity_tags import weak_tag
 from app.web.problems import responses
 from app.web.schemas import PageView, page_view
 from app.web.times import Timestamp, optional_time, to_microseconds
 
+NO_ENTRY: Entry = {"time": "", "action": "", "result": ""}
 router = APIRouter(tags=["operations"])
 
 
@@ -88,7 +91,10 @@ def list_audit(
     before: Annotated[Timestamp | None, Query(examples=["2026-11-22T08:00:00Z"])] = None,
 ) -> Any:
     """List the entries of the audit log, newest first: failed sign-ins, everything that was sent, read, deleted and
-    replayed, changes of keys, and all refusals."""
+    replayed, changes of keys, and all refusals.
+
+    The entity tag is that of the newest entry on the page, readings of this log apart: each of them adds one.
+    """
     caller.require_unlimited()
     repeats: Repeats = request.app.state.repeats
     repeats.flush()
@@ -107,6 +113,8 @@ def list_audit(
 
     page = log.page(matches, paging.cursor, paging.limit)
     link_next(request, response, page)
+    counted = (each for each in page.items if action == READ_AUDIT or each.get("action") != READ_AUDIT)
+    response.headers["ETag"] = weak_tag(AuditEntryView.model_validate(next(counted, NO_ENTRY)))
     return page_view(page, AuditEntryView.model_validate)
 
 

@@ -9,13 +9,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.model.access import Principal
 from app.service.access.audit import entry
-from app.web.access.operations import OPERATIONS, Operation
+from app.web.access.operations import OPERATIONS, READ_AUDIT, Operation
 
 LONGEST = 1000
 """The maximum number of characters of a text from a client in an entry."""
 
 Add = Callable[[Mapping[str, Any]], None]
 
+NOT_MODIFIED = 304
 _NOTED = "app.audit"
 _SIGN_IN = "sign-in"
 _NOTHING = Operation(None)
@@ -73,8 +74,8 @@ class AuditMiddleware:
             action: str | None = _SIGN_IN
         else:
             action = known.action or (trail.operation if trail.refused is not None else None)
-        if action is None:
-            return
+        if action is None or (action == READ_AUDIT and status == NOT_MODIFIED):
+            return  # nothing was read; a reading would change what is read
         client = scope.get("client")
         facts: dict[str, Any] = {
             "who": _who(trail.principal),

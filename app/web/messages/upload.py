@@ -70,8 +70,8 @@ class Upload:
         self._digests = digests or Digests({})
         self._part_digests = Digests({})
         boundary = _boundary(content_type)
-        self._opening, self._before = b"\r\n--" + boundary, b"\r\n"
-        self._is_begun = False
+        self._openings = tuple(b"\r\n--" + boundary + end for end in (b"\r\n", b"--"))
+        self._before, self._is_begun = b"\r\n", False
         self._parser = MultipartParser(
             boundary,
             {
@@ -103,9 +103,9 @@ class Upload:
     def _without_preamble(self, chunk: bytes) -> bytes:
         """Return what the bytes have from the first boundary on: what is before it is ignored (RFC 2046)."""
         data = self._before + chunk
-        at = data.find(self._opening)
+        at = min((found for opening in self._openings if (found := data.find(opening)) >= 0), default=-1)
         if at < 0:
-            self._before = data[1 - len(self._opening) :]
+            self._before = data[1 - len(self._openings[0]) :]
             return b""
         self._is_begun = True
         return data[at + len(b"\r\n") :]

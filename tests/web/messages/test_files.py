@@ -1,9 +1,14 @@
 """Files sent by PUT."""
 
+import shutil
+import socket
+import subprocess
 from base64 import b64encode
 from hashlib import sha256
+from pathlib import Path
 
 import httpx
+import pytest
 
 from app.model.access import Scope
 from app.model.attachment import AttachmentKind
@@ -64,6 +69,49 @@ def test_idempotency_keys_belong_to_their_callers(stock: Stock, http: httpx.Clie
 
 def test_what_cannot_be_sent_leaves_nothing(stock: Stock, http: httpx.Client) -> None:
     wrong = f"sha-256=:{b64encode(sha256(b'b').digest()).decode()}:"
+    refused = [
+        (http.put("/v1/files/nowhere/a.txt", content=b"a"), 422),
+        (http.put("/v1/files/partner/a%0A.txt", content=b"a"), 422),
+        (http.put("/v1/files/partner/a.txt", content=b"a", params={"kind": "picture"}), 422),
+        (http.put("/v1/files/partner/a.txt", content=b"a", headers={"Repr-Digest": wrong}), 400),
+        (http.put("/v1/files/partner/a.txt", content=b"a", headers={"Content-Encoding": "gzip"}), 415),
+        (http.put("/v1/files/partner/", content=b"a"), 404),
+        (http.put("/v1/files/groups/a.csv", content=b"x\n1\n", params={"kind": "data-set"}), 422),
+    ]
+    for response, status in refused:
+        assert response.status_code == status, response.text
+        assert response.headers["content-type"] == "application/problem+json"
+    assert list(stock.store.names("outgoing/")) == []
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_as_curl_sends_it(stock: Stock, http: httpx.Client, tmp_path: Path) -> None:
+    (tmp_path / "report.txt").write_bytes(b"of curl\n" * 300_000)
+    called = ["curl", "--silent", "--fail", "--noproxy", "*", "-T", "report.txt", f"{http.base_url}/v1/files/partner/"]
+    subprocess.run(called, cwd=tmp_path, check=True, capture_output=True)
+    (record,) = stock.catalog.deliveries(None, None, None, 9).items
+    (attachment,) = record.attachments
+    assert (attachment.qualifier_2, attachment.size) == ("report.txt", 2_400_000)
+
+
+@pytest.mark.parametrize("name", ["%ff%fe.txt", "a%80", "%2e%2e", "%2e", "%20", "%20%09", "a%00b", "a%0Ab", "%c2%85"])
+def test_names_that_no_file_has_are_refused(stock: Stock, http: httpx.Client, name: str) -> None:
+    """By a raw socket: clients resolve dots before they send."""
+    with socket.create_connection((http.base_url.host, http.base_url.port or 80)) as client:
+        fields = "Host: x\r\nContent-Length: 1\r\nConnection: close"
+        client.sendall(f"PUT /v1/files/partner/{name} HTTP/1.1\r\n{fields}\r\n\r\na".encode())
+        answer = b"".join(iter(lambda: client.recv(1 << 16), b""))
+    assert answer.split(b" ", 2)[1] == b"422", answer
+    assert b'"parameter":"name"' in answer
+    assert not list(stock.store.names("outgoing/"))
+
+
+@pytest.mark.parametrize("name", ["..", ".", " ", "a\nb"])
+def test_the_same_names_are_refused_in_a_form(stock: Stock, http: httpx.Client, name: str) -> None:
+    answers = [
+        http.post("/v1/messages", data={"destination": "partner"}, files={"file": (name, b"a")}),
+        http.post("/v1/messages", data={"destination": "partner", "name": name}, files={"file": ("a.txt", b"a")}),
+    ]
     refused = [(answer.status_code, answer.json()["errors"][0]["pointer"]) for answer in answers]
     assert set(refused) == {(422, "#/attachments/0/name")}
     assert not list(stock.store.names("outgoing/"))
