@@ -22,7 +22,7 @@ from app.service.access.table_sources import TableSources
 from app.service.conversion import Conversions
 from app.service.gateway import Gateway
 from app.settings import Oidc, Settings
-from app.web import documentation, problems, root
+from app.web import disconnection, documentation, problems, root
 from app.web.access import endpoints as access
 from app.web.access import links, sign_in
 from app.web.access.caller import SCHEME, authorize
@@ -203,6 +203,7 @@ def _add_middleware(app: FastAPI, gateway: Gateway, audit: AuditLog, repeats: Re
         app.add_middleware(RatingMiddleware, rates=rates)
     app.add_middleware(HeadMiddleware)
     problems.install(app)
+    disconnection.install(app)
     app.add_middleware(TusMiddleware)
     app.add_middleware(AuditMiddleware, add=audit.add, add_failed=repeats.add)
     if origins := http.cors_origins:

@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import Request, Response
-from starlette.requests import HTTPConnection
+from fastapi import FastAPI, Request, Response
+from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.types import Receive
 
 from app.service.access.rates import client_of
 from app.service.conversion import Conversions, Slot, SlotUse
 from app.web.access.trail import trail_of
+from app.web.problems import Problem
 
 CLIENT_LEFT = 499
 """The status, not a registered one, that proxies use in their logs for this as well."""
@@ -69,6 +70,18 @@ async def converting(connection: HTTPConnection, receive: Receive, use: SlotUse)
         raise
 
 
-def on_client_left(_request: Request, _error: Exception) -> Response:
+def install(app: FastAPI) -> None:
+    """Register handlers for clients that leave before their response begins."""
+    app.add_exception_handler(ClientLeft, _on_client_left)
+    app.add_exception_handler(ClientDisconnect, _on_client_disconnect)
+
+
+def _on_client_left(_request: Request, _error: Exception) -> Response:
     """Return a response that nobody receives, with the status that counts it in metrics and traces."""
     return Response(status_code=CLIENT_LEFT)
+
+
+def _on_client_disconnect(request: Request, _error: Exception) -> Response:
+    """Return the response to a body that ends too early; a client that only closed its own direction reads it."""
+    trail_of(request).is_abandoned = True
+    return Problem("malformed", "the client left before the request's body was complete").response(request.url.path)

@@ -8,15 +8,12 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.model.errors import CatalogError, DamagedError, GatewayError, StoreFull
 from app.observe import logger
 from app.ports import BadCursor
 from app.service.conversion import Busy, LimitExceeded
-from app.web.access.trail import trail_of
-from app.web.disconnection import ClientLeft, on_client_left
 from app.web.methods import allowed
 from app.web.problems.problem import Problem, damaged, field_errors, problem_response
 from app.web.problems.types import PROBLEMS, ProblemType
@@ -50,8 +47,6 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(GatewayError, _on_gateway_error)
     app.add_exception_handler(Busy, _on_busy)
     app.add_exception_handler(LimitExceeded, _on_limit_exceeded)
-    app.add_exception_handler(ClientLeft, on_client_left)
-    app.add_exception_handler(ClientDisconnect, _on_client_disconnect)
     app.add_middleware(IncidentMiddleware)
 
 
@@ -114,11 +109,6 @@ def _on_busy(request: Request, error: Exception) -> JSONResponse:
 def _on_limit_exceeded(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, LimitExceeded)
     return Problem("conversion-limit", str(error), limit=f"limits.{error.limit}").response(request.url.path)
-
-
-def _on_client_disconnect(request: Request, _error: Exception) -> JSONResponse:
-    trail_of(request).is_abandoned = True
-    return Problem("malformed", "the client left before the request's body was complete").response(request.url.path)
 
 
 class IncidentMiddleware:
