@@ -42,7 +42,7 @@ class HistogramView(BaseModel):
 class VariableProfileView(BaseModel):
     """The values of a variable. Dates and times are in ISO 8601; texts are cut after 200 characters."""
 
-    position: int = Field(examples=[2])
+    number: int = Field(description="its number among the variables of an observation, from 1", examples=[2])
     name: str = Field(examples=["Sex"])
     column: str = Field(examples=["Sex"])
     type: Literal["numeric", "character"] = Field(examples=["character"])
@@ -71,7 +71,7 @@ class VariableProfileView(BaseModel):
     def of(cls, found: VariableProfile) -> "VariableProfileView":
         about = found.about
         return cls(
-            position=about.position,
+            number=about.position,
             name=shown(about.name),
             column=shown(about.column),
             type="numeric" if about.is_numeric else "character",
