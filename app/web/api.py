@@ -22,7 +22,7 @@ from app.service.access.table_sources import TableSources
 from app.service.conversion import Conversions
 from app.service.gateway import Gateway
 from app.settings import Oidc, Settings
-from app.web import disconnection, documentation, problems, root
+from app.web import disconnection, documentation, problems, root, vocabulary
 from app.web.access import endpoints as access
 from app.web.access import links, sign_in
 from app.web.access.caller import SCHEME, authorize
@@ -241,6 +241,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         )
         described["components"]["schemas"] |= problems.schemas() | drafts.schemas()
         _forget_validation_error(described)
+        vocabulary.describe(described["components"]["schemas"])
         _tell_unavailable(described)
         _tell_scopes(described, app.state.gateway.settings.oidc)
         app.openapi_schema = described

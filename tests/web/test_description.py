@@ -21,6 +21,7 @@ from app.model.attachment import AttachmentKind
 from app.model.patterns import SENTENCES, worded
 from app.web.api import create_app
 from app.web.uploads.protocols import Protocol
+from app.web.vocabulary import SPECIAL, WORDS
 from tests.support.fetched import UV, ran
 from tests.support.tables import parquet, pupils
 from tests.web.stock import Stock, serving
@@ -50,6 +51,18 @@ def test_every_operation_declares_that_it_may_be_unavailable(document: Path) -> 
         for method, operation in operations.items():
             declared = operation["responses"].get("503", {}).get("content", {}).get("application/problem+json", {})
             assert "unavailable" in declared.get("examples", {}), (method, path)
+
+
+def test_every_field_has_a_description_and_every_word_is_used(document: Path) -> None:
+    schemas = json.loads(document.read_text())["components"]["schemas"]
+    fields = {
+        (schema, field): about
+        for schema, each in schemas.items()
+        for field, about in each.get("properties", {}).items()
+    }
+    assert not [field for field, about in fields.items() if len(about.get("description", "")) < 5]
+    given = {about["description"] for about in fields.values()}
+    assert not [word for word, meaning in (*WORDS.items(), *SPECIAL.items()) if meaning not in given]
 
 
 USING = """
