@@ -12,9 +12,9 @@ from app.cli.console import err, out, time
 from app.cli.listing import Json, Limit
 from app.cli.lists import Column, List
 
-Result = StrEnum("Result", {"DONE": "done", "REFUSED": "refused", "FAILED": "failed"})
+Result = StrEnum("Result", {"DONE": "done", "REFUSED": "refused", "FAILED": "failed", "ABANDONED": "abandoned"})
 
-_STYLES = {"refused": "red", "failed": "yellow", "done": "default"}
+_STYLES = {"refused": "red", "failed": "yellow", "abandoned": "yellow", "done": "default"}
 _ENTRIES = (
     Column("Time"),
     Column("Action"),

@@ -88,7 +88,7 @@ def _viewed(found: Profile) -> dict[str, Any]:
         about = each.about
         variables.append(
             {
-                "position": about.position,
+                "number": about.position,
                 "name": about.name,
                 "column": about.column,
                 "type": "numeric" if about.is_numeric else "character",
@@ -106,7 +106,7 @@ def _show(found: dict[str, Any]) -> None:
     grid = List(_COLUMNS)
     for each in found["variables"]:
         grid.add_row(
-            str(each["position"]),
+            str(each["number"]),
             escape(each["name"]),
             each["type"],
             f"{each['count']:,}",

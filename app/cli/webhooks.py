@@ -42,7 +42,7 @@ def list_webhooks(*, as_json: Json = False, url: Url = DEFAULT_URL) -> None:
         return lines(found)
     grid = List(_WEBHOOKS)
     for item in found:
-        counts = (str(item[name]) for name in ("position", "behind", "dead_letters"))
+        counts = (str(item[name]) for name in ("last_event", "behind", "dead_letters"))
         grid.add_row(
             escape(item["name"]), state(item["state"]), *counts, escape(item["url"]), escape(item["reason"] or "")
         )

@@ -14,10 +14,12 @@ class Limits(Section):
     Receiving pauses while less than `free_bytes` of disk are free, or while more than `backlog_bytes` of messages are
     not yet on disk; uploads leave twice those `free_bytes`. A message goes to quarantine if its properties (names and
     values) are larger than `properties_bytes`, without the properties beyond that. Quarantined messages of up to
-    `quarantine_body` are copied out of the journal. At most `conversions` of data sets run at once, each in a process
-    with `conversion_memory` and `conversion_time`; `conversions_waiting` may wait. At most `uploads` are received and
-    `downloads` of stored content are sent at once; at most `resumable_uploads` are there at once. Of them a client
-    (a key, a token, or all without one) has at most `resumable_uploads_a_client`, with `resumable_bytes_a_client`."""
+    `quarantine_body` are copied out of the journal. A file becomes at most `expansion` times as many bytes of
+    observations, or 64 MiB. At most `conversions` of data sets run at once, each in a process
+    with `conversion_memory` and `conversion_time`; `conversions_waiting` may wait. At most `queries` of tables run
+    beside them, all but one of them for one client. At most `uploads` are received and `downloads` of stored content
+    are sent at once; at most `resumable_uploads` are there at once. Of them a client (a key, a token, or all without
+    one) has at most `resumable_uploads_a_client`, with `resumable_bytes_a_client`."""
 
     backlog_bytes: ByteSize = Field(default=ByteSize(32 << 20), ge=1 << 20)
     free_bytes: ByteSize = Field(default=ByteSize(256 << 20), ge=0)
@@ -25,6 +27,7 @@ class Limits(Section):
     attachments_a_message: int = Field(default=10_000, ge=1)
     properties_bytes: ByteSize = Field(default=ByteSize(64 << 10), ge=1024, le=1 << 20)
     upload_bytes: ByteSize = Field(default=ByteSize(16 << 30), ge=0)
+    expansion: int = Field(default=500, ge=1)
     uploads: int = Field(default=64, ge=1)
     resumable_uploads: int = Field(default=1_000, ge=1)
     resumable_uploads_a_client: int = Field(default=200, ge=1)
@@ -33,6 +36,7 @@ class Limits(Section):
     attachments_in_memory: int = Field(default=5_000, ge=100)
     quarantine_body: ByteSize = Field(default=ByteSize(4 << 20), ge=0)
     conversions: int = Field(default=3, ge=1, le=256)
+    queries: int = Field(default=2, ge=2, le=256)
     conversions_waiting: int = Field(default=64, ge=0)
     conversion_memory: ByteSize = Field(default=ByteSize(256 << 20), ge=64 << 20)
     conversion_time: Duration = Field(default=timedelta(minutes=5), ge=timedelta(seconds=1))

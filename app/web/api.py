@@ -22,7 +22,7 @@ from app.service.access.table_sources import TableSources
 from app.service.conversion import Conversions
 from app.service.gateway import Gateway
 from app.settings import Oidc, Settings
-from app.web import documentation, problems, root
+from app.web import disconnection, documentation, problems, root, vocabulary
 from app.web.access import endpoints as access
 from app.web.access import links, sign_in
 from app.web.access.browsers import NOT_OF_FORMS, BrowserMiddleware
@@ -202,6 +202,7 @@ def _add_middleware(app: FastAPI, gateway: Gateway, audit: AuditLog, repeats: Re
         app.add_middleware(RatingMiddleware, rates=rates)
     app.add_middleware(HeadMiddleware)
     problems.install(app)
+    disconnection.install(app)
     app.add_middleware(TusMiddleware)
     app.add_middleware(AuditMiddleware, add=audit.add, add_failed=repeats.add)
     if origins := http.cors_origins:
@@ -239,6 +240,8 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         )
         described["components"]["schemas"] |= problems.schemas() | drafts.schemas()
         _forget_validation_error(described)
+        vocabulary.describe(described["components"]["schemas"])
+        _tell_unavailable(described)
         _tell_scopes(described, app.state.gateway.settings.oidc)
         app.openapi_schema = described
     return app.openapi_schema
@@ -257,6 +260,17 @@ def _tell_scopes(described: dict[str, Any], oidc: Oidc | None) -> None:
             is_open = known.scope is None and not known.any_scope
             scopes = [] if known.scope is None else [known.scope.value]
             operation["security"] = [] if is_open else [{scheme: scopes} for scheme in schemes]
+
+
+def _tell_unavailable(described: dict[str, Any]) -> None:
+    """Describe for each operation the problem of a gateway that starts, stops, stands by or has lost its catalog."""
+    for path in described["paths"].values():
+        for operation in path.values():
+            (unavailable,) = (each for status, each in problems.responses("unavailable").items() if status == 503)
+            declared = operation["responses"].setdefault("503", unavailable)
+            for media_type, content in unavailable["content"].items():
+                known = declared.setdefault("content", {}).setdefault(media_type, content)
+                known.setdefault("examples", {}).update(content["examples"])
 
 
 def _forget_validation_error(described: dict[str, Any]) -> None:

@@ -22,17 +22,17 @@ from secrets import token_hex
 from time import perf_counter
 
 from starlette.datastructures import Headers
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from app.model.errors import DamagedError, InvalidInputError
 from app.observe import logger
 from app.service.content.access import Content
-from app.service.conversion import Conversions, Slot, SlotUse
+from app.service.conversion import Slot, SlotUse
 from app.tables.out import OptionError
 from app.web.codings import chosen_coding, compressed, is_text
-from app.web.disconnection import ClientLeft, disconnected, while_connected
+from app.web.disconnection import ClientLeft, converting, disconnected
 from app.web.file_names import content_disposition
 from app.web.negotiation import invalid, not_representable
 from app.web.pools import pools_in, run_in
@@ -290,10 +290,9 @@ class ConvertedResponse(Response):
         self._make = make
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        pool: Conversions = scope["app"].state.conversions
         patience = scope["app"].state.gateway.settings.http.stall_timeout.total_seconds()
         try:
-            async with while_connected(receive), pool.slot(SlotUse.DOWNLOAD) as slot:
+            async with converting(HTTPConnection(scope), receive, SlotUse.DOWNLOAD) as slot:
                 made = await self._begun(slot, patience, with_body=scope["method"] != "HEAD")
                 made.raw_headers = self.raw_headers
                 await made(scope, _never, send)

@@ -16,7 +16,7 @@ class VariableView(BaseModel):
     `column` is its name in the Parquet file.
     """
 
-    position: int = Field(examples=[1])
+    number: int = Field(description="its number among the variables of an observation, from 1", examples=[1])
     name: str = Field(examples=["Sex"])
     column: str = Field(examples=["Sex"])
     type: Literal["numeric", "character"] = Field(examples=["character"])
@@ -99,7 +99,7 @@ def describe(found: Contents) -> SchemaView:
 def variable_view(found: VariableContents) -> VariableView:
     """Return a variable as JSON."""
     return VariableView(
-        position=found.position,
+        number=found.position,
         name=shown(found.name),
         column=shown(found.column),
         type="numeric" if found.is_numeric else "character",

@@ -4,20 +4,21 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import Request
+from fastapi import FastAPI, Request, Response
+from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.types import Receive
 
-from app.service.conversion import Conversions
+from app.service.access.rates import client_of
+from app.service.conversion import Conversions, Slot, SlotUse
+from app.web.access.trail import trail_of
+from app.web.problems import Problem
+
+CLIENT_LEFT = 499
+"""The status, not a registered one, that proxies use in their logs for this as well."""
 
 
 class ClientLeft(Exception):
     """An error for a client that closed its connection before it got its response."""
-
-
-def conversions(request: Request) -> Conversions:
-    """Return the pool for the conversions of this application."""
-    pool: Conversions = request.app.state.conversions
-    return pool
 
 
 async def disconnected(receive: Receive) -> None:
@@ -52,3 +53,35 @@ async def while_connected(receive: Receive) -> AsyncIterator[None]:
     finally:
         watching.cancel()
         await asyncio.wait([watching])
+
+
+@asynccontextmanager
+async def converting(connection: HTTPConnection, receive: Receive, use: SlotUse) -> AsyncIterator[Slot]:
+    """Yield a slot for a conversion of this caller. Cancel the block and raise ClientLeft when the client closes its
+    connection. Raises Busy."""
+    pool: Conversions = connection.app.state.conversions
+    trail = trail_of(connection)
+    who = client_of(trail.principal, connection.client.host if connection.client else None)
+    try:
+        async with while_connected(receive), pool.slot(use, who) as slot:
+            yield slot
+    except ClientLeft:
+        trail.is_abandoned = True
+        raise
+
+
+def install(app: FastAPI) -> None:
+    """Register handlers for clients that leave before their response begins."""
+    app.add_exception_handler(ClientLeft, _on_client_left)
+    app.add_exception_handler(ClientDisconnect, _on_client_disconnect)
+
+
+def _on_client_left(_request: Request, _error: Exception) -> Response:
+    """Return a response that nobody receives, with the status that counts it in metrics and traces."""
+    return Response(status_code=CLIENT_LEFT)
+
+
+def _on_client_disconnect(request: Request, _error: Exception) -> Response:
+    """Return the response to a body that ends too early; a client that only closed its own direction reads it."""
+    trail_of(request).is_abandoned = True
+    return Problem("malformed", "the client left before the request's body was complete").response(request.url.path)

@@ -1,6 +1,7 @@
 """Names in `Content-Disposition` (RFC 6266, RFC 7578)."""
 
 import re
+import unicodedata
 from urllib.parse import unquote_to_bytes
 
 from python_multipart.multipart import parse_options_header
@@ -45,6 +46,18 @@ def _extended_file_name(header: bytes) -> str | None:
         return encoded.decode(charset)
     except UnicodeDecodeError:
         raise Problem("malformed", f"filename* is not {charset.upper()}") from None
+
+
+def why_meaningless(name: str) -> str | None:
+    """Return why a file or data set cannot have this name; None if it can."""
+    shown = repr(name[:40])
+    if not name.strip():
+        return f"the name {shown} is blank; give the file a name"
+    if name.strip() in (".", ".."):
+        return f"{shown} is a folder, not a file; give the file a name"
+    if any(unicodedata.category(character) in ("Cc", "Cs") for character in name):
+        return f"the name {shown} has control characters; give the file a name without them"
+    return None
 
 
 def text_of(data: bytes | bytearray, what: str) -> str:

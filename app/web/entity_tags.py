@@ -20,6 +20,11 @@ def entity_tag(view: BaseModel) -> str:
     return _tag(view.model_dump_json().encode())
 
 
+def weak_tag(view: BaseModel, *beside: str) -> str:
+    """Return the weak entity tag of a resource: of its JSON without these members, which change with each reading."""
+    return "W/" + _tag(view.model_dump_json(exclude=set(beside)).encode())
+
+
 def require_match(etag: str, if_match: str | None, what: str) -> None:
     """Raise Problem if an If-Match header names other entity tags than this one of `what`."""
     if if_match is not None and not is_among(etag, if_match):

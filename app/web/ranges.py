@@ -109,7 +109,9 @@ def _matches(value: str, etag: str, *, weakly: bool) -> bool:
     if value.strip() == "*":
         return True
     tags: list[str] = _ETAG.findall(value)
-    return etag in ([tag.removeprefix("W/") for tag in tags] if weakly else tags)
+    if weakly:
+        return etag.removeprefix("W/") in [tag.removeprefix("W/") for tag in tags]
+    return etag in tags
 
 
 def _date(value: str | None) -> datetime | None:

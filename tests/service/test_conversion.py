@@ -5,6 +5,7 @@ import gc
 import os
 import time
 from collections.abc import Awaitable, Callable, Generator
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import Any
 
@@ -155,45 +156,77 @@ def test_more_than_may_wait_are_refused_and_cancelling_frees_the_slot() -> None:
     assert converted(crowded)
 
 
-def test_queries_leave_a_slot_for_downloads_and_these_one_for_uploads() -> None:
-    async def refused(pool: Conversions, use: SlotUse) -> None:
-        with pytest.raises(Busy):
-            async with pool.slot(use):
-                pass
+async def held(pool: Conversions, use: SlotUse, who: str, stack: AsyncExitStack) -> bool:
+    """Enter a slot if it is free at once."""
+    entering = asyncio.create_task(stack.enter_async_context(pool.slot(use, who)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    if not entering.done():
+        entering.cancel()
+    return not isinstance((await asyncio.gather(entering, return_exceptions=True))[0], asyncio.CancelledError)
 
+
+@pytest.mark.parametrize("conversions", [1, 2, 3])
+def test_downloads_leave_a_slot_for_uploads_and_queries_have_their_own(conversions: int) -> None:
     async def crowded(pool: Conversions) -> None:
-        async with pool.slot(SlotUse.QUERY):
-            await refused(pool, SlotUse.QUERY)
-            async with pool.slot(SlotUse.DOWNLOAD):
-                await refused(pool, SlotUse.DOWNLOAD)
-                if pool._limits.conversions > 2:
-                    async with pool.slot():
-                        await refused(pool, SlotUse.UPLOAD)
+        async with AsyncExitStack() as stack:
+            downloads = [await held(pool, SlotUse.DOWNLOAD, str(n), stack) for n in range(4)]
+            assert sum(downloads) == max(1, conversions - 1)
+            uploads = [await held(pool, SlotUse.UPLOAD, str(n), stack) for n in range(4)]
+            assert sum(uploads) == conversions - sum(downloads)
+            assert [await held(pool, SlotUse.QUERY, who, stack) for who in "aabbc"] == [True, False, True, False, False]
 
-    for conversions in (2, 3):
-        converted(crowded, QUICK.model_copy(update={"conversions": conversions}))
+    converted(crowded, QUICK.model_copy(update={"conversions": conversions, "conversions_waiting": 1}))
 
 
-def test_waiting_queries_take_no_place_of_waiting_downloads() -> None:
-    async def crowded(pool: Conversions) -> None:
-        async def enter(use: SlotUse) -> None:
-            async with pool.slot(use):
+@pytest.mark.parametrize("use", list(SlotUse))
+def test_a_place_goes_to_the_caller_with_the_fewest(use: SlotUse) -> None:
+    """However many one caller has waiting, another waits for at most one of them."""
+
+    async def crowded(pool: Conversions) -> list[str]:
+        order: list[str] = []
+
+        async def work(who: str) -> None:
+            async with pool.slot(use, who):
+                order.append(who)
+                await asyncio.sleep(0)
+
+        await asyncio.gather(*(work(who) for who in ["greedy"] * 20 + ["first", "second"]))
+        return order
+
+    order = converted(crowded, QUICK.model_copy(update={"conversions_waiting": 64}))
+    assert len(order) == 22
+    assert max(order.index("first"), order.index("second")) <= 3, order
+
+
+def test_the_newest_of_whom_most_waits_is_refused() -> None:
+    async def crowded(pool: Conversions) -> tuple[list[str], list[str]]:
+        served: list[str] = []
+        refused: list[str] = []
+
+        async def enter(name: str) -> None:
+            try:
+                async with pool.slot(SlotUse.QUERY, name[0]):
+                    served.append(name)
+            except Busy:
+                refused.append(name)
+
+        async with pool.slot(SlotUse.QUERY, "a"), pool.slot(SlotUse.QUERY, "b"):
+            tasks = []
+            for name in ("a1", "a2", "a3", "b1", "c1", "c2"):
+                tasks.append(asyncio.create_task(enter(name)))
+                await asyncio.sleep(0)
+            async with pool.slot(SlotUse.DOWNLOAD, "a"):  # waiting queries take no place of downloads
                 pass
+        await asyncio.gather(*tasks)
+        return sorted(served), refused
 
-        async with pool.slot():
-            waiting = [asyncio.create_task(enter(SlotUse.QUERY))]
-            await asyncio.sleep(0)
-            with pytest.raises(Busy):
-                await enter(SlotUse.QUERY)
-            waiting.append(asyncio.create_task(enter(SlotUse.DOWNLOAD)))
-            await asyncio.sleep(0)
-        await asyncio.gather(*waiting)
-
-    converted(crowded, QUICK.model_copy(update={"conversions_waiting": 1}))
+    served, refused = converted(crowded, QUICK.model_copy(update={"conversions_waiting": 3}))
+    assert (served, refused) == (["a1", "b1", "c1"], ["a3", "a2", "c2"])
 
 
 def _is_busy(pool: Conversions) -> bool:
-    return pool._slots.locked()
+    return bool(pool._places._taken)
 
 
 def test_a_slot_that_has_ended_converts_no_more() -> None:

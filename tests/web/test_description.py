@@ -21,6 +21,7 @@ from app.model.attachment import AttachmentKind
 from app.model.patterns import SENTENCES, worded
 from app.web.api import create_app
 from app.web.uploads.protocols import Protocol
+from app.web.vocabulary import SPECIAL, WORDS
 from tests.support.fetched import UV, ran
 from tests.support.tables import parquet, pupils
 from tests.web.stock import Stock, serving
@@ -42,6 +43,26 @@ def test_it_is_valid(document: Path) -> None:
     tool = ("tool", "run", "--from", "openapi-spec-validator==0.9.0", "openapi-spec-validator")
     said = ran(UV, *tool, "--schema", "3.1", document, folder=document.parent)
     assert "OK" in said
+
+
+def test_every_operation_declares_that_it_may_be_unavailable(document: Path) -> None:
+    """A gateway that starts, stops, stands by or has lost its catalog answers any of them so."""
+    for path, operations in json.loads(document.read_text())["paths"].items():
+        for method, operation in operations.items():
+            declared = operation["responses"].get("503", {}).get("content", {}).get("application/problem+json", {})
+            assert "unavailable" in declared.get("examples", {}), (method, path)
+
+
+def test_every_field_has_a_description_and_every_word_is_used(document: Path) -> None:
+    schemas = json.loads(document.read_text())["components"]["schemas"]
+    fields = {
+        (schema, field): about
+        for schema, each in schemas.items()
+        for field, about in each.get("properties", {}).items()
+    }
+    assert not [field for field, about in fields.items() if len(about.get("description", "")) < 5]
+    given = {about["description"] for about in fields.values()}
+    assert not [word for word, meaning in (*WORDS.items(), *SPECIAL.items()) if meaning not in given]
 
 
 USING = """

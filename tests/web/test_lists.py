@@ -1,10 +1,12 @@
 """Filters, orders, counts and entity tags of lists, by REST."""
 
 import httpx
+import pytest
 
 from app.model.attachment import AttachmentState
 from app.model.evidence import Choice, Ground, Question
 from app.model.records import Finished
+from tests.support.waiting import until
 from tests.web.stock import Stock
 
 
@@ -90,3 +92,16 @@ def test_an_entity_tag_of_a_delivery_is_for_both_conditions(stock: Stock, http: 
     refused = http.delete(path, headers={"If-Match": etag})
     assert (refused.status_code, refused.headers["etag"]) == (412, changed.headers["etag"])
     assert http.delete(path, headers={"If-Match": changed.headers["etag"]}).status_code == 204
+
+
+@pytest.mark.parametrize("path", ["/v1/audit", "/v1/audit?limit=1", "/v1/summary"])
+def test_what_changes_with_each_reading_is_not_sent_again(stock: Stock, http: httpx.Client, path: str) -> None:
+    stock.clock.fixed = 1_800_000_000_000_000
+    http.delete(f"/v1/attachments/{stock.stored(b'a').id}")
+    until(lambda: http.get(path, headers={"If-None-Match": http.get(path).headers["etag"]}).status_code == 304, 5)
+    etag = http.get(path).headers["etag"]
+    stock.clock.fixed += 10_000
+    again = http.get(path, headers={"If-None-Match": etag})
+    assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", etag)
+    http.delete(f"/v1/attachments/{stock.stored(b'b').id}")
+    until(lambda: http.get(path, headers={"If-None-Match": etag}).status_code == 200, 5)

@@ -314,8 +314,8 @@ class Upload(TypedDict):
     id: str
     owner: str
     offset: int
-    length: int | None
-    complete: bool
+    size: int | None
+    is_complete: bool
     name: str | None
     content_type: str
     created_at: str

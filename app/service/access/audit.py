@@ -36,7 +36,7 @@ Entry = Mapping[str, Any]
 
 
 def entry(action: str, result: str, **facts: Any) -> Entry:
-    """Return an entry of this moment. `result` is `done`, `refused` or `failed`."""
+    """Return an entry of this moment. `result` is `done`, `refused`, `failed` or `abandoned`."""
     now = datetime.now(UTC).isoformat(timespec="microseconds")
     return {"time": now, "action": action, "result": result, **facts}
 

@@ -12,7 +12,6 @@ import signal
 from collections.abc import AsyncIterator, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from enum import Enum, auto
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from threading import Lock
@@ -20,15 +19,13 @@ from typing import Any, TypeVar
 
 from app.model.errors import GatewayError
 from app.observe import logger
+from app.service.conversion.places import Places, SlotUse
 from app.service.conversion.worker import Done, Failed, Job, Piece, work
 from app.settings import Limits
 
 log = logger(__name__)
 T = TypeVar("T")
 Converting = Callable[..., Generator[bytes | memoryview, None, T]]
-
-WAIT_SECONDS = 60.0
-"""The longest time that a conversion waits for a slot."""
 
 _PRELOADED = [
     "app.service.conversion.priority",
@@ -42,10 +39,6 @@ _SAYS_MEMORY = {-signal.SIGABRT, -signal.SIGKILL, -signal.SIGSEGV}
 _END_SECONDS = 5.0
 
 
-class Busy(Exception):
-    """All slots are taken, and the most allowed conversions wait."""
-
-
 class LimitExceeded(Exception):
     """A conversion took more than the limit of this name allows."""
 
@@ -54,31 +47,13 @@ class LimitExceeded(Exception):
         self.limit = limit
 
 
-class SlotUse(Enum):
-    """What a slot is for. Each use has fewer slots than the one before it, if there are enough."""
-
-    UPLOAD = auto()
-    DOWNLOAD = auto()
-    QUERY = auto()
-
-
 class Conversions:
-    """The slots. Downloads leave one slot free for uploads, since their clients may be slow. Queries, which may be
-    endless, leave one more free for downloads. With two slots, a query takes that of uploads; with one, all share it.
-    """
+    """The slots, their threads and processes."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._slots = asyncio.Semaphore(limits.conversions)
-        downloads = asyncio.Semaphore(max(1, limits.conversions - 1))
-        queries = asyncio.Semaphore(max(1, limits.conversions - 2))
-        self._gates = {
-            SlotUse.UPLOAD: [self._slots],
-            SlotUse.DOWNLOAD: [downloads, self._slots],
-            SlotUse.QUERY: [queries, downloads, self._slots] if limits.conversions > 2 else [queries, self._slots],
-        }
-        self._waiting = dict.fromkeys(SlotUse, 0)
-        self._threads = ThreadPoolExecutor(limits.conversions, "convert")
+        self._places = Places(limits)
+        self._threads = ThreadPoolExecutor(limits.conversions + limits.queries, "convert")
         self._idle: list[_Worker] = []
         self._lock = Lock()
 
@@ -95,34 +70,14 @@ class Conversions:
         self._threads.shutdown(wait=False)
 
     @asynccontextmanager
-    async def slot(self, use: SlotUse = SlotUse.UPLOAD) -> "AsyncIterator[Slot]":
-        """Yield a slot for the length of the block. Raises Busy."""
-        taken: list[asyncio.Semaphore] = []
-        try:
-            await self._enter(use, taken)
+    async def slot(self, use: SlotUse = SlotUse.UPLOAD, who: str = "") -> "AsyncIterator[Slot]":
+        """Yield a slot for the length of the block, when it is the turn of this caller. Raises Busy."""
+        async with self._places.taken(use, who):
             slot = Slot(self, self._threads)
             try:
                 yield slot
             finally:
                 await slot.end()
-        finally:
-            for gate in taken:
-                gate.release()
-
-    async def _enter(self, use: SlotUse, taken: list[asyncio.Semaphore]) -> None:
-        gates, waiting = self._gates[use], self._waiting[use]
-        if any(gate.locked() for gate in gates) and waiting >= self._limits.conversions_waiting:
-            raise Busy(f"{self._limits.conversions} conversions run and {waiting} wait; try again later")
-        self._waiting[use] += 1
-        try:
-            async with asyncio.timeout(WAIT_SECONDS):
-                for gate in gates:
-                    await gate.acquire()
-                    taken.append(gate)
-        except TimeoutError:
-            raise Busy(f"no conversion ended for {WAIT_SECONDS:.0f} seconds") from None
-        finally:
-            self._waiting[use] -= 1
 
     def take(self) -> "_Worker":
         """Return an idle process, or a new one. Blocks for some milliseconds."""

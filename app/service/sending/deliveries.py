@@ -227,7 +227,7 @@ class Deliveries:
         def convert(
             part: StoredPart, request: ConversionRequest, beside: Companions, object_name: str
         ) -> ConvertedFile:
-            target = target_of(destination, most_bytes)
+            target = target_of(destination, most_bytes, self._context.settings.limits.expansion)
             return convert_and_store(self._store, part, request, target, object_name, run, check_room, beside)
 
         def store_catalog(catalog: Catalog, library: str, object_name: str) -> ConvertedFile:

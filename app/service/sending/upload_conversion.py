@@ -5,7 +5,7 @@ Every attempt of a delivery encodes the stored object, whatever the file's forma
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ import pyarrow as pa
 from app.codecs.ibm_mq import encodings
 from app.dataset import value_labels
 from app.dataset.checks import Fault
+from app.dataset.numeric import FloatFormat
 from app.dataset.parquet import write_row_groups
 from app.dataset.value_labels import Catalog
 from app.model.errors import InvalidInputError
@@ -72,15 +73,17 @@ class ConvertedFile(NamedTuple):
     sha256: str = ""
 
 
-def target_of(destination: Destination, most_bytes: int) -> Target:
-    """Return the limits of a destination, with at most `most_bytes` bytes. Raises InvalidInputError for an unknown
-    character set."""
+def target_of(destination: Destination, most_bytes: int, expansion: int | None = None) -> Target:
+    """Return the limits of a destination, with at most `most_bytes` bytes, and `expansion` times those of the file.
+
+    Raises InvalidInputError for an unknown character set.
+    """
     charset = encodings.charset(destination.ccsid, destination.encoding)
     if charset is None:
         why = f"data sets cannot be written in the destination's character set, CCSID {destination.ccsid}"
         raise InvalidInputError("charset", "", -1, why)
-    is_ibm = encodings.float_format(destination.encoding) == "s390"
-    return Target(charset, "ibm" if is_ibm else "ieee", destination.data_set_version, most_bytes, destination.dialect)
+    floats: FloatFormat = "ibm" if encodings.float_format(destination.encoding) == "s390" else "ieee"
+    return Target(charset, floats, destination.data_set_version, most_bytes, destination.dialect, expansion)
 
 
 def convert(
@@ -98,7 +101,7 @@ def convert(
     with opened(store, part.object_name) as file:
         found = request.format or formats.format_of(file, part.file_name or "", part.content_type)
         reading = enriching.read(file, found, request.options, request.overrides, definitions)
-        definition = define(reading, request.overrides, target, catalog)
+        definition = define(reading, request.overrides, replace(target, source_bytes=part.size), catalog)
         definition = definition._replace(warnings=(*warnings, *definition.warnings))
         if not definition.errors:
             yield from _written(definition)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from app.dataset import side_columns
 from app.model.errors import InvalidInputError
 from app.tables.read import sharing
-from app.tables.read.damage import ARROW, COLUMNAR, PARQUET, damaged, meaning
+from app.tables.read.damage import ARROW, PARQUET, damaged, refused
 from app.tables.read.inflation import ARROW_MAGIC, check_messages
 from app.tables.read.request import Options, Reading, Remark, check_columns, rows_a_batch, unreadable
 
@@ -86,7 +86,7 @@ def _named(batch: int, rows_before: int) -> str:
 def _explained(file: BinaryIO, kind: str, error: BaseException, where: str = "") -> InvalidInputError:
     """Return the error of a file that Arrow refuses. Of Parquet, the damaged column is looked for."""
     place = _damaged_column(file) if kind == PARQUET else ""
-    return damaged(kind, meaning(error, COLUMNAR), place or where)
+    return refused(kind, error, place or where)
 
 
 def _damaged_column(file: BinaryIO) -> str:
@@ -128,7 +128,7 @@ def _validate(batch: pa.RecordBatch, kind: str, where: str) -> None:
         try:
             column.validate(full=True)
         except pa.ArrowInvalid as error:
-            raise damaged(kind, meaning(error, COLUMNAR), f"in column {field.name} of {where}") from None
+            raise refused(kind, error, f"in column {field.name} of {where}") from None
 
 
 def _open_parquet(file: BinaryIO) -> _Opened:

@@ -51,6 +51,16 @@ COLUMNAR: Final[Words] = (
     ("size", "a size in it is invalid"),
 )
 
+BEYOND: Final[Words] = (
+    ("nested", "its columns are nested too deep; write columns of plain values"),
+    ("recursion depth", "its columns are nested too deep; write columns of plain values"),
+    (
+        "exceeded size limit",
+        "the description of its columns is too large, or damaged; write fewer row groups",
+    ),
+)
+"""What Arrow refuses because of a limit of its own, in files that may be whole."""
+
 READSTAT: Final[Words] = (
     ("unable to read", "it ends before bytes that it announces, or points outside of itself"),
     ("unable to seek", "it points outside of itself"),
@@ -68,6 +78,12 @@ READSTAT: Final[Words] = (
 def damaged(kind: str, what: str, where: str = "", row: int | None = None) -> InvalidInputError:
     """Return the error of a damaged file. `row` counts rows from 1; without it, `where` names the place if known."""
     return unreadable(f"the {kind} is damaged: {what}{where and f', {where}'}; {REMEDY}", row)
+
+
+def refused(kind: str, error: BaseException, where: str = "") -> InvalidInputError:
+    """Return the error of a columnar file that Arrow refuses: beyond a limit, or damaged."""
+    limit = meaning(error, BEYOND)
+    return damaged(kind, meaning(error, COLUMNAR), where) if limit == UNKNOWN else unreadable(f"the {kind}: {limit}")
 
 
 def meaning(error: BaseException, words: Words) -> str:

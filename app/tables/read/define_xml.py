@@ -78,8 +78,8 @@ def read(file: BinaryIO) -> Definitions:
             found[_local(element.tag)].append(element)
     except ParseError as error:
         raise _wrong(f"not well-formed XML: {error}") from None
-    except DefusedXmlException as error:
-        raise _wrong(f"it has a document type or entities, which are not read: {error}") from None
+    except DefusedXmlException:
+        raise _wrong("it has a document type (<!DOCTYPE …>), which is not read; remove it from the file") from None
     except (ValueError, LookupError) as error:
         raise _wrong(f"its text cannot be read: {error}") from None
     if not found["ItemGroupDef"]:

@@ -17,7 +17,15 @@ from app.dataset.schema import MOST_VARIABLES
 from app.dataset.value_labels import Catalog, ValueLabels
 from app.model.names import folded
 from app.tables.read.beside import define_beside
-from app.tables.read.overrides import DataSetOverrides, Defined, Target, VariableOverrides, said_of
+from app.tables.read.overrides import (
+    FREE_EXPANSION,
+    DataSetOverrides,
+    Defined,
+    ExpansionLimit,
+    Target,
+    VariableOverrides,
+    said_of,
+)
 from app.tables.read.request import MISSING_SUFFIX, Reading, Remark, unreadable
 from app.tables.read.variables import VariableBuilder
 
@@ -115,6 +123,11 @@ def _check_size(size: int, target: Target) -> None:
     """Raise InvalidInputError if the observations are too large: a small file may describe a huge table."""
     if size > target.most_bytes:
         raise unreadable(f"its observations have more than {target.most_bytes:,} bytes, the limit for uploads")
+    if target.expansion is not None and size > max(FREE_EXPANSION, target.expansion * target.source_bytes):
+        raise ExpansionLimit(
+            f"its {target.source_bytes:,} bytes become more than {size:,} bytes of observations, which is over "
+            f"{target.expansion:,} times as much; send fewer rows, or shorter texts"
+        )
 
 
 def _sides(schema: pa.Schema, overrides: DataSetOverrides) -> dict[int, int]:

@@ -13,12 +13,21 @@ Origin = Literal["given", "file", "inferred"]
 NameRule = Literal["strict", "literal", "rename"]
 
 
+FREE_EXPANSION = 64 << 20
+"""Observations of so many bytes are never too many: small files of one repeated value are common."""
+
+
+class ExpansionLimit(Exception):
+    """A file that would become too many times its own size as observations."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """The limits of the destination.
 
     These are a Python codec's name, a format of floats, a version of data sets, the maximum number of bytes of all
-    observations, and the dialect by name.
+    observations, and the dialect by name. Observations of more than FREE_EXPANSION bytes may have at most `expansion`
+    times `source_bytes`, the size of their file (None: no limit).
     """
 
     charset: str = "utf-8"
@@ -26,6 +35,8 @@ class Target:
     version: DataSetVersion = "V9"
     most_bytes: int = 1 << 40
     dialect: str = Dialect().name
+    expansion: int | None = None
+    source_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

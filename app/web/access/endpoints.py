@@ -11,11 +11,14 @@ from app.model.times import to_time
 from app.service.access.audit import AuditLog, Entry
 from app.service.access.repeats import Repeats
 from app.web.access.caller import CallerDep
+from app.web.access.operations import READ_AUDIT
 from app.web.deps import PagingDep, link_next
+from app.web.entity_tags import weak_tag
 from app.web.problems import responses
 from app.web.schemas import PageView, page_view
 from app.web.times import Timestamp, optional_time, to_microseconds
 
+NO_ENTRY: Entry = {"time": "", "action": "", "result": ""}
 router = APIRouter(tags=["operations"])
 
 
@@ -32,7 +35,10 @@ class AuditEntryView(BaseModel, extra="allow"):
 
     time: str = Field(examples=["2026-11-22T19:40:00.123456+00:00"])
     action: str = Field(examples=["read-content"])
-    result: str = Field(description="`done`, `refused` or `failed`", examples=["done"])
+    result: str = Field(
+        description="`done`, `refused`, `failed`, or `abandoned` if the client left before the response",
+        examples=["done"],
+    )
     who: WhoView | None = Field(default=None, description="null if nobody was recognised")
     from_: str | None = Field(default=None, alias="from", description="the client's address", examples=["127.0.0.1"])
     method: str | None = None
@@ -79,13 +85,16 @@ def list_audit(
     caller: CallerDep,
     paging: PagingDep,
     action: Annotated[str | None, Query(max_length=100, examples=["sign-in"])] = None,
-    result: Literal["done", "refused", "failed"] | None = None,
+    result: Literal["done", "refused", "failed", "abandoned"] | None = None,
     who: Annotated[str | None, Query(max_length=200, description="name or identifier of a principal")] = None,
     after: Annotated[Timestamp | None, Query(examples=["2026-11-21T08:00:00Z"])] = None,
     before: Annotated[Timestamp | None, Query(examples=["2026-11-22T08:00:00Z"])] = None,
 ) -> Any:
     """List the entries of the audit log, newest first: failed sign-ins, everything that was sent, read, deleted and
-    replayed, changes of keys, and all refusals."""
+    replayed, changes of keys, and all refusals.
+
+    The entity tag is that of the newest entry on the page, readings of this log apart: each of them adds one.
+    """
     caller.require_unlimited()
     repeats: Repeats = request.app.state.repeats
     repeats.flush()
@@ -104,6 +113,8 @@ def list_audit(
 
     page = log.page(matches, paging.cursor, paging.limit)
     link_next(request, response, page)
+    counted = (each for each in page.items if action == READ_AUDIT or each.get("action") != READ_AUDIT)
+    response.headers["ETag"] = weak_tag(AuditEntryView.model_validate(next(counted, NO_ENTRY)))
     return page_view(page, AuditEntryView.model_validate)
 
 

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from app.model.access import Scope
 
+READ_AUDIT = "read-audit"
+
 
 class Operation(NamedTuple):
     """The scope that an operation needs (None: no credentials), and its action in the audit log (None: no entry).
@@ -92,7 +94,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "get_sign_in": _OPEN,
     "sign_in": Operation(None, "sign-in"),
     "create_link": Operation(Scope.READ, "create-link"),
-    "list_audit": Operation(Scope.ADMIN, "read-audit"),
+    "list_audit": Operation(Scope.ADMIN, READ_AUDIT),
     "get_iceberg_config": _READ,
     "list_iceberg_namespaces": _READ,
     "get_iceberg_namespace": _READ,

@@ -9,13 +9,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.model.access import Principal
 from app.service.access.audit import entry
-from app.web.access.operations import OPERATIONS, Operation
+from app.web.access.operations import OPERATIONS, READ_AUDIT, Operation
 
 LONGEST = 1000
 """The maximum number of characters of a text from a client in an entry."""
 
 Add = Callable[[Mapping[str, Any]], None]
 
+NOT_MODIFIED = 304
 _NOTED = "app.audit"
 _SIGN_IN = "sign-in"
 _NOTHING = Operation(None)
@@ -23,11 +24,13 @@ _NOTHING = Operation(None)
 
 @dataclass(slots=True)
 class Trail:
-    """What is known of a request so far. `refused` is why it was refused, whatever its status says."""
+    """What is known of a request so far. `refused` is why it was refused, whatever its status says. `is_abandoned`: its
+    client left before the response began."""
 
     principal: Principal | None = None
     operation: str = ""
     refused: str | None = None
+    is_abandoned: bool = False
     details: dict[str, Any] = field(default_factory=dict)
 
 
@@ -52,34 +55,49 @@ class AuditMiddleware:
             return
         trail = scope[_NOTED] = Trail()
 
+        begun = False
+
         async def noting(message: Message) -> None:
+            nonlocal begun
             if message["type"] == "http.response.start":
+                begun = True
                 self._note(scope, trail, message["status"])
             await send(message)
 
         await self._app(scope, receive, noting)
+        if trail.is_abandoned and not begun:
+            self._note(scope, trail, None)
 
-    def _note(self, scope: Scope, trail: Trail, status: int) -> None:
+    def _note(self, scope: Scope, trail: Trail, status: int | None) -> None:
         known = OPERATIONS.get(trail.operation, _NOTHING)
         if trail.principal is None and trail.refused is not None:
             action: str | None = _SIGN_IN
         else:
             action = known.action or (trail.operation if trail.refused is not None else None)
-        if action is None:
-            return
+        if action is None or (action == READ_AUDIT and status == NOT_MODIFIED):
+            return  # nothing was read; a reading would change what is read
         client = scope.get("client")
-        result = "refused" if trail.refused is not None else "done" if status < 400 else "failed"
         facts: dict[str, Any] = {
             "who": _who(trail.principal),
             "from": client[0] if client else None,
             "method": scope["method"],
             "path": _text(scope["path"]),
-            "status": status,
         }
+        result = _result(trail, status)
+        if result != "abandoned":
+            facts["status"] = status
         if trail.refused is not None:
             facts["reason"] = _text(trail.refused)
         add = self._add_failed if action == _SIGN_IN else self._add
         add(entry(action, result, **facts, **{name: _text(value) for name, value in trail.details.items()}))
+
+
+def _result(trail: Trail, status: int | None) -> str:
+    if trail.refused is not None:
+        return "refused"
+    if trail.is_abandoned or status is None:
+        return "abandoned"
+    return "done" if status < 400 else "failed"
 
 
 def _who(principal: Principal | None) -> dict[str, str] | None:

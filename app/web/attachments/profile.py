@@ -11,7 +11,7 @@ from app.service.conversion import Slot, SlotUse, finished
 from app.service.conversion.jobs import profile_data_set
 from app.service.gateway import Gateway
 from app.tables.profiling import Profile, VariableProfile
-from app.web.disconnection import ClientLeft, conversions, while_connected
+from app.web.disconnection import converting
 from app.web.problems import Problem, damaged
 from app.web.schemas import shown
 
@@ -42,7 +42,7 @@ class HistogramView(BaseModel):
 class VariableProfileView(BaseModel):
     """The values of a variable. Dates and times are in ISO 8601; texts are cut after 200 characters."""
 
-    position: int = Field(examples=[2])
+    number: int = Field(description="its number among the variables of an observation, from 1", examples=[2])
     name: str = Field(examples=["Sex"])
     column: str = Field(examples=["Sex"])
     type: Literal["numeric", "character"] = Field(examples=["character"])
@@ -71,7 +71,7 @@ class VariableProfileView(BaseModel):
     def of(cls, found: VariableProfile) -> "VariableProfileView":
         about = found.about
         return cls(
-            position=about.position,
+            number=about.position,
             name=shown(about.name),
             column=shown(about.column),
             type="numeric" if about.is_numeric else "character",
@@ -119,10 +119,8 @@ async def profiled(request: Request, gateway: Gateway, record: AttachmentRecord,
         return ProfileView.of(found).model_dump_json().encode()
 
     try:
-        async with while_connected(request.receive), conversions(request).slot(SlotUse.DOWNLOAD) as slot:
+        async with converting(request, request.receive, SlotUse.DOWNLOAD) as slot:
             return Response(await slot.within_time(lambda: make(slot)), media_type="application/json")
-    except ClientLeft:
-        return Response(status_code=204)  # nobody receives it
     except KeyError:
         raise Problem("gone", "the content has been deleted") from None
     except DamagedError as error:

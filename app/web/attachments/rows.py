@@ -21,7 +21,7 @@ from app.web.access.caller import Caller, CallerDep
 from app.web.attachments.endpoints import finished_data_set, readable_in_part
 from app.web.deps import GatewayDep
 from app.web.digits import Digits
-from app.web.disconnection import ClientLeft, conversions, while_connected
+from app.web.disconnection import converting
 from app.web.identifiers import Identifier
 from app.web.negotiation import invalid
 from app.web.problems import Problem, damaged, responses
@@ -112,10 +112,8 @@ async def data_set_rows(
         return b"".join(slot.run(page_of_rows, *_content(gateway, record, asked)))
 
     try:
-        async with while_connected(request.receive), conversions(request).slot(SlotUse.DOWNLOAD) as slot:
+        async with converting(request, request.receive, SlotUse.DOWNLOAD) as slot:
             return Response(await slot.within_time(lambda: make(slot)), media_type="application/json")
-    except ClientLeft:
-        return Response(status_code=204)  # nobody receives it
     except OptionError as error:
         raise invalid(error) from None
     except NothingYet as reason:

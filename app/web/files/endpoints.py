@@ -2,6 +2,7 @@
 
 from functools import partial
 from typing import Annotated, Any
+from urllib.parse import unquote_to_bytes
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
@@ -11,6 +12,7 @@ from app.web.access.caller import Caller, CallerDep
 from app.web.deliveries.schemas import AcceptedDelivery
 from app.web.deps import BaseDep, GatewayDep
 from app.web.digests import Digests
+from app.web.disposition import why_meaningless
 from app.web.messages.form import DescriptionReader
 from app.web.messages.queueing import ACCEPTED, REFUSED, IdempotencyKey, queued
 from app.web.messages.sending import known_destinations
@@ -56,6 +58,8 @@ async def send_file(
     repeat one.
     """
     del traceparent  # `continued` reads it: a field that comes twice is invalid
+    if why := why_meaningless(_decoded(request, name)):
+        raise Problem("invalid", f"name: {why}", errors=[{"parameter": "name", "detail": why}])
     if gateway.draining:
         raise Problem("unavailable", "the gateway is stopping", {"Retry-After": "5"})
     if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
@@ -64,6 +68,17 @@ async def send_file(
     given = {field: text for field, text in fields.items() if text is not None}
     opening = partial(_opened, request, gateway, caller, name, given)
     return await queued(request, gateway, caller, base, idempotency_key, opening)
+
+
+def _decoded(request: Request, name: str) -> str:
+    """Return the name, whose bytes must be UTF-8: the path has them replaced where they are not. Raises Problem."""
+    raw = request.scope["raw_path"].partition(b"?")[0].rpartition(b"/")[2]
+    try:
+        unquote_to_bytes(raw).decode()
+    except UnicodeDecodeError:
+        why = f"{raw.decode('latin-1')[:40]!r} is not percent-encoded UTF-8"
+        raise Problem("invalid", f"name: {why}", errors=[{"parameter": "name", "detail": why}]) from None
+    return name
 
 
 def _opened(

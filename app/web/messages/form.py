@@ -12,6 +12,7 @@ from app.service.sending import drafts
 from app.service.sending.parts import StoredPart
 from app.service.sending.recognition import kind_of_part
 from app.settings import Destination
+from app.web.disposition import why_meaningless
 from app.web.messages.drafts import AttachmentDraft, MessageDraft
 from app.web.messages.upload import Form, PartHead
 from app.web.problems import Problem, field_errors
@@ -89,6 +90,7 @@ class DescriptionReader:
         """Return the description and its parts, once all parts have arrived. Uploads are copied to the message's
         folder. Kinds that the sender did not state are recognised, which reads from the store."""
         if self._draft is None:
+            self._require_chosen(form)
             draft = _validated(lambda: _draft_of_form(form))
             self._check(draft)
             companions = {part.name: part for part in form.parts if part.name in COMPANIONS}
@@ -105,6 +107,17 @@ class DescriptionReader:
         form.parts += [self._uploads.take(part, upload_id) for part, upload_id in self._draft.uploads.items()]
         return self._described(self._draft, form, {part.name: part for part in form.parts})
 
+    def _require_chosen(self, form: Form) -> None:
+        """Forget the parts that browsers send for inputs without a chosen file. Raises Problem if no file is left."""
+        chosen = [part for part in form.parts if part.size or part.file_name != ""]
+        for part in form.parts:
+            if part not in chosen:
+                self._store.delete(part.object_name)
+        if len(chosen) < len(form.parts):
+            form.parts[:] = chosen
+            if not _attached(form):
+                raise _invalid("#/attachments", "no file was chosen; choose at least one")
+
     def _described(
         self,
         draft: MessageDraft,
@@ -118,6 +131,9 @@ class DescriptionReader:
             entry.stated_kind() or kind_of_part(self._store, parts[entry.part], kinds) for entry in draft.attachments
         ]
         names = [parts[entry.part].base_name for entry in draft.attachments]
+        for number, (entry, name) in enumerate(zip(draft.attachments, names, strict=True)):
+            if why := why_meaningless(name if entry.name is None else entry.name):
+                raise _invalid(f"#/attachments/{number}/name", why)
         completed = _validated(lambda: draft.completed(found, names, beside))
         self._check(completed)
         return Described(completed.draft(), parts, completed.fingerprint(form.parts))

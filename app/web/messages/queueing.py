@@ -48,6 +48,7 @@ REFUSED: Final = responses(
     "unknown-destination",
     "key-reused",
     "conversion-limit",
+    "expansion-limit",
     "unavailable",
     "busy",
     "storage-full",

@@ -8,9 +8,8 @@ from functools import partial
 from secrets import token_hex
 
 from fastapi import Request, Response
-from starlette.requests import ClientDisconnect
 
-from app.service.conversion import Slot
+from app.service.conversion import Slot, SlotUse
 from app.service.gateway import Gateway
 from app.service.sending.deliveries import Submission, folder_of
 from app.service.sending.errors import SendingError, UnknownDestination
@@ -19,12 +18,11 @@ from app.service.sending.upload_conversion import Run, run_here
 from app.settings import Destination
 from app.web.access.caller import Caller
 from app.web.digests import Digests
-from app.web.disconnection import ClientLeft, conversions, while_connected
+from app.web.disconnection import converting
 from app.web.messages.errors import problem_of
 from app.web.messages.form import MESSAGE, DescriptionReader
 from app.web.messages.upload import Body, DescriptionUpload, Upload, receive
 from app.web.pools import pools_of, run_in
-from app.web.problems import Problem
 from app.web.tracing import continued
 from app.web.uploads.access import CallersUploads
 
@@ -92,10 +90,7 @@ async def _received(request: Request, gateway: Gateway, caller: Caller, key: str
     reader = DescriptionReader(known_destinations(gateway, caller), gateway.store, uploads)
     threads = pools_of(request).uploads
     upload = await run_in(threads, partial(opening, reader, folder_of(delivery_id)))
-    try:
-        form = await receive(request, upload, limits.upload_bytes, gateway.room)
-    except ClientDisconnect:
-        raise Problem("malformed", "the client left in the middle") from None
+    form = await receive(request, upload, limits.upload_bytes, gateway.room)
     try:
         described = await run_in(threads, partial(reader.result, form))
     except BaseException:
@@ -117,10 +112,8 @@ async def _converted(request: Request, gateway: Gateway, submission: Submission,
         return answer(submission, slot.run)
 
     try:
-        async with while_connected(request.receive), conversions(request).slot() as slot:
+        async with converting(request, request.receive, SlotUse.UPLOAD) as slot:
             return await slot.within_time(lambda: work(slot))
-    except ClientLeft:
-        raise Problem("malformed", "the client left in the middle") from None
     finally:
         if not begun:
             discard = partial(gateway.deliveries.discard, submission.delivery_id)

@@ -69,8 +69,11 @@ class Upload:
         self._is_field, self._on_field = is_field, on_field
         self._digests = digests or Digests({})
         self._part_digests = Digests({})
+        boundary = _boundary(content_type)
+        self._openings = tuple(b"\r\n--" + boundary + end for end in (b"\r\n", b"--"))
+        self._before, self._is_begun = b"\r\n", False
         self._parser = MultipartParser(
-            _boundary(content_type),
+            boundary,
             {
                 "on_part_begin": self._begin,
                 "on_header_field": self._header_name,
@@ -93,9 +96,19 @@ class Upload:
         try:
             for chunk in chunks:
                 self._digests.update(chunk)
-                self._parser.write(chunk)
+                self._parser.write(chunk if self._is_begun else self._without_preamble(chunk))
         except FormParserError as error:
             raise Problem("malformed", f"not well-formed multipart/form-data: {error}") from None
+
+    def _without_preamble(self, chunk: bytes) -> bytes:
+        """Return what the bytes have from the first boundary on: what is before it is ignored (RFC 2046)."""
+        data = self._before + chunk
+        at = min((found for opening in self._openings if (found := data.find(opening)) >= 0), default=-1)
+        if at < 0:
+            self._before = data[1 - len(self._openings[0]) :]
+            return b""
+        self._is_begun = True
+        return data[at + len(b"\r\n") :]
 
     def finish(self) -> Form:
         """Return the complete form. Raises Problem when the body ended early."""

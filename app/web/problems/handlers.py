@@ -15,6 +15,7 @@ from app.model.errors import CatalogError, DamagedError, GatewayError, StoreFull
 from app.observe import logger
 from app.ports import BadCursor
 from app.service.conversion import Busy, LimitExceeded
+from app.tables.read.overrides import ExpansionLimit
 from app.web.methods import allowed
 from app.web.problems.problem import Problem, damaged, field_errors, problem_response
 from app.web.problems.types import PROBLEMS, ProblemType
@@ -48,6 +49,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(GatewayError, _on_gateway_error)
     app.add_exception_handler(Busy, _on_busy)
     app.add_exception_handler(LimitExceeded, _on_limit_exceeded)
+    app.add_exception_handler(ExpansionLimit, _on_expansion)
     app.add_middleware(IncidentMiddleware)
 
 
@@ -110,6 +112,10 @@ def _on_busy(request: Request, error: Exception) -> JSONResponse:
 def _on_limit_exceeded(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, LimitExceeded)
     return Problem("conversion-limit", str(error), limit=f"limits.{error.limit}").response(request.url.path)
+
+
+def _on_expansion(request: Request, error: Exception) -> JSONResponse:
+    return Problem("expansion-limit", str(error), limit="limits.expansion").response(request.url.path)
 
 
 class IncidentMiddleware:

@@ -212,6 +212,13 @@ _TABLE = (
         "`limit` names the limit of the gateway's configuration; a smaller file, or fewer rows, may stay below it.",
     ),
     ProblemType(
+        "expansion-limit",
+        422,
+        "The file would become too large",
+        "As a data set it would have more than `limits.expansion` times its own bytes, and more than 64 MiB. Nothing "
+        "of it was sent.",
+    ),
+    ProblemType(
         "too-many-uploads",
         429,
         "Too many uploads",

@@ -12,6 +12,7 @@ from app.service.monitoring.history import SECONDS_A_POINT
 from app.service.monitoring.tallies import AGES, Standing
 from app.web.access.caller import Caller, CallerDep
 from app.web.deps import GatewayDep
+from app.web.entity_tags import weak_tag
 from app.web.problems import responses
 from app.web.schemas import shown
 from app.web.summary.schemas import (
@@ -38,7 +39,6 @@ def get_summary(gateway: GatewayDep, caller: CallerDep, response: Response) -> S
 
     Numbers from the catalog may be a second old, or longer where counting takes long.
     """
-    response.headers["Cache-Control"] = "no-store"
     standing = gateway.counting.standing()
     who = caller.principal
     sources = _known(gateway.receivers, standing.tallies.attachments, who.knows_source)
@@ -46,7 +46,7 @@ def get_summary(gateway: GatewayDep, caller: CallerDep, response: Response) -> S
     waiting = [standing.tallies.waiting[name] for name in sources if name in standing.tallies.waiting]
     now = gateway.clock.now()
     points = gateway.history.points(caller.sources, now)
-    return SummaryView(
+    view = SummaryView(
         time=to_time(now),
         sources=[_source(gateway, standing, name, now) for name in sources],
         destinations=[_destination(gateway, standing, name) for name in destinations],
@@ -63,6 +63,8 @@ def get_summary(gateway: GatewayDep, caller: CallerDep, response: Response) -> S
             points=[HistoryPoint(time=to_time(point.time), **point.activity._asdict()) for point in points],
         ),
     )
+    response.headers["ETag"] = weak_tag(view, "time")
+    return view
 
 
 def _known(configured: Iterable[str], counted: Iterable[str], knows: Callable[[str], bool]) -> list[str]:

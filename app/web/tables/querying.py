@@ -16,7 +16,7 @@ from app.tables.out.query_result import QueryFormat
 from app.web.access.caller import Caller, CallerDep
 from app.web.access.tables import KnownTables, TablesDep
 from app.web.deps import GatewayDep
-from app.web.disconnection import ClientLeft, conversions, while_connected
+from app.web.disconnection import converting
 from app.web.json_body import read_json, request_body
 from app.web.negotiation import quality
 from app.web.problems import Problem, responses
@@ -110,13 +110,11 @@ async def query(
                 return b"".join(held), bool(end.value)
 
     try:
-        async with while_connected(request.receive), conversions(request).slot(SlotUse.QUERY) as slot:
+        async with converting(request, request.receive, SlotUse.QUERY) as slot:
             found, is_cut = await slot.within_time(lambda: run(slot))
     except QueryFailed as error:
         await _require_known(caller, tables, names)
         raise _problem(error, asked.sql) from None
-    except ClientLeft:
-        return Response(status_code=204)  # nobody receives it
     await _require_known(caller, tables, names)
     headers = {"Vary": "Accept", TRUNCATED: "true" if is_cut else "false", "Cache-Control": "no-store"}
     return Response(found, 200, headers, _MEDIA_TYPES[word])

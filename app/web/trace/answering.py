@@ -3,9 +3,10 @@
 from fastapi import Request, Response
 
 from app.model.message import PhysicalMessage
+from app.service.conversion import SlotUse
 from app.service.conversion.jobs import explained_message
 from app.trace import TooManyFrames
-from app.web.disconnection import ClientLeft, conversions, while_connected
+from app.web.disconnection import converting
 from app.web.problems import Problem
 
 
@@ -13,10 +14,8 @@ async def traced(request: Request, message: PhysicalMessage) -> Response:
     """Decode the body of a physical message in a process for conversions. Raises Problem."""
     copied = message._replace(body=bytes(message.body), properties=dict(message.properties))
     try:
-        async with while_connected(request.receive), conversions(request).slot() as slot:
+        async with converting(request, request.receive, SlotUse.UPLOAD) as slot:
             answer = await slot.within_time(lambda: b"".join(slot.run(explained_message, copied)))
     except TooManyFrames as error:
         raise Problem("too-large", str(error)) from None
-    except ClientLeft:
-        return Response(status_code=204)  # nobody receives it
     return Response(answer, media_type="application/json")

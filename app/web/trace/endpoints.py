@@ -5,10 +5,10 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from app.service.conversion import Busy
+from app.service.conversion import Busy, SlotUse
 from app.service.conversion.jobs import explained
 from app.trace import FORMATS, NotRecognised, TooManyFrames
-from app.web.disconnection import ClientLeft, conversions, while_connected
+from app.web.disconnection import converting
 from app.web.problems import Problem, responses
 from app.web.trace.schemas import FrameView
 
@@ -57,14 +57,12 @@ async def trace(
         raise Problem("invalid", f"as: {why}", errors=[{"parameter": "as", "detail": why}])
     data = await _capture(request, as_hex=as_hex)
     try:
-        async with while_connected(request.receive), conversions(request).slot() as slot:
+        async with converting(request, request.receive, SlotUse.UPLOAD) as slot:
             answer = await slot.within_time(lambda: b"".join(slot.run(explained, data, as_format)))
     except NotRecognised as error:
         raise Problem("not-recognised", str(error), tried=[one._asdict() for one in error.tried]) from None
     except TooManyFrames as error:
         raise Problem("too-large", str(error)) from None
-    except ClientLeft:
-        raise Problem("malformed", "the client left in the middle") from None
     return Response(answer, media_type="application/json")
 
 

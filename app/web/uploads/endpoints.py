@@ -9,7 +9,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Path, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect
 
 from app.model.access import Scope
 from app.model.patterns import SF_BOOLEAN
@@ -330,8 +329,6 @@ async def _receiving(append: _Append, length: int | None, allow: Callable[[int],
             await run_in(pools_of(request).uploads, partial(check_whole, gateway.uploads, upload))
     except UnknownUpload:
         raise unknown("upload", upload.record.id) from None
-    except ClientDisconnect:
-        raise Problem("malformed", "the client left in the middle") from None
 
 
 def _require_running(gateway: Gateway) -> None:

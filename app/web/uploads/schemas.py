@@ -18,8 +18,8 @@ class UploadView(BaseModel):
         examples=["key:9f2c4b1e"],
     )
     offset: int = Field(description="number of received bytes; the upload goes on here")
-    length: int | None = Field(description="bytes of the whole content; null until the client tells it")
-    complete: bool = Field(description="whether all bytes are here, so that the upload can be sent")
+    size: int | None = Field(description="bytes of the whole content; null until the client tells it")
+    is_complete: bool = Field(description="whether all bytes are here, so that the upload can be sent")
     name: str | None = Field(description="the file's name", examples=["report.pdf"])
     content_type: str
     created_at: datetime
@@ -33,8 +33,8 @@ class UploadView(BaseModel):
             id=record.id,
             owner=record.owner,
             offset=upload.offset,
-            length=record.length,
-            complete=upload.is_complete,
+            size=record.length,
+            is_complete=upload.is_complete,
             name=record.file_name,
             content_type=record.content_type,
             created_at=to_time(record.created_at),

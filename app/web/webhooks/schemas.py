@@ -24,7 +24,7 @@ class WebhookView(BaseModel):
     types: list[str]
     sources: list[str]
     destinations: list[str]
-    position: int = Field(description="number of the last event that is done")
+    last_event: int = Field(description="number of the last event that is done")
     behind: int = Field(description="events in the log after that one, selected or not")
     dead_letters: int = Field(description="events that were given up and are kept")
     attempts: int = Field(description="failed attempts since the last success")
@@ -44,7 +44,7 @@ class WebhookView(BaseModel):
             types=settings.types,
             sources=settings.sources,
             destinations=settings.destinations,
-            position=record.position,
+            last_event=record.position,
             behind=endpoint.behind,
             dead_letters=dead_letters,
             attempts=record.attempts,

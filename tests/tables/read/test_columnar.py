@@ -14,7 +14,9 @@ import pytest
 
 from app.model.errors import InvalidInputError
 from app.tables.read import inflation, sharing
+from app.tables.read.columnar import read_parquet
 from app.tables.read.overrides import Target, VariableOverrides
+from app.tables.read.request import Options
 from tests.tables.read.reading import defined, opened, sent, table_of, whole
 
 LONG = "x" * (1 << 20)
@@ -260,3 +262,15 @@ def test_what_arrow_cannot_convert_is_an_error_of_its_variable() -> None:
     column = counted(pa.timestamp("us", "No/Where"), 0)
     (fault,) = defined(whole(pa.table({"x": column})), variables={"x": VariableOverrides(type="character")}).errors
     assert (fault.variable, fault.code) == ("x", "value")
+
+
+@pytest.mark.parametrize(("depth", "nest"), [(60, pa.list_), (600, lambda inner: pa.struct([("a", inner)]))])
+def test_columns_nested_beyond_the_library_s_limit_are_not_called_damaged(depth: int, nest: Any) -> None:
+    kind = pa.int64()
+    for _ in range(depth):
+        kind = nest(kind)
+    file = BytesIO()
+    pq.write_table(pa.table({"x": pa.nulls(1, kind)}), file)
+    with pytest.raises(InvalidInputError, match="nested too deep; write columns of plain values") as caught:
+        read_parquet(file, Options())
+    assert "damaged" not in str(caught.value)

@@ -38,6 +38,7 @@ OF_LIBRARIES = re.compile(
 )
 OURS = re.compile(
     rf"(row [\d]+: )?the (Arrow file or stream|Parquet file|sas7bdat file|sas7bcat file) is damaged: .+; {REMEDY}"
+    "|the Parquet file: the description of its columns is too large, or damaged; write fewer row groups"
     "|the batch at byte .* after decompression; at most .*|.*(unknown file format|neither a sas7bcat|not a ).*"
 )
 

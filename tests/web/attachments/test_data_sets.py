@@ -40,7 +40,7 @@ def test_the_schema_reads_like_proc_contents(shared_http: httpx.Client, data_set
     assert (seen["library"], seen["member"], seen["label"], seen["observations"]) == ("SASHELP", "CLASS", "Pupils", 2)
     name, age = seen["variables"]
     assert name == {
-        "position": 1,
+        "number": 1,
         "name": "Name",
         "column": "Name",
         "type": "character",

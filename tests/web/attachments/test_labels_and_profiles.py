@@ -145,7 +145,7 @@ def test_a_profile_has_every_variable(shared_http: httpx.Client, sent: Attachmen
     assert (found["library"], found["member"], found["observations"]) == ("WORK", "PUPILS", 4)
     assert [each["name"] for each in found["variables"]] == ["Name", "Sex", "Age"]
     assert found["variables"][2] == {
-        "position": 3,
+        "number": 3,
         "name": "Age",
         "column": "Age",
         "type": "numeric",

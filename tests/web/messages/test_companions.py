@@ -130,7 +130,12 @@ BOMB = b'<!DOCTYPE ODM [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;">]><ODM>&b;</ODM>'
     [
         ("catalog", "x.dat", b"SAS", "catalog: x.dat: it is neither a sas7bcat nor a data set with FMTNAME"),
         ("catalog", "x.csv", b'A,B\n1,2\n1,"', "catalog: x.csv: row 2: "),
-        ("define", "x.dat", BOMB, "define.xml: x.dat: it has a document type or entities, which are not read"),
+        (
+            "define",
+            "x.dat",
+            BOMB,
+            "define.xml: x.dat: it has a document type (<!DOCTYPE …>), which is not read",
+        ),
         ("define", "define.xml", b"no XML", "define.xml: not well-formed XML"),
     ],
 )

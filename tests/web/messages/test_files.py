@@ -1,6 +1,7 @@
 """Files sent by PUT."""
 
 import shutil
+import socket
 import subprocess
 from base64 import b64encode
 from hashlib import sha256
@@ -91,3 +92,43 @@ def test_as_curl_sends_it(stock: Stock, http: httpx.Client, tmp_path: Path) -> N
     (record,) = stock.catalog.deliveries(None, None, None, 9).items
     (attachment,) = record.attachments
     assert (attachment.qualifier_2, attachment.size) == ("report.txt", 2_400_000)
+
+
+@pytest.mark.parametrize("name", ["%ff%fe.txt", "a%80", "%2e%2e", "%2e", "%20", "%20%09", "a%00b", "a%0Ab", "%c2%85"])
+def test_names_that_no_file_has_are_refused(stock: Stock, http: httpx.Client, name: str) -> None:
+    """By a raw socket: clients resolve dots before they send."""
+    with socket.create_connection((http.base_url.host, http.base_url.port or 80)) as client:
+        fields = "Host: x\r\nContent-Length: 1\r\nConnection: close"
+        client.sendall(f"PUT /v1/files/partner/{name} HTTP/1.1\r\n{fields}\r\n\r\na".encode())
+        answer = b"".join(iter(lambda: client.recv(1 << 16), b""))
+    assert answer.split(b" ", 2)[1] == b"422", answer
+    assert b'"parameter":"name"' in answer
+    assert not list(stock.store.names("outgoing/"))
+
+
+@pytest.mark.parametrize("name", ["..", ".", " ", "a\nb"])
+def test_the_same_names_are_refused_in_a_form(stock: Stock, http: httpx.Client, name: str) -> None:
+    answers = [
+        http.post("/v1/messages", data={"destination": "partner"}, files={"file": (name, b"a")}),
+        http.post("/v1/messages", data={"destination": "partner", "name": name}, files={"file": ("a.txt", b"a")}),
+    ]
+    refused = [(answer.status_code, answer.json()["errors"][0]["pointer"]) for answer in answers]
+    assert set(refused) == {(422, "#/attachments/0/name")}
+    assert not list(stock.store.names("outgoing/"))
+
+
+def test_a_form_without_a_chosen_file_sends_nothing(stock: Stock, http: httpx.Client) -> None:
+    """As browsers send an input for files that was left empty; beside a chosen file it is ignored."""
+
+    def sent(*parts: str) -> httpx.Response:
+        body = "".join(f"--b\r\nContent-Disposition: form-data; {part}\r\n" for part in parts) + "--b--\r\n"
+        head = {"Content-Type": "multipart/form-data; boundary=b"}
+        return http.post("/v1/messages", content=f"a preamble\r\n\r\n--bogus\r\n{body}".encode(), headers=head)
+
+    field = 'name="destination"\r\n\r\npartner'
+    unchosen = 'name="file"; filename=""\r\nContent-Type: application/octet-stream\r\n\r\n'
+    answer = sent(field, unchosen)
+    assert (answer.status_code, answer.json()["detail"]) == (422, "no file was chosen; choose at least one")
+    assert not list(stock.store.names("outgoing/"))
+    record = delivery(stock, sent(field, unchosen, 'name="more"; filename="a.txt"\r\n\r\nhello'))
+    assert [attachment.qualifier_2 for attachment in record.attachments] == ["a.txt"]

@@ -12,7 +12,7 @@ import pytest
 from app.model.attachment import AttachmentKind
 from app.service.sending.framer import Framer
 from app.service.sending.outbox import framing_options
-from tests.support.tables import visits
+from tests.support.tables import parquet, visits
 from tests.support.waiting import until
 from tests.tables.out.making import made
 from tests.web.messages.sending import delivery
@@ -259,3 +259,16 @@ def test_metadata_that_cannot_be_are_refused(shared_http: httpx.Client, key: str
     assert (response.status_code, response.json()["type"]) == (422, "/problems/unsuitable"), response.text
     (error,) = response.json()["errors"]
     assert key in error["detail"] or error["code"] == key
+
+
+def test_a_small_file_that_would_become_a_huge_data_set_is_refused(stock: Stock, http: httpx.Client) -> None:
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 60_000, pa.int32()), pa.array(["x" * 30_000]))
+    file = parquet(pa.table({"X": texts}), 60_000)
+    assert len(file) < 1 << 20
+    answer = http.put("/v1/files/partner/bomb.parquet", content=file, params={"kind": "data-set"})
+    assert (answer.status_code, answer.json()["type"]) == (422, "/problems/expansion-limit"), answer.text
+    assert answer.json()["limit"] == "limits.expansion"
+    assert not list(stock.store.names("outgoing/"))
+    modest = parquet(pa.table({"X": texts.slice(0, 2_000)}), 2_000)
+    answer = http.put("/v1/files/partner/modest.parquet", content=modest, params={"kind": "data-set"})
+    assert answer.status_code == 202, answer.text

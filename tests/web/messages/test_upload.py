@@ -112,3 +112,20 @@ def test_what_a_part_tells(store: ObjectStore) -> None:
     assert heads == [PartHead("ä", "ö", "text/plain")]
     assert upload.finish().parts == [StoredPart(*heads[0], "x/0", 1, sha256(b"1").hexdigest())]
     upload.discard()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+@pytest.mark.parametrize("preamble", [b"", b"\r\n", b"This is MIME.\r\n", b"--\r\n\r\n", b"--a-boundary\r\n"])
+def test_a_preamble_is_ignored(store: ObjectStore, preamble: bytes, size: int) -> None:
+    upload = Upload(
+        "multipart/form-data; boundary=bound",
+        store,
+        "x",
+        is_field=lambda head: True,
+        on_field=lambda name, text: None,
+        max_parts=2,
+    )
+    body = preamble + b'--bound\r\nContent-Disposition: form-data; name="a"\r\n\r\n1\r\n--bound--\r\n'
+    for at in range(0, len(body), size):
+        upload.feed([body[at : at + size]])
+    assert upload.finish().fields == {"a": "1"}

@@ -1,7 +1,11 @@
 """SQL over the tables by REST."""
 
+import json
+import socket
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 import httpx
@@ -12,6 +16,7 @@ from app.model.access import Scope
 from app.service.access.keys import Limits, make_key
 from app.service.conversion import Conversions
 from app.web.access.tables import KnownTables
+from tests.support.waiting import PATIENCE
 from tests.web.conftest import connected
 from tests.web.stock import Stock
 
@@ -140,6 +145,45 @@ def test_memory_and_time_are_bounded(query: Queries, monkeypatch: pytest.MonkeyP
     assert (endless.status_code, endless.json()["limit"]) == (422, "limits.conversion_time")
     monkeypatch.undo()
     assert query("SELECT 1").json()["rows"] == [[1]]
+
+
+ENDLESS = "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range * b.range % 7 = 3"
+
+
+def test_endless_queries_of_one_key_keep_nobody_else_and_end_with_their_client(tmp_path: Path) -> None:
+    stock = Stock(tmp_path)
+    scopes = {"greedy": Scope.READ, "modest": Scope.READ, "auditor": Scope.ADMIN}
+    made = {name: make_key(name, frozenset({scope}), stock.clock.now(), Limits()) for name, scope in scopes.items()}
+    for key, _ in made.values():
+        stock.catalog.add_key(key)
+    greedy, modest, auditor = (text for _, text in made.values())
+    body = json.dumps({"sql": ENDLESS}).encode()
+    head = f"POST /v1/tables/query HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {greedy}\r\nContent-Length: {len(body)}"
+    with connected(stock) as http, closing(httpx.Client(base_url=http.base_url, timeout=30)) as health:
+        others = Queries(stock, http, built=True)
+        assert others("SELECT 1", key=modest).json()["rows"] == [[1]]
+        address = (http.base_url.host, http.base_url.port)
+        endless = [socket.create_connection(address) for _ in range(2)]
+        for each in endless:
+            each.sendall(f"{head}\r\n\r\n".encode() + body)
+        sleep(0.5)  # the first one computes, the second one waits for it
+        for ask in (lambda: others("SELECT 1", key=modest), lambda: health.get("/health/live")):
+            took = []
+            for _ in range(60):
+                began = monotonic()
+                assert ask().status_code == 200
+                took.append(monotonic() - began)
+            assert sorted(took)[-2] < 1.0 * PATIENCE
+        for each in endless:
+            each.close()
+        assert others("SELECT 2", key=greedy).json()["rows"] == [[2]], "its place is free again"
+        entries = http.get(
+            "/v1/audit", params={"result": "abandoned"}, headers={"Authorization": f"Bearer {auditor}"}
+        ).json()["items"]
+        assert [(entry["who"]["name"], entry["sql"], entry["status"]) for entry in entries] == [
+            ("greedy", ENDLESS, None)
+        ] * 2
+    stock.close()
 
 
 def test_bad_requests_are_refused(query: Queries) -> None:

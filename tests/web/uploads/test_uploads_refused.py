@@ -123,14 +123,14 @@ def test_the_size_is_told_at_the_end(stock: Stock, http: httpx.Client) -> None:
     assert content(stock, sent(http, path).json()) == b"abcd"
     unknown = begun(http)
     assert append(http, unknown, 0, iter([b"ab", b"c"]), "?1").headers["upload-complete"] == "?1"
-    assert http.get(unknown).json()["length"] == 3
+    assert http.get(unknown).json()["size"] == 3
 
 
 def test_a_body_of_unknown_size_that_is_empty_ends_nothing(http: httpx.Client) -> None:
     begun = http.post("/v1/uploads", content=iter([]), headers={"Upload-Complete": "?0"})
-    assert (begun.headers["upload-complete"], begun.json()["length"]) == ("?0", None)
+    assert (begun.headers["upload-complete"], begun.json()["size"]) == ("?0", None)
     first = http.post("/v1/uploads", content=iter([b"ab", b"c"]), headers={"Upload-Complete": "?0"})
-    assert (first.headers["upload-offset"], first.json()["length"]) == ("3", None)
+    assert (first.headers["upload-offset"], first.json()["size"]) == ("3", None)
 
 
 def test_one_request_can_bring_everything(stock: Stock, http: httpx.Client) -> None:
@@ -138,9 +138,9 @@ def test_one_request_can_bring_everything(stock: Stock, http: httpx.Client) -> N
     whole = http.post("/v1/uploads", content=b"A\n1\n", headers={"Upload-Complete": "?1", **name})
     assert (whole.status_code, whole.headers["upload-complete"]) == (201, "?1")
     view = whole.json()
-    assert (view["complete"], view["name"], view["content_type"], view["length"]) == (True, "ä.csv", "text/csv", 4)
+    assert (view["is_complete"], view["name"], view["content_type"], view["size"]) == (True, "ä.csv", "text/csv", 4)
     plain = http.post("/v1/uploads", content=b"abc")
-    assert plain.json()["complete"]
+    assert plain.json()["is_complete"]
     by_tus = http.post(
         "/v1/uploads",
         content=b"abc",
@@ -148,7 +148,7 @@ def test_one_request_can_bring_everything(stock: Stock, http: httpx.Client) -> N
     )
     assert (by_tus.status_code, by_tus.headers["upload-offset"]) == (201, "3")
     empty = begun_by_tus(http, 0)
-    assert http.get(empty).json()["complete"]
+    assert http.get(empty).json()["is_complete"]
     assert content(stock, sent(http, empty).json()) == b""
 
 

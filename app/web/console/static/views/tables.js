@@ -115,7 +115,7 @@ function One({ name }) {
     <${DataGrid} columns=${value.columns.map((one) => gridColumn(one, one.arrow_type))} total=${value.rows} load=${load} label=${`Rows of ${value.name}`} canSort=${false} version=${value.version} />
     <h2>Columns</h2>
     <${Table} label="Columns" head=${[["#"], "Name", "Type", ["Length"], "Format", "Informat", "Label", "Arrow type", "Notes"]}>
-      ${value.columns.map((one) => html`<tr key=${one.position}><td class="n">${one.position}</td><td><${Foreign} text=${one.name} /></td><td>${one.type}</td>
+      ${value.columns.map((one) => html`<tr key=${one.number}><td class="n">${one.number}</td><td><${Foreign} text=${one.name} /></td><td>${one.type}</td>
         <td class="n">${one.length}</td><td>${one.format}</td><td>${one.informat}</td><td><${Foreign} text=${one.label} empty="" /></td><td><code>${one.arrow_type}</code></td>
         <td>${one.notes.map((note) => html`<p>${note}</p>`)}</td></tr>`)}
     </${Table}>
