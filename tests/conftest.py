@@ -3,7 +3,6 @@
 import logging
 import os
 from collections.abc import Iterator
-from os import pathsep
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
@@ -155,7 +154,7 @@ def spark(
         partitions=2,
         java_options=brief_java.OPTIONS,
         conf={
-            "spark.executorEnv.PYTHONPATH": f"{ROOT}{pathsep}{ROOT / 'tests/support/spark_workers'}",
+            "spark.executorEnv.PYTHONPATH": str(ROOT),
             "spark.local.dir": str(folder / "local"),
             "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
         },

@@ -21,7 +21,7 @@ SETUPTOOLS = PYPROJECT["tool"]["setuptools"]
 LOCKED_EXTRAS = {
     "requirements.lock": ["embedded", "postgresql", "tables"],
     "requirements-pipeline.lock": ["embedded", "postgresql", "pipeline"],
-    "requirements-dev.lock": ["embedded", "postgresql", "pipeline", "dev"],
+    "requirements-dev.lock": ["embedded", "postgresql", "pipeline", "testing", "dev"],
 }
 
 

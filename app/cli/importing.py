@@ -23,7 +23,7 @@ from app.codecs.mqtt.packets import Version
 from app.framing.arrivals import ArrivalsBySource
 from app.framing.counting import RULE_NAMES
 from app.framing.protocol import ArrivalOptions
-from app.framing.registry import FRAMINGS, default_framing
+from app.framing.registry import default_framing, framing_names
 from app.model.errors import GatewayError
 from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage
 from app.model.times import to_time
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     FramingName = str
     CountingRule = str
 else:
-    FramingName, CountingRule = Literal[tuple(FRAMINGS)], Literal[RULE_NAMES]
+    FramingName, CountingRule = Literal[tuple(framing_names())], Literal[RULE_NAMES]
 
 _SEGMENTS = (
     *numbers("Segment", "Messages", "Bytes"),

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from app.framing.events import failure
 from app.framing.protocol import NO_OPTIONS, ArrivalOptions, Arrivals
-from app.framing.registry import FRAMINGS
+from app.framing.registry import find_framing
 from app.model.message import DELIVERY, GAP, REPLAYED, UNREADABLE, PhysicalMessage
 
 
@@ -70,7 +70,7 @@ class ArrivalsBySource:
     def _of(self, source: str, name: str) -> Arrivals | None:
         key = (source, name)
         if key not in self._found:
-            framing = FRAMINGS.get(name)
+            framing = find_framing(name)
             found = self._found[key] = None if framing is None else framing.arrivals(self._options(source))
             if found is not None:
                 self._of_source.setdefault(source, []).append(found)

@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 
 from app.model.message import PhysicalMessage
 from app.ports import SendFailed
+from app.testing.intake import Collector, receiving
+from app.testing.transport import as_sent, message
 from tests.adapters.ibm_mq.conftest import Place
-from tests.contracts.transport import as_sent, message
-from tests.support.intake import Collector, receiving
 from tests.support.queue_manager import QueueManager
 from tests.support.waiting import until
 

@@ -18,8 +18,8 @@ from app.codecs.rendezvous.subjects import SUBJECT_PROPERTY
 from app.framing.registry import traits
 from app.model.message import DELIVERY, GAP, PhysicalMessage
 from app.ports import Receiver, Sender, SendFailed
-from tests.contracts.transport import message
-from tests.support.intake import Collector, receiving
+from app.testing.intake import Collector, receiving
+from app.testing.transport import message
 from tests.support.mosquitto import Mosquitto
 from tests.support.publish import Version, connected, envelope
 from tests.support.waiting import until

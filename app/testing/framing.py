@@ -1,6 +1,6 @@
 """What every framing keeps: what it writes comes back by both hosts, in any order, with duplicates, cut anywhere.
 
-A subclass names its `framing`; the third one lives in `tests.framing.numbered`, and is one file and one line.
+A subclass names its `framing`. The fixture `spark` is a session of Spark, as `app.testing.fixtures` starts it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from adapters.arrow_journal import ArrowJournal
-from adapters.sql_catalog import SqlCatalog
+from app import plugins
 from app.assembly.arrangement import ARRANGEMENTS, arrangement_of
 from app.assembly.machine import Limits
 from app.codecs.sas import dialect
@@ -45,11 +44,10 @@ from app.service.sending.dry_run import count_messages
 from app.service.sending.errors import CannotSend
 from app.service.sending.framer import Framer
 from app.settings import Settings
-from tests.support.found import assert_same, by_the_gateway, in_folder, settings
-from tests.support.outgoing import FILES, SOURCE, delivery
-from tests.support.references import Announcing, all_references, batches, journalled
-from tests.support.sas_client import disordered
-from tests.support.service_context import service_context
+from app.testing.context import service_context
+from app.testing.found import assert_same, by_the_gateway, in_folder, settings
+from app.testing.outgoing import FILES, SOURCE, delivery
+from app.testing.references import Announcing, all_references, batches, journalled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -234,7 +232,7 @@ class FramingContract:
 
     def test_a_host_that_begins_again_and_again_comes_to_the_same(self, tmp_path: Path) -> None:
         with service_context(tmp_path) as context:
-            sent = disordered(self.written(context, body_limit=2000), Random(2))
+            sent = shuffled(self.written(context, body_limit=2000), Random(2))
             receive(context, [sent[start : start + 7] for start in range(0, len(sent), 7)])
             self.check(context, records(context))
 
@@ -302,12 +300,12 @@ class FramingContract:
     def test_spark_finds_what_the_gateway_finds(self, tmp_path: Path, spark: "SparkSession") -> None:
         journal, alone, batched = tmp_path / "journal", tmp_path / "alone", tmp_path / "batched"
         with service_context(tmp_path / "of") as context:
-            sent = disordered(self.written(context, body_limit=4000), Random(3))
-        with closing(ArrowJournal(journal, segment_bytes=1 << 18)) as opened:
+            sent = shuffled(self.written(context, body_limit=4000), Random(3))
+        with closing(plugins.journal()(journal, segment_bytes=1 << 18)) as opened:
             for start in range(0, len(sent), 40):
                 opened.append(sent[start : start + 40])
             opened.seal()
-        with closing(SqlCatalog(settings(batched).catalog_url)) as catalog:
+        with closing(plugins.catalog()(settings(batched).catalog_url)) as catalog:
             job = Job.of(settings(batched), str(journal), in_place=False)
             committed = batch.run(spark, job, catalog, SystemClock())
         assert committed is not None
@@ -362,7 +360,15 @@ def around_parts(framing_: Framing, sent: Iterable[PhysicalMessage]) -> list[lis
 
 
 def ordered(sent: list[PhysicalMessage], order: str) -> list[PhysicalMessage]:
-    return {"as sent": sent, "disordered": disordered(sent, Random(4), 0.2), "backwards": sent[::-1]}[order]
+    """Return the messages in this order."""
+    return {"as sent": sent, "disordered": shuffled(sent, Random(4)), "backwards": sent[::-1]}[order]
+
+
+def shuffled(sent: Sequence[PhysicalMessage], random: Random) -> list[PhysicalMessage]:
+    """Return the messages in random order, a fifth of them twice."""
+    twice = [*sent, *random.sample(sent, len(sent) // 5)]
+    random.shuffle(twice)
+    return twice
 
 
 def damaged(message: PhysicalMessage, random: Random) -> PhysicalMessage:
