@@ -79,6 +79,7 @@ NOT_RUN: Sequence[tuple[str, str, str]] = (
         "needs helm and Kubernetes; tests/test_chart.py reads the chart",
     ),
     ("docs/operating.md", r"kubectl (.|\n)*", "needs Kubernetes"),
+    ("docs/framings.md", "(pip install|pytest) .*", "tests/test_example_package.py installs the package and tests it"),
     ("docs/webhooks.md", "attachment-gateway webhooks (dead|replay) .*", "needs a webhook; tests/web/test_webhooks.py"),
     ("docs/events.md", "curl -N .*", "never ends; tests/web/test_events.py reads the events after a number"),
     (
