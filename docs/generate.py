@@ -145,7 +145,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "problems.md": problems.table,
     "states.md": states,
     "../app/settings/example.toml": example,
-    "../app/client/attachment_gateway_client/schemas.py": client_types.types,
+    "../clients/python/src/attachment_gateway_client/schemas.py": client_types.types,
     "../helm/files/alerts.yaml": rules,
     "alerts/index.md": alerts.index,
     **{f"alerts/{each.name}.md": partial(alerts.page, each) for each in alerts.ALERTS},

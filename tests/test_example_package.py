@@ -48,7 +48,16 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # What the gateway needs is installed in the environment of the tests.
     (Path(installed) / "tests.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
     source = shutil.copytree(EXAMPLE, folder / "source", ignore=shutil.ignore_patterns("__pycache__"))
-    pip = [sys.executable, "-m", "pip", "--python", found, "install", "--quiet", "--disable-pip-version-check"]
+    pip: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        found,
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+    ]
     offline = ["--no-deps", "--no-build-isolation", "--no-index", "--root-user-action=ignore"]
     subprocess.run([*pip, *offline, source], check=True)
     return found
@@ -92,10 +101,10 @@ def test_it_keeps_the_contracts(python: Path) -> None:
 def test_a_gateway_sends_and_receives_with_it_and_spark_finds_the_same(
     python: Path, received: Path, tmp_path: Path
 ) -> None:
-    batch = [python, "-m", "app", "pipeline", "batch", received / "var" / "journal", "--out", tmp_path / "result"]
-    done = run(*batch)
+    journal, result = received / "var" / "journal", tmp_path / "result"
+    done = run(python, "-m", "app", "pipeline", "batch", journal, "--out", result)
     assert done.returncode == 0, done.stderr
-    rows = DeltaTable(tmp_path / "result" / "tables" / "files").to_pyarrow_table().to_pylist()
+    rows = DeltaTable(result / "tables" / "files").to_pyarrow_table().to_pylist()
     assert {row["name"]: row["sha256"] for row in rows} == {name: sha256(FILES[name]).hexdigest() for name in FILES}
 
 

@@ -76,7 +76,7 @@ class FramingContract:
     def delivery(
         self, context: ServiceContext, files: Sequence[tuple[AttachmentKind, str, bytes]] = SMALL
     ) -> DeliveryRecord:
-        """Files to send, and what belongs to them as far as the framing carries it."""
+        """Store files to send, and what belongs to them as far as the framing carries it."""
         carried = [each for each in files if each[0] in self.framing.kinds]
         made = delivery(context, carried)
         return made if self.framing.application_message else replace(made, application_body=None)
@@ -313,11 +313,11 @@ class FramingContract:
         assert_same(in_folder(batched, journal), by_the_gateway(alone, journal), settled=True)
 
     def number_of(self, part: int) -> int:
-        """What is told to be missing where this part (0 is the first) has not come."""
+        """Return what is told to be missing where this part (0 is the first) has not come."""
         return part + 1
 
     def check(self, context: ServiceContext, found: Iterable[AttachmentRecord]) -> None:
-        """All that was sent is finished, byte for byte."""
+        """Assert that all that was sent is finished, byte for byte."""
         sent = {name: (kind, content) for kind, name, content in SMALL if kind in self.framing.kinds}
         by_name = {record.qualifier_2: record for record in found}
         assert by_name.keys() == sent.keys()
@@ -350,7 +350,7 @@ class Failing:
 
 
 def around_parts(framing_: Framing, sent: Iterable[PhysicalMessage]) -> list[list[PhysicalMessage]]:
-    """The sequenced parts of each attachment, in order."""
+    """Return the sequenced parts of each attachment, in order."""
     found: dict[bytes, list[PhysicalMessage]] = {}
     for message in sent:
         event = framing_.read(message, dialect.ALL)
@@ -372,7 +372,7 @@ def shuffled(sent: Sequence[PhysicalMessage], random: Random) -> list[PhysicalMe
 
 
 def damaged(message: PhysicalMessage, random: Random) -> PhysicalMessage:
-    """The message with something wrong with it, or not."""
+    """Return the message with something wrong with it, or not."""
     body = bytes(message.body)
     return random.choice(
         [
@@ -386,7 +386,7 @@ def damaged(message: PhysicalMessage, random: Random) -> PhysicalMessage:
 
 
 def receive(context: ServiceContext, slices: Iterable[Sequence[PhysicalMessage]]) -> None:
-    """The stages of a new process for each slice, one after the other in this thread."""
+    """Run the stages of a new process for each slice, one after the other in this thread."""
     for some in slices:
         complete: dict[str, Complete | None] = {}
         for start in range(0, len(some), 50):
@@ -400,7 +400,7 @@ def records(context: ServiceContext) -> list[AttachmentRecord]:
 
 
 def in_the_pipeline(folder: Path, sent: Sequence[PhysicalMessage]) -> list[Result]:
-    """What the functions of the pipeline make of messages, without Spark."""
+    """Return what the functions of the pipeline make of messages, without Spark."""
     archive = journalled(folder / "journal", sent)
     job = Job.of(Settings.model_validate({"data": folder}), str(folder / "journal"), in_place=False)
     coming = sorted(Announcing(archive).references(all_references(archive)), key=lambda each: (each.source, each.key))
