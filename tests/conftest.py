@@ -28,6 +28,7 @@ hypothesis.settings.load_profile("tests")
 
 LONGEST = (
     "tests/cli/test_pages.py",
+    "tests/test_example_package.py",
     "tests/faults/",
     "tests/end_to_end/",
     "tests/pipeline/",
