@@ -11,6 +11,9 @@ from app.framing.events import read_event
 from app.framing.sas_queue import SAS_QUEUE
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
+from app.pipeline.job import Job, open_job
+from app.plugins import PluginError
+from app.settings import Settings
 
 MODULE = "framing_of_a_stranger"
 GOOD = """
@@ -72,4 +75,9 @@ def test_one_that_cannot_be_loaded_is_named_with_the_reason_and_stops_nothing(
     with pytest.raises(InvalidInputError) as unread:
         read_event(PhysicalMessage("orders", "strange"), 0)
     assert unread.value.code == "unknown-framing"
+    source = {"transport": "memory", "queue": "q", "framing": "sas_queue"}
+    job = Job.of(Settings.model_validate({"data": tmp_path, "sources": {"orders": source}}), "j", in_place=False)
+    job.settings.sources["orders"] = job.settings.sources["orders"].model_copy(update={"framing": "strange"})
+    with pytest.raises(PluginError, match=r"source 'orders': framing 'strange' .*; install the package of this framing"):
+        open_job(job)
     sys.modules.pop(MODULE, None)
