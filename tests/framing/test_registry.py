@@ -78,6 +78,6 @@ def test_one_that_cannot_be_loaded_is_named_with_the_reason_and_stops_nothing(
     source = {"transport": "memory", "queue": "q", "framing": "sas_queue"}
     job = Job.of(Settings.model_validate({"data": tmp_path, "sources": {"orders": source}}), "j", in_place=False)
     job.settings.sources["orders"] = job.settings.sources["orders"].model_copy(update={"framing": "strange"})
-    with pytest.raises(PluginError, match=r"source 'orders': framing 'strange' .*; install the package of this framing"):
+    with pytest.raises(PluginError, match=r"source 'orders': framing 'strange' .*; install the package"):
         open_job(job)
     sys.modules.pop(MODULE, None)
