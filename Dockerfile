@@ -16,7 +16,8 @@ RUN /opt/gateway/bin/pip install --require-hashes --requirement "/src/$LOCK"
 COPY pyproject.toml README.md LICENSE /src/
 COPY app /src/app
 COPY adapters /src/adapters
-RUN /opt/gateway/bin/pip install --no-deps --no-build-isolation --no-index /src \
+COPY clients /src/clients
+RUN /opt/gateway/bin/pip install --no-deps --no-build-isolation --no-index /src/clients/python /src \
     && /opt/gateway/bin/pip uninstall --yes pip setuptools
 
 FROM $BASE AS build-ibm-mq

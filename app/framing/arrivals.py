@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from app.framing.events import failure
 from app.framing.protocol import NO_OPTIONS, ArrivalOptions, Arrivals
-from app.framing.registry import FRAMINGS
+from app.framing.registry import find_framing
 from app.model.message import DELIVERY, GAP, REPLAYED, UNREADABLE, PhysicalMessage
 
 
@@ -74,7 +74,7 @@ class ArrivalsBySource:
     def _of(self, source: str, name: str) -> Arrivals | None:
         key = (source, name)
         if key not in self._found:
-            framing = FRAMINGS.get(name)
+            framing = find_framing(name)
             is_numbered = framing is not None and framing.traits.numbered_on_arrival
             found = self._found[key] = framing.arrivals(self._options(source)) if framing and is_numbered else None
             if found is not None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from app.framing.registry import FRAMINGS
+from app.framing.registry import find_framing
 from app.model.errors import InvalidInputError, with_type
 from app.model.event import Announced, Event, GroupPart, Pieces
 from app.model.message import UNREADABLE, PhysicalMessage
@@ -25,7 +25,7 @@ def failure(error: Exception) -> InvalidInputError:
 def read_event(message: PhysicalMessage, known: int) -> Event | Pieces:
     """Return what a message means, given the dialects its source has used. Raises InvalidInputError, also for a
     message that no transport could read, and for one at which the framing fails."""
-    framing = FRAMINGS.get(message.framing)
+    framing = find_framing(message.framing)
     if framing is not None:
         try:
             event = framing.read(message, known)
@@ -44,7 +44,7 @@ def read_event(message: PhysicalMessage, known: int) -> Event | Pieces:
 
 def is_header(message: PhysicalMessage) -> bool:
     """Tell whether a message is a header. Headers are read in the order of their source."""
-    framing = FRAMINGS.get(message.framing)
+    framing = find_framing(message.framing)
     return framing is not None and framing.is_header(message)
 
 

@@ -1,8 +1,9 @@
 """The Protocol of a framing: the facts and functions by which attachments are cut into physical messages.
 
-Each framing is one object, in a module of its own, with one line in `app.framing.registry`. Hosts, REST, the command
-line, the settings and the composition root get the object by the framing's name in a physical message or a destination.
-Only the registry compares names. Transports and captures get its `FramingTraits`.
+Each framing is one object, in a module of its own, with one line in `app.framing.registry`, or in another package that
+declares it as an entry point. Hosts, REST, the command line, the settings and the composition root get the object by
+the framing's name in a physical message or a destination. Only the registry compares names. Transports and captures get
+its `FramingTraits`.
 
 A framing has no memory. Facts from earlier messages of a source are an argument (`known`). `app.assembly` puts the
 parts together, according to the events.

@@ -1,6 +1,8 @@
-"""The framings by name. A new framing is its module and its line in `FRAMINGS`."""
+"""The framings by name: those of the gateway, and those that other packages declare as entry points."""
 
 from collections.abc import Iterable
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 
 from app.framing.mq_group import MQ_GROUP
 from app.framing.order_packet import ORDER_PACKET
@@ -9,30 +11,46 @@ from app.framing.sas_queue import SAS_QUEUE
 from app.framing.sas_rendezvous import SAS_RENDEZVOUS
 from app.model.framing import FramingTraits
 
+GROUP = "attachment_gateway.framings"
+"""The group of the entry points by which other packages declare framings."""
+
 FRAMINGS: dict[str, Framing] = {
     framing.traits.name: framing for framing in (SAS_QUEUE, MQ_GROUP, SAS_RENDEZVOUS, ORDER_PACKET)
 }
-"""The framings, in the order in which people read of them."""
+"""The framings of the gateway, in the order in which people read of them; behind them, those of other packages that
+have been asked for. Nothing else of other packages is loaded."""
 
 
 class UnknownFraming(KeyError):
-    """A name that no framing has."""
+    """A name that no framing has, or whose framing cannot be loaded."""
 
-    def __init__(self, name: str, known: Iterable[str]) -> None:
+    def __init__(self, name: str, why: str) -> None:
         super().__init__(name)
-        *others, last = map(repr, known)
-        self._why = f"unknown framing {name!r}: use {', '.join(others)} or {last}"
+        self._why = why
 
     def __str__(self) -> str:
         return self._why
 
 
+def framing_names() -> list[str]:
+    """Return the names of all framings; loads none."""
+    return [*dict.fromkeys((*FRAMINGS, *sorted(_declared())))]
+
+
 def framing(name: str) -> Framing:
     """Return the framing of this name. Raises UnknownFraming, which is a KeyError."""
-    try:
-        return FRAMINGS[name]
-    except KeyError:
-        raise UnknownFraming(name, FRAMINGS) from None
+    known = FRAMINGS.get(name)
+    if known is None:
+        entry_point = _declared().get(name)
+        if entry_point is None:
+            raise UnknownFraming(name, f"unknown framing {name!r}: use {_choice(framing_names())}")
+        known = FRAMINGS[name] = _loaded(entry_point)
+    return known
+
+
+def find_framing(name: str) -> Framing | None:
+    """Return the framing of this name; None if there is none, or if it cannot be loaded."""
+    return FRAMINGS.get(name) or _find_elsewhere(name)
 
 
 def traits(name: str) -> FramingTraits:
@@ -43,3 +61,34 @@ def traits(name: str) -> FramingTraits:
 def default_framing(capture_format: str) -> str:
     """Return the framing of captures in a format where nobody names one."""
     return next(name for name in FRAMINGS if capture_format in traits(name).captures.default_of)
+
+
+@cache
+def _declared() -> dict[str, EntryPoint]:
+    return {found.name: found for found in entry_points(group=GROUP)}
+
+
+@cache
+def _find_elsewhere(name: str) -> Framing | None:
+    try:
+        return framing(name)
+    except UnknownFraming:
+        return None
+
+
+def _loaded(entry_point: EntryPoint) -> Framing:
+    where = f"framing {entry_point.name!r} ({entry_point.value})"
+    try:
+        found: Framing = entry_point.load()
+        name = found.traits.name
+    except Exception as error:  # what a module of another package raises may be anything
+        raise UnknownFraming(entry_point.name, f"{where} cannot be loaded: {error}") from error
+    if name != entry_point.name:
+        why = f"{where} has the name {name!r} in its traits; declare the entry point with that name"
+        raise UnknownFraming(entry_point.name, why)
+    return found
+
+
+def _choice(known: Iterable[str]) -> str:
+    *others, last = map(repr, known)
+    return f"{', '.join(others)} or {last}"

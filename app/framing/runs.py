@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from app.framing.descriptors import Descriptors, descriptors_of
 from app.framing.protocol import KEY_SIZE, NO_COLUMNS, Columns
-from app.framing.registry import FRAMINGS
+from app.framing.registry import find_framing
 from app.model.message import PhysicalMessage
 
 
@@ -52,7 +52,7 @@ def _numbered(column: list[str]) -> _Numbered:
 
 def columns_of(descriptors: Descriptors, framed: npt.NDArray[np.bool_], name: str) -> Columns:
     """Return the columns that the framing of this name finds for its rows. An unknown framing finds none."""
-    framing = FRAMINGS.get(name)
+    framing = find_framing(name)
     return (framing and framing.read_columns(descriptors, framed)) or NO_COLUMNS
 
 

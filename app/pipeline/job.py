@@ -10,6 +10,7 @@ from typing import NamedTuple
 from app import plugins
 from app.assembly.machine import Limits
 from app.codecs.sas import dialect
+from app.framing.registry import UnknownFraming, traits
 from app.ports import ContentStore, JournalArchive, TableStore
 from app.service.context import Stores
 from app.settings import Section, Settings, Source
@@ -82,10 +83,21 @@ class Opened(NamedTuple):
 
 def open_job(job: Job) -> Opened:
     """Open the stores of a job, once for each process. Raises PluginError and GatewayError."""
+    _check_framings(job.settings)
     archive, store = _archive(job.journal, job.cache, job.cache_bytes, job.run), _content_store(job.content)
     tables = None if job.tables is None else _table_store(job.tables)
     stores = Stores(settings=job.settings, journal=archive, store=store, in_place=job.in_place)
     return Opened(stores, archive, tables, job.journal)
+
+
+def _check_framings(settings: Settings) -> None:
+    """Raise PluginError if the package of a source's framing is missing here: its messages would go to quarantine."""
+    for name, source in settings.sources.items():
+        try:
+            traits(source.framing)
+        except UnknownFraming as error:
+            why = f"source {name!r}: {error}; install the package of this framing wherever tasks run"
+            raise plugins.PluginError(why) from error
 
 
 @lru_cache(maxsize=2)

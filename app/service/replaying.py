@@ -6,7 +6,7 @@ from time import monotonic, sleep
 from typing import Literal, NamedTuple
 
 from app.codecs.sas.correlid import SIZE
-from app.framing.registry import FRAMINGS
+from app.framing.registry import find_framing
 from app.model.attachment import AttachmentState
 from app.model.errors import InvalidInputError
 from app.model.identity import attachment_id, message_id
@@ -42,7 +42,7 @@ class Outcome(NamedTuple):
 
 def attachment_of(message: PhysicalMessage, catalog: Catalog) -> AttachmentRecord | None:
     """Return the attachment that a message is a part of; None if there is none."""
-    framing = FRAMINGS.get(message.framing)
+    framing = find_framing(message.framing)
     if framing is None:
         return None
     with suppress(InvalidInputError):

@@ -84,4 +84,4 @@ def _on_client_left(_request: Request, _error: Exception) -> Response:
 def _on_client_disconnect(request: Request, _error: Exception) -> Response:
     """Return the response to a body that ends too early; a client that only closed its own direction reads it."""
     trail_of(request).is_abandoned = True
-    return Problem("malformed", "the client left before the request's body was complete").response(request.url.path)
+    return Problem("malformed", "the client disconnected before the request was complete").response(request.url.path)

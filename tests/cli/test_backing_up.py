@@ -13,11 +13,11 @@ from app.model.attachment import AttachmentState
 from app.model.records import NewEvent
 from app.service.access import audit
 from app.service.access.audit import append, opened_files
+from app.testing.outgoing import FILES, delivery
 from tests.cli.conftest import Run
 from tests.support.built import Built
 from tests.support.kept import SOURCE, Kept, assemble, flip
 from tests.support.loads import messages
-from tests.support.outgoing import FILES, delivery
 from tests.support.sas_client import binary_file
 from tests.support.tables import field
 

@@ -262,6 +262,7 @@ def test_several_captures_and_runs_are_one_journal(
             "the MQTT version of a sas_rendezvous publish cannot be detected",
         ),
         (["unloaded.txt", "--source", "a b"], "'a b' is not a valid name of a source"),
+        (["unloaded.txt", "--framing", "smoke"], "unknown framing 'smoke': use 'sas_queue'"),
     ],
 )
 def test_what_cannot_be_imported_says_why(run: Run, in_folder: Path, arguments: list[str], said: str) -> None:

@@ -70,6 +70,7 @@ NOT_RUN: Sequence[tuple[str, str, str]] = (
     ("README.md", "attachment-gateway send README.md --to rv .*", "tests/cli/test_readme.py runs these"),
     ("docs/tables.md", "attachment-gateway tables .*", "tests/cli/test_tables_docs.py runs these and compares"),
     ("docs/tutorial.md", r"(.|\n)*", "tests/cli/test_tutorials.py runs these and compares"),
+    ("docs/python-client.md", "pip install ./clients/python", "tests/test_packaging.py installs the wheel"),
     ("docs/python-client.md", "python client.py", "tests/cli/test_tutorials.py runs this and compares"),
     ("docs/access.md", "attachment-gateway (keys|audit)( .*)?", "tests/cli/test_keys.py runs both"),
     ("docs/access.md", "curl .*/v1/links(.|\n)*", "tests/web/test_links.py makes links"),
@@ -79,6 +80,7 @@ NOT_RUN: Sequence[tuple[str, str, str]] = (
         "needs helm and Kubernetes; tests/test_chart.py reads the chart",
     ),
     ("docs/operating.md", r"kubectl (.|\n)*", "needs Kubernetes"),
+    ("docs/framings.md", "(pip install|pytest) .*", "tests/test_example_package.py installs the package and tests it"),
     ("docs/webhooks.md", "attachment-gateway webhooks (dead|replay) .*", "needs a webhook; tests/web/test_webhooks.py"),
     ("docs/events.md", "curl -N .*", "never ends; tests/web/test_events.py reads the events after a number"),
     (

@@ -22,9 +22,9 @@ from app.pipeline.report import Report
 from app.pipeline.runs import Again
 from app.pipeline.session import SparkSettings
 from app.settings import Settings
+from app.testing.found import Found, by_the_gateway, in_folder
 from tests.cli.conftest import Run
 from tests.support import mixed_journal
-from tests.support.found import Found, by_the_gateway, in_folder
 
 
 @pytest.fixture(scope="module")

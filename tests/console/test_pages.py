@@ -11,10 +11,10 @@ from playwright.sync_api import Page, expect
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.pipeline import PipelineRun, RunState
 from app.tables.quality import QUALITY, Increment, quality_rows
+from app.testing.outgoing import delivery
 from app.web.api import create_app
 from app.web.console.files import FOLDER
 from tests.console.support import Console
-from tests.support.outgoing import delivery
 from tests.support.tables import visits
 from tests.web.stock import Stock, arriving, serving
 

@@ -20,8 +20,8 @@ from app.ports import AttachmentFilter, Catalog, ContentStore, Intake, Journal, 
 from app.service.content.access import object_name, open_content, opened
 from app.service.context import ServiceContext
 from app.service.gateway import Gateway
+from app.testing.found import PATIENT, settings
 from tests.evidence.senders.sent import Column, Physical, Table
-from tests.support.found import PATIENT, settings
 from tests.support.passes import run_batch
 from tests.support.service_context import service_context
 from tests.support.waiting import until

@@ -10,10 +10,10 @@ from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
 from app.pipeline import batch
 from app.pipeline.job import Job
+from app.testing.found import settings
 from tests.evidence import hosts
 from tests.evidence.cases import SENDINGS, in_any_manner
 from tests.evidence.test_content import explained
-from tests.support.found import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,12 +22,12 @@ from adapters.object_store import ObjectStore
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.pipeline import intent
 from app.pipeline.tables import QUALITY
+from app.testing.found import Found, assert_same, in_folder, settings, tables
 from tests.faults.judging import Verdict
 from tests.faults.pipeline_kills import Kill, drawn, one
 from tests.faults.pipeline_run import Run
 from tests.faults.world import Hung
 from tests.support.damaged_archive import Archive
-from tests.support.found import Found, assert_same, in_folder, settings, tables
 from tests.support.passes import run_batch
 
 MOST = 17

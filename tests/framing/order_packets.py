@@ -33,9 +33,9 @@ from app.model.records import DeliveryRecord, FramingOptions
 from app.service.content.access import object_name, opened
 from app.service.context import ServiceContext
 from app.service.sending.framer import Framer
+from app.testing.framing import records
+from app.testing.outgoing import SOURCE, delivery
 from app.wire import Context
-from tests.contracts.framing import records
-from tests.support.outgoing import SOURCE, delivery
 
 
 def table(rows: int, unicode_name: bool = False) -> pa.Table:

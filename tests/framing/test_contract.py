@@ -1,16 +1,14 @@
-"""Every framing keeps the contract, one of the tests' own as well."""
+"""Every framing keeps the contract; one of another package does in tests/test_example_package.py."""
 
 from pathlib import Path
 
 import pytest
 
 from app.framing.mq_group import MQ_GROUP
-from app.framing.registry import FRAMINGS
 from app.framing.sas_queue import SAS_QUEUE
 from app.framing.sas_rendezvous import SAS_RENDEZVOUS
 from app.model.message import PhysicalMessage, Position
-from tests.contracts.framing import FramingContract, around_parts, in_the_pipeline, receive, records
-from tests.framing.numbered import NUMBERED
+from app.testing.framing import FramingContract, around_parts, in_the_pipeline, receive, records
 from tests.support.service_context import service_context
 
 
@@ -56,11 +54,3 @@ class TestMqGroup(FramingContract):
 
 class TestSasRendezvous(FramingContract):
     framing = SAS_RENDEZVOUS
-
-
-class TestNumbered(FramingContract):
-    framing = NUMBERED
-
-    @pytest.fixture(autouse=True)
-    def _registered(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(FRAMINGS, NUMBERED.traits.name, NUMBERED)

@@ -24,8 +24,8 @@ from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, FramingOptions
 from app.service.sending.framer import Framer
+from app.testing.outgoing import FILES, delivery
 from tests.framing.order_packets import parquet, table
-from tests.support.outgoing import FILES, delivery
 from tests.support.service_context import service_context
 
 WAYS = [("big-4-excluded-packed", 273), ("little-8-absent-aligned", 546)]

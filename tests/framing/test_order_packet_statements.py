@@ -17,8 +17,9 @@ from app.model.attachment import AttachmentState
 from app.model.errors import InvalidInputError
 from app.model.event import GroupPart, Pieces
 from app.model.message import PhysicalMessage
+from app.testing.framing import in_the_pipeline, receive, records
+from app.testing.outgoing import SOURCE
 from tests.codecs.sapdb.vectors import ALL, PACKETS
-from tests.contracts.framing import in_the_pipeline, receive, records
 from tests.framing.order_packets import (
     COLUMNS,
     DESCRIBED,
@@ -34,7 +35,6 @@ from tests.framing.order_packets import (
     reply,
     stored,
 )
-from tests.support.outgoing import SOURCE
 from tests.support.service_context import service_context
 
 

@@ -11,8 +11,8 @@ from adapters.arrow_journal.archive import ArrowArchive
 from app.model.errors import DamagedError
 from app.model.message import PhysicalMessage, Position
 from app.pipeline.ahead import PartsAhead
+from app.testing.found import in_folder
 from tests.support import mixed_journal
-from tests.support.found import in_folder
 from tests.support.loads import messages
 from tests.support.passes import run_batch
 from tests.support.sas_client import Program, binary_file, text_file

@@ -15,8 +15,8 @@ from app.model.message import PhysicalMessage
 from app.pipeline import batch, intent, streaming
 from app.pipeline.commit import Committed
 from app.pipeline.job import Job
+from app.testing.found import assert_same, in_folder, settings, tables
 from tests.support import mixed_journal
-from tests.support.found import assert_same, in_folder, settings, tables
 from tests.support.header_apart import HeaderApart
 
 

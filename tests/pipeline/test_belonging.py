@@ -21,8 +21,8 @@ from app.pipeline import intent, runs, streaming
 from app.pipeline.commit import Committer
 from app.pipeline.job import open_job
 from app.pipeline.sources import ReferenceSource, StreamReader
+from app.testing.found import assert_same, in_folder, settings, tables
 from tests.support.damaged_archive import Archive, objects
-from tests.support.found import assert_same, in_folder, settings, tables
 from tests.support.passes import LocalPasses, job_of, run_batch
 
 

@@ -19,8 +19,8 @@ from app.model.attachment import AttachmentState
 from app.model.pipeline import RunState
 from app.pipeline import batch, streaming
 from app.pipeline.job import Job
+from app.testing.found import Found, assert_same, by_the_gateway, in_folder, settings, tables
 from tests.support import mixed_journal
-from tests.support.found import Found, assert_same, by_the_gateway, in_folder, settings, tables
 from tests.support.mixed_journal import MIB
 from tests.support.stream_driver import MOMENTS
 

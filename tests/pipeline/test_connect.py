@@ -11,9 +11,9 @@ import pytest
 from app.cli.console import Failure
 from app.cli.pipelining import stream
 from app.pipeline.session import SparkSettings
+from app.testing.found import assert_same, by_the_gateway, in_folder
 from tests.support import mixed_journal
 from tests.support.connect_server import connect_server
-from tests.support.found import assert_same, by_the_gateway, in_folder
 
 PROGRAM = Path(sys.executable).with_name("attachment-gateway")
 

@@ -21,8 +21,8 @@ from app.pipeline import state
 from app.pipeline.bodies import JournalBatch
 from app.pipeline.core import Held, Outcome, assemble, assemble_news, by_key, missing_count
 from app.pipeline.references import Reference
+from app.testing.references import LIMIT, Announcing, all_references, batches, journalled
 from tests.support import mixed_journal
-from tests.support.references import LIMIT, Announcing, all_references, batches, journalled
 from tests.support.sas_client import Program
 from tests.support.sas_client import message as sent_message
 

@@ -28,8 +28,8 @@ from app.pipeline.gaps import missing_segments, spoken
 from app.pipeline.reprocessing import Reprocessor
 from app.pipeline.runs import Again
 from app.service import context
+from app.testing.found import assert_same, in_folder, settings, tables
 from tests.support.damaged_archive import Archive, Killed, die_after, objects
-from tests.support.found import assert_same, in_folder, settings, tables
 from tests.support.kept import flip
 from tests.support.passes import LocalPasses, run_batch
 

@@ -16,8 +16,8 @@ from app.model.pipeline import PipelineRun, RunState
 from app.pipeline import intent, packages, runs
 from app.pipeline.commit import Committer
 from app.pipeline.job import open_job
+from app.testing.found import settings
 from tests.support.damaged_archive import Archive, Killed, die_after
-from tests.support.found import settings
 from tests.support.passes import LocalPasses, job_of, run_batch
 
 

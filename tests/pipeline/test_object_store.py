@@ -29,8 +29,8 @@ from app.pipeline.partitions import shares
 from app.pipeline.references import What, references
 from app.pipeline.tables import FILES, QUALITY
 from app.settings import Settings
+from app.testing.found import PATIENT, assert_same, settings, tables_at, where_configured
 from tests.support import mixed_journal
-from tests.support.found import PATIENT, assert_same, settings, tables_at, where_configured
 from tests.support.object_server import Bucket
 from tests.support.sas_client import Program, binary_file, message
 

@@ -18,8 +18,8 @@ from app.pipeline.finishing import Result
 from app.pipeline.job import open_job
 from app.pipeline.packages import Found, Package
 from app.ports import Packed
+from app.testing.found import assert_same, in_folder, settings, tables
 from tests.support.damaged_archive import Archive, Killed, die_after, objects
-from tests.support.found import assert_same, in_folder, settings, tables
 from tests.support.passes import LocalPasses, job_of, run_batch
 
 MOST_EVENTS = 10_000

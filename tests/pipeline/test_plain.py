@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.arrow_journal.archive import ArrowArchive
 from app.assembly.headers import Claim
 from app.assembly.machine import Limits
 from app.codecs.sas import correlid, dialect
@@ -25,8 +24,9 @@ from app.model.records import MessageRecord, PartRun
 from app.pipeline import core, plain
 from app.pipeline.core import Outcome, assemble_news, by_key
 from app.pipeline.references import SCHEMA, Reference, What, from_batch, references, to_batch
+from app.ports import JournalArchive
+from app.testing.references import Announcing, all_references, batches, journalled
 from tests.support import mixed_journal
-from tests.support.references import Announcing, all_references, batches, journalled
 from tests.support.sas_client import APPLICATION_BODY, Program, binary_file, message
 
 LIMITS = Limits(parts=70_000, attachments=100)
@@ -190,12 +190,12 @@ def test_small_application_messages_are_in_their_references(tmp_path: Path, mach
     assert not any(machine_calls)
 
 
-def headers(archive: ArrowArchive) -> pa.RecordBatch:
+def headers(archive: JournalArchive) -> pa.RecordBatch:
     (rows,) = (references(batch, first) for first, batch in batches(archive))
     return rows.filter(pc.equal(rows.column("what"), int(What.HEADER)))
 
 
-def others(archive: ArrowArchive) -> list[pa.RecordBatch]:
+def others(archive: JournalArchive) -> list[pa.RecordBatch]:
     found = (references(batch, first) for first, batch in batches(archive))
     return [rows.filter(pc.not_equal(rows.column("what"), int(What.HEADER))) for rows in found]
 

@@ -17,7 +17,7 @@ from app.pipeline.processors import AttachmentProcessor, HeaderProcessor
 from app.pipeline.references import SCHEMA, Reference, What, to_batch
 from app.service.retention.expiry import write_let_go
 from app.settings import Settings
-from tests.support.references import Announcing, all_references, journalled
+from app.testing.references import Announcing, all_references, journalled
 from tests.support.sas_client import Program, binary_file, message
 
 WAIT = 100.0

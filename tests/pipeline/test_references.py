@@ -32,8 +32,8 @@ from app.pipeline.references import (
     to_batch,
     unpacked_detail,
 )
+from app.testing.references import all_references, batches, journalled
 from tests.support import mixed_journal
-from tests.support.references import all_references, batches, journalled
 
 KEYS = st.sampled_from([b"k" * 16, b"k" * 15 + b"l", bytes(16)])
 SEQUENCES = st.integers(0, 6) | st.sampled_from([0x20202020, 1 << 24, 0xFFFFFFFF])

@@ -16,8 +16,8 @@ from app.pipeline.job import open_job
 from app.pipeline.references import Reference, What
 from app.pipeline.retired import Retired, retired_headers
 from app.pipeline.runs import Again
+from app.testing.found import settings
 from tests.support.damaged_archive import Killed, die_after
-from tests.support.found import settings
 from tests.support.header_apart import HeaderApart
 from tests.support.passes import LocalPasses, job_of, run_batch
 from tests.support.sas_client import Program, binary_file, message

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from app.pipeline import shuffle
 from app.pipeline.references import Reference, What, to_batch
 from app.pipeline.shuffle import packed, packing, unpacked, unpacking
+from app.testing.references import all_references, journalled
 from tests.support import mixed_journal
-from tests.support.references import all_references, journalled
 
 KINDS = st.sampled_from([What.PARTS, What.EVENT, What.COUNT, What.HEADER])
 REFERENCES = st.builds(

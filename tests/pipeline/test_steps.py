@@ -19,9 +19,9 @@ from app.pipeline.core import Held, Outcome, assemble, by_key
 from app.pipeline.headers import Remembered
 from app.pipeline.job import Job, open_job
 from app.settings import Settings
+from app.testing.references import Announcing, all_references, journalled
 from tests.support import mixed_journal
 from tests.support.kept import flip
-from tests.support.references import Announcing, all_references, journalled
 from tests.support.sas_client import Program, binary_file, message
 
 

@@ -18,8 +18,8 @@ from app.model.records import AttachmentRecord
 from app.ports import AttachmentFilter, Catalog
 from app.service.assembling.assembler import Assembler
 from app.tables.quality import QUALITY, summed
+from app.testing.found import settings as settings_of
 from tests.support.announcing import KEY, Known, Sent, traffic
-from tests.support.found import settings as settings_of
 from tests.support.passes import run_batch
 from tests.support.service_context import service_context
 

@@ -29,7 +29,7 @@ from app.service.deletion import NotEnded
 from app.service.gateway import Gateway
 from app.service.retention.sweeper import Sweeper
 from app.service.sending.framer import Framer
-from tests.support.outgoing import FILES, SOURCE, cut, delivery
+from app.testing.outgoing import FILES, SOURCE, cut, delivery
 from tests.support.service_context import ManualClock, receive_for, service_context
 from tests.support.waiting import until
 

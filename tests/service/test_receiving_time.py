@@ -10,7 +10,7 @@ from app.model.records import Checkpoint
 from app.service.context import ServiceContext
 from app.service.retention import receiving_time
 from app.service.retention.receiving_time import LONGEST_STEP, SETTLING_SECONDS, ReceivingTime
-from tests.support.intake import Collector
+from app.testing.intake import Collector
 from tests.support.service_context import Connected, ManualClock, receive_for, service_context
 
 SOURCE = "orders"

@@ -14,8 +14,8 @@ from app.model.attachment import AttachmentDefinition, AttachmentKind, Attachmen
 from app.model.records import DOUBTFUL_SIZE
 from app.service.finishing.media_types import text_codec
 from app.service.sending.framer import Framer
+from app.testing.outgoing import cut, delivery
 from tests.service.test_round_trip import content, receive, received
-from tests.support.outgoing import cut, delivery
 from tests.support.sas_client import Attached, Program, message
 from tests.support.service_context import service_context
 

@@ -17,7 +17,7 @@ from app.pipeline.references import from_batch, references
 from app.ports import Clock
 from app.service.context import Stores
 from app.settings import Settings
-from tests.support.references import LIMIT, Announcing, batches
+from app.testing.references import LIMIT, Announcing, batches
 
 
 class JobBeside:

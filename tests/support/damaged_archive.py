@@ -14,8 +14,8 @@ import pytest
 from adapters.arrow_journal import ArrowJournal
 from adapters.object_store import ObjectStore
 from app.model.message import PhysicalMessage
+from app.testing.found import Found, assert_same, in_folder, settings, tables
 from tests.support import mixed_journal
-from tests.support.found import Found, assert_same, in_folder, settings, tables
 from tests.support.loads import messages, mixed, table
 from tests.support.passes import run_batch
 from tests.support.sas_client import Attached, Program, binary_file, data_set, disordered

@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -14,6 +14,7 @@ import httpx
 from tests.support.mosquitto import free_port
 from tests.support.waiting import until
 
+PROGRAM = Path(sys.executable).parent / "attachment-gateway"
 _SAMPLE = re.compile(r"^attachment_gateway_(\w+)(?:\{([^}]*)\})? (\S+)$", re.MULTILINE)
 
 
@@ -21,7 +22,7 @@ class GatewayProcess:
     """`attachment-gateway serve` with its own folder.
 
     `first` is the beginning of its TOML file and `settings` the rest; `http` adds to its table [http]. `environment` is
-    its whole environment (None: this process's).
+    its whole environment (None: this process's). `program` is the command of another installation.
     """
 
     storage: Callable[[Path], Mapping[str, str]] = staticmethod(lambda _folder: {})
@@ -35,10 +36,11 @@ class GatewayProcess:
         *,
         first: str = "",
         http: str = "",
+        program: Sequence[str | Path] = (PROGRAM,),
     ) -> None:
         self.port = free_port()
         self.folder = folder
-        self._environment = environment
+        self._environment, self._program = environment, program
         self._storage = self.storage(folder)
         self._configuration = folder / "gateway.toml"
         self._configuration.write_text(
@@ -62,10 +64,9 @@ class GatewayProcess:
         self.until(self.is_up, timeout)
 
     def spawn(self) -> None:
-        program = Path(sys.executable).parent / "attachment-gateway"
         with (self.folder / "gateway.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [program, "serve", "--config", self._configuration],
+                [*self._program, "serve", "--config", self._configuration],
                 env={**(os.environ if self._environment is None else self._environment), **self._storage},
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -22,7 +22,7 @@ from app.pipeline.runs import Again
 from app.pipeline.sources import BatchReader, ReferenceSource, cache_options
 from app.pipeline.steps import Step
 from app.pipeline.tables import TableTask, Written
-from tests.support.found import settings
+from app.testing.found import settings
 
 
 class LocalPasses:

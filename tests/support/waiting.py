@@ -1,20 +1,5 @@
-"""Waiting on conditions."""
+"""Waiting on conditions, as the contract suites do."""
 
-from collections.abc import Callable
-from time import monotonic, sleep
-from typing import TypeVar
+from app.testing.waiting import PATIENCE, until
 
-T = TypeVar("T")
-
-PATIENCE = 3
-"""Factor of all times, for a busy machine."""
-
-
-def until(condition: Callable[[], T], timeout: float = 30.0, pause: float = 0.02) -> T:
-    """Return the condition's first true value. Raises TimeoutError after `timeout` seconds times `PATIENCE`."""
-    end = monotonic() + timeout * PATIENCE
-    while not (value := condition()):
-        if monotonic() > end:
-            raise TimeoutError(f"not within {timeout * PATIENCE} seconds")
-        sleep(pause)
-    return value
+__all__ = ["PATIENCE", "until"]

@@ -38,8 +38,8 @@ from app.service.content.measured import Measured
 from app.service.context import ServiceContext
 from app.service.gateway import Gateway
 from app.settings import Settings
+from app.testing.migrated import migrated
 from app.web.protocol import configuration
-from tests.support.migrated import migrated
 from tests.support.waiting import until
 
 

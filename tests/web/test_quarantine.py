@@ -11,7 +11,7 @@ from app.model.records import Checkpoint
 from app.service.access.keys import Limits, make_key
 from app.service.quarantine import quarantine_entry
 from app.service.sending.framer import Framer
-from tests.support.outgoing import cut, delivery
+from app.testing.outgoing import cut, delivery
 from tests.web.stock import Stock
 
 

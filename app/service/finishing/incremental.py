@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from app.codecs.sas import files
 from app.framing.protocol import Body, PartReader
-from app.framing.registry import FRAMINGS
+from app.framing.registry import find_framing
 from app.framing.sas_evidence import Evidence
 from app.model.attachment import AttachmentKind
 from app.model.event import GroupPart
@@ -175,7 +175,7 @@ class IncrementalReader:
             self._hashing.clear()
 
     def _begin(self, record: AttachmentRecord, message: PhysicalMessage) -> None:
-        framing = FRAMINGS.get(message.framing)
+        framing = find_framing(message.framing)
         try:
             reader = None if framing is None else framing.begin_file(record, message.body)
         except Exception:

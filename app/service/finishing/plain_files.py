@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from app.codecs.sas.files import Tally
 from app.framing.protocol import PartReader
-from app.framing.registry import FRAMINGS
+from app.framing.registry import find_framing
 from app.model.attachment import AttachmentKind
 from app.model.errors import DamagedError
 from app.model.message import EVIDENCE
@@ -134,7 +134,7 @@ def _doubts(properties: pa.MapArray) -> Mapping[int, str]:
 def _content(record: AttachmentRecord, parts: Sequence[_Part], stores: Stores) -> Finished | None:
     """Return the content of a file, in the journal or in the store; None if it is not plain."""
     described = parts[0]
-    framing = FRAMINGS.get(described.framing)
+    framing = find_framing(described.framing)
     reader = None if framing is None else framing.begin_file(record, described.body)
     if reader is None:
         return None

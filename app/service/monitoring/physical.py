@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from app.codecs.sas import correlid
 from app.framing.protocol import Framing
-from app.framing.registry import FRAMINGS
+from app.framing.registry import find_framing
 from app.model.errors import DamagedError, InvalidInputError
 from app.model.event import GroupPart, Pieces
 from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage, Position
@@ -137,7 +137,7 @@ class PhysicalMessages:
         for name in ("group_id", "message_id"):
             may_be = pc.or_(may_be, pc.starts_with(descriptors.column(name), self._stem))
         for name in pc.unique(descriptors.column("framing")).to_pylist():
-            if (framing := FRAMINGS.get(name)) is not None and framing.key_in_body:
+            if (framing := find_framing(name)) is not None and framing.key_in_body:
                 may_be = pc.or_(may_be, pc.equal(descriptors.column("framing"), name))
         return pc.and_(is_here, may_be)
 
@@ -145,7 +145,7 @@ class PhysicalMessages:
         """Return a message of the attachment; None for one that is of another."""
         if position == self._header:
             return Physical(position, "header", None, size, message)
-        framing = FRAMINGS.get(message.framing)
+        framing = find_framing(message.framing)
         if framing is None or framing.is_header(message):
             return None
         if not self._is_own(framing, position, message):

@@ -16,9 +16,9 @@ from adapters.ibm_mq.session import Pace, Session
 from adapters.ibm_mq.settings import SourceSettings
 from app.framing.registry import traits
 from app.ports import Progress, SendFailed
+from app.testing.intake import Collector
+from app.testing.transport import message
 from tests.adapters.ibm_mq.conftest import Place
-from tests.contracts.transport import message
-from tests.support.intake import Collector
 from tests.support.mqi import load
 from tests.support.queue_manager import QueueManager
 

@@ -11,10 +11,10 @@ from app.framing.registry import traits
 from app.plugins import PluginError
 from app.ports import SendFailed
 from app.secret import Secret, ValueFile
+from app.testing.intake import Collector, receiving
+from app.testing.transport import message
 from tests.adapters.ibm_mq.conftest import Place
-from tests.contracts.transport import message
 from tests.support import mq
-from tests.support.intake import Collector, receiving
 from tests.support.queue_manager import QueueManager
 
 CIPHER = "ANY_TLS12_OR_HIGHER"

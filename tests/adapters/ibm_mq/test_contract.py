@@ -7,8 +7,8 @@ import pytest
 
 from adapters.ibm_mq.receiver import MqReceiver
 from adapters.ibm_mq.sender import MqSender
+from app.testing.transport import KeepingTransportContract, Line
 from tests.adapters.ibm_mq.conftest import Place
-from tests.contracts.transport import KeepingTransportContract, Line
 
 
 @dataclass(frozen=True)

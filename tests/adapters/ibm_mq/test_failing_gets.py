@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from app.testing.intake import Collector, receiving
+from app.testing.transport import message
 from tests.adapters.ibm_mq.conftest import Place
 from tests.adapters.ibm_mq.test_receiver import numbers
-from tests.contracts.transport import message
-from tests.support.intake import Collector, receiving
 from tests.support.queue_manager import QueueManager
 from tests.support.waiting import until
 

@@ -15,10 +15,10 @@ from adapters.ibm_mq.receiver import MqReceiver
 from adapters.ibm_mq.settings import SourceSettings
 from app.model.message import PhysicalMessage
 from app.ports import SendFailed
+from app.testing.intake import Collector, receiving
+from app.testing.transport import as_sent, assert_soon_back, message
 from tests.adapters.ibm_mq.conftest import Place
-from tests.contracts.transport import as_sent, assert_soon_back, message
 from tests.support import mq
-from tests.support.intake import Collector, receiving
 from tests.support.queue_manager import QueueManager
 from tests.support.waiting import until
 

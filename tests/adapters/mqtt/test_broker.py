@@ -18,9 +18,9 @@ from app.codecs.rendezvous.subjects import SUBJECT_PROPERTY
 from app.framing.registry import traits
 from app.model.message import DELIVERY, GAP, PhysicalMessage
 from app.ports import Receiver, Sender, SendFailed
-from tests.contracts.transport import assert_soon_back, message
+from app.testing.intake import Collector, receiving
+from app.testing.transport import assert_soon_back, message
 from tests.support.breaking import breaking
-from tests.support.intake import Collector, receiving
 from tests.support.mosquitto import Mosquitto
 from tests.support.publish import Version, connected, envelope
 from tests.support.waiting import until

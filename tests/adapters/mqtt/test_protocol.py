@@ -16,7 +16,7 @@ from app.codecs.rendezvous.subjects import SUBJECT_PROPERTY
 from app.framing.registry import traits
 from app.model.message import GAP, PhysicalMessage
 from app.ports import Progress, Receiver, Sender, SendFailed
-from tests.support.intake import Collector
+from app.testing.intake import Collector
 from tests.support.scripted_broker import ScriptedBroker
 from tests.support.waiting import until
 

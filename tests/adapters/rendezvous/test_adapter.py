@@ -18,8 +18,8 @@ from app.framing.sas_queue import SAS_QUEUE
 from app.framing.sas_rendezvous import SAS_RENDEZVOUS
 from app.model.message import PhysicalMessage
 from app.ports import Progress, SendFailed
-from tests.contracts.transport import message
-from tests.support.intake import Collector, receiving
+from app.testing.intake import Collector, receiving
+from app.testing.transport import message
 from tests.support.rendezvous_daemon import RendezvousDaemon, envelope
 from tests.support.waiting import until
 

@@ -16,10 +16,10 @@ from app.service.context import at_once
 from app.service.deletion import Deletion
 from app.service.repair.recording import Recorder
 from app.service.retention.removal import Retaining, RetentionClock
+from app.testing.outgoing import FILES, delivery
 from tests.cli.repairing.conftest import Fsck, lose, receive_one_by_one
 from tests.support.kept import SOURCE, Kept, assemble
 from tests.support.loads import messages
-from tests.support.outgoing import FILES, delivery
 from tests.support.sas_client import binary_file
 
 

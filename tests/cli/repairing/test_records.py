@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from app.model.attachment import DeliveryState
+from app.testing.outgoing import FILES, delivery
 from tests.cli.repairing.conftest import Fsck, lose
 from tests.support.built import Built
 from tests.support.kept import Kept, flip
-from tests.support.outgoing import FILES, delivery
 from tests.support.tables import field
 
 

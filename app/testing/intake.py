@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from app.model.message import PhysicalMessage
 from app.ports import Intake, Receiver
-from tests.support.waiting import until
+from app.testing.waiting import until
 
 
 class Collector(Intake):

@@ -9,15 +9,12 @@ from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from adapters.arrow_journal import ArrowJournal
-from adapters.delta_tables import DeltaTables
-from adapters.object_store import ObjectStore
-from adapters.sql_catalog import SqlCatalog
+from app import plugins
 from app.main import SystemClock
 from app.metrics import Metrics
 from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord, MessageRecord, QuarantineRecord
-from app.ports import AttachmentFilter, Catalog, Journal, Page
+from app.ports import AttachmentFilter, Catalog, ContentStore, Journal, Page, TableStore
 from app.service.content.access import open_content
 from app.service.content.settling import Settler
 from app.service.context import ServiceContext
@@ -25,7 +22,7 @@ from app.service.finishing.parts import missing_ranges
 from app.service.gateway import Gateway
 from app.settings import Settings
 from app.tables.quality import QUALITY, summed
-from tests.support.waiting import until
+from app.testing.waiting import until
 
 T = TypeVar("T")
 
@@ -58,8 +55,8 @@ def settings(folder: Path) -> Settings:
 def by_the_gateway(folder: Path, journal: Path) -> Found:
     """Return the results of the gateway's own process for a journal, with all content in its store."""
     chosen = settings(folder)
-    store = ObjectStore(chosen.content_url)
-    with closing(ArrowJournal(journal)) as opened, closing(SqlCatalog(chosen.catalog_url)) as catalog:
+    store = plugins.content_store()(chosen.content_url)
+    with closing(plugins.journal()(journal)) as opened, closing(plugins.catalog()(chosen.catalog_url)) as catalog:
         context = ServiceContext(
             settings=chosen, journal=opened, catalog=catalog, store=store, clock=SystemClock(), metrics=Metrics()
         )
@@ -84,8 +81,8 @@ def in_folder(folder: Path, journal: Path) -> Found:
 
 def where_configured(chosen: Settings, journal: Path) -> Found:
     """Return the results that a pipeline has left in the places of its settings."""
-    with closing(ArrowJournal(journal)) as opened, closing(SqlCatalog(chosen.catalog_url)) as catalog:
-        return _found(catalog, ObjectStore(chosen.content_url), opened)
+    with closing(plugins.journal()(journal)) as opened, closing(plugins.catalog()(chosen.catalog_url)) as catalog:
+        return _found(catalog, plugins.content_store()(chosen.content_url), opened)
 
 
 def tables(folder: Path) -> dict[str, tuple[int, str]]:
@@ -95,11 +92,11 @@ def tables(folder: Path) -> dict[str, tuple[int, str]]:
 
 def tables_at(url: str) -> dict[str, tuple[int, str]]:
     """Return rows and checksum of every table; the checksum ignores the order of rows and the times of finishing."""
-    store = DeltaTables(url)
+    store = plugins.table_store()(url)
     return {name: _checksum(_rows(store, name)) for name in store.names()}
 
 
-def _rows(store: DeltaTables, name: str) -> pa.Table:
+def _rows(store: TableStore, name: str) -> pa.Table:
     rows = pa.Table.from_batches(store.rows(name), store.schema(name))
     rows = summed(rows.to_batches()) if name == QUALITY else rows
     kept = sorted(column for column in rows.column_names if column not in OF_THE_HOST)
@@ -132,7 +129,7 @@ def _without(item: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
     return {name: value for name, value in item.items() if name not in names}
 
 
-def _found(catalog: Catalog, store: ObjectStore, journal: Journal) -> Found:
+def _found(catalog: Catalog, store: ContentStore, journal: Journal) -> Found:
     everything = AttachmentFilter()
     return Found(
         {
@@ -145,7 +142,7 @@ def _found(catalog: Catalog, store: ObjectStore, journal: Journal) -> Found:
     )
 
 
-def _attachment(record: AttachmentRecord, catalog: Catalog, store: ObjectStore, journal: Journal) -> dict[str, Any]:
+def _attachment(record: AttachmentRecord, catalog: Catalog, store: ContentStore, journal: Journal) -> dict[str, Any]:
     if record.storage is not None:
         content = open_content(record, catalog, store, journal)
         digest = sha256()

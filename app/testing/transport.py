@@ -11,8 +11,8 @@ import pytest
 from app.codecs.ibm_mq.constants import MQMF_MSG_IN_GROUP, MQMF_SEGMENT
 from app.model.message import PhysicalMessage
 from app.ports import Receiver, Sender, SendFailed
-from tests.support.intake import Collector, receiving
-from tests.support.waiting import until
+from app.testing.intake import Collector, receiving
+from app.testing.waiting import until
 
 LIMIT = 4 << 20
 RECONNECTS, BACK_WITHIN = 20, 1.0
@@ -32,7 +32,7 @@ class Line(ABC):
     def sender(self) -> Sender: ...
 
     def open_session(self) -> None:
-        """Makes the broker keep messages for the source from now on."""
+        """Make the broker keep messages for the source from now on."""
         with receiving(self.receiver(), Collector()):
             pass
 
@@ -62,7 +62,7 @@ def _has(collector: Collector, body: bytes) -> bool:
 
 
 def message(number: int, size: int = 100) -> PhysicalMessage:
-    """A part as a SAS program sends it, told from others by its number."""
+    """Return a part as a SAS program sends it, told from others by its number."""
     body = number.to_bytes(4, "big").ljust(size, b"\xa5")[:size]
     return PhysicalMessage(
         "",
@@ -78,7 +78,7 @@ def message(number: int, size: int = 100) -> PhysicalMessage:
 
 
 def as_sent(received: PhysicalMessage) -> PhysicalMessage:
-    """A received message without what its way has added."""
+    """Return a received message without what its way has added."""
     return received._replace(source="", framing="", put_time=0, received_at=0, body=bytes(received.body), properties={})
 
 

@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from adapters.sql_catalog import SqlCatalog
+from app import plugins
 
 
 def migrated(path: Path) -> str:
@@ -19,7 +19,7 @@ def migrated(path: Path) -> str:
 def _empty() -> bytes:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "catalog.sqlite"
-        SqlCatalog(_url(path)).close()
+        plugins.catalog()(_url(path)).close()
         return path.read_bytes()
 
 

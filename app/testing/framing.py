@@ -1,6 +1,6 @@
 """What every framing keeps: what it writes comes back by both hosts, in any order, with duplicates, cut anywhere.
 
-A subclass names its `framing`; the third one lives in `tests.framing.numbered`, and is one file and one line.
+A subclass names its `framing`. The fixture `spark` is a session of Spark, as `app.testing.fixtures` starts it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from adapters.arrow_journal import ArrowJournal
-from adapters.sql_catalog import SqlCatalog
+from app import plugins
 from app.assembly.arrangement import ARRANGEMENTS, arrangement_of
 from app.assembly.machine import Limits
 from app.codecs.sas import dialect
@@ -45,11 +44,10 @@ from app.service.sending.dry_run import count_messages
 from app.service.sending.errors import CannotSend
 from app.service.sending.framer import Framer
 from app.settings import Settings
-from tests.support.found import assert_same, by_the_gateway, in_folder, settings
-from tests.support.outgoing import FILES, SOURCE, delivery
-from tests.support.references import Announcing, all_references, batches, journalled
-from tests.support.sas_client import disordered
-from tests.support.service_context import service_context
+from app.testing.context import service_context
+from app.testing.found import assert_same, by_the_gateway, in_folder, settings
+from app.testing.outgoing import FILES, SOURCE, delivery
+from app.testing.references import Announcing, all_references, batches, journalled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,7 +76,7 @@ class FramingContract:
     def delivery(
         self, context: ServiceContext, files: Sequence[tuple[AttachmentKind, str, bytes]] = SMALL
     ) -> DeliveryRecord:
-        """Files to send, and what belongs to them as far as the framing carries it."""
+        """Store files to send, and what belongs to them as far as the framing carries it."""
         carried = [each for each in files if each[0] in self.framing.kinds]
         made = delivery(context, carried)
         return made if self.framing.application_message else replace(made, application_body=None)
@@ -234,7 +232,7 @@ class FramingContract:
 
     def test_a_host_that_begins_again_and_again_comes_to_the_same(self, tmp_path: Path) -> None:
         with service_context(tmp_path) as context:
-            sent = disordered(self.written(context, body_limit=2000), Random(2))
+            sent = shuffled(self.written(context, body_limit=2000), Random(2))
             receive(context, [sent[start : start + 7] for start in range(0, len(sent), 7)])
             self.check(context, records(context))
 
@@ -302,12 +300,12 @@ class FramingContract:
     def test_spark_finds_what_the_gateway_finds(self, tmp_path: Path, spark: "SparkSession") -> None:
         journal, alone, batched = tmp_path / "journal", tmp_path / "alone", tmp_path / "batched"
         with service_context(tmp_path / "of") as context:
-            sent = disordered(self.written(context, body_limit=4000), Random(3))
-        with closing(ArrowJournal(journal, segment_bytes=1 << 18)) as opened:
+            sent = shuffled(self.written(context, body_limit=4000), Random(3))
+        with closing(plugins.journal()(journal, segment_bytes=1 << 18)) as opened:
             for start in range(0, len(sent), 40):
                 opened.append(sent[start : start + 40])
             opened.seal()
-        with closing(SqlCatalog(settings(batched).catalog_url)) as catalog:
+        with closing(plugins.catalog()(settings(batched).catalog_url)) as catalog:
             job = Job.of(settings(batched), str(journal), in_place=False)
             committed = batch.run(spark, job, catalog, SystemClock())
         assert committed is not None
@@ -315,11 +313,11 @@ class FramingContract:
         assert_same(in_folder(batched, journal), by_the_gateway(alone, journal), settled=True)
 
     def number_of(self, part: int) -> int:
-        """What is told to be missing where this part (0 is the first) has not come."""
+        """Return what is told to be missing where this part (0 is the first) has not come."""
         return part + 1
 
     def check(self, context: ServiceContext, found: Iterable[AttachmentRecord]) -> None:
-        """All that was sent is finished, byte for byte."""
+        """Assert that all that was sent is finished, byte for byte."""
         sent = {name: (kind, content) for kind, name, content in SMALL if kind in self.framing.kinds}
         by_name = {record.qualifier_2: record for record in found}
         assert by_name.keys() == sent.keys()
@@ -352,7 +350,7 @@ class Failing:
 
 
 def around_parts(framing_: Framing, sent: Iterable[PhysicalMessage]) -> list[list[PhysicalMessage]]:
-    """The sequenced parts of each attachment, in order."""
+    """Return the sequenced parts of each attachment, in order."""
     found: dict[bytes, list[PhysicalMessage]] = {}
     for message in sent:
         event = framing_.read(message, dialect.ALL)
@@ -362,11 +360,19 @@ def around_parts(framing_: Framing, sent: Iterable[PhysicalMessage]) -> list[lis
 
 
 def ordered(sent: list[PhysicalMessage], order: str) -> list[PhysicalMessage]:
-    return {"as sent": sent, "disordered": disordered(sent, Random(4), 0.2), "backwards": sent[::-1]}[order]
+    """Return the messages in this order."""
+    return {"as sent": sent, "disordered": shuffled(sent, Random(4)), "backwards": sent[::-1]}[order]
+
+
+def shuffled(sent: Sequence[PhysicalMessage], random: Random) -> list[PhysicalMessage]:
+    """Return the messages in random order, a fifth of them twice."""
+    twice = [*sent, *random.sample(sent, len(sent) // 5)]
+    random.shuffle(twice)
+    return twice
 
 
 def damaged(message: PhysicalMessage, random: Random) -> PhysicalMessage:
-    """The message with something wrong with it, or not."""
+    """Return the message with something wrong with it, or not."""
     body = bytes(message.body)
     return random.choice(
         [
@@ -380,7 +386,7 @@ def damaged(message: PhysicalMessage, random: Random) -> PhysicalMessage:
 
 
 def receive(context: ServiceContext, slices: Iterable[Sequence[PhysicalMessage]]) -> None:
-    """The stages of a new process for each slice, one after the other in this thread."""
+    """Run the stages of a new process for each slice, one after the other in this thread."""
     for some in slices:
         complete: dict[str, Complete | None] = {}
         for start in range(0, len(some), 50):
@@ -394,7 +400,7 @@ def records(context: ServiceContext) -> list[AttachmentRecord]:
 
 
 def in_the_pipeline(folder: Path, sent: Sequence[PhysicalMessage]) -> list[Result]:
-    """What the functions of the pipeline make of messages, without Spark."""
+    """Return what the functions of the pipeline make of messages, without Spark."""
     archive = journalled(folder / "journal", sent)
     job = Job.of(Settings.model_validate({"data": folder}), str(folder / "journal"), in_place=False)
     coming = sorted(Announcing(archive).references(all_references(archive)), key=lambda each: (each.source, each.key))

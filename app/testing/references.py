@@ -6,26 +6,26 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from adapters.arrow_journal import ArrowJournal
-from adapters.arrow_journal.archive import ArrowArchive
+from app import plugins
 from app.model.message import PhysicalMessage, Position
 from app.pipeline.headers import HeaderPass, Remembered
 from app.pipeline.references import Reference, What, from_batch, references
+from app.ports import JournalArchive
 from app.service.finishing.parts import messages_at
 
 LIMIT = 10_000
 
 
-def journalled(folder: Path, messages: Sequence[PhysicalMessage], batch: int = 50) -> ArrowArchive:
+def journalled(folder: Path, messages: Sequence[PhysicalMessage], batch: int = 50) -> JournalArchive:
     """Return an archive of these messages, some in a batch."""
-    journal = ArrowJournal(folder, segment_bytes=1 << 20)
+    journal = plugins.journal()(folder, segment_bytes=1 << 20)
     for start in range(0, len(messages), batch):
         journal.append(messages[start : start + batch])
     journal.close()
-    return ArrowArchive(folder)
+    return plugins.archive()(folder)
 
 
-def batches(archive: ArrowArchive) -> Iterator[tuple[int, pa.RecordBatch]]:
+def batches(archive: JournalArchive) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield every record batch and the packed place of its first row."""
     for segment in archive.segments():
         for number in range(len(archive.batch_sizes(segment.number))):
@@ -36,7 +36,7 @@ class Announcing:
     """The header pass of every source, with its state between calls."""
 
     def __init__(
-        self, archive: ArrowArchive, described: Callable[[PhysicalMessage], PhysicalMessage] = lambda message: message
+        self, archive: JournalArchive, described: Callable[[PhysicalMessage], PhysicalMessage] = lambda message: message
     ) -> None:
         self._archive, self._described = archive, described
         self._memories: dict[str, Remembered] = {}
@@ -54,5 +54,5 @@ class Announcing:
         return made
 
 
-def all_references(archive: ArrowArchive) -> list[Reference]:
+def all_references(archive: JournalArchive) -> list[Reference]:
     return [found for first, batch in batches(archive) for found in from_batch(references(batch, first))]

@@ -1,4 +1,4 @@
-"""A framing that lives only in the tests: all that a message means is in its body, and no descriptor is needed.
+"""A framing with numbered parts: all that a message means is in its body, and no descriptor is needed.
 
 A body is the word NUM1, a letter, a key of 16 bytes and a number of 4; behind that, a part (P) has bytes of a file, a
 header (H) has the list of attachments as JSON, and a count (C) has nothing.

@@ -1,0 +1,3 @@
+"""The tests of this package have a session of Spark."""
+
+pytest_plugins = ["app.testing.fixtures"]
