@@ -376,7 +376,7 @@ def test_events_of_another_source_are_not_sent(world: World) -> None:
     stock = world.stock
     own, hidden = stock.attachment(), stock.attachment(source=HIDDEN)
     begin = stock.catalog.event_logs().identify(stock.catalog.last_event())
-    about = [
+    about: list[tuple[str, str, dict[str, object]]] = [
         ("attachment.finished", hidden.id, {"source": HIDDEN}),
         ("attachment.expired", "gone", {"source": None}),
         ("message.complete", stock.message([hidden], source=HIDDEN).id, {"source": HIDDEN}),

@@ -18,7 +18,8 @@ from pydantic import StringConstraints, TypeAdapter, ValidationError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.model.attachment import AttachmentKind
-from app.model.patterns import SENTENCES, worded
+from app.model.patterns import SENTENCES
+from app.model.wording import sentence
 from app.web.api import create_app
 from app.web.uploads.protocols import Protocol
 from app.web.vocabulary import SPECIAL, WORDS
@@ -170,10 +171,11 @@ def test_texts_that_do_not_match_a_pattern_are_refused_in_words(document: Path) 
     patterns = set(_values(json.loads(document.read_text()), "pattern"))
     assert patterns
     assert patterns <= SENTENCES.keys()
-    for pattern, sentence in SENTENCES.items():
+    for pattern, expected in SENTENCES.items():
         with pytest.raises(ValidationError) as caught:
             TypeAdapter(Annotated[str, StringConstraints(pattern=pattern)]).validate_python("\0")
-        assert worded(caught.value.errors()[0]["msg"]) == sentence
+        (error,) = caught.value.errors()
+        assert sentence(error) == expected
 
 
 def _values(value: object, key: str) -> Iterator[str]:

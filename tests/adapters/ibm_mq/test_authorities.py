@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 
 from adapters.ibm_mq.client import MqiError
+from adapters.ibm_mq.connecting import log_in
 from adapters.ibm_mq.doubt import InDoubt
 from adapters.ibm_mq.sender import MqSender
 from adapters.ibm_mq.session import Pace, Session
@@ -122,7 +123,16 @@ class Works:
         login = {"user": user or self._user, "password": "secret"}
         settings = SourceSettings.model_validate(self._source.settings(wait=0.01, **login))
         return Session(
-            *(self._library, "here", traits("sas_queue"), settings, InDoubt(), Pace(10), intake or Collector()), Event()
+            self._library,
+            "here",
+            traits("sas_queue"),
+            settings,
+            InDoubt(),
+            Pace(10),
+            intake or Collector(),
+            Event(),
+            log_in(settings),
+            lambda: None,
         )
 
     def _receive(self) -> Collector:

@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from adapters.ibm_mq.client import Connection
+from adapters.ibm_mq.connecting import log_in
 from adapters.ibm_mq.receiver import MqReceiver
 from adapters.ibm_mq.settings import SourceSettings
 from app.model.message import PhysicalMessage
@@ -382,7 +383,7 @@ def test_a_put_time_that_is_no_time_or_far_away_harms_nothing(place: Place, fiel
         queue.put(b"data", place.library.MD(Format=b"MQSTR", **fields), options)
         queue.close()
         settings = SourceSettings.model_validate(place.settings())
-        there = Connection(place.library, settings)
+        there = Connection(place.library, settings, log_in(settings))
         first = there.first_put_time(place.queue)
         there.close()
     assert first == (915_148_800_000_000 if fields["PutDate"].isdigit() else 0)

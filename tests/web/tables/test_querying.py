@@ -2,7 +2,7 @@
 
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from time import monotonic, sleep
@@ -167,7 +167,11 @@ def test_endless_queries_of_one_key_keep_nobody_else_and_end_with_their_client(t
         for each in endless:
             each.sendall(f"{head}\r\n\r\n".encode() + body)
         sleep(0.5)  # the first one computes, the second one waits for it
-        for ask in (lambda: others("SELECT 1", key=modest), lambda: health.get("/health/live")):
+        asks: list[Callable[[], httpx.Response]] = [
+            lambda: others("SELECT 1", key=modest),
+            lambda: health.get("/health/live"),
+        ]
+        for ask in asks:
             took = []
             for _ in range(60):
                 began = monotonic()
