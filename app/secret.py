@@ -131,7 +131,10 @@ def split_url(url: str) -> SplitResult:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError:
-        raise ValueError("is not a URL: special characters of a user or a password need percent signs") from None
+        raise ValueError(
+            "is not a URL: its port is not a number up to 65535, or special characters of a user or a password lack "
+            "percent signs"
+        ) from None
     return parts
 
 

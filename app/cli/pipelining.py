@@ -157,7 +157,9 @@ def list_runs(*, limit: Limit = 20, as_json: Json = False, url: Url = DEFAULT_UR
         grid = List(_RUNS)
         for run in found:
             took = "-" if run["seconds"] is None else f"{run['seconds']:,.1f} s"
-            counts = (f"{run[name]:,}" for name in ("messages", "attachments", "refused", "quarantined", "rows"))
+            counts = (
+                f"{run[name]:,}" for name in ("messages", "attachment_count", "refused", "quarantined", "row_count")
+            )
             grid.add_row(
                 run["id"],
                 state(run["state"]),

@@ -94,7 +94,8 @@ def _viewed(found: Profile) -> dict[str, Any]:
                 "type": "numeric" if about.is_numeric else "character",
                 "label": about.label,
                 "format": about.format,
-                **{key: value for key, value in asdict(each).items() if key != "about"},
+                "missing_values": each.missing,
+                **{key: value for key, value in asdict(each).items() if key not in ("about", "missing")},
             }
         )
     return {**found._asdict(), "variables": variables}
@@ -110,7 +111,7 @@ def _show(found: dict[str, Any]) -> None:
             escape(each["name"]),
             each["type"],
             f"{each['count']:,}",
-            escape(", ".join(f"{kind} {count:,}" for kind, count in each["missing"].items())),
+            escape(", ".join(f"{kind} {count:,}" for kind, count in each["missing_values"].items())),
             f"{'' if each['is_exact'] else 'about '}{each['distinct']:,}",
             _range(each),
             "" if each["mean"] is None else f"{each['mean']:.6g}",

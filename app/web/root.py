@@ -29,7 +29,7 @@ class RootView(BaseModel):
     """The name and version of this program, and the paths of its documentation and resources."""
 
     title: str = Field(examples=["Attachment gateway"])
-    version: str = Field(examples=["1.0.0"])
+    gateway_version: str = Field(examples=["1.0.0"])
     links: Links = Field(examples=[{"docs": "/docs", "attachments": f"{API}/attachments"}])
 
 
@@ -44,5 +44,5 @@ def get_root(request: Request) -> Response:
     links |= {"problems": f"{base}/problems"}
     links |= {"live": f"{base}/health/live", "ready": f"{base}/health/ready", "metrics": f"{base}/metrics"}
     links |= {name: f"{base}{API}/{name}" for name in _RESOURCES}
-    view = RootView(title=request.app.title, version=version("attachment-gateway"), links=links)
+    view = RootView(title=request.app.title, gateway_version=version("attachment-gateway"), links=links)
     return JSONResponse(view.model_dump(), headers=_VARY)

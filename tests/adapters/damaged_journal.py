@@ -20,7 +20,6 @@ BATCHES = [messages_of(sizes) for sizes in ([5, 0, 300], [40], [200, 30], [9000]
 WANTED = {
     Position(1, number, row): message for number, batch in enumerate(BATCHES) for row, message in enumerate(batch)
 }
-VECTOR = Path(__file__).parent.parent / "vectors" / "journal" / "format-1.arrows.gz"
 
 
 Change = Callable[[bytearray], None]

@@ -1,6 +1,5 @@
 """The identity of a journal and the numbers of its segments, also when files are damaged or lost."""
 
-import gzip
 import shutil
 from collections.abc import Callable
 from contextlib import closing
@@ -17,7 +16,7 @@ from adapters.arrow_journal.ipc import BLOCK
 from adapters.arrow_journal.segments import segment_path
 from app.model.errors import GatewayError
 from app.model.message import Position
-from tests.adapters.damaged_journal import VECTOR, flip_in
+from tests.adapters.damaged_journal import flip_in
 from tests.contracts.journal import everything, messages_of
 
 
@@ -56,13 +55,6 @@ class TestIdentity:
         assert len({each.id for each in epochs}) == 1
         assert sorted(set(epochs)) == epochs
         assert sorted(set(numbers)) == numbers
-
-    def test_of_an_old_journal_is_made_once(self, tmp_path: Path) -> None:
-        segment_path(tmp_path, 1, sealed=True).write_bytes(gzip.decompress(VECTOR.read_bytes()))
-        with closing(ArrowJournal(tmp_path)) as journal:
-            first = journal.identity()
-        with closing(ArrowJournal(tmp_path)) as journal:
-            assert journal.identity().id == first.id
 
     def test_another_journals_segments_are_refused(self, tmp_path: Path) -> None:
         one, other = tmp_path / "one", tmp_path / "other"

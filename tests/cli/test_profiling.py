@@ -53,7 +53,7 @@ def test_a_sas7bdat_is_known_by_its_content_and_goes_out_with_its_labels(run: Ru
     assert refused.code == 1
     assert "no value labels" in refused.err
     of_gateway = json.loads(run("profile", identifier, "--json").out)
-    assert [each["missing"] for each in of_gateway["variables"]] == [{}, {}, {".A": 1}]
+    assert [each["missing_values"] for each in of_gateway["variables"]] == [{}, {}, {".A": 1}]
     assert run("profile", "no-such").code == 1
 
 

@@ -1,6 +1,7 @@
 """The files of the console: what is vendored, how it is served, and how large it is. No browser is needed."""
 
 import re
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
@@ -20,11 +21,11 @@ ROW = re.compile(r"^\| `([^`]+)` \| `[^`]+` \| `([0-9a-f]{64})` \|$", re.MULTILI
 
 
 @pytest.fixture(scope="module")
-def http(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
+def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     stock = Stock(tmp_path_factory.mktemp("files"))
-    client = TestClient(create_app(stock.gateway), follow_redirects=False)
+    with TestClient(create_app(stock.gateway), follow_redirects=False) as client:
+        yield client
     stock.close()
-    return client
 
 
 @pytest.mark.parametrize("folder", VENDORED, ids=lambda folder: folder.name)

@@ -229,6 +229,7 @@ def test_a_group_of_the_quarantine_is_handled_at_once(world: World, open_console
     page.set_viewport_size({"width": 1280, "height": 800})
     groups = page.get_by_role("region", name="Groups").locator("tbody tr")
     listed = page.get_by_role("region", name="Quarantined messages").locator("tbody tr")
+    expect(groups.first).to_be_visible()
     before = sum(int(text.replace(",", "")) for text in groups.locator("td:first-child").all_inner_texts())
     assert before == len(world.gateway.listing("/v1/quarantine", state="kept"))
     expect(page.get_by_label("Code").locator("option")).to_contain_text(["any", "bad-header"])

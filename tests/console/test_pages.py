@@ -172,4 +172,4 @@ def test_addresses_without_a_view_say_so_or_lead_to_what_is_meant(world: World, 
     page.locator("main").get_by_role("link", name="Overview").click()
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()
     console.open("attachments/00000000000000000000000000000000")
-    expect(page.get_by_role("alert")).to_contain_text("there is no attachment with this identifier")
+    expect(page.get_by_role("alert")).to_contain_text("there is no attachment with the identifier")

@@ -45,7 +45,7 @@ def test_what_lands_is_assembled_by_spark_and_shown_by_the_gateway(broker: Mosqu
         job.start()
         gateway.until(lambda: not gateway.listing("/v1/attachments", state="receiving"), PATIENCE)
         assert_received(gateway, [*early, *late, large], PATIENCE)
-        tables = {table["name"]: table["rows"] for table in gateway.listing("/v1/tables")}
+        tables = {table["name"]: table["row_count"] for table in gateway.listing("/v1/tables")}
         files = [item for item in gateway.listing("/v1/attachments") if item["kind"] != "data-set"]
         assert tables["files"] == len(files)
         assert job.stop() == 0, job.log[-4000:]

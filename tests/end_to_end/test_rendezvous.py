@@ -139,7 +139,7 @@ def test_what_is_sent_comes_back_whole_though_connections_break(place: Place, tm
 
 
 def missing(process: GatewayProcess, item: dict[str, Any]) -> Any:
-    return process.client.get(f"/v1/attachments/{item['id']}").json()["progress"]["missing"]
+    return process.client.get(f"/v1/attachments/{item['id']}").json()["progress"]["missing_parts"]
 
 
 def test_what_the_daemon_lost_is_listed_and_never_mixed(place: Place, tmp_path: Path) -> None:

@@ -156,4 +156,4 @@ def is_told(process: GatewayProcess, item: dict[str, Any]) -> bool:
     if item["state"] == "finished":
         return True
     progress = process.client.get(f"/v1/attachments/{item['id']}").json()["progress"]
-    return item["state"] == "receiving" and (progress["parts_expected"] is None or bool(progress["missing"]))
+    return item["state"] == "receiving" and (progress["parts_expected"] is None or bool(progress["missing_parts"]))

@@ -149,7 +149,7 @@ def test_what_the_job_does_is_seen(start: Start) -> None:
         assert states == {"whole.bin": "finished", "cut.bin": "receiving"}
         assert http.get(f"/v1/attachments/{landing.record(whole).id}/content").content == whole.content
         partial = http.get(f"/v1/attachments/{landing.record(cut).id}").json()
-        assert partial["progress"]["missing"] == [[2, 2]]
+        assert partial["progress"]["missing_parts"] == [[2, 2]]
         landing.land([sent[3]])
         landing.job.run()
         assert http.get(f"/v1/attachments/{landing.record(cut).id}/content").content == cut.content

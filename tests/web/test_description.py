@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 from fastapi import FastAPI
@@ -176,6 +176,43 @@ def test_texts_that_do_not_match_a_pattern_are_refused_in_words(document: Path) 
             TypeAdapter(Annotated[str, StringConstraints(pattern=pattern)]).validate_python("\0")
         (error,) = caught.value.errors()
         assert sentence(error) == expected
+
+
+SEVERAL_TYPES = {
+    "attachments": "lists of attachments; in the summary, their number in each state",
+    "column": "name of a column; the place of a cell in a page of rows",
+    "encoding": "the Encoding of IBM's MQMD, a number; SAS's ENCODING= of a file, a name",
+    "reason": "a sentence; with its code where programs decide by it",
+    "row": "number of a row; the row of a layout, by its name",
+    "value": "any value of the data",
+    "variables": "the number of variables; lists of them; what a client says of them, by name",
+}
+"""Names of fields that have several types, and what these mean."""
+
+
+def test_a_name_has_one_type_in_all_schemas(document: Path) -> None:
+    schemas = json.loads(document.read_text())["components"]["schemas"]
+    types: dict[str, set[str]] = {}
+    for schema in schemas.values():
+        for name, field in schema.get("properties", {}).items():
+            types.setdefault(name, set()).update(_types(field, schemas))
+    assert {name for name, found in types.items() if len(found) > 1} == SEVERAL_TYPES.keys()
+    assert "bytes" not in types, "sizes are called size"
+
+
+def _types(field: dict[str, Any], schemas: dict[str, Any]) -> set[str]:
+    """Return the JSON types of a field. Null says nothing of it, and a whole number is a number."""
+    if "$ref" in field:
+        return _types(schemas[field["$ref"].rpartition("/")[2]], schemas)
+    choices = [each for key in ("anyOf", "oneOf", "allOf") for each in field.get(key, ())]
+    if choices:
+        return set().union(*(_types(each, schemas) for each in choices))
+    if "enum" in field or "const" in field:
+        return {"string"} if field.get("type", "string") == "string" else {str(field["type"])}
+    given = field.get("type", "any")
+    return {"number" if each == "integer" else each for each in ([given] if isinstance(given, str) else given)} - {
+        "null"
+    }
 
 
 def _values(value: object, key: str) -> Iterator[str]:

@@ -35,10 +35,10 @@ def test_runs_are_listed_page_by_page(stock: Stock, http: httpx.Client) -> None:
         "ended_at": "1970-01-01T00:00:03.500000Z",
         "seconds": 2.5,
         "messages": 7,
-        "attachments": 2,
+        "attachment_count": 2,
         "refused": 0,
         "quarantined": 0,
-        "rows": 5,
+        "row_count": 5,
         "error": None,
     }
     assert http.get("/v1/pipeline/runs?cursor=x").status_code == 422
@@ -53,13 +53,13 @@ def test_sealed_segments_that_wait_are_the_lag(tmp_path: Path) -> None:
     stock = Stock(tmp_path, assembler="spark")
     with connected(stock) as http:
         (position,) = stock.journal.append([PhysicalMessage("orders", "sas_queue", body=b"x" * 5000)])
-        nothing = {"segments": 0, "bytes": 0, "seconds": 0.0}
+        nothing = {"segments": 0, "size": 0, "seconds": 0.0}
         assert http.get("/v1/pipeline").json() == {"assembler": "spark", "lag": nothing}, "it is not sealed"
         stock.journal.seal()
         stock.clock.fixed = stock.clock.now() + 60_000_000
         lag = http.get("/v1/pipeline").json()["lag"]
         (segment,) = stock.journal.segments()
-        assert (lag["segments"], lag["bytes"]) == (1, segment.size)
+        assert (lag["segments"], lag["size"]) == (1, segment.size)
         assert segment.sealed_at is not None
         assert lag["seconds"] == pytest.approx((stock.clock.fixed - segment.sealed_at) / 1e6, abs=1e-6)
         stock.catalog.checkpoint(Checkpoint(progress=position.pack()))

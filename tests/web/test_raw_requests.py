@@ -259,7 +259,6 @@ def test_what_is_wrong_after_a_request_is_told_after_its_response(shared_http: h
     "request_",
     [
         LIST.replace(b"1.1", b"1.0"),
-        LIST.replace(b"1.1\r\nHost: localhost\r\n", b"1.0\r\n"),
         LIST.replace(b"/v1", b"http://x/v1"),
         LIST.replace(b"GET", b"\r\n\r\nGET"),
         LIST.replace(b"Host", b"Transfer-Encoding: Chunked\r\nHost") + b"0\r\n\r\n",

@@ -57,12 +57,12 @@ def test_what_arrives_is_counted(running: Stock) -> None:
     assert seen["quarantine"] == {"open": 1}
     ages = [(each["under_seconds"], each["count"]) for each in seen["partials_by_age"]]
     assert ages == [(60, 0), (600, 0), (3600, 1), (86400, 0), (None, 0)]
-    assert seen["journal"]["bytes"] > 5000
+    assert seen["journal"]["size"] > 5000
     assert seen["journal"]["free_bytes"] > 0
     assert (seen["journal"]["segments"], seen["journal"]["reserve_bytes"]) == (1, 256 << 20)
     points = seen["history"]["points"]
     assert sum(point["messages"] for point in points) == len(messages)
-    assert sum(point["bytes"] for point in points) == sum(len(each.body) for each in messages)
+    assert sum(point["size"] for point in points) == sum(len(each.body) for each in messages)
     assert orders["messages_per_point"] == [point["messages"] for point in points]
     assert earlier["messages_per_point"] == [0] * len(points)
     assert sum(point["finished"] for point in points) == 1

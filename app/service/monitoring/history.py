@@ -34,7 +34,7 @@ class Activity(NamedTuple):
     into quarantine."""
 
     messages: int = 0
-    bytes: int = 0
+    size: int = 0
     finished: int = 0
     quarantined: int = 0
 
@@ -92,7 +92,7 @@ class History:
                 if new:
                     size = int(sample.bytes.get(source, 0) - before.bytes.get(source, 0))
                     self._heard[source] = now
-                    self._add(now, source, Activity(messages=new, bytes=size))
+                    self._add(now, source, Activity(messages=new, size=size))
             self._lost = {name: self._lost.get(name, now) for name, is_up in connected.items() if not is_up}
         self._tell_begin(connected)
 

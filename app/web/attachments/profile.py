@@ -49,7 +49,7 @@ class VariableProfileView(BaseModel):
     label: str = Field(examples=[""])
     format: str = Field(examples=["$1."])
     count: int = Field(description="number of values that are not missing", examples=[18])
-    missing: dict[str, int] = Field(
+    missing_values: dict[str, int] = Field(
         description="number of missing values by kind: `.`, `._`, `.A` to `.Z`, `blank`, `null`",
         examples=[{"blank": 1}],
     )
@@ -78,7 +78,7 @@ class VariableProfileView(BaseModel):
             label=shown(about.label),
             format=shown(about.format),
             count=found.count,
-            missing=found.missing,
+            missing_values=found.missing,
             distinct=found.distinct,
             is_exact=found.is_exact,
             distinct_error=found.distinct_error,

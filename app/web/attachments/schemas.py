@@ -18,8 +18,8 @@ from app.web.times import optional_time
 class Progress(BaseModel):
     """The progress of an attachment.
 
-    `missing` has closed ranges of sequence numbers, at most 100, and only while the attachment is being received. For
-    an IBM MQ group these are the MsgSeqNumbers of incomplete logical messages. It is null in lists.
+    `missing_parts` has closed ranges of sequence numbers, at most 100, and only while the attachment is being received.
+    For an IBM MQ group these are the MsgSeqNumbers of incomplete logical messages. It is null in lists.
     """
 
     parts_received: int = Field(examples=[3])
@@ -31,7 +31,7 @@ class Progress(BaseModel):
         description="messages that changed nothing: parts that came again, and all that came after it was finished",
         examples=[0],
     )
-    missing: list[tuple[int, int]] | None = Field(default=None, examples=[[(2, 3)]])
+    missing_parts: list[tuple[int, int]] | None = Field(default=None, examples=[[(2, 3)]])
 
     @classmethod
     def of(cls, record: AttachmentRecord, missing: Sequence[tuple[int, int]] | None = None) -> "Progress":
@@ -40,7 +40,7 @@ class Progress(BaseModel):
             parts_expected=record.parts_expected,
             bytes_received=record.bytes_received,
             duplicates=record.duplicates,
-            missing=None if missing is None else list(missing),
+            missing_parts=None if missing is None else list(missing),
         )
 
 

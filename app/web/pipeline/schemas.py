@@ -16,12 +16,12 @@ class LagView(BaseModel):
     """The sealed segments of the journal that are not in the catalog yet."""
 
     segments: int = Field(examples=[2])
-    bytes: int = Field(examples=[536870912])
+    size: int = Field(description="their bytes", examples=[536870912])
     seconds: float = Field(description="how long the first of them has been sealed", examples=[41.5])
 
     @classmethod
     def of(cls, lag: Lag) -> "LagView":
-        return cls(segments=lag.segments, bytes=lag.size, seconds=lag.seconds)
+        return cls(segments=lag.segments, size=lag.size, seconds=lag.seconds)
 
 
 class PipelineView(BaseModel):
@@ -41,10 +41,10 @@ class PipelineRunView(BaseModel):
     ended_at: datetime | None
     seconds: float | None = Field(description="null until it has ended", examples=[8.25])
     messages: int = Field(description="physical messages that no earlier run has counted", examples=[12678])
-    attachments: int = Field(description="finished", examples=[31])
+    attachment_count: int = Field(description="attachments that were finished", examples=[31])
     refused: int = Field(description="attachments whose parts gave no content", examples=[0])
     quarantined: int = Field(description="messages that went to quarantine", examples=[1])
-    rows: int = Field(description="added to tables", examples=[250000])
+    row_count: int = Field(description="rows that were added to tables", examples=[250000])
     error: str | None = Field(description="why it failed", examples=[None])
 
     @classmethod
@@ -57,9 +57,9 @@ class PipelineRunView(BaseModel):
             ended_at=optional_time(run.ended_at),
             seconds=None if run.ended_at is None else max(0, run.ended_at - run.began_at) / 1e6,
             messages=run.messages,
-            attachments=run.attachments,
+            attachment_count=run.attachments,
             refused=run.refused,
             quarantined=run.quarantined,
-            rows=run.rows,
+            row_count=run.rows,
             error=None if run.error is None else shown(run.error),
         )

@@ -138,7 +138,7 @@ def _open(standing: Standing, caller: Caller) -> int:
 def _journal(gateway: Gateway) -> JournalSummary:
     segments = gateway.journal.segments()
     return JournalSummary(
-        bytes=sum(segment.size for segment in segments),
+        size=sum(segment.size for segment in segments),
         free_bytes=gateway.journal.free_bytes(),
         reserve_bytes=gateway.settings.limits.free_bytes,
         segments=len(segments),

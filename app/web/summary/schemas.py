@@ -68,7 +68,7 @@ class AgeCount(BaseModel):
 class JournalSummary(BaseModel):
     """The journal on its disk. Receiving pauses while less than `reserve_bytes` are free."""
 
-    bytes: int = Field(examples=[268435456])
+    size: int = Field(description="bytes of its segments", examples=[268435456])
     free_bytes: int = Field(examples=[54087696384])
     reserve_bytes: int = Field(examples=[268435456])
     segments: int = Field(examples=[2])
@@ -79,7 +79,7 @@ class HistoryPoint(BaseModel):
 
     time: datetime
     messages: int = Field(examples=[12678])
-    bytes: int = Field(examples=[405696000])
+    size: int = Field(description="bytes of the bodies that came", examples=[405696000])
     finished: int = Field(examples=[31])
     quarantined: int = Field(examples=[0])
 

@@ -20,7 +20,7 @@ class TableFields(BaseModel):
     """The common fields of a table in a listing and a table alone."""
 
     name: str = Field(examples=["WORK.CUSTOMERS"])
-    rows: int = Field(examples=[12045])
+    row_count: int = Field(examples=[12045])
     files: int = Field(examples=[3])
     size: int = Field(description="bytes of its files", examples=[884736])
     version: int = Field(description="increases with every commit", examples=[17])
@@ -31,13 +31,13 @@ class TableFields(BaseModel):
 
 
 class TableSummary(TableFields):
-    """A table in a listing; `columns` is the number of its columns."""
+    """A table in a listing."""
 
-    columns: int = Field(examples=[9])
+    column_count: int = Field(examples=[9])
 
     @classmethod
     def of(cls, version: TableVersion, schema: pa.Schema, base: str) -> "TableSummary":
-        return cls(**_fields(version, base), columns=len(side_columns.without_sides(schema)))
+        return cls(**_fields(version, base), column_count=len(side_columns.without_sides(schema)))
 
 
 class PositionView(BaseModel):
@@ -76,7 +76,7 @@ def _fields(version: TableVersion, base: str) -> dict[str, Any]:
     address = f"{base}/tables/{quote(version.name.encode('utf-8', 'replace'), safe='')}"
     return {
         "name": shown(version.name),
-        "rows": version.rows,
+        "row_count": version.rows,
         "files": version.files,
         "size": version.size,
         "version": version.version,

@@ -74,7 +74,7 @@ def test_what_is_receiving_tells_its_progress(stock: Stock, http: httpx.Client) 
         "parts_expected": 10,
         "bytes_received": 100,
         "duplicates": 0,
-        "missing": [[4, 4], [6, 8], [10, 10]],
+        "missing_parts": [[4, 4], [6, 8], [10, 10]],
     }
     assert seen["links"] == {"self": f"/v1/attachments/{record.id}"}
 
@@ -89,7 +89,7 @@ def test_of_a_group_the_messages_that_are_not_whole_are_missing(stock: Stock, ht
     record = stock.receiving([(1, 3), (5, 5)], None, correl_id=b"G" * 24, group=GroupProgress(7, 4, 100))
     seen = http.get(f"/v1/attachments/{record.id}").json()
     assert seen["correl_id"] == "47" * 24
-    assert (seen["progress"]["parts_expected"], seen["progress"]["missing"]) == (None, [[4, 4], [6, 7]])
+    assert (seen["progress"]["parts_expected"], seen["progress"]["missing_parts"]) == (None, [[4, 4], [6, 7]])
 
 
 def test_what_is_finished_tells_everything(stock: Stock, http: httpx.Client) -> None:
@@ -101,7 +101,7 @@ def test_what_is_finished_tells_everything(stock: Stock, http: httpx.Client) -> 
     assert seen["sha256"] == sha256(data).hexdigest()
     assert (seen["size"], seen["kind"], seen["name"], seen["file_name"]) == (11, "text-file", "d:\\a?.txt", "a_.txt")
     assert seen["correl_id"] == record.correl_id.hex()
-    assert seen["progress"]["missing"] is None
+    assert seen["progress"]["missing_parts"] is None
     own = f"/v1/attachments/{record.id}"
     assert seen["links"] == {"self": own, "content": f"{own}/content", "message": f"/v1/messages/{message.id}"}
     assert all(http.get(link).status_code == 200 for link in seen["links"].values())

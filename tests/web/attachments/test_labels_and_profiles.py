@@ -152,7 +152,7 @@ def test_a_profile_has_every_variable(shared_http: httpx.Client, sent: Attachmen
         "label": "Age group",
         "format": "AGEF8.",
         "count": 2,
-        "missing": {".A": 1, ".B": 1},
+        "missing_values": {".A": 1, ".B": 1},
         "distinct": 2,
         "is_exact": True,
         "distinct_error": 0,
@@ -163,7 +163,7 @@ def test_a_profile_has_every_variable(shared_http: httpx.Client, sent: Attachmen
         "frequent_error": 0,
         "histogram": {"start": 0.5, "width": 0.03125, "counts": [1, *(15 * [0]), 1]},
     }
-    assert found["variables"][1]["missing"] == {"blank": 1}
+    assert found["variables"][1]["missing_values"] == {"blank": 1}
 
 
 def test_profiles_have_the_errors_of_schemas(shared_stock: Stock, shared_http: httpx.Client) -> None:
@@ -189,4 +189,4 @@ def test_a_profile_of_lost_content_is_a_problem(stock: Stock, http: httpx.Client
 
 def test_openapi_has_an_example(shared_http: httpx.Client) -> None:
     schemas = shared_http.get("/openapi.json").json()["components"]["schemas"]
-    assert schemas["VariableProfileView"]["properties"]["missing"]["examples"] == [{"blank": 1}]
+    assert schemas["VariableProfileView"]["properties"]["missing_values"]["examples"] == [{"blank": 1}]

@@ -98,7 +98,7 @@ def test_as_curl_sends_it(stock: Stock, http: httpx.Client, tmp_path: Path) -> N
 def test_names_that_no_file_has_are_refused(stock: Stock, http: httpx.Client, name: str) -> None:
     """By a raw socket: clients resolve dots before they send."""
     with socket.create_connection((http.base_url.host, http.base_url.port or 80)) as client:
-        fields = "Host: x\r\nContent-Length: 1\r\nConnection: close"
+        fields = "Host: localhost\r\nContent-Length: 1\r\nConnection: close"
         client.sendall(f"PUT /v1/files/partner/{name} HTTP/1.1\r\n{fields}\r\n\r\na".encode())
         answer = b"".join(iter(lambda: client.recv(1 << 16), b""))
     assert answer.split(b" ", 2)[1] == b"422", answer

@@ -158,7 +158,8 @@ def test_endless_queries_of_one_key_keep_nobody_else_and_end_with_their_client(t
         stock.catalog.add_key(key)
     greedy, modest, auditor = (text for _, text in made.values())
     body = json.dumps({"sql": ENDLESS}).encode()
-    head = f"POST /v1/tables/query HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {greedy}\r\nContent-Length: {len(body)}"
+    fields = f"Host: localhost\r\nAuthorization: Bearer {greedy}\r\nContent-Length: {len(body)}"
+    head = f"POST /v1/tables/query HTTP/1.1\r\n{fields}"
     with connected(stock) as http, closing(httpx.Client(base_url=http.base_url, timeout=30)) as health:
         others = Queries(stock, http, built=True)
         assert others("SELECT 1", key=modest).json()["rows"] == [[1]]

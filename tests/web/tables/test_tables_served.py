@@ -75,7 +75,7 @@ def test_tables_by_name(get: Any) -> None:
     assert names == ["CLINIC.VISITS", "WORK.MIXED", "WORK.NUMBERS", "WORK.PUPILS", HOSTILE.upper(), QUALITY]
     assert whole["next"] is None
     pupils_ = whole["items"][3]
-    assert (pupils_["rows"], pupils_["files"], pupils_["version"], pupils_["columns"]) == (6, 1, 0, 9)
+    assert (pupils_["row_count"], pupils_["files"], pupils_["version"], pupils_["column_count"]) == (6, 1, 0, 9)
     assert pupils_["size"] > 0
     assert pupils_["modified_at"].startswith("20")
     assert pupils_["links"] == {"self": "/v1/tables/WORK.PUPILS", "rows": "/v1/tables/WORK.PUPILS/rows"}
@@ -114,7 +114,7 @@ def test_a_library_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_columns(get: Any) -> None:
     table = get("/WORK.PUPILS").json()
-    assert (table["library"], table["member"], table["label"], table["rows"]) == ("WORK", "PUPILS", "Pupils", 6)
+    assert (table["library"], table["member"], table["label"], table["row_count"]) == ("WORK", "PUPILS", "Pupils", 6)
     assert table["reached"] == {"segment": 0, "batch": 0, "row": 3}
     columns = {column["column"]: column for column in table["columns"]}
     assert list(columns) == [*ROW, "Name", "Age", "Born", "Seen"]
@@ -282,7 +282,7 @@ def test_quality_is_summed(get: Any) -> None:
             "longest_seconds": 2.5,
         },
     ]
-    assert get("/quality").json()["rows"] == 2
+    assert get("/quality").json()["row_count"] == 2
 
 
 def test_a_client_that_goes_away_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ class Progress(TypedDict):
     parts_expected: int | None
     bytes_received: int
     duplicates: int
-    missing: NotRequired[list[list[Any]] | None]
+    missing_parts: NotRequired[list[list[Any]] | None]
 
 
 Question = Literal[
@@ -296,16 +296,16 @@ class Rehearsal(TypedDict):
 
 
 class TableSummary(TypedDict):
-    """A table in a listing; `columns` is the number of its columns."""
+    """A table in a listing."""
 
     name: str
-    rows: int
+    row_count: int
     files: int
     size: int
     version: int
     modified_at: str
     links: dict[str, str]
-    columns: int
+    column_count: int
 
 
 class Upload(TypedDict):

@@ -12,7 +12,7 @@ const ROW = 116; // pixels
 const shown = (value) => (value == null ? "–" : Number.isSafeInteger(value) ? number(value) : visible(String(value)));
 
 function missingOf(variable) {
-  const kinds = Object.entries(variable.missing);
+  const kinds = Object.entries(variable.missing_values);
   if (!kinds.length) return "none missing";
   const all = kinds.reduce((sum, [, count]) => sum + count, 0);
   return `${number(all)} missing (${kinds.map(([kind, count]) => `${kind} ${number(count)}`).join(", ")})`;

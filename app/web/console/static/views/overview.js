@@ -73,12 +73,12 @@ function History({ history }) {
     points.map((point) => new Date(point.time) / 1000),
     [
       { label: "messages", colour: "--accent", values: points.map((point) => point.messages), shown: number },
-      { label: "bytes", colour: "--good", scale: "bytes", values: points.map((point) => point.bytes), shown: size },
+      { label: "bytes", colour: "--good", scale: "bytes", values: points.map((point) => point.size), shown: size },
     ],
   ], [points.length, points.at(-1)?.messages, points.at(-1)?.time]);
   const sum = (name) => points.reduce((all, point) => all + point[name], 0);
   if (!points.length) return html`<${Empty}>Nothing is recorded yet: the gateway counts from its start.</${Empty}>`;
-  const text = `The last hour: ${plural(sum("messages"), "message")}, ${size(sum("bytes"))}, ${number(sum("finished"))} finished, ${number(sum("quarantined"))} quarantined`;
+  const text = `The last hour: ${plural(sum("messages"), "message")}, ${size(sum("size"))}, ${number(sum("finished"))} finished, ${number(sum("quarantined"))} quarantined`;
   return html`<${Chart} seconds=${3600} times=${times} series=${series} text=${text} />
     <p class="hint">${text}; a point is ${duration(seconds)}.</p>`;
 }
@@ -88,7 +88,7 @@ function Disk({ journal }) {
   const isTight = journal.free_bytes < 2 * journal.reserve_bytes;
   return html`<section class="card" aria-label="Journal"><h3>Journal</h3>
     ${isTight && html`<p><span class="state quarantined">nearly full</span> receiving pauses when less than ${size(journal.reserve_bytes)} are free</p>`}
-    <${Facts} rows=${[["Size", `${size(journal.bytes)} in ${plural(journal.segments, "segment")}`], ["Free", size(journal.free_bytes)], ["Reserve", size(journal.reserve_bytes)]]} />
+    <${Facts} rows=${[["Size", `${size(journal.size)} in ${plural(journal.segments, "segment")}`], ["Free", size(journal.free_bytes)], ["Reserve", size(journal.reserve_bytes)]]} />
   </section>`;
 }
 

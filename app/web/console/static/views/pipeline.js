@@ -15,7 +15,7 @@ export default function Pipeline() {
     <p>Where Spark assembles, each batch commits a version of the tables that it adds to. The state is read every ${EVERY / 1000} seconds.</p>
     <${ErrorBox} error=${error} retry=${reload} />
     ${!value && loading && html`<${Loading} />`}
-    ${value?.lag && html`<p role="status">${value.lag.segments ? html`<strong>${size(value.lag.bytes)} of the journal wait</strong> in ${plural(value.lag.segments, "sealed segment")}, for ${duration(value.lag.seconds)}.` : "All sealed segments of the journal have been processed."}</p>`}
+    ${value?.lag && html`<p role="status">${value.lag.segments ? html`<strong>${size(value.lag.size)} of the journal wait</strong> in ${plural(value.lag.segments, "sealed segment")}, for ${duration(value.lag.seconds)}.` : "All sealed segments of the journal have been processed."}</p>`}
     ${value?.runs.length > 0 && html`<h2>Batches</h2><${Runs} runs=${value.runs} />`}
     ${value && !value.tables.length && html`<${Empty}>The pipeline has not built any table yet. With <code>assembler = "embedded"</code> the gateway assembles by itself, and there are no batches.</${Empty}>`}
     ${value?.tables.length > 0 && html`
@@ -39,7 +39,7 @@ async function overview(signal) {
   const quality = tables.find((table) => table.name === "quality");
   const [reached, hours, runs, pipeline] = await Promise.all([
     newest && rest.get(`v1/tables/${encodeURIComponent(newest.name)}`, {}, signal).then((one) => one.reached),
-    quality && rest.get("v1/tables/quality/rows", { format: "json", offset: Math.max(0, quality.rows - HOURS), limit: HOURS }, signal),
+    quality && rest.get("v1/tables/quality/rows", { format: "json", offset: Math.max(0, quality.row_count - HOURS), limit: HOURS }, signal),
     isLimited ? null : rest.get("v1/pipeline/runs", { limit: RUNS }, signal),
     isLimited ? null : rest.get("v1/pipeline", {}, signal),
   ]);
@@ -51,7 +51,7 @@ async function overview(signal) {
 
 const Runs = ({ runs }) => html`<div role="log"><${Table} label="Batches" head=${["Began", "Kind", "State", ["Took"], ["Messages"], ["Messages/s"], ["Attachments"], ["Refused"], ["Quarantined"], ["Rows"]]}>
     ${runs.map((one) => html`<tr key=${one.id}><td><${Time} at=${one.began_at} /></td><td>${one.kind}</td><td style=${{ minWidth: one.error ? "14rem" : "" }}><${State} of=${one.state} />${one.error && html` <${Foreign} text=${one.error} />`}</td>
-      <td class="n">${one.seconds === null ? "" : duration(one.seconds)}</td>${numbers(one.messages, one.seconds > 0 ? one.messages / one.seconds : null, one.attachments, one.refused, one.quarantined, one.rows)}</tr>`)}
+      <td class="n">${one.seconds === null ? "" : duration(one.seconds)}</td>${numbers(one.messages, one.seconds > 0 ? one.messages / one.seconds : null, one.attachment_count, one.refused, one.quarantined, one.row_count)}</tr>`)}
   </${Table}></div>
   <p><${Copy} text=${() => rest.curl("GET", "v1/pipeline/runs")} /></p>`;
 
@@ -59,7 +59,7 @@ const Tables = ({ tables, journal }) => html`
   ${journal && html`<p>The newest data set was at segment ${journal.segment}, batch ${journal.batch}, row ${journal.row} of the journal.</p>`}
   <${Table} label="Newest commits" head=${["Table", ["Version"], "Committed", ["Rows"], ["Files"], ["Size"]]}>
     ${tables.map((one) => html`<tr key=${one.name}><td><a href=${href(["tables", one.name])}><${Foreign} text=${one.name} /></a></td><td class="n">${one.version}</td>
-      <td><${Time} at=${one.modified_at} /></td>${numbers(one.rows, one.files)}<td class="n">${size(one.size)}</td></tr>`)}
+      <td><${Time} at=${one.modified_at} /></td>${numbers(one.row_count, one.files)}<td class="n">${size(one.size)}</td></tr>`)}
   </${Table}>
   <p><${Copy} text=${() => rest.curl("GET", "v1/tables")} /></p>`;
 

@@ -19,7 +19,7 @@ function All() {
     <${ErrorBox} error=${pages.error} retry=${pages.reload} />
     ${pages.items.length > 0 && html`<${Table} label="Tables" head=${["Name", ["Rows"], ["Columns"], ["Files"], ["Size"], ["Version"], "Modified"]}>
       ${pages.items.map((one) => html`<tr key=${one.name}><td><a href=${href(["tables", one.name])}><${Foreign} text=${one.name} /></a></td>
-        ${numbers(one.rows, one.columns, one.files)}
+        ${numbers(one.row_count, one.column_count, one.files)}
         <td class="n">${size(one.size)}</td><td class="n">${one.version}</td><td><${Time} at=${one.modified_at} /></td></tr>`)}
     </${Table}>`}
     ${!pages.items.length && !pages.error && (pages.loading ? html`<${Loading} />` : html`<${Empty}>The pipeline has not built any table yet.</${Empty}>`)}
@@ -103,7 +103,7 @@ function One({ name }) {
   return html`<h1><${Foreign} text=${value.name} /></h1>
     ${value.label && html`<p><${Foreign} text=${value.label} /></p>`}
     <${Facts} rows=${[
-      ["Rows", number(value.rows)], ["Files", number(value.files)], ["Size", size(value.size)], ["Version", value.version],
+      ["Rows", number(value.row_count)], ["Files", number(value.files)], ["Size", size(value.size)], ["Version", value.version],
       ["Modified", html`<${Time} at=${value.modified_at} />`],
       ["Reached in the journal", value.reached && `segment ${value.reached.segment}, batch ${value.reached.batch}, row ${value.reached.row}`],
       ...Object.entries(value.attributes).map(([key, text]) => [html`<${Foreign} text=${key} />`, html`<${Foreign} text=${text} />`]),
@@ -112,7 +112,7 @@ function One({ name }) {
         ${Object.entries(FORMATS).map(([word, title]) => html`<option key=${word} value=${word}>${title}</option>`)}</select></label>
       <${Download} label="Download all rows" path=${`${path}/rows`} query=${{ format }} name=${`${value.member || value.name}.${format}`} /></div>
     <h2>Rows</h2>
-    <${DataGrid} columns=${value.columns.map((one) => gridColumn(one, one.arrow_type))} total=${value.rows} load=${load} label=${`Rows of ${value.name}`} canSort=${false} version=${value.version} />
+    <${DataGrid} columns=${value.columns.map((one) => gridColumn(one, one.arrow_type))} total=${value.row_count} load=${load} label=${`Rows of ${value.name}`} canSort=${false} version=${value.version} />
     <h2>Columns</h2>
     <${Table} label="Columns" head=${[["#"], "Name", "Type", ["Length"], "Format", "Informat", "Label", "Arrow type", "Notes"]}>
       ${value.columns.map((one) => html`<tr key=${one.number}><td class="n">${one.number}</td><td><${Foreign} text=${one.name} /></td><td>${one.type}</td>
