@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from threading import Barrier
@@ -16,19 +15,16 @@ from typing import Any
 
 import psycopg
 import pytest
-from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, text, update
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text, update
 
 from adapters.sql_catalog import SqlCatalog
 from adapters.sql_catalog.database import _ON_CONNECT, FROM_HEX, Database
-from adapters.sql_catalog.migrations import configuration
-from adapters.sql_catalog.rows import attachment_columns, delivery_values
-from adapters.sql_catalog.tables import attachments, deliveries, metadata, progress
+from adapters.sql_catalog.tables import metadata, progress
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import CatalogError, CatalogTaken, GatewayError
-from app.model.records import Checkpoint, FramingOptions, GroupProgress, JournalIdentity, NewEvent, PartRun
+from app.model.records import Checkpoint, JournalIdentity, NewEvent, PartRun
 from app.ports import AttachmentFilter, Catalog
 from tests.contracts.catalog import CatalogContract
 from tests.contracts.catalog.finishing import told
@@ -116,27 +112,6 @@ class SqlCatalogContract(CatalogContract):
         with engine.connect() as connection:
             assert compare_metadata(MigrationContext.configure(connection), metadata) == []
         engine.dispose()
-
-    def test_the_first_schema_is_brought_up_to_date_with_all_that_was_in_it(self, url: str) -> None:
-        columns, sent = attachment_columns([attachment(1, parts_received=7)]), delivery_values(delivery(1))
-        sent["cut"] = {"body_limit": 1, "dialect": "d", "ccsid": 2, "encoding": 3, "record_length": None}
-        engine = create_engine(url)
-        if engine.dialect.name == "sqlite":
-            Path(engine.url.database or "").parent.mkdir()
-        with engine.begin() as connection:
-            command.upgrade(configuration(connection), "0001")
-            received = {name: value for name, (value,) in columns.items()}
-            for table, values in ((attachments, received), (deliveries, sent)):
-                known = {column["name"] for column in inspect(connection).get_columns(table.name)}
-                row = {name: value for name, value in values.items() if name in known}
-                connection.execute(table.insert().values(row))
-        engine.dispose()
-        catalog = SqlCatalog(url)
-        assert catalog.attachment("a1") == attachment(1, parts_received=7)
-        assert catalog.delivery("d1") == replace(delivery(1), cut=FramingOptions(1, "d", 2, 3))
-        keep(catalog, attachment(1, group=GroupProgress(None, 1, 2)))
-        assert catalog.attachments(AttachmentFilter(), None, 9).items[0].group == GroupProgress(None, 1, 2)
-        catalog.close()
 
     def test_a_schema_of_a_newer_version_is_refused_with_what_to_do(self, catalog: SqlCatalog, url: str) -> None:
         catalog.close()

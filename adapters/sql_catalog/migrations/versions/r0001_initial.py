@@ -1,7 +1,9 @@
-"""Create the first schema.
+"""Create the schema.
 
 Revision 0001.
 """
+
+from secrets import token_hex
 
 import sqlalchemy as sa
 from alembic import op
@@ -15,6 +17,21 @@ _ROW_NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
+    op.create_table(
+        "api_keys",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("digest", sa.LargeBinary(), nullable=False, comment="SHA-256 of the key"),
+        sa.Column("scopes", sa.JSON(), nullable=False),
+        sa.Column("sources", sa.JSON(), comment="null: all"),
+        sa.Column("destinations", sa.JSON(), comment="null: all"),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("expires_at", sa.BigInteger()),
+        sa.Column("revoked_at", sa.BigInteger()),
+        sa.Column("last_used_at", sa.BigInteger()),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_api_keys")),
+        comment="keys of clients of REST; a revoked one stays",
+    )
     op.create_table(
         "attachments",
         sa.Column("id", sa.Text(), nullable=False),
@@ -47,11 +64,31 @@ def upgrade() -> None:
         sa.Column("content_type", sa.Text()),
         sa.Column("storage", sa.Text()),
         sa.Column("object_name", sa.Text()),
+        sa.Column("checksums", sa.LargeBinary(), comment="of stored content: the CRC-32C of each MiB, little-endian"),
         sa.Column("observations", sa.BigInteger()),
         sa.Column("variables", sa.BigInteger()),
+        sa.Column("record_length", sa.BigInteger(), comment="of a file, as its sender says"),
+        sa.Column("announced_size", sa.BigInteger(), comment="of a file, as its sender says"),
+        sa.Column(
+            "warnings",
+            sa.JSON(),
+            server_default="[]",
+            nullable=False,
+            comment="what contradicts the sender, in sentences",
+        ),
+        sa.Column("evidence", sa.JSON(), server_default="[]", nullable=False, comment="the choices between readings"),
+        sa.Column(
+            "settled_at", sa.BigInteger(), comment="when content was copied from the journal to the content store"
+        ),
         sa.Column("reason_code", sa.Text()),
         sa.Column("reason", sa.Text()),
         sa.Column("name_folded", sa.Text(), nullable=False, comment="qualifier 2, case folded, for searching"),
+        sa.Column("group_last", sa.BigInteger(), comment="MsgSeqNumber of a group's last logical message"),
+        sa.Column(
+            "group_ended", sa.BigInteger(), comment="logical messages whose end has come; null of what is no group"
+        ),
+        sa.Column("group_size", sa.BigInteger(), comment="bytes of those logical messages"),
+        sa.Column("trace_parent", sa.Text(), comment="W3C traceparent of the message that announced it"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_attachments")),
         sa.UniqueConstraint("source", "correl_id", name=op.f("uq_attachments_source_correl_id")),
     )
@@ -67,13 +104,70 @@ def upgrade() -> None:
         op.f("ix_attachments_state_first_received_at_id"), "attachments", ["state", "first_received_at", "id"]
     )
     op.create_index(
+        "ix_content",
+        "attachments",
+        ["finished_at", "id", "size"],
+        sqlite_where=sa.text("storage IS NOT NULL"),
+        postgresql_where=sa.text("storage IS NOT NULL"),
+    )
+    op.create_index(
+        "ix_ended",
+        "attachments",
+        ["last_received_at", "id"],
+        sqlite_where=sa.text("state NOT IN ('receiving', 'complete', 'finished')"),
+        postgresql_where=sa.text("state NOT IN ('receiving', 'complete', 'finished')"),
+    )
+    op.create_index(
+        "ix_pending",
+        "attachments",
+        ["pending_position"],
+        sqlite_where=sa.text("pending_position IS NOT NULL"),
+        postgresql_where=sa.text("pending_position IS NOT NULL"),
+    )
+    op.create_index(
         "ix_unsettled",
         "attachments",
         ["finished_at", "id"],
         sqlite_where=sa.text("storage = 'journal'"),
         postgresql_where=sa.text("storage = 'journal'"),
     )
-
+    op.create_index(
+        "ix_warned",
+        "attachments",
+        ["first_received_at", "id"],
+        sqlite_where=sa.text("json_array_length(warnings) > 0"),
+        postgresql_where=sa.text("json_array_length(warnings) > 0"),
+    )
+    op.create_table(
+        "counting",
+        sa.Column("source", sa.Text(), nullable=False),
+        sa.Column("subject", sa.Text(), nullable=False),
+        sa.Column("rules", sa.Text(), nullable=False),
+        sa.Column(
+            "learned",
+            sa.BigInteger(),
+            nullable=False,
+            comment="a number that grows: the one learnt last has the highest",
+        ),
+        sa.PrimaryKeyConstraint("source", "subject", name=op.f("pk_counting")),
+        comment="how the senders on a subject count, as their messages have shown",
+    )
+    op.create_table(
+        "dead_letters",
+        sa.Column("webhook", sa.Text(), nullable=False),
+        sa.Column("number", sa.BigInteger(), autoincrement=False, nullable=False, comment="of the event"),
+        sa.Column("type", sa.Text(), nullable=False),
+        sa.Column("subject", sa.Text(), nullable=False),
+        sa.Column("time", sa.BigInteger(), nullable=False),
+        sa.Column("data", sa.JSON(), nullable=False),
+        sa.Column("failed_at", sa.BigInteger(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("queued_at", sa.BigInteger(), comment="when a client asked to send it again"),
+        sa.Column("trace_parent", sa.Text(), comment="W3C traceparent of the subject"),
+        sa.PrimaryKeyConstraint("webhook", "number", name=op.f("pk_dead_letters")),
+        comment="events that were given up for a webhook",
+    )
+    op.create_index(op.f("ix_dead_letters_failed_at"), "dead_letters", ["failed_at"])
     op.create_table(
         "deliveries",
         sa.Column("id", sa.Text(), nullable=False),
@@ -103,11 +197,24 @@ def upgrade() -> None:
         sa.Column("idempotency_key", sa.Text()),
         sa.Column("fingerprint", sa.Text()),
         sa.Column(
+            "subscribers",
+            sa.Text(),
+            comment="what the broker said of subscribers: none, unknown, or null where it reported no lack",
+        ),
+        sa.Column(
             "holds_content",
             sa.Boolean(),
             nullable=False,
             comment="it has ended and an attachment still names an object",
         ),
+        sa.Column(
+            "cancel_requested",
+            sa.Boolean(),
+            server_default=sa.false(),
+            nullable=False,
+            comment="it is open, and a client has cancelled it",
+        ),
+        sa.Column("trace_parent", sa.Text(), comment="W3C traceparent of the request that queued it"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_deliveries")),
         sa.UniqueConstraint("idempotency_key", name=op.f("uq_deliveries_idempotency_key")),
     )
@@ -128,7 +235,20 @@ def upgrade() -> None:
         sqlite_where=sa.text("state IN ('queued', 'sending')"),
         postgresql_where=sa.text("state IN ('queued', 'sending')"),
     )
-
+    op.create_index(
+        "ix_over",
+        "deliveries",
+        ["updated_at", "id"],
+        sqlite_where=sa.text("state NOT IN ('queued', 'sending')"),
+        postgresql_where=sa.text("state NOT IN ('queued', 'sending')"),
+    )
+    logs = op.create_table(
+        "event_logs",
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("begins_after", sa.BigInteger(), nullable=False, comment="the number of an event"),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_event_logs")),
+        comment="each time that a gateway opened the catalog, and has logged events since",
+    )
     op.create_table(
         "events",
         sa.Column("number", _ROW_NUMBER, autoincrement=True, nullable=False),
@@ -136,11 +256,11 @@ def upgrade() -> None:
         sa.Column("subject", sa.Text(), nullable=False),
         sa.Column("time", sa.BigInteger(), nullable=False),
         sa.Column("data", sa.JSON(), nullable=False),
+        sa.Column("trace_parent", sa.Text(), comment="W3C traceparent of the subject"),
         sa.PrimaryKeyConstraint("number", name=op.f("pk_events")),
         sqlite_autoincrement=True,
     )
     op.create_index(op.f("ix_events_time"), "events", ["time"])
-
     op.create_table(
         "messages",
         sa.Column("id", sa.Text(), nullable=False),
@@ -156,7 +276,15 @@ def upgrade() -> None:
         sa.Column("application_format", sa.Text(), nullable=False),
         sa.Column("application_ccsid", sa.BigInteger(), nullable=False),
         sa.Column("complete_at", sa.BigInteger()),
-        sa.Column("correl_key", sa.LargeBinary(), nullable=False, comment="the first 16 bytes of message_correl_id"),
+        sa.Column(
+            "correl_key",
+            sa.LargeBinary(),
+            nullable=False,
+            comment="the 20 bytes by which the application message is found",
+        ),
+        sa.Column(
+            "waited_as", sa.Text(), comment="the attachment as which its application message waited for the header"
+        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_messages")),
     )
     op.create_index(op.f("ix_messages_received_at_id"), "messages", ["received_at", "id"])
@@ -164,11 +292,36 @@ def upgrade() -> None:
         op.f("ix_messages_source_correl_key_header_position"), "messages", ["source", "correl_key", "header_position"]
     )
     op.create_index(op.f("ix_messages_source_received_at_id"), "messages", ["source", "received_at", "id"])
-
+    op.create_index(
+        "ix_waited",
+        "messages",
+        ["waited_as", "header_position", "id"],
+        sqlite_where=sa.text("waited_as IS NOT NULL"),
+        postgresql_where=sa.text("waited_as IS NOT NULL"),
+    )
     op.create_table(
+        "pipeline_runs",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("began_at", sa.BigInteger(), nullable=False),
+        sa.Column("ended_at", sa.BigInteger()),
+        sa.Column("messages", sa.BigInteger(), nullable=False),
+        sa.Column("attachments", sa.BigInteger(), nullable=False),
+        sa.Column("refused", sa.BigInteger(), nullable=False),
+        sa.Column("quarantined", sa.BigInteger(), nullable=False),
+        sa.Column("rows", sa.BigInteger(), nullable=False),
+        sa.Column("error", sa.Text()),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_pipeline_runs")),
+        comment="the newest runs of the pipeline on Spark",
+    )
+    op.create_index(op.f("ix_pipeline_runs_began_at_id"), "pipeline_runs", ["began_at", "id"])
+    progress = op.create_table(
         "progress",
         sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("position", sa.BigInteger(), comment="of the last physical message that the catalog includes"),
+        sa.Column("journal_id", sa.Text(), comment="of the journal that this catalog belongs to"),
+        sa.Column("journal_epoch", sa.BigInteger(), comment="of the gateway that bound it last"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_progress")),
         comment="one row",
     )
@@ -186,18 +339,74 @@ def upgrade() -> None:
         sa.Column("size", sa.BigInteger(), nullable=False),
         sa.Column("received_at", sa.BigInteger(), nullable=False),
         sa.Column("state", sa.Text(), nullable=False),
+        sa.Column(
+            "object_name",
+            sa.Text(),
+            comment="the copy of its body in the content store, where it is not in the catalog",
+        ),
+        sa.Column("in_journal", sa.Boolean(), nullable=False, comment="its bytes are in the journal only"),
+        sa.Column(
+            "why_kind", sa.Text(), nullable=False, comment="why, without its numbers: what a group has in common"
+        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_quarantine")),
     )
+    op.create_index(
+        "ix_in_journal",
+        "quarantine",
+        ["position"],
+        sqlite_where=sa.text("in_journal"),
+        postgresql_where=sa.text("in_journal"),
+    )
     op.create_index(op.f("ix_quarantine_received_at_id"), "quarantine", ["received_at", "id"])
-    op.create_index(op.f("ix_quarantine_source_received_at_id"), "quarantine", ["source", "received_at", "id"])
+    op.create_index(
+        op.f("ix_quarantine_source_received_at_id_size"), "quarantine", ["source", "received_at", "id", "size"]
+    )
     op.create_index(op.f("ix_quarantine_state_received_at_id"), "quarantine", ["state", "received_at", "id"])
-
+    op.create_table(
+        "receiving_marks",
+        sa.Column("source", sa.Text(), nullable=False),
+        sa.Column("counted", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column(
+            "position", sa.BigInteger(), nullable=False, comment="all that was journalled when so much had been counted"
+        ),
+        sa.PrimaryKeyConstraint("source", "counted", name=op.f("pk_receiving_marks")),
+    )
+    op.create_table(
+        "receiving_time",
+        sa.Column("source", sa.Text(), nullable=False),
+        sa.Column("counted", sa.BigInteger(), nullable=False, comment="microseconds in which the source could receive"),
+        sa.PrimaryKeyConstraint("source", name=op.f("pk_receiving_time")),
+    )
     op.create_table(
         "source_dialects",
         sa.Column("source", sa.Text(), nullable=False),
         sa.Column("dialects", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("source", name=op.f("pk_source_dialects")),
     )
+    op.create_table(
+        "webhooks",
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("position", sa.BigInteger(), nullable=False, comment="all events up to this one are done"),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("attempts", sa.BigInteger(), nullable=False, comment="failures since the last success"),
+        sa.Column("failing_since", sa.BigInteger()),
+        sa.Column("next_attempt_at", sa.BigInteger(), nullable=False),
+        sa.Column("reason", sa.Text()),
+        sa.Column("updated_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_webhooks")),
+    )
+    op.create_table(
+        "expirations",
+        sa.Column("attachment_id", sa.Text(), nullable=False),
+        sa.Column("source", sa.Text(), nullable=False),
+        sa.Column("counted", sa.BigInteger(), nullable=False, comment="its source's receiving time when it expired"),
+        sa.ForeignKeyConstraint(
+            ["attachment_id"], ["attachments.id"], name=op.f("fk_expirations_attachment_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("attachment_id", name=op.f("pk_expirations")),
+        comment="expired attachments whose parts are still kept",
+    )
+    op.create_index(op.f("ix_expirations_source_counted"), "expirations", ["source", "counted"])
     op.create_table(
         "extents",
         sa.Column("attachment_id", sa.Text(), nullable=False),
@@ -217,6 +426,7 @@ def upgrade() -> None:
             nullable=False,
             comment="what one checkpoint added: triplets of first, length, position",
         ),
+        sa.Column("segment", sa.BigInteger(), nullable=False, comment="the journal segment that holds all of them"),
         sa.ForeignKeyConstraint(
             ["attachment_id"], ["attachments.id"], name=op.f("fk_part_runs_attachment_id"), ondelete="CASCADE"
         ),
@@ -224,19 +434,43 @@ def upgrade() -> None:
         comment="append-only, so that a checkpoint costs what it adds and not what is there",
     )
     op.create_index(op.f("ix_part_runs_attachment_id"), "part_runs", ["attachment_id"])
-    op.bulk_insert(sa.table("progress", sa.column("id"), sa.column("position")), [{"id": 1, "position": None}])
+    op.create_index(op.f("ix_part_runs_segment"), "part_runs", ["segment"])
+    op.create_table(
+        "quarantine_copies",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("descriptor", sa.LargeBinary(), nullable=False, comment="the message's fields but its body, in JSON"),
+        sa.Column("body", sa.LargeBinary(), comment="null when the content store has it"),
+        sa.ForeignKeyConstraint(["id"], ["quarantine.id"], name=op.f("fk_quarantine_copies_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_quarantine_copies")),
+    )
+    _insert_first_rows(progress, logs)
+
+
+def _insert_first_rows(progress: sa.Table, logs: sa.Table) -> None:
+    op.bulk_insert(progress, [{"id": 1}])
+    op.bulk_insert(logs, [{"name": token_hex(4), "begins_after": 0}])
 
 
 def downgrade() -> None:
     for table in (
+        "quarantine_copies",
         "part_runs",
         "extents",
+        "expirations",
+        "webhooks",
         "source_dialects",
+        "receiving_time",
+        "receiving_marks",
         "quarantine",
         "progress",
+        "pipeline_runs",
         "messages",
         "events",
+        "event_logs",
         "deliveries",
+        "dead_letters",
+        "counting",
         "attachments",
+        "api_keys",
     ):
         op.drop_table(table)
