@@ -62,6 +62,8 @@ PROBE_SECONDS = 0.25
 LONGEST_PROBE_SECONDS = 15.0
 LINGER_SECONDS = 2.0
 """How long a client whose request was refused may take to notice that."""
+LINGER_BYTES = 64 << 10
+"""How much a client whose request was refused may still send."""
 
 
 def configuration(app: FastAPI, http: Http, **more: Any) -> uvicorn.Config:
@@ -152,6 +154,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._is_endless = False
         self._is_half_closed = False
         self._lingers = False
+        self._lingered = 0
         """Whether the client has its last response, and what it still sends is ignored."""
         self._last_words: Refused | None = None
         """The refusal that is sent when the requests before it have their responses."""
@@ -249,6 +252,11 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
+        if self._lingers:
+            self._lingered += len(data)
+            if self._lingered > LINGER_BYTES:
+                self.abort()
+            return
         view = memoryview(data)
         while view:
             if self._is_refused():

@@ -46,21 +46,21 @@ HANG_SECONDS = 60.0
 """An answer that takes longer never comes."""
 LOWER_PRIORITY = 5
 """In the long form, which measures. The attackers stand for other machines: their own work must not take the gateway's
-processors. On a busy machine they may then be too slow for `http.stall_timeout`, and are cut."""
+processors."""
 
-TOO_SLOW = {CUT} if IS_LONG else set[str]()
 REFUSALS = {
-    "conversion": {"200", "507 storage-full", "503 busy", "503", LEFT, *TOO_SLOW},
-    "parquet bomb": {"422 conversion-limit", "507 storage-full", "503 busy", "503", LEFT, *TOO_SLOW},
-    "json bomb": {"422 unsuitable", "422 conversion-limit", "507 storage-full", "503 busy", "503", LEFT, *TOO_SLOW},
-    "trace": {"413 too-large", "503 busy", "503", LEFT, *TOO_SLOW},
+    "conversion": {"200", "507 storage-full", "503 busy", "503", CUT, LEFT},
+    "parquet bomb": {"422 conversion-limit", "507 storage-full", "503 busy", "503", CUT, LEFT},
+    "json bomb": {"422 unsuitable", "422 conversion-limit", "507 storage-full", "503 busy", "503", CUT, LEFT},
+    "trace": {"413 too-large", "503 busy", "503", CUT, LEFT},
     "silent": {"503 busy", CUT, LEFT},
     "headers": {"431 about:blank", "503 busy", CUT, LEFT},
     "not reading": {"200", "503 busy", CUT, LEFT},
     "upload": {"202", "507 storage-full", "503 busy", "503", CUT, LEFT},
 }
 """What docs/operating.md says that clients see. 503 without a problem is for a connection too many; `cut` are
-connections that were closed, as those that refuse an upload whose body is still being sent."""
+connections that were closed: those that refuse a request whose body is still being sent, and those that gave way to
+others before their request was read."""
 
 ASKING = """
 import http.client, sys, time
@@ -276,7 +276,7 @@ def test_others_are_answered_and_everything_arrives_under_attack(
     print(f"{len(sent)} attachments, at most {peak / MIB:.0f} MiB of memory, {dict(attackers.outcomes)}")  # noqa: T201
     for kind, allowed in REFUSALS.items():
         assert set(attackers.of(kind)) <= allowed, kind
-    assert attackers.headers_sent < attackers.of("headers").total() * 20 * MIB // 4
+    assert attackers.headers_sent < attackers.of("headers").total() * 20 * MIB // 3
     assert "request_failed" not in process.log
     chart = yaml.safe_load(CHART.read_text())["resources"]["limits"]["memory"]
     assert peak < int(chart.removesuffix("Mi")) * MIB
