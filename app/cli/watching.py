@@ -87,7 +87,8 @@ def _show(client: Client, news: News, bars: dict[str, Bar]) -> None:
         board = Board(shown)
         presence, sources = _Presence(board.note), _Sources(client, board.note)
         while True:
-            presence.ask(sources.tell, None)
+            if sources.are_due:
+                presence.ask(sources.tell, None)
             board.show(bars)
             for event in _waiting(news):
                 board.say(event)
@@ -136,10 +137,13 @@ class _Sources:
         self._told: dict[str, bool] | None = None
         self._next_look = 0.0
 
+    @property
+    def are_due(self) -> bool:
+        """Whether it is time to ask again."""
+        return monotonic() >= self._next_look
+
     def tell(self) -> None:
-        """Ask the gateway, if it is time. Raises AttachmentGatewayError."""
-        if monotonic() < self._next_look:
-            return
+        """Ask the gateway. Raises AttachmentGatewayError."""
         self._next_look = monotonic() + _SOURCES_SECONDS
         listed: Sequence[Mapping[str, Any]] = self._client.get("summary")["sources"]
         sources = [source for source in listed if source["adapter"] is not None]

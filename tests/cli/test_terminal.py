@@ -7,17 +7,18 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
 from rich.cells import cell_len
 
+from app.testing.waiting import until
 from tests.cli.conftest import Run
 from tests.support.forked_command import program
 from tests.support.forked_gateway import ForkedGateway
 from tests.support.mosquitto import Mosquitto
 from tests.support.terminal import InTerminal
-from tests.support.waiting import until
 
 PROGRAM = Path(sys.executable).parent / "attachment-gateway"
 LONG = "a name that is much longer than any terminal of sixty or eighty columns can show in one line.bin"
@@ -108,6 +109,8 @@ def test_watch_waits_until_the_gateway_is_back(broker: Mosquitto, tmp_path: Path
                 until(first_arrived)
                 gateway.kill()
                 until(lambda: any("the gateway is away, trying again" in line for line in terminal.lines))
+                sleep(1.5)  # in which it tries again
+                assert not any("the gateway is back" in line for line in terminal.lines)
                 gateway.start()
                 until(lambda: any("the gateway is back" in line for line in terminal.lines))
                 gateway.await_source("back")
