@@ -154,8 +154,9 @@ class LimitedProtocol(HttpToolsProtocol):
         self._is_endless = False
         self._is_half_closed = False
         self._lingers = False
-        self._lingered = 0
         """Whether the client has its last response, and what it still sends is ignored."""
+        self._lingered = 0
+        """Bytes received since then."""
         self._last_words: Refused | None = None
         """The refusal that is sent when the requests before it have their responses."""
         self._timer: asyncio.TimerHandle | None = None
