@@ -49,34 +49,33 @@ class ValueFile:
         return Path(self._path).read_text().strip()
 
 
-class Secret(SecretStr):
-    """A text that nobody may see."""
+class _InFile:
+    """A value that may lie in a file."""
 
     file: ValueFile | None = None
 
     @classmethod
     def of(cls, file: ValueFile) -> Self:
-        """Return the secret in a file."""
-        made = cls(file.text())
+        """Return the value in a file."""
+        made = cls._read(file.text())
         made.file = file
         return made
+
+    @classmethod
+    def _read(cls, text: str) -> Self:
+        return cls(text)  # type: ignore[call-arg]  # of the class that this one is mixed into
+
+
+class Secret(_InFile, SecretStr):
+    """A text that nobody may see."""
 
     def get_secret_value(self) -> str:
         """Return the secret, read again if it lies in a file."""
         return super().get_secret_value() if self.file is None else self.file.text()
 
 
-class Changing(str):
+class Changing(_InFile, str):
     """A text that may lie in a file, and is no secret by itself, as a user's name."""
-
-    file: ValueFile | None = None
-
-    @classmethod
-    def of(cls, file: ValueFile) -> Self:
-        """Return the text in a file."""
-        made = cls(file.text())
-        made.file = file
-        return made
 
     @property
     def current(self) -> str:
@@ -92,18 +91,14 @@ class Changing(str):
         return core_schema.no_info_wrap_validator_function(made, core_schema.str_schema())
 
 
-class Words(list[T], Generic[T]):
+class Words(_InFile, list[T], Generic[T]):
     """A list that may lie in a file, with white space between its items."""
 
-    file: ValueFile | None = None
     _item: Any = str
 
     @classmethod
-    def of(cls, file: ValueFile) -> Self:
-        """Return the words in a file."""
-        made = cls(file.text().split())
-        made.file = file
-        return made
+    def _read(cls, text: str) -> Self:
+        return cls(text.split())
 
     @property
     def current(self) -> list[T]:
@@ -141,6 +136,6 @@ def split_url(url: str) -> SplitResult:
 def rotating(annotation: Any) -> Callable[[ValueFile], Any] | None:
     """Return how to make a value of a file that is read again, if the annotation of a setting has such a type."""
     kind = get_origin(annotation) or annotation
-    if isinstance(kind, type) and issubclass(kind, Secret | Changing | Words):
+    if isinstance(kind, type) and issubclass(kind, _InFile):
         return kind.of
     return next(filter(None, map(rotating, get_args(annotation))), None)
