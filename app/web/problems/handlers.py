@@ -8,7 +8,6 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.model.errors import CatalogError, DamagedError, GatewayError, StoreFull
@@ -139,8 +138,6 @@ class IncidentMiddleware:
 
         try:
             await self.app(scope, receive, watching)
-        except ClientDisconnect:
-            return  # nobody waits for a response, and nothing has failed
         except Exception as error:
             incident = token_hex(8)
             log.exception("request_failed", incident=incident, method=scope["method"], path=scope["path"])
