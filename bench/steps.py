@@ -36,8 +36,8 @@ from app.service.finishing.finisher import Complete, Finisher
 from app.service.intake import Journaler
 from app.service.repair.recording import Recorder
 from app.service.threads import collect_seldom
+from app.testing.context import service_context
 from bench.intake import SMALL, Load, make_data_sets, make_load
-from tests.support.service_context import service_context
 
 AT_ONCE = 512
 WARM_UP = 3

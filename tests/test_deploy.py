@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from app.settings import load
+from app.testing.waiting import until
 from tests.support.mosquitto import PROGRAM, free_port
-from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"

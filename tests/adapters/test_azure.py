@@ -10,9 +10,9 @@ from adapters.object_store import ObjectStore
 from app.model.message import PhysicalMessage
 from app.model.records import JournalIdentity
 from app.service.archiver import Archiver
+from app.testing.context import service_context
 from tests.contracts.store import StoreContract, put
 from tests.support.azurite import Container
-from tests.support.service_context import service_context
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from adapters.opentelemetry import OpenTelemetryExporter
 from app.model.errors import GatewayError
 from app.model.trace_context import TraceContext
 from app.ports import Span
+from app.testing.waiting import until
 from tests.support.otlp_receiver import Receiver, receiving
-from tests.support.waiting import until
 
 SENDER = TraceContext("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", is_sampled=True)
 

@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 import pytest
 from paho.mqtt import publish
 
+from app.testing.waiting import until
 from tests.cli.conftest import Run
 from tests.support.forked_command import program
 from tests.support.mosquitto import Mosquitto, free_port
 from tests.support.tables import visits
-from tests.support.waiting import until
 from tests.tables.out.making import made
 
 PROGRAM = Path(sys.executable).parent / "attachment-gateway"

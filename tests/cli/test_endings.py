@@ -18,11 +18,11 @@ from app.cli.application import application
 from app.cli.console import BROKEN_PIPE, FAILED, UNREACHABLE
 from app.cli.repairing import UNCHECKED
 from app.main import SUPERSEDED_STATUS
+from app.testing.waiting import until
 from tests.cli.conftest import Run
 from tests.support.disk import SMALL_DISK, small_disk
 from tests.support.forked_command import program
 from tests.support.mosquitto import free_port
-from tests.support.waiting import until
 
 __all__ = ["small_disk"]
 

@@ -19,12 +19,12 @@ from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord
 from app.ports import AttachmentFilter
 from app.service.gateway import Gateway
+from app.testing.context import service_context
+from app.testing.waiting import until
 from tests.cli.conftest import Run
 from tests.support import rendezvous_program
 from tests.support.captures import in_hexadecimal, packet, unloaded
 from tests.support.sas_client import Attached, Program, binary_file, disordered, message, text_file
-from tests.support.service_context import service_context
-from tests.support.waiting import until
 
 SOURCE = "archive"
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import httpx
 import pytest
 
+from app.testing.waiting import until
 from app.web.api import create_app
 from tests.cli.conftest import Run
-from tests.support.waiting import until
 from tests.web.stock import Stock, serving
 
 

@@ -21,6 +21,7 @@ import pytest
 
 from app.cli.demo import content
 from app.codecs.ibm_mq.image import write_image
+from app.testing.waiting import until
 from tests.support.built import shop
 from tests.support.captures import in_hexadecimal, packet, unloaded
 from tests.support.define_xml import define_xml
@@ -29,7 +30,6 @@ from tests.support.pages import ROOT, Command, commands
 from tests.support.readstat import Written, write_sas7bcat, write_sas7bdat
 from tests.support.sas_client import Program, message, text_file
 from tests.support.terminal import InTerminal
-from tests.support.waiting import until
 
 PROGRAM = Path(sys.executable).parent / "attachment-gateway"
 CONNACK = bytes.fromhex("2003000000")

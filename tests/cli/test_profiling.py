@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 from rich.cells import cell_len
 
+from app.testing.waiting import until
 from tests.cli.conftest import Run
 from tests.support.define_xml import define_xml
 from tests.support.readstat import Rows, Written, write_sas7bcat, write_sas7bdat
 from tests.support.terminal import InTerminal
-from tests.support.waiting import until
 
 PROGRAM = Path(sys.executable).parent / "attachment-gateway"
 

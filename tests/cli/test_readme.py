@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from app.testing.waiting import until
 from tests.support.forked_command import program
 from tests.support.mosquitto import free_port
-from tests.support.waiting import until
 
 PROGRAM = Path(sys.executable).parent / "attachment-gateway"
 ROOT = Path(__file__).parents[2]

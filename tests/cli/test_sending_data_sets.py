@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from app.testing.waiting import until
 from tests.cli.conftest import Run
-from tests.support.waiting import until
 
 SALES = "DT,C,X\n2024-01-31,Ann,1.5\n2024-02-29,Bob,.A\n"
 WANTED = ("--format", "DT=DATE9.", "--length", "C=40", "--label", "X=Amount, in EUR = net", "--missing", "tag")

@@ -13,10 +13,10 @@ import pytest
 
 from app.cli.download_formats import EXTENSIONS, choose
 from app.tables.out import FORMATS
+from app.testing.waiting import until
 from tests.cli.conftest import Run
 from tests.support.gateway import GatewayProcess
 from tests.support.tables import pupils
-from tests.support.waiting import until
 
 
 @pytest.fixture(scope="module")

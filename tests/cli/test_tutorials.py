@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from app.testing.waiting import until
 from tests.support.forked_command import program
 from tests.support.forked_gateway import ForkedGateway
 from tests.support.mosquitto import Mosquitto
-from tests.support.waiting import until
 
 DOCS = Path(__file__).parents[2] / "docs"
 PROGRAM = Path(sys.executable).parent / "attachment-gateway"

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 import pytest
 
+from app.testing.waiting import until
 from tests.conformance.calls import Session
 from tests.support.mqi import Library
 from tests.support.queue_manager import QueueManager
-from tests.support.waiting import until
 
 CONNECT = """
 import importlib, sys

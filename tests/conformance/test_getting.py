@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from app.testing.waiting import until
 from tests.conformance.calls import Got, Session, Waiting
 from tests.conformance.headers import GROUP, extension, properties
 from tests.conformance.target import Target
 from tests.support.queue_manager import QueueManager
-from tests.support.waiting import until
 
 
 def test_an_empty_queue(session: Session, queue: str, c: ModuleType) -> None:

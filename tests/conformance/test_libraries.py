@@ -9,11 +9,11 @@ from types import ModuleType
 
 import pytest
 
+from app.testing.waiting import until
 from tests.conformance.calls import LONG_WAIT, Session
 from tests.conformance.headers import GROUP, properties
 from tests.conformance.target import CONNECT, Target
 from tests.support.mqi import Library
-from tests.support.waiting import until
 
 
 def test_the_default_version_of_the_descriptor(library: Library, mq: ModuleType) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from app.testing.waiting import until
 from tests.conformance.calls import Session
-from tests.support.waiting import until
 
 
 def asking(session: Session, queue: str, report: int, body: bytes = b"data", options: int = 0, **md: Any) -> Any:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from app.testing.waiting import until
 from tests.conformance.calls import LONG_WAIT, Session, Waiting
 from tests.conformance.target import CONNECT, Target
-from tests.support.waiting import until
 
 IN_A_UNIT_OF_WORK = """
 source = mq.Queue(connection, queues[0], mq.CMQC.MQOO_INPUT_SHARED)

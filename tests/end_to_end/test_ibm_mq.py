@@ -14,6 +14,7 @@ import pytest
 from adapters.arrow_journal import ArrowJournal
 from app.codecs.sas.dialect import Dialect
 from app.model.message import PhysicalMessage
+from app.testing.waiting import until
 from tests.support import mq
 from tests.support.forked_gateway import ForkedGateway, shared
 from tests.support.gateway import GatewayProcess
@@ -23,7 +24,6 @@ from tests.support.mq import mq_destination, mq_source
 from tests.support.mqi import load
 from tests.support.queue_manager import QueueManager
 from tests.support.sas_client import Program, binary_file, disordered
-from tests.support.waiting import until
 
 QUEUE = "SAS.ATTACHMENTS"
 ATTACHMENTS = 200

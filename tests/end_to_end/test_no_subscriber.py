@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from app.testing.waiting import until
 from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess
 from tests.support.mosquitto import Mosquitto
 from tests.support.subscribe import left_in_session, subscribe
-from tests.support.waiting import until
 
 
 def settings(port: int) -> str:

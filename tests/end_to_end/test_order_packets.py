@@ -15,13 +15,13 @@ import pytest
 from paho.mqtt.client import Client
 
 from app.model.message import PhysicalMessage
+from app.testing.waiting import until
 from bench.memory import PATIENCE, PIECE, peak
 from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess, mqtt_destination, mqtt_source
 from tests.support.mosquitto import Mosquitto
 from tests.support.publish import connected, publish
 from tests.support.sas_client import disordered
-from tests.support.waiting import until
 
 ROWS = 100_000
 MOST = 400

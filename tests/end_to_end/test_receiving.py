@@ -11,13 +11,13 @@ import pytest
 
 from app.codecs.sas.dialect import Dialect
 from app.model.message import PhysicalMessage
+from app.testing.waiting import until
 from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import mqtt_source
 from tests.support.loads import assert_received, messages, mixed
 from tests.support.mosquitto import Mosquitto
 from tests.support.publish import Version, publish
 from tests.support.sas_client import Program, binary_file, disordered, message
-from tests.support.waiting import until
 
 TOPIC = "sas/attachments"
 DIALECTS = ("big-4-excluded-packed", "little-8-absent-packed", "little-4-included-aligned", "big-8-excluded-aligned")

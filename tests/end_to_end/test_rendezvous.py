@@ -17,6 +17,7 @@ from adapters.rendezvous.client import Client
 from adapters.rendezvous.settings import DaemonSettings
 from app.codecs.rendezvous.daemon import publish, publish_head
 from app.model.attachment import AttachmentKind
+from app.testing.waiting import until
 from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess, mqtt_source
 from tests.support.loads import assert_same_table, await_finished, mixed, table
@@ -26,7 +27,6 @@ from tests.support.publish import publish as publish_mqtt
 from tests.support.rendezvous_daemon import RendezvousDaemon, real_daemon
 from tests.support.rendezvous_program import messages
 from tests.support.sas_client import Attached, Program, binary_file, data_set, message
-from tests.support.waiting import until
 
 ATTACHMENTS = 50
 

@@ -15,12 +15,12 @@ import pytest
 from adapters.rendezvous.client import Client, DaemonError
 from adapters.rendezvous.settings import DaemonSettings
 from app.codecs.rendezvous.daemon import publish, publish_head
+from app.testing.waiting import until
 from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess
 from tests.support.rendezvous_daemon import RendezvousDaemon
 from tests.support.rendezvous_program import messages
 from tests.support.sas_client import Program, binary_file
-from tests.support.waiting import until
 
 KILLS = int(os.environ.get("KILLS", "4"))
 IN, OUT = "KILLS.IN", "KILLS.OUT"

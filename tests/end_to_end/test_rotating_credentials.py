@@ -99,6 +99,13 @@ def exercise(
     assert "marker-0f4c" not in process.log + process.client.get("/health/ready").text
 
 
+OF_BOTH = {
+    "source here": "sources.here.password_file",
+    "destination there": "destinations.there.password_file",
+}
+"""The checks of health, and the settings whose credentials they name."""
+
+
 def test_of_mqtt(tmp_path: Path) -> None:
     passwords, secret = tmp_path / "passwords", tmp_path / "secret"
     passwords.touch()
@@ -119,13 +126,9 @@ def test_of_mqtt(tmp_path: Path) -> None:
         settings += mqtt_destination("there", broker.port, "out", f'no_subscribers = "accept"\nattempts = 2\n{login}')
         with ForkedGateway(tmp_path, settings) as process:
             process.await_source("here")
-            credentials = {
-                "source here": "sources.here.password_file",
-                "destination there": "destinations.there.password_file",
-            }
             exercise(
                 process,
-                credentials,
+                OF_BOTH,
                 change,
                 lambda: rename(secret, SECOND),
                 lambda some: publish(some, broker.port, TOPIC, "5"),
@@ -145,13 +148,9 @@ def test_of_ibm_mq(tmp_path: Path, pymqi: ModuleType) -> None:
         )
         with ForkedGateway(tmp_path, settings) as process:
             process.await_source("here")
-            credentials = {
-                "source here": "sources.here.password_file",
-                "destination there": "destinations.there.password_file",
-            }
             exercise(
                 process,
-                credentials,
+                OF_BOTH,
                 lambda: manager.restart(users={"gateway": SECOND, "": ""}),
                 lambda: rename(secret, SECOND),
                 lambda some: mq.put(pymqi, manager, QUEUE, some),

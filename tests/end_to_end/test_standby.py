@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from app.model.message import PhysicalMessage
+from app.testing.waiting import until
 from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import mqtt_source
 from tests.support.lease_server import LeaseServer
@@ -21,7 +22,6 @@ from tests.support.mosquitto import Mosquitto
 from tests.support.publish import publish
 from tests.support.sas_client import Program, binary_file, disordered
 from tests.support.subscribe import left_in_session, subscribe
-from tests.support.waiting import until
 
 TOPIC = "sas/attachments"
 FAIL_OVERS = int(os.environ.get("FAIL_OVERS", "5"))

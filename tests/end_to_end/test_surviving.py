@@ -14,6 +14,7 @@ import pytest
 
 from adapters.arrow_journal import ArrowJournal
 from app.model.message import PhysicalMessage
+from app.testing.waiting import until
 from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess, mqtt_source
 from tests.support.loads import assert_received, messages, mixed
@@ -21,7 +22,6 @@ from tests.support.mosquitto import Mosquitto
 from tests.support.publish import publish
 from tests.support.sas_client import Attached, Program, binary_file, disordered
 from tests.support.subscribe import left_in_session, subscribe
-from tests.support.waiting import until
 
 TOPIC = "sas/attachments"
 SMALL, LARGE = 32 << 20, 512 << 20

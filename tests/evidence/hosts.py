@@ -20,11 +20,11 @@ from app.ports import AttachmentFilter, Catalog, ContentStore, Intake, Journal, 
 from app.service.content.access import object_name, open_content, opened
 from app.service.context import ServiceContext
 from app.service.gateway import Gateway
+from app.testing.context import service_context
 from app.testing.found import PATIENT, settings
+from app.testing.waiting import until
 from tests.evidence.senders.sent import Column, Physical, Table
 from tests.support.passes import run_batch
-from tests.support.service_context import service_context
-from tests.support.waiting import until
 
 PATIENCE = 240.0
 LAST_SOURCE = "the last message of all"

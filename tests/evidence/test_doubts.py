@@ -22,11 +22,11 @@ from app.model.records import (
 from app.ports import AttachmentFilter, Intake
 from app.service.context import ServiceContext
 from app.service.gateway import Gateway
+from app.testing.context import service_context
+from app.testing.waiting import until
 from tests.evidence.hosts import Broker, _physical, in_folder, pipeline
 from tests.evidence.senders import contents, sas_queue, sas_rendezvous
 from tests.evidence.senders.sent import Sending
-from tests.support.service_context import service_context
-from tests.support.waiting import until
 
 DIALECT = sas_queue.DIALECTS[0]
 SIZE = len(contents.TEXT)

@@ -24,9 +24,9 @@ from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, FramingOptions
 from app.service.sending.framer import Framer
+from app.testing.context import service_context
 from app.testing.outgoing import FILES, delivery
 from tests.framing.order_packets import parquet, table
-from tests.support.service_context import service_context
 
 WAYS = [("big-4-excluded-packed", 273), ("little-8-absent-aligned", 546)]
 SMALL = [each for each in FILES if len(each[2]) < 100_000]

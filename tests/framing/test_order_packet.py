@@ -21,11 +21,11 @@ from app.pipeline import batch
 from app.pipeline.job import Job
 from app.service.finishing.parts import missing_ranges
 from app.service.sending.errors import CannotSend
+from app.testing.context import service_context
 from app.testing.found import assert_same, by_the_gateway, in_folder, settings
 from app.testing.framing import FramingContract, receive, records
 from tests.framing.order_packets import DATA_SET, assert_equal, bare, joined, options, parquet, stored, table, written
 from tests.support.sas_client import disordered
-from tests.support.service_context import service_context
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,6 +17,7 @@ from app.model.attachment import AttachmentState
 from app.model.errors import InvalidInputError
 from app.model.event import GroupPart, Pieces
 from app.model.message import PhysicalMessage
+from app.testing.context import service_context
 from app.testing.framing import in_the_pipeline, receive, records
 from app.testing.outgoing import SOURCE
 from tests.codecs.sapdb.vectors import ALL, PACKETS
@@ -35,7 +36,6 @@ from tests.framing.order_packets import (
     reply,
     stored,
 )
-from tests.support.service_context import service_context
 
 
 def test_a_result_set_is_put_together_by_its_row_counts(tmp_path: Path) -> None:

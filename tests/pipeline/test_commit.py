@@ -13,7 +13,7 @@ from app.pipeline.finishing import Result
 from app.pipeline.job import Job, open_job
 from app.service.context import ServiceContext
 from app.tables.quality import Increment
-from tests.support.service_context import service_context
+from app.testing.context import service_context
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from app.model.errors import GatewayError
 from app.pipeline import jvm
 from app.pipeline.progress import progress
 from app.pipeline.session import BRIEF_JAVA, SparkSettings, _for_java, pairs, session
-from tests.support.waiting import until
+from app.testing.waiting import until
 
 
 def test_settings_are_those_chosen_unless_somebody_set_them(spark: SparkSession) -> None:

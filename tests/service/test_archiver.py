@@ -10,7 +10,7 @@ from app.model.message import PhysicalMessage
 from app.model.records import JournalIdentity
 from app.service.archiver import Archiver
 from app.service.context import ServiceContext
-from tests.support.service_context import service_context
+from app.testing.context import service_context
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from app.model.message import PhysicalMessage, Position
 from app.model.records import Checkpoint, JournalIdentity
 from app.service.belonging import claim, keep_lock
 from app.service.context import ServiceContext
-from tests.support.service_context import service_context
+from app.testing.context import service_context
 
 
 @pytest.fixture

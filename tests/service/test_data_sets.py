@@ -26,9 +26,9 @@ from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, FramingOptions
 from app.service.context import ServiceContext
 from app.service.sending.framer import Framer
+from app.testing.context import service_context
 from app.testing.outgoing import cut, delivery
 from tests.service.test_round_trip import content, receive, received
-from tests.support.service_context import service_context
 
 BIG = Dialect()
 VARIABLES = [

@@ -22,9 +22,9 @@ from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord
 from app.ports import AttachmentFilter
 from app.service.context import ServiceContext
+from app.testing.context import service_context
 from tests.service.test_round_trip import content, receive
 from tests.support.sas_client import Attached, Program, data_set, message
-from tests.support.service_context import service_context
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from random import Random
 import pytest
 
 from app.service.content.access import PIECE
+from app.testing.context import ManualClock, service_context
 from tests.support.host import SOURCE, Host
 from tests.support.sas_client import Program, binary_file, message
-from tests.support.service_context import ManualClock, service_context
 
 KIB = 1 << 10
 APART = [(32 * KIB, 3_000_000), (PIECE // 3, 4 * PIECE), (3 * PIECE, 7 * PIECE)]

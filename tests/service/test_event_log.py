@@ -8,7 +8,7 @@ import pytest
 
 from app.model.records import Checkpoint, NewEvent
 from app.service.event_log import AT_ONCE, IDS_LOGGED, LEVELS, ONE_BY_ONE, EventLog
-from tests.support.service_context import service_context
+from app.testing.context import service_context
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ from app.model.evidence import LONGEST_WARNING, MOST_WARNINGS, Choice, Ground, Q
 from app.model.records import AttachmentRecord
 from app.ports import AttachmentFilter
 from app.service.context import ServiceContext
+from app.testing.context import service_context
 from app.testing.outgoing import SOURCE
 from tests.service.test_data_sets import bodies_of, messages, row, stored
 from tests.service.test_round_trip import receive, received
 from tests.support.sas_client import Attached, Program, message
-from tests.support.service_context import service_context
 
 ADA = row("3FF8000000000000", 0, 0, b"Ada     ")
 TORN = row("3FF8000000000000", 0, 0, b"\xc5da     ")

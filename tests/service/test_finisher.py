@@ -17,9 +17,9 @@ from app.ports import AttachmentFilter
 from app.service.assembling.assembler import Assembler
 from app.service.context import ServiceContext
 from app.service.finishing.finisher import Complete, Finisher
+from app.testing.context import service_context
+from app.testing.waiting import until
 from tests.support.sas_client import Program, binary_file, message, text_file
-from tests.support.service_context import service_context
-from tests.support.waiting import until
 
 DEADLINE = 30.0
 

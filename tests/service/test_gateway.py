@@ -29,9 +29,10 @@ from app.service.deletion import NotEnded
 from app.service.gateway import Gateway
 from app.service.retention.sweeper import Sweeper
 from app.service.sending.framer import Framer
+from app.testing.context import ManualClock, service_context
 from app.testing.outgoing import FILES, SOURCE, cut, delivery
-from tests.support.service_context import ManualClock, receive_for, service_context
-from tests.support.waiting import until
+from app.testing.waiting import until
+from tests.support.service_context import receive_for
 
 DEADLINE = 20.0
 DESTINATION = "partners"

@@ -23,14 +23,14 @@ from app.service.finishing.finisher import Complete, Finisher
 from app.service.gateway import Gateway
 from app.service.sending.errors import CannotSend
 from app.service.sending.framer import Framer
+from app.testing.context import ManualClock, service_context
 from app.testing.outgoing import FILES, SOURCE, delivery
+from app.testing.waiting import until
 from tests.service.test_gateway import UnreliableSender
 from tests.service.test_round_trip import content, receive
 from tests.support.loads import messages, mixed
 from tests.support.mq_client import Sent, alone, any_bodies, group, segmented
 from tests.support.sas_client import Program, disordered
-from tests.support.service_context import ManualClock, service_context
-from tests.support.waiting import until
 
 SAS = "sas"
 

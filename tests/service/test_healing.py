@@ -18,10 +18,10 @@ from app.service.context import ServiceContext
 from app.service.finishing.finisher import Complete, Finisher
 from app.service.gateway import Gateway
 from app.service.replaying import Outcome
+from app.testing.context import service_context
 from tests.support.disk import BLOCK, bad_blocks
 from tests.support.mq_client import any_bodies, group
 from tests.support.sas_client import Program, binary_file, message, text_file
-from tests.support.service_context import service_context
 
 SOURCE = "orders"
 

@@ -21,8 +21,8 @@ from app.model.message import UNREADABLE, PhysicalMessage, Position
 from app.ports import Prepared
 from app.service.context import ServiceContext
 from app.service.intake import Journaler
-from tests.support.service_context import service_context
-from tests.support.waiting import until
+from app.testing.context import service_context
+from app.testing.waiting import until
 
 DEADLINE = 20.0
 

@@ -25,11 +25,11 @@ from app.service.context import ServiceContext
 from app.service.gateway import Gateway
 from app.service.retention.sweeper import Sweeper
 from app.settings import Settings
+from app.testing.context import ManualClock, service_context
+from app.testing.waiting import until
 from app.web.api import create_app
 from tests.support.beside import JobBeside, journal_in
 from tests.support.sas_client import Attached, Program, binary_file, message, text_file
-from tests.support.service_context import ManualClock, service_context
-from tests.support.waiting import until
 from tests.web.stock import serving
 
 SOURCE = "orders"

@@ -20,10 +20,11 @@ from app.ports import AttachmentFilter
 from app.service.content.settling import Settler
 from app.service.context import ServiceContext
 from app.service.gateway import Gateway
+from app.testing.context import ManualClock, service_context
+from app.testing.waiting import until
 from tests.support.host import SOURCE, Host
 from tests.support.sas_client import Program, binary_file, message
-from tests.support.service_context import ManualClock, receive_for, service_context
-from tests.support.waiting import until
+from tests.support.service_context import receive_for
 
 DEADLINE = 60.0
 MANY = 300

@@ -10,8 +10,9 @@ from app.model.records import Checkpoint
 from app.service.context import ServiceContext
 from app.service.retention import receiving_time
 from app.service.retention.receiving_time import LONGEST_STEP, SETTLING_SECONDS, ReceivingTime
+from app.testing.context import ManualClock, service_context
 from app.testing.intake import Collector
-from tests.support.service_context import Connected, ManualClock, receive_for, service_context
+from tests.support.service_context import Connected, receive_for
 
 SOURCE = "orders"
 DAY = 86_400 * 1_000_000

@@ -19,7 +19,8 @@ from app.model.message import DELIVERY, GAP, UNREADABLE, PhysicalMessage
 from app.service.assembling.assembler import Assembler
 from app.service.context import ServiceContext
 from app.service.resuming import resume_numbering
-from tests.support.service_context import Connected, service_context
+from app.testing.context import service_context
+from tests.support.service_context import Connected
 
 SOURCE = {"transport": "mqtt", "framing": "sas_rendezvous", "url": "mqtt://127.0.0.1", "topic": "t"}
 SETTINGS: dict[str, Any] = {"sources": {"sas": SOURCE, "other": SOURCE}}

@@ -23,8 +23,8 @@ from app.service.content.access import open_content
 from app.service.context import ServiceContext
 from app.service.finishing.finisher import Complete, Finisher
 from app.service.sending.framer import Framer
+from app.testing.context import service_context
 from app.testing.outgoing import FILES, SOURCE, cut, delivery
-from tests.support.service_context import service_context
 
 
 def receive(context: ServiceContext, messages: list[PhysicalMessage]) -> None:

@@ -14,10 +14,10 @@ from app.model.attachment import AttachmentDefinition, AttachmentKind, Attachmen
 from app.model.records import DOUBTFUL_SIZE
 from app.service.finishing.media_types import text_codec
 from app.service.sending.framer import Framer
+from app.testing.context import service_context
 from app.testing.outgoing import cut, delivery
 from tests.service.test_round_trip import content, receive, received
 from tests.support.sas_client import Attached, Program, message
-from tests.support.service_context import service_context
 
 CHARACTER_SETS = [
     (367, "ascii"),

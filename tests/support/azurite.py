@@ -16,9 +16,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from app.testing.waiting import until
 from tests.support.environment import with_proxies
 from tests.support.object_server import Bucket
-from tests.support.waiting import until
 
 PACKAGE = "azurite@3.37.0"
 FETCH_SECONDS = 100

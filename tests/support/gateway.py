@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx
 
+from app.testing.waiting import until
 from tests.support.mosquitto import free_port
-from tests.support.waiting import until
 
 PROGRAM = Path(sys.executable).parent / "attachment-gateway"
 _SAMPLE = re.compile(r"^attachment_gateway_(\w+)(?:\{([^}]*)\})? (\S+)$", re.MULTILINE)

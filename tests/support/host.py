@@ -14,8 +14,9 @@ from app.service.finishing.finisher import Complete, Finisher
 from app.service.quarantine import quarantined_message
 from app.service.retention.receiving_time import ReceivingTime
 from app.service.retention.sweeper import Sweeper
+from app.testing.context import ManualClock
 from tests.support.sas_client import Attached, Program, binary_file, message
-from tests.support.service_context import Connected, ManualClock, receive_for
+from tests.support.service_context import Connected, receive_for
 
 SOURCE = "orders"
 

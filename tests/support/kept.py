@@ -20,9 +20,9 @@ from app.service.finishing.finisher import Finisher
 from app.service.repair.recording import Recorder
 from app.service.retention.sweeper import Sweeper
 from app.settings import Settings
+from app.testing.context import ManualClock, service_context
 from tests.support.loads import messages, mixed
 from tests.support.sas_client import Attached, Program
-from tests.support.service_context import ManualClock, service_context
 
 SOURCE = "orders"
 AT_ONCE: dict[str, Any] = {

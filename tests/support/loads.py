@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 
 from app.model.attachment import AttachmentKind
 from app.model.message import PhysicalMessage
+from app.testing.waiting import until
 from tests.support.gateway import GatewayProcess
 from tests.support.sas_client import Attached, Program, binary_file, data_set, message, text_file
-from tests.support.waiting import until
 
 NAMES = (
     "d:\\mytext.txt",

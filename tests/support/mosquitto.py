@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from tests.support.waiting import until
+from app.testing.waiting import until
 
 PROGRAM = shutil.which("mosquitto", path=os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin")))
 

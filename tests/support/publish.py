@@ -11,7 +11,7 @@ from paho.mqtt.properties import Properties
 
 from app.codecs.ibm_mq.image import write_image
 from app.model.message import PhysicalMessage
-from tests.support.waiting import until
+from app.testing.waiting import until
 
 Version = Literal["5", "3.1.1"]
 PROTOCOLS = {"5": MQTTProtocolVersion.MQTTv5, "3.1.1": MQTTProtocolVersion.MQTTv311}

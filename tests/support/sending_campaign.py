@@ -18,6 +18,7 @@ from time import sleep
 from types import ModuleType
 
 from app.framing.outgoing import message_identifier
+from app.testing.waiting import until
 from tests.support import mq
 from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess, mqtt_destination
@@ -25,7 +26,6 @@ from tests.support.mq import mq_destination
 from tests.support.mqi import load
 from tests.support.queue_manager import QueueManager
 from tests.support.recording_broker import Published, RecordingBroker
-from tests.support.waiting import until
 
 QUEUE, STATE_QUEUE = "SAS.REQUESTS", "GATEWAY.STATE"
 MAXDEPTH = 200

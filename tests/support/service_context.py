@@ -1,4 +1,4 @@
-"""What belongs to `app.testing.context` and only the gateway's own tests need."""
+"""Sources of a service's context that receive while time passes."""
 
 from collections.abc import Iterator
 from threading import Event
@@ -10,9 +10,7 @@ from app.model.message import PhysicalMessage
 from app.ports import Intake
 from app.service.retention import receiving_time
 from app.service.retention.receiving_time import ReceivingTime
-from app.testing.context import ManualClock, service_context
-
-__all__ = ["Connected", "ManualClock", "receive_for", "service_context"]
+from app.testing.context import ManualClock
 
 
 class Connected:

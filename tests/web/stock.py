@@ -39,8 +39,8 @@ from app.service.context import ServiceContext
 from app.service.gateway import Gateway
 from app.settings import Settings
 from app.testing.migrated import migrated
+from app.testing.waiting import until
 from app.web.protocol import configuration
-from tests.support.waiting import until
 
 
 class Clock:

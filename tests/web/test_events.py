@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from app.model.records import Checkpoint, JournalIdentity, NewEvent
+from app.testing.waiting import until
 from app.web.events import feed as events
-from tests.support.waiting import until
 from tests.web.conftest import connected
 from tests.web.stock import Stock
 

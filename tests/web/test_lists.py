@@ -6,7 +6,7 @@ import pytest
 from app.model.attachment import AttachmentState
 from app.model.evidence import Choice, Ground, Question
 from app.model.records import Finished
-from tests.support.waiting import until
+from app.testing.waiting import until
 from tests.web.stock import Stock
 
 

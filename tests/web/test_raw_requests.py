@@ -16,9 +16,9 @@ import pyarrow as pa
 import pytest
 
 from app.model.attachment import AttachmentKind
+from app.testing.waiting import until
 from app.web.protocol import LimitedProtocol
 from tests.support.tables import parquet
-from tests.support.waiting import until
 from tests.web.raw import answer, answers, opened, split_everywhere
 from tests.web.stock import Stock
 from tests.web.test_transfers import MIB, PARQUET, connections, limited

@@ -14,10 +14,10 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute, iter_route_contexts
 
+from app.testing.waiting import until
 from app.web.api import create_app
 from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess
-from tests.support.waiting import until
 from tests.web.raw import answer, opened
 from tests.web.stock import Stock, serving
 

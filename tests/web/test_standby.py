@@ -9,8 +9,8 @@ import pytest
 
 from app.main import bound
 from app.settings import Settings
+from app.testing.waiting import until
 from app.web.standby import standing_by
-from tests.support.waiting import until
 
 
 @pytest.mark.parametrize("public", [["docs"], ["health"]])

@@ -11,8 +11,8 @@ from app.model.attachment import AttachmentState
 from app.model.times import to_time
 from app.ports import Tallies
 from app.service.access.keys import Limits, make_key
+from app.testing.waiting import until
 from tests.support.sas_client import Program, binary_file, message
-from tests.support.waiting import until
 from tests.web.conftest import connected
 from tests.web.stock import Stock, arriving
 

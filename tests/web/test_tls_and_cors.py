@@ -18,9 +18,9 @@ from structlog.testing import capture_logs
 
 from app.model.errors import GatewayError
 from app.settings import Http
+from app.testing.waiting import until
 from app.web.api import create_app
 from app.web.certificate import Certificate
-from tests.support.waiting import until
 from tests.web.conftest import connected
 from tests.web.stock import Stock, serving
 

@@ -16,11 +16,11 @@ import pytest
 from adapters.arrow_journal import ArrowJournal
 from app.model.attachment import AttachmentKind
 from app.model.records import Checkpoint, NewEvent
+from app.testing.waiting import until
 from app.web.api import create_app
 from app.web.pools import TRANSFER_THREADS
 from app.web.protocol import LimitedProtocol
 from tests.support.tables import parquet
-from tests.support.waiting import until
 from tests.web.raw import opened
 from tests.web.stock import Stock, serving
 

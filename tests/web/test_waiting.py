@@ -9,8 +9,8 @@ import pytest
 
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.records import Checkpoint, DeliveryRecord, NewEvent
+from app.testing.waiting import until
 from app.web.events.feed import Feed
-from tests.support.waiting import until
 from tests.web.stock import Stock
 
 LONG = 50

@@ -9,10 +9,10 @@ import pytest
 
 from app.testing.intake import Collector, receiving
 from app.testing.transport import message
+from app.testing.waiting import until
 from tests.adapters.ibm_mq.conftest import Place
 from tests.adapters.ibm_mq.test_receiver import numbers
 from tests.support.queue_manager import QueueManager
-from tests.support.waiting import until
 
 FAILURES = 6
 

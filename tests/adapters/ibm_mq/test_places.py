@@ -13,11 +13,11 @@ from adapters.ibm_mq import watching
 from app.model.message import PhysicalMessage
 from app.testing.intake import Collector, receiving
 from app.testing.transport import message
+from app.testing.waiting import until
 from tests.adapters.ibm_mq.conftest import Place
 from tests.adapters.ibm_mq.test_receiver import numbers, poisoned
 from tests.support import mq
 from tests.support.queue_manager import QueueManager
-from tests.support.waiting import until
 
 
 @pytest.fixture

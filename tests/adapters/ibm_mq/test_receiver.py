@@ -18,10 +18,10 @@ from app.model.message import PhysicalMessage
 from app.ports import SendFailed
 from app.testing.intake import Collector, receiving
 from app.testing.transport import as_sent, assert_soon_back, message
+from app.testing.waiting import until
 from tests.adapters.ibm_mq.conftest import Place
 from tests.support import mq
 from tests.support.queue_manager import QueueManager
-from tests.support.waiting import until
 
 DEAD_LETTER_QUEUE = "SYSTEM.DEAD.LETTER.QUEUE"
 THRESHOLD_REACHED = 2362

@@ -17,12 +17,12 @@ from app.ports import Progress, SendFailed
 from app.service.context import ServiceContext
 from app.service.sending import outbox
 from app.service.sending.deliveries import Deliveries
+from app.testing.context import ManualClock, service_context
 from app.testing.transport import message
 from tests.adapters.ibm_mq.conftest import Place
 from tests.service.sending.test_deliveries import DESTINATIONS, FILE, Sending
 from tests.support import mq
 from tests.support.queue_manager import QueueManager
-from tests.support.service_context import ManualClock, service_context
 
 STATE = "GATEWAY.STATE"
 DELIVERY = "0123456789abcdef"

@@ -20,10 +20,10 @@ from app.model.message import DELIVERY, GAP, PhysicalMessage
 from app.ports import Receiver, Sender, SendFailed
 from app.testing.intake import Collector, receiving
 from app.testing.transport import assert_soon_back, message
+from app.testing.waiting import until
 from tests.support.breaking import breaking
 from tests.support.mosquitto import Mosquitto
 from tests.support.publish import Version, connected, envelope
-from tests.support.waiting import until
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from app.framing.registry import traits
 from app.model.message import GAP, PhysicalMessage
 from app.ports import Progress, Receiver, Sender, SendFailed
 from app.testing.intake import Collector
+from app.testing.waiting import until
 from tests.support.scripted_broker import ScriptedBroker
-from tests.support.waiting import until
 
 ACCEPTED_311, ACCEPTED_5 = "20020000", "2003000000"
 SESSION_311, SESSION_5 = "20020100", "2003010000"

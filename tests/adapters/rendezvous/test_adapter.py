@@ -20,8 +20,8 @@ from app.model.message import PhysicalMessage
 from app.ports import Progress, SendFailed
 from app.testing.intake import Collector, receiving
 from app.testing.transport import message
+from app.testing.waiting import until
 from tests.support.rendezvous_daemon import RendezvousDaemon, envelope
-from tests.support.waiting import until
 
 LST = encode_message([Field("LST", 1, "I32", 5)])
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.codecs.rendezvous.message import Field, decode_message, encode_message
+from app.testing.waiting import until
 from tests.support.rendezvous_daemon import (
     AGREEMENT,
     REQUEST,
@@ -19,7 +20,6 @@ from tests.support.rendezvous_daemon import (
     matches,
     session_of,
 )
-from tests.support.waiting import until
 
 RECORDED = json.loads(Path("tests/vectors/rendezvous/rvwire_session.json").read_text())["frames"]
 

@@ -11,7 +11,7 @@ import pytest
 from app.ports import BadCursor
 from app.service.access import audit
 from app.service.access.audit import CURRENT, AuditLog, add_at_once, append
-from tests.support.waiting import until
+from app.testing.waiting import until
 
 
 def entry(number: int) -> dict[str, Any]:

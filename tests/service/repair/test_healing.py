@@ -24,10 +24,10 @@ from app.service.context import ServiceContext
 from app.service.finishing.finisher import Complete, Finisher
 from app.service.repair.healing import Healer
 from app.service.serving import Contents
+from app.testing.context import service_context
 from tests.framing.order_packets import DATA_SET, bare, options, parquet, table, written
 from tests.support.mq_client import any_bodies, group
 from tests.support.sas_client import Program, binary_file, data_set, message, text_file
-from tests.support.service_context import service_context
 
 SOURCE = "orders"
 KINDS = ["binary", "text", "data set", "group"]

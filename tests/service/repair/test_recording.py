@@ -25,8 +25,8 @@ from app.service.repair import records
 from app.service.repair.recording import Recorder
 from app.service.repair.records import Dropped, Header, RecordFile
 from app.service.repair.rows import Row, from_json, kind_of, line, to_json
+from app.testing.context import service_context
 from app.testing.outgoing import FILES, delivery
-from tests.support.service_context import service_context
 
 SOURCE = "orders"
 ATTACHMENT = AttachmentRecord(

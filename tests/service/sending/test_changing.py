@@ -16,8 +16,8 @@ from app.service.context import ServiceContext
 from app.service.sending import outbox
 from app.service.sending.deliveries import Deliveries
 from app.service.sending.errors import DeliveryOver
+from app.testing.context import ManualClock, service_context
 from tests.service.sending.test_deliveries import DESTINATIONS, FILE, Sending
-from tests.support.service_context import ManualClock, service_context
 
 Meanwhile = Callable[[], object]
 

@@ -29,7 +29,7 @@ from app.service.sending.errors import (
     UnsuitableDataSets,
 )
 from app.service.sending.parts import PartWriter, StoredPart
-from tests.support.service_context import service_context
+from app.testing.context import service_context
 
 DESTINATIONS: dict[str, Any] = {
     "partner": {"transport": "memory", "queue": "partner"},

@@ -24,9 +24,9 @@ from app.service.sending.parts import StoredPart
 from app.service.sending.upload_conversion import ConversionRequest, ConvertedFile, convert_and_store, target_of
 from app.settings import Destination
 from app.tables.read.overrides import DataSetOverrides, VariableOverrides
+from app.testing.context import service_context
 from app.testing.outgoing import delivery
 from tests.service.test_round_trip import content, receive, received
-from tests.support.service_context import service_context
 from tests.support.tables import visits
 from tests.tables.out.making import made
 

@@ -11,8 +11,8 @@ from app.model.errors import GatewayError
 from app.service.standby.election import Election
 from app.service.standby.lease import LeaseApi, LeaseChanged, LeaseError
 from app.settings import Standby
+from app.testing.waiting import until
 from tests.support.lease_server import LeaseServer
-from tests.support.waiting import until
 
 PATIENT = {"duration": 60, "renew_deadline": "40s", "retry": "50ms"}
 """A holder keeps the Lease even while this machine is too busy to run it."""

@@ -15,7 +15,7 @@ from app.service.context import ServiceContext
 from app.service.retention.removal import Retaining, RetentionClock
 from app.service.webhooks.endpoint import Endpoint
 from app.service.webhooks.posting import Answer, Outcome
-from tests.support.service_context import ManualClock, service_context
+from app.testing.context import ManualClock, service_context
 from tests.support.webhook_receiver import SECRET
 
 DOWN = Answer(Outcome.FAILED, "down")

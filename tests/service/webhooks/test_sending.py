@@ -5,8 +5,8 @@ from random import Random
 
 from app.model.records import Checkpoint, NewEvent
 from app.service.webhooks import sending
+from app.testing.waiting import until
 from tests.support.mosquitto import free_port
-from tests.support.waiting import until
 from tests.support.webhook_receiver import SECRET, Answered, WebhookReceiver
 from tests.web.stock import Stock
 

@@ -21,8 +21,8 @@ from app.model.records import Checkpoint, GroupProgress, NewEvent, PartRun, Stor
 from app.model.times import to_microseconds
 from app.service.access.keys import UNLIMITED, Limits, make_key
 from app.service.monitoring import physical
+from app.testing.waiting import until
 from tests.support.sas_client import Program, binary_file, message
-from tests.support.waiting import until
 from tests.web.conftest import connected
 from tests.web.stock import Stock, arriving
 

@@ -17,10 +17,10 @@ from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord
 from app.service.finishing import leading
 from app.tables.out import page
+from app.testing.waiting import until
 from app.web.attachments import partial
 from tests.support.sas_client import Attached, Program, binary_file, data_set, message, text_file
 from tests.support.tables import parquet, pupils
-from tests.support.waiting import until
 from tests.web.attachments.test_arrival import grouped
 from tests.web.conftest import connected
 from tests.web.stock import Stock, arriving

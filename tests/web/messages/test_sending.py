@@ -11,7 +11,7 @@ import pytest
 
 from app.model.attachment import DeliveryState
 from app.model.errors import StoreFull
-from tests.support.waiting import until
+from app.testing.waiting import until
 from tests.web.messages.sending import delivery, described, simple
 from tests.web.stock import Stock
 

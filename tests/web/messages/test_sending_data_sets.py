@@ -12,8 +12,8 @@ import pytest
 from app.model.attachment import AttachmentKind
 from app.service.sending.framer import Framer
 from app.service.sending.outbox import framing_options
+from app.testing.waiting import until
 from tests.support.tables import parquet, visits
-from tests.support.waiting import until
 from tests.tables.out.making import made
 from tests.web.messages.sending import delivery
 from tests.web.stock import Stock

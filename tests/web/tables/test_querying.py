@@ -15,8 +15,8 @@ import pytest
 from app.model.access import Scope
 from app.service.access.keys import Limits, make_key
 from app.service.conversion import Conversions
+from app.testing.waiting import PATIENCE
 from app.web.access.tables import KnownTables
-from tests.support.waiting import PATIENCE
 from tests.web.conftest import connected
 from tests.web.stock import Stock
 

@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from app.service.uploads import pieces
+from app.testing.waiting import until
 from app.web.api import create_app
 from app.web.uploads.receiving import Receivers
-from tests.support.waiting import until
 from tests.web.conftest import connected
 from tests.web.stock import Stock, serving
 from tests.web.uploads.uploading import (

@@ -7,9 +7,9 @@ from hashlib import sha1
 import httpx
 import pytest
 
+from app.testing.waiting import until
 from app.web.api import create_app
 from app.web.uploads import endpoints
-from tests.support.waiting import until
 from tests.web.stock import Stock, serving
 from tests.web.uploads.uploading import (
     DATA,
