@@ -19,8 +19,9 @@ Address = tuple[str, bytes]
 class Repeated(NamedTuple):
     """A physical message whose place is taken by an earlier one: the host compares the two bodies.
 
-    `first` is None when the earlier message is no longer in the journal. Then the later one counts as the same. The
-    attachment that `waits_for_parts` is quarantined because one of its parts could not be read back.
+    `attachment` is None for a header and for an application message. `first` is None when the earlier message is no
+    longer in the journal. Then the later one counts as the same. The attachment that `waits_for_parts` is quarantined
+    because one of its parts could not be read back.
     """
 
     attachment: str | None

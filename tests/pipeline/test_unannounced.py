@@ -6,6 +6,7 @@ A catalog that is made of the whole journal at once has every identifier that wa
 from contextlib import closing
 from itertools import count
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 
 from hypothesis import given, settings
@@ -22,6 +23,7 @@ from app.testing.context import service_context
 from app.testing.found import settings as settings_of
 from tests.support.announcing import KEY, Known, Sent, traffic
 from tests.support.passes import run_batch
+from tests.support.sas_client import Program, message
 
 SOURCE = "orders"
 _times = count(1_700_000_000_000_000, 1000)
@@ -93,3 +95,16 @@ def test_batches_and_a_catalog_made_anew_have_what_is_known(pieces: list[list[Se
             at_once = {each.id: each.waited_as for each in context.catalog.messages(None, None, 100).items}
         assert at_once == of_the_pipeline
         assert set(at_once.values()) - {None} == ids({each[:KEY] for each in known.waited}).keys()
+
+
+def test_an_application_message_that_comes_twice_behind_its_header_is_one(tmp_path: Path) -> None:
+    """Its correlid has a number, as those of parts have."""
+    header, application, *_ = message(Program(Random(3), numbers_messages=True), [], b"the message")
+    come = [each._replace(source=SOURCE, received_at=next(_times)) for each in (header, application, application)]
+    with service_context(tmp_path) as context:
+        context.journal.append(come)
+        Assembler(context, lambda _complete: None).recover()
+        (found,) = context.catalog.messages(None, None, 10).items
+        assert found.application_body == b"the message"
+        assert listed(context.catalog, announced=False) == []
+        assert context.catalog.quarantined(None, None, None, 10).items == []

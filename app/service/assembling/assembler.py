@@ -308,8 +308,9 @@ class Assembler:
         at, message, event = read
         effects = self._assembly.apply(message.source, event, at, message.received_at)
         if isinstance(event, _PARTS):
-            if effects and isinstance(effects[0], Repeated):
-                if self._without_gone((message.source, event.correl_id), effects[0].first):
+            repeated = effects[0] if effects and isinstance(effects[0], Repeated) else None
+            if repeated is not None and repeated.attachment is not None:
+                if self._without_gone((message.source, event.correl_id), repeated.first):
                     effects = self._assembly.apply(message.source, event, at, message.received_at)
                 else:
                     self._take_again(message, event, at)
