@@ -179,9 +179,10 @@ class ObservationBlocks:
 def observation_blocks(bodies: Bodies, definition: DataSetDefinition, mask: int) -> ObservationBlocks:
     """Return the rows of a data set, from its observation messages.
 
-    Every message begins with a type identifier, but some senders write it only in the first one: the number of
-    observations shows which. If the sender does not know that number (-1), it follows from the number of bytes. Raises
-    WireError when the bytes are not exactly that many whole observations.
+    Every message begins with a type identifier, but some senders write it only in the first one. Where all begin with
+    it, it is the type in all, whatever the number of observations would allow. If the sender does not know that number
+    (-1), it follows from the number of bytes. Raises WireError when the bytes are not exactly that many whole
+    observations.
     """
     size, are_typed = 0, []
     for body in bodies:
@@ -190,7 +191,7 @@ def observation_blocks(bodies: Bodies, definition: DataSetDefinition, mask: int)
     all_typed = all(are_typed)
     if all_typed and _holds(size - TYPE_SIZE * len(bodies), definition):
         return ObservationBlocks(bodies, all_typed=True)
-    if are_typed and are_typed[0] and _holds(size - TYPE_SIZE, definition):
+    if not all_typed and are_typed[0] and _holds(size - TYPE_SIZE, definition):
         return ObservationBlocks(bodies, all_typed=False)
     found = max(0, size - TYPE_SIZE * (len(bodies) if all_typed else 1))
     expected = "whole rows" if definition.observations < 0 else f"{definition.observations} rows"

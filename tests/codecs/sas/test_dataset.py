@@ -147,6 +147,15 @@ def test_only_the_first_message_may_have_the_type() -> None:
     assert b"".join(observation_blocks(bodies, defined(5, 8), BIG)) == data
 
 
+def test_where_all_messages_have_the_type_it_is_no_value() -> None:
+    """As many bytes of rows are lost as the types of the others have: in the other reading there are whole rows."""
+    data = b"".join(rows(8, 8))
+    bodies = [b"\0\0\0\3" + data[at : at + 8] for at in range(0, 24, 8)] + [b"\0\0\0\3"]
+    assert sum(map(len, bodies)) - 4 == 36 == 9 * 4
+    with pytest.raises(WireError, match="24 bytes instead of 9 rows of 4 bytes"):
+        observation_blocks(bodies, defined(9, 4), BIG)
+
+
 DISAGREEING: list[tuple[int, int, Sequence[bytes]]] = [
     (1 << 31, 8, [b"\0\0\0\3" + bytes(16)]),
     (2, 1 << 30, [b"\0\0\0\3" + bytes(16)]),
