@@ -37,8 +37,9 @@ MESSAGES = st.builds(
     received_at=st.integers(0, 2**52),
     properties=st.just({}),
 )
-VALID_EXTENSION: dict[str, Any] = {"msg_seq_number": 2, "offset": 3, "msg_flags": 10, "original_length": 4}
-"""Values that an image may have, which travels as a queue manager would take it."""
+VALID_EXTENSION: dict[str, Any] = {"msg_seq_number": 2, "offset": 3, "msg_flags": 10, "original_length": 50}
+"""Values that an image may have, which travels as a queue manager would take it. A report on a segment has at least as
+many bytes as OriginalLength as it brings."""
 NAMES = TEXT.filter(lambda name: name not in envelope.FIELD_NAMES)
 
 
