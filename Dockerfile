@@ -93,7 +93,7 @@ LABEL org.opencontainers.image.title="attachment-gateway-pipeline" \
       org.opencontainers.image.revision=$REVISION \
       org.opencontainers.image.licenses=Apache-2.0 \
       org.opencontainers.image.base.name=$BASE
-ENTRYPOINT ["tini", "-s", "--", "python", "-m", "app.pipeline.container"]
+ENTRYPOINT ["tini", "-s", "--", "python", "-m", "app.pipeline.job.container"]
 CMD ["pipeline", "stream"]
 
 # The one that is built when no other is asked for.

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, ByteSize, ConfigDict, Field
 
-from app.model.framing import FramingTraits
+from app.model.framing_facts import FramingTraits
 from app.model.message import PhysicalMessage
 from app.ports import Intake, Progress, Receiver, Sender, SendFailed
 

@@ -23,7 +23,7 @@ from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, S
 from app.model.errors import GatewayError
 from app.model.trace_context import TraceContext
 from app.observe import Recurring
-from app.ports.spans import Span
+from app.ports.span_exporter import Span
 
 CLOSE_SECONDS = 5.0
 """How long the end of the process waits for spans that are not sent yet."""
@@ -40,7 +40,7 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 class OpenTelemetryExporter:
-    """`app.ports.spans.SpanExporter` over OpenTelemetry's SDK."""
+    """`app.ports.span_exporter.SpanExporter` over OpenTelemetry's SDK."""
 
     def __init__(self, service: str, version: str) -> None:
         protocol = next((os.environ[name] for name in _PROTOCOLS if os.environ.get(name)), _PROTOCOL)

@@ -22,18 +22,18 @@ from app.metrics import Metrics
 from app.model.errors import GatewayError
 from app.observe import logger
 from app.ports import Catalog, Clock, ContentStore, Journal
-from app.service.belonging import assembled
 from app.service.context import ServiceContext
+from app.service.events.event_spans import Traces
 from app.service.gateway import Gateway
+from app.service.receiving.ownership import assembled
 from app.service.standby.election import Election
 from app.service.threads import collect_seldom, switch_soon
-from app.service.tracing import Traces
 from app.settings import Http, Settings, Standby
-from app.spans import SERVICE
-from app.web.api import create_app
-from app.web.certificate import Certificate
-from app.web.protocol import configuration
-from app.web.standby import standing_by
+from app.span_names import SERVICE
+from app.web.app import create_app
+from app.web.server.certificate import Certificate
+from app.web.server.http_protocol import configuration
+from app.web.server.standby_app import standing_by
 
 log = logger(__name__)
 

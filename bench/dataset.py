@@ -32,10 +32,10 @@ import pyarrow as pa
 import pyreadstat
 
 from app.dataset import decode, encode
-from app.dataset.layout import Representation
+from app.dataset.observation_layout import Representation
 from app.dataset.parquet import write_parquet
-from app.tables.xpt.read import read, read_whole
-from app.tables.xpt.write import write as write_transport
+from app.tables.xpt.xpt_reader import read, read_whole
+from app.tables.xpt.xpt_writer import write as write_transport
 
 BODY = 32_000
 EPOCH_DAYS, EPOCH_SECONDS = 3653, 315_619_200

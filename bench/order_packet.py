@@ -1,8 +1,8 @@
 """Rows of order packets to Arrow and back, against a plain loop over single values, in one run.
 
 The table has 20 columns: whole numbers, numbers of a fixed point, doubles, texts, dates, times and timestamps. The loop
-is `app.codecs.sapdb.rows`, one value at a time, on fewer rows, since rows a second are compared. Everything is measured
-in turn, `--rounds` times, and the best of each counts.
+is `app.codecs.sapdb.data_rows`, one value at a time, on fewer rows, since rows a second are compared. Everything is
+measured in turn, `--rounds` times, and the best of each counts.
 
 decode    the buffers of data parts, of 128 KiB at most each, to record batches of up to 16,384 rows
 encode    record batches of as many rows to such buffers
@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa
 
 from app.codecs.sapdb.constants import MOST_BYTES
-from app.codecs.sapdb.rows import decode_rows, encode_rows, row_size
-from app.codecs.sapdb.texts import code_of
-from app.codecs.sapdb.values import Manner
-from app.dataset.sapdb import describing, rows, types
+from app.codecs.sapdb.data_rows import decode_rows, encode_rows, row_size
+from app.codecs.sapdb.parameter_values import Manner
+from app.codecs.sapdb.text_codes import code_of
+from app.dataset.sapdb import column_types, describing, row_columns
 from app.wire import Context
 
 BATCH_ROWS = 16_384
@@ -80,14 +80,14 @@ def main() -> None:
         """The parts of all batches, each with its number of rows."""
         return [
             (part.tobytes(), len(part))
-            for cells in (rows.encode(batch, infos, MANNER) for batch in batches)
+            for cells in (row_columns.encode(batch, infos, MANNER) for batch in batches)
             for part in (cells[at : at + room] for at in range(0, len(cells), room))
         ]
 
     buffers = encoded()
     together = BATCH_ROWS // room
     gathered = [buffers[at : at + together] for at in range(0, len(buffers), together)]
-    schema = types.schema(list(describing.row_names(sent.schema)), infos, {})
+    schema = column_types.schema(list(describing.row_names(sent.schema)), infos, {})
 
     few = buffers[: max(1, LOOP_ROWS // room)]
     looped = sum(count for _, count in few)
@@ -98,7 +98,7 @@ def main() -> None:
         "decode": best(
             wanted.rounds,
             wanted.rows,
-            lambda: [rows.decode_parts(parts, infos, MANNER, schema) for parts in gathered],
+            lambda: [row_columns.decode_parts(parts, infos, MANNER, schema) for parts in gathered],
         ),
         "decode, a loop": best(
             wanted.rounds, looped, lambda: [decode_rows(buffer, infos, count, MANNER) for buffer, count in few]

@@ -8,7 +8,7 @@ from random import Random
 import pyarrow as pa
 
 from adapters.arrow_journal import ArrowJournal
-from app.codecs.sas.attachment import write_count
+from app.codecs.sas.attachment_messages import write_count
 from app.codecs.sas.correlid import join
 from app.model.message import PhysicalMessage
 from tests.support.sas_client import Attached, Program, binary_file, data_set, message

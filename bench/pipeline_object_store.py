@@ -28,13 +28,13 @@ import obstore
 from obstore.store import from_url
 
 from adapters.object_store import ObjectStore
-from adapters.object_store.remote import PUT_AT_ONCE
+from adapters.object_store.bucket_objects import PUT_AT_ONCE
 from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
 from app.observe import configure_logging
-from app.pipeline import batch
-from app.pipeline.job import Job
-from app.pipeline.session import BRIEF_JAVA, SparkSettings, session
+from app.pipeline.job.job import Job
+from app.pipeline.job.spark_session import BRIEF_JAVA, SparkSettings, session
+from app.pipeline.run import batch
 from app.ports import AttachmentFilter
 from app.service.threads import collect_seldom
 from app.settings import Settings

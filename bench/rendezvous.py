@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from app.codecs.sas.rendezvous_observations import Shape, read_observations, write_observations
-from app.dataset import numeric, text
+from app.dataset import character_columns, numeric
 from tests.codecs.sas.rendezvous_bytes import f64, i32, message, string
 
 ROWS = 1_000
@@ -77,7 +77,7 @@ def at_once(body: bytes) -> list[pa.Array]:
     """Decode it as the gateway does."""
     rows = read_observations(body, SHAPE).data.reshape(ROWS, SHAPE.length)
     numbers = numeric.read(rows[:, 8:], "big", "ieee", "utf-8")
-    return [text.read(rows[:, :8], "utf-8").strings, numeric.column(numbers)]
+    return [character_columns.read(rows[:, :8], "utf-8").strings, numeric.column(numbers)]
 
 
 def main() -> None:

@@ -65,7 +65,7 @@ def memory_application() -> tuple[Any, dict[str, str]]:
 
 
 def gateway_application(folder: Path) -> tuple[Any, dict[str, str]]:
-    from app.web.api import create_app  # noqa: PLC0415 - the other server must not carry it
+    from app.web.app import create_app  # noqa: PLC0415 - the other server must not carry it
     from tests.web.stock import Stock  # noqa: PLC0415
 
     stock = Stock(folder)

@@ -28,15 +28,15 @@ from paho.mqtt.enums import MQTTProtocolVersion
 
 from adapters.mqtt.client import Client
 from app.codecs.ibm_mq.image import write_image
-from app.codecs.mqtt import envelope
+from app.codecs.mqtt import mqtt_envelope
 from app.codecs.mqtt.fixed_header import length_bytes
 from app.framing.registry import traits
 from app.service.assembling.assembler import Assembler
 from app.service.finishing.finisher import Complete, Finisher
-from app.service.intake import Journaler
-from app.service.repair.recording import Recorder
+from app.service.receiving.intake import Journaler
+from app.service.repair.recorder import Recorder
 from app.service.threads import collect_seldom
-from app.testing.context import service_context
+from app.testing.gateway_stages import service_context
 from bench.intake import SMALL, Load, make_data_sets, make_load
 
 AT_ONCE = 512
@@ -105,7 +105,7 @@ def steps(load: Load, folder: Path) -> tuple[dict[str, float], int]:
                 spent, measured = Spent(), len(payloads) - start
             some = payloads[start : start + AT_ONCE]
             with spent.on("envelope"):
-                messages = [envelope.read(memoryview(each), b"", "here", framing, 1, str) for each in some]
+                messages = [mqtt_envelope.read(memoryview(each), b"", "here", framing, 1, str) for each in some]
             with spent.on("journal"):
                 journaler.submit(messages, lambda: None)
                 batch = journaler._take()

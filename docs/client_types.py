@@ -6,12 +6,12 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from app.web.attachments.schemas import AttachmentView
-from app.web.deliveries.schemas import AcceptedDelivery, DeliveryView
-from app.web.messages.schemas import MessageSummary, MessageView, Rehearsal
-from app.web.quarantine.schemas import QuarantineView
-from app.web.tables.schemas import TableSummary
-from app.web.uploads.schemas import UploadView
+from app.web.resources.attachments.schemas import AttachmentView
+from app.web.resources.deliveries.schemas import AcceptedDelivery, DeliveryView
+from app.web.resources.messages.schemas import MessageSummary, MessageView, Rehearsal
+from app.web.resources.quarantine.schemas import QuarantineView
+from app.web.resources.tables.schemas import TableSummary
+from app.web.resources.uploads.schemas import UploadView
 
 _MODELS: Final[tuple[type[BaseModel], ...]] = (
     AttachmentView,

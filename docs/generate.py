@@ -10,7 +10,7 @@ import yaml
 from app.assembly.states import TRANSITIONS, Input, diagram
 from app.codecs.ibm_mq.headers import MQDLH, MQMD1, MQMD2, MQMDE, MQRFH, MQRFH2, MQXQH
 from app.codecs.mqtt.fixed_header import FixedHeader
-from app.codecs.sapdb.headers import (
+from app.codecs.sapdb.packet_records import (
     ApplicationParameter,
     CommandSegment,
     LongDescriptor,
@@ -21,14 +21,14 @@ from app.codecs.sapdb.headers import (
     ReturnSegment,
     VardataParameterInfo,
 )
-from app.codecs.sapdb.session import SessionInfo
-from app.codecs.sas.attachment import Attachment, AttachmentHeader, Count
-from app.codecs.sas.dataset import DataSetDefinition, ObservationMessage, Variable, VariableMessage
-from app.codecs.sas.files import FileDescriptionMessage
-from app.codecs.sas.indexes import ConstraintMessage, Index, IndexMessage
-from app.codecs.sas.rendezvous import RendezvousDefinition, RendezvousHeader
+from app.codecs.sapdb.session_info import SessionInfo
+from app.codecs.sas.attachment_messages import Attachment, AttachmentHeader, Count
+from app.codecs.sas.data_set_messages import DataSetDefinition, ObservationMessage, Variable, VariableMessage
+from app.codecs.sas.file_messages import FileDescriptionMessage
+from app.codecs.sas.index_messages import ConstraintMessage, Index, IndexMessage
+from app.codecs.sas.rendezvous_messages import RendezvousDefinition, RendezvousHeader
 from app.model.attachment import AttachmentState
-from app.tables.xpt.layouts import (
+from app.tables.xpt.xpt_layouts import (
     HeaderRecord,
     Label8,
     Label9,

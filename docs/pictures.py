@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, TimeElapsedColumn
 from rich.terminal_theme import MONOKAI
 
-from app.cli.configuring import read
-from app.cli.console import Failure, progress, state, tell
-from app.cli.files import require_folder
-from app.cli.listing import attachment_list
-from app.cli.tracing import frame_lines
-from app.cli.watching import Board
-from app.codecs.sas.attachment import Attachment, AttachmentHeader
+from app.cli.command_files import require_folder
+from app.cli.config_command import read
+from app.cli.list_commands import attachment_list
+from app.cli.terminal import Failure, progress, state, tell
+from app.cli.trace_command import frame_lines
+from app.cli.watch_command import Board
+from app.codecs.sas.attachment_messages import Attachment, AttachmentHeader
 from app.trace import explain
 
 COLUMNS = (80, 60)

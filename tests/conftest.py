@@ -11,7 +11,7 @@ import hypothesis
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-from app.pipeline.session import SparkSettings, session
+from app.pipeline.job.spark_session import SparkSettings, session
 from tests.support import azurite, brief_java, object_server
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from app import plugins
 from app.metrics import SUPERSEDED, Metrics, PipelineDeclared
 from app.settings import Settings, Standby, load
-from app.web.standby import HEALTH_PATHS
+from app.web.server.standby_app import HEALTH_PATHS
 from docs.alerts import ALERTS
 from docs.dashboards import DASHBOARDS, queries
 from tests.support import mqi

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import pytest
 
-from app.service.event_log import LEVELS
+from app.service.events.event_log import LEVELS
 
 LOGGERS = {"log", "_log"}
 LEVEL_METHODS = {"debug", "info", "warning", "error", "exception", "critical"}
-GIVEN_AS_ARGUMENTS = {"app/observe.py", "app/service/event_log.py", "adapters/mqtt/receiver.py"}
+GIVEN_AS_ARGUMENTS = {"app/observe.py", "app/service/events/event_log.py", "adapters/mqtt/receiver.py"}
 """Modules with a function that logs the event that it is given: `Recurring`, LEVELS, `_warn_once`."""
 
 IRREGULAR = {"begun", "found", "gave", "left", "lost", "read", "rebuilt", "sent", "set", "taken", "retaken", "written"}
@@ -61,7 +61,7 @@ def events_of(path: Path) -> Iterator[Event]:
 
 
 EVENTS = [event for path in sources() for event in events_of(path)] + [
-    Event("LEVELS of app/service/event_log.py", kind.replace(".", "_")) for kind in LEVELS
+    Event("LEVELS of app/service/events/event_log.py", kind.replace(".", "_")) for kind in LEVELS
 ]
 
 

@@ -139,7 +139,7 @@ def test_an_object_store_that_fails_is_told_without_its_credentials(
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("adapters.places.from_url", partial(from_url, retry_config={"max_retries": 0}))
+    monkeypatch.setattr("adapters.storage_places.from_url", partial(from_url, retry_config={"max_retries": 0}))
     store = ObjectStore(url)
     with pytest.raises(GatewayError) as failed:
         store.size("a")
@@ -220,7 +220,7 @@ def test_a_token_that_cannot_be_sent_is_told_by_its_variable(
         with pytest.raises(InvalidToken) as refused:
             client(token=token)
         assert MARKER not in said(refused.value)
-    monkeypatch.setattr("app.cli.client.os.environ", {"ATTACHMENT_GATEWAY_TOKEN": token})  # with any character
+    monkeypatch.setattr("app.cli.rest_client.os.environ", {"ATTACHMENT_GATEWAY_TOKEN": token})  # with any character
     result = run("ls", "--url", "http://127.0.0.1:9")
     assert result.code == 1
     assert "ATTACHMENT_GATEWAY_TOKEN is not a token" in result.err

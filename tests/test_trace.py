@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from app.codecs.ibm_mq.headers import MQDLH, MQH, MQMD1, MQMD2, MQMDE, MQXQH
 from app.codecs.ibm_mq.image import write_image
 from app.codecs.ibm_mq.rfh import Folder, Property, write_rfh2
-from app.codecs.mqtt import envelope
+from app.codecs.mqtt import mqtt_envelope
 from app.codecs.mqtt.fixed_header import length_bytes
-from app.codecs.sas import dataset, files, indexes
-from app.codecs.sas.attachment import write_count, write_header
+from app.codecs.sas import data_set_messages, file_messages, index_messages
+from app.codecs.sas.attachment_messages import write_count, write_header
 from app.codecs.sas.correlid import join
 from app.codecs.sas.dialect import DIALECTS, Dialect
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
@@ -30,20 +30,25 @@ HEADER = MessageHeader(
     b"\x22" * 16 + bytes(8),
     (AttachmentDefinition(AttachmentKind.BINARY_FILE, KEY, "FILENAME", "d:\\mytext.txt", "Text file..."),),
 )
-DEFINITION = dataset.DataSetDefinition(1, label="Stations", observations=2, variables=2, obs_length=28)
-VARIABLES = (dataset.Variable("CELSIUS", format="BEST"), dataset.Variable("STATION", type=b"\2", length=20))
-INDEX = indexes.Index(1, "NAME", 0, 2, ["CELSIUS", "STATION"])
+DEFINITION = data_set_messages.DataSetDefinition(1, label="Stations", observations=2, variables=2, obs_length=28)
+VARIABLES = (
+    data_set_messages.Variable("CELSIUS", format="BEST"),
+    data_set_messages.Variable("STATION", type=b"\2", length=20),
+)
+INDEX = index_messages.Index(1, "NAME", 0, 2, ["CELSIUS", "STATION"])
 
 WRITTEN: dict[str, Callable[[Dialect], bytes]] = {
     "sas-attachment-header": lambda dialect: write_header(HEADER, dialect),
     "sas-count": lambda dialect: write_count(3, dialect),
-    "sas-file-description": lambda dialect: files.write_file_description(files.FileDescription(80, 1234), dialect),
-    "sas-file-records": lambda dialect: next(files.write_records([b"one", b"", b"three"], dialect, 32000)),
-    "sas-data-set-definition": lambda dialect: dataset.write_definition(DEFINITION, dialect),
-    "sas-variables": lambda dialect: next(dataset.write_variables(VARIABLES, dialect)),
-    "sas-observations": lambda dialect: next(dataset.write_observations([b"\x41" * 56], 28, dialect)),
-    "sas-indexes": lambda dialect: next(indexes.write_indexes([INDEX], dialect)),
-    "sas-constraints": lambda dialect: next(indexes.write_constraints(b"whatever it is", dialect)),
+    "sas-file-description": lambda dialect: file_messages.write_file_description(
+        file_messages.FileDescription(80, 1234), dialect
+    ),
+    "sas-file-records": lambda dialect: next(file_messages.write_records([b"one", b"", b"three"], dialect, 32000)),
+    "sas-data-set-definition": lambda dialect: data_set_messages.write_definition(DEFINITION, dialect),
+    "sas-variables": lambda dialect: next(data_set_messages.write_variables(VARIABLES, dialect)),
+    "sas-observations": lambda dialect: next(data_set_messages.write_observations([b"\x41" * 56], 28, dialect)),
+    "sas-indexes": lambda dialect: next(index_messages.write_indexes([INDEX], dialect)),
+    "sas-constraints": lambda dialect: next(index_messages.write_constraints(b"whatever it is", dialect)),
 }
 SEQUENCES = {"sas-attachment-header": 0, "sas-count": 0, "sas-file-description": 1, "sas-data-set-definition": 1}
 
@@ -229,7 +234,7 @@ def test_a_damaged_publish_is_shown_as_bytes() -> None:
 
 def published(message: PhysicalMessage, version: Literal["5", "3.1.1"], qos: int = 1) -> bytes:
     """A whole PUBLISH packet, as a sender writes it."""
-    payload, section = envelope.write(message, version)
+    payload, section = mqtt_envelope.write(message, version)
     rest = b"\0\5sas/a" + (b"\0\7" if qos else b"")
     rest += b"" if section is None else length_bytes(len(section)) + section
     rest += payload

@@ -13,10 +13,12 @@ from pathlib import Path
 import pyarrow as pa
 import structlog
 
-from adapters.arrow_journal import ipc
-from adapters.arrow_journal.cache import FileCache, own_folder
-from adapters.arrow_journal.copying import open_segment
-from adapters.arrow_journal.header import (
+from adapters.arrow_journal import arrow_ipc
+from adapters.arrow_journal.open_segment_copy import open_segment
+from adapters.arrow_journal.recent_batches import Recent
+from adapters.arrow_journal.segment_cache import FileCache, own_folder
+from adapters.arrow_journal.segment_files import SegmentState
+from adapters.arrow_journal.segment_header import (
     MAX_HEADER,
     BadHeader,
     SegmentHeader,
@@ -25,14 +27,12 @@ from adapters.arrow_journal.header import (
     seed_of,
     told_journals,
 )
-from adapters.arrow_journal.recent import Recent
-from adapters.arrow_journal.scanning import find_batches
 from adapters.arrow_journal.segment_reader import OpenSegment as SegmentInUse
 from adapters.arrow_journal.segment_reader import Reader
+from adapters.arrow_journal.segment_scan import find_batches
 from adapters.arrow_journal.segment_storage import Bucket, Folder, SegmentStorage
-from adapters.arrow_journal.segments import SegmentState
 from adapters.disk import ReadFile
-from adapters.places import bucket, local_folder
+from adapters.storage_places import bucket, local_folder
 from app.model.errors import DamagedError, GatewayError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import Damage, Extent, JournalIdentity
@@ -152,11 +152,11 @@ class ArrowArchive:
         if file.size() < state.size:
             raise GatewayError(f"{path} cannot be read: it is shorter than when it was listed")
         state.seed = self._seed(file, state, path)
-        if file.read_as_is(state.size - len(ipc.END_OF_STREAM), state.size) != ipc.END_OF_STREAM:
+        if file.read_as_is(state.size - len(arrow_ipc.END_OF_STREAM), state.size) != arrow_ipc.END_OF_STREAM:
             if self._storage.drop_copy(state, file):
                 return self._open(state)
             find_batches(file, state, state.seed)
-            if state.open_ended or state.size % ipc.BLOCK != len(ipc.END_OF_STREAM):
+            if state.open_ended or state.size % arrow_ipc.BLOCK != len(arrow_ipc.END_OF_STREAM):
                 raise GatewayError(f"{path} is incomplete: it has no end of stream, as a sealed segment has")
             _log.error("segment_damaged", segment=path, lost="nothing", reason="its end of stream is damaged")
         return file

@@ -12,7 +12,7 @@
 - There is one writer: the folder is locked while a journal is open, and appends run one at a time. Readers run at the
   same time and see only durable batches.
 - Little stays in memory: 8 bytes a batch, the batch maps and layouts of the segments read last, and the bodies that
-  were written last (`adapters.arrow_journal.recent`).
+  were written last (`adapters.arrow_journal.recent_batches`).
 """
 
 import os
@@ -26,13 +26,13 @@ from time import monotonic, time_ns
 
 import pyarrow as pa
 
-from adapters.arrow_journal.columns import BodyLayout, Encoded, prepare
-from adapters.arrow_journal.identity import Known, epoch_in, load, save
-from adapters.arrow_journal.recent import Recent
-from adapters.arrow_journal.recovery import Durable, last_epoch, recover, take_over
+from adapters.arrow_journal.batch_columns import BodyLayout, Encoded, prepare
+from adapters.arrow_journal.journal_identity import Known, epoch_in, load, save
+from adapters.arrow_journal.journal_recovery import Durable, last_epoch, recover, take_over
+from adapters.arrow_journal.recent_batches import Recent
+from adapters.arrow_journal.segment_files import FolderLock, SegmentState, damaged_path, open_segment, segment_path
 from adapters.arrow_journal.segment_reader import OpenSegment, Reader
-from adapters.arrow_journal.segments import FolderLock, SegmentState, damaged_path, open_segment, segment_path
-from adapters.arrow_journal.writing import SegmentWriter, Stagings, seal_file
+from adapters.arrow_journal.segment_writer import SegmentWriter, Stagings, seal_file
 from adapters.disk import NO_SPACE, make_folders, sync_folder
 from app.model.errors import DamagedError, GatewayError, JournalFull, JournalTaken
 from app.model.message import (

@@ -11,23 +11,14 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from adapters.arrow_journal import ipc
-from adapters.arrow_journal.columns import NO_LAYOUT, SCHEMA, BodyLayout, Head, encode, read_head
-from adapters.arrow_journal.pieces import (
-    BODY_DAMAGED,
-    RUN,
-    Piece,
-    Source,
-    are_whole,
-    fetch,
-    read_rows,
-    readable,
-)
-from adapters.arrow_journal.recent import Recent
-from adapters.arrow_journal.scanning import find_batches
-from adapters.arrow_journal.segments import SegmentState
-from adapters.arrow_journal.verifying import damages
-from adapters.arrow_journal.window import Window
+from adapters.arrow_journal import arrow_ipc
+from adapters.arrow_journal.batch_columns import NO_LAYOUT, SCHEMA, BodyLayout, Head, encode, read_head
+from adapters.arrow_journal.body_pieces import BODY_DAMAGED, RUN, Piece, Source, are_whole, fetch, read_rows, readable
+from adapters.arrow_journal.read_window import Window
+from adapters.arrow_journal.recent_batches import Recent
+from adapters.arrow_journal.segment_files import SegmentState
+from adapters.arrow_journal.segment_scan import find_batches
+from adapters.arrow_journal.segment_verification import damages
 from adapters.disk import READ_FAILURES, ReadFile, UnreadableError
 from app.model.errors import DamagedError, GatewayError
 from app.model.message import PhysicalMessage, Position
@@ -108,7 +99,7 @@ class OpenSegment:
             return self.state.open_ended or any(start < 0 for start in self._batches())
 
     def _end_of_batches(self) -> int:
-        return self.state.size - self.state.size % ipc.BLOCK
+        return self.state.size - self.state.size % arrow_ipc.BLOCK
 
     def layout(self, batch: int) -> BodyLayout:
         """Return the place of a batch's bodies. Raises KeyError when there is no such batch, and DamagedError."""

@@ -11,8 +11,8 @@ import structlog
 from obstore.exceptions import BaseError
 from obstore.store import ObjectStore
 
-from adapters.arrow_journal.cache import FileCache
-from adapters.arrow_journal.segments import SegmentState, segment_files, segment_path
+from adapters.arrow_journal.segment_cache import FileCache
+from adapters.arrow_journal.segment_files import SegmentState, segment_files, segment_path
 from adapters.disk import ReadFile, UnreadableError
 from app.model.errors import GatewayError
 from app.model.segment_names import sealed_number, segment_name

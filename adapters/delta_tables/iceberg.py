@@ -24,9 +24,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io.pyarrow import parquet_files_to_data_files
 
-from adapters.delta_tables import columns, folders
-from adapters.delta_tables.log import Snapshot
-from adapters.delta_tables.store import DeltaTables
+from adapters.delta_tables import delta_schema, table_folders
+from adapters.delta_tables.delta_log import Snapshot
+from adapters.delta_tables.delta_store import DeltaTables
 from app.model.errors import GatewayError
 
 if TYPE_CHECKING:
@@ -89,11 +89,11 @@ class IcebergOverDelta:
 
     def _followed(self, name: str, newest: Snapshot) -> "Table":
         location = self._tables.location(name)
-        table, reached = self._found(folders.folder(name))
+        table, reached = self._found(table_folders.folder(name))
         if reached > newest.version:  # another thread may have followed a version that was written meanwhile
             newest = self._newest(name)
         if table is not None and (reached > newest.version or not self._continues(table, reached, newest)):
-            self._catalog.drop_table((NAMESPACE, folders.folder(name)))
+            self._catalog.drop_table((NAMESPACE, table_folders.folder(name)))
             table, reached = None, -1
         for version in range(max(reached + 1, newest.version - SNAPSHOTS + 1), newest.version + 1):
             delta = newest.delta if version == newest.version else _at(location, version)
@@ -133,7 +133,7 @@ class IcebergOverDelta:
         return table, _version(table)
 
     def _created(self, name: str, delta: DeltaTable) -> "Table":
-        folder = folders.folder(name)
+        folder = table_folders.folder(name)
         location = f"{self._metadata}/{folder}"
         properties = {**_PROPERTIES, IDENTITY: str(delta.metadata().id)}
         return self._catalog.create_table((NAMESPACE, folder), _schema(delta), location=location, properties=properties)
@@ -208,13 +208,13 @@ def _at(location: str, version: int) -> DeltaTable | None:
 
 def _schema(delta: DeltaTable) -> pa.Schema:
     """Return the columns as they are in the files, with labels as Iceberg's documentation of columns."""
-    schema = columns.arrow_schema(json.loads(delta.schema().to_json()), {})
+    schema = delta_schema.arrow_schema(json.loads(delta.schema().to_json()), {})
     return pa.schema([_field(field) for field in schema])
 
 
 def _field(field: pa.Field) -> pa.Field:
     label = (field.metadata or {}).get(_LABEL)
-    return pa.field(field.name, columns.stored_type(field.type), metadata={b"doc": label} if label else None)
+    return pa.field(field.name, delta_schema.stored_type(field.type), metadata={b"doc": label} if label else None)
 
 
 def _uri(place: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import structlog
 
 from adapters.connections import LogIn
-from adapters.ibm_mq.connecting import connect_options
+from adapters.ibm_mq.connect_options import connect_options
 from adapters.ibm_mq.constants import (
     MQCC_WARNING,
     MQGMO_ACCEPT_TRUNCATED_MSG,
@@ -36,7 +36,7 @@ from adapters.ibm_mq.constants import (
     MQPMO_PASS_ALL_CONTEXT,
     MQPMO_SYNCPOINT,
 )
-from adapters.ibm_mq.reasons import BROKEN, MQRC_NO_MSG_AVAILABLE, MQRC_NOT_AUTHORIZED, Remedy, remedy, spoken
+from adapters.ibm_mq.reason_codes import BROKEN, MQRC_NO_MSG_AVAILABLE, MQRC_NOT_AUTHORIZED, Remedy, remedy, spoken
 from adapters.ibm_mq.settings import ConnectionSettings
 from app.codecs.ibm_mq.headers import MQMD2
 from app.codecs.ibm_mq.put_time import microseconds

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 from adapters.ibm_mq.client import MqMessage
 from adapters.ibm_mq.constants import MQAT_UNIX, MQPER_NOT_PERSISTENT, MQPER_PERSISTENT
-from adapters.ibm_mq.reasons import MQRC_BACKOUT_THRESHOLD_REACHED
+from adapters.ibm_mq.reason_codes import MQRC_BACKOUT_THRESHOLD_REACHED
 from adapters.ibm_mq.settings import DestinationSettings
 from app.codecs.ibm_mq.constants import (
     MQEI_UNLIMITED,
@@ -20,12 +20,12 @@ from app.codecs.ibm_mq.constants import (
 )
 from app.codecs.ibm_mq.encodings import LATIN_1_CCSID, MQENC_BIG_ENDIAN, MQENC_LITTLE_ENDIAN
 from app.codecs.ibm_mq.extension import extension, grouping_of
+from app.codecs.ibm_mq.field_positions import place
 from app.codecs.ibm_mq.headers import MQDLH, MQMD1, MQMD2, MQMDE
 from app.codecs.ibm_mq.image import described
-from app.codecs.ibm_mq.places import place
 from app.codecs.ibm_mq.put_time import put_date_and_time
 from app.codecs.ibm_mq.rfh import with_properties
-from app.codecs.ibm_mq.writing import ASCII, identifier
+from app.codecs.ibm_mq.structure_writing import ASCII, identifier
 from app.model.message import PhysicalMessage
 from app.model.trace_context import TRACE_PARENT
 from app.wire import Context

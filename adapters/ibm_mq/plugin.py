@@ -3,11 +3,11 @@
 from pydantic import BaseModel
 
 from adapters.ibm_mq.client import Library, find_library
-from adapters.ibm_mq.connecting import unknown_to
+from adapters.ibm_mq.connect_options import unknown_to
 from adapters.ibm_mq.receiver import MqReceiver
 from adapters.ibm_mq.sender import MqSender
 from adapters.ibm_mq.settings import ConnectionSettings, DestinationSettings, SourceSettings
-from app.model.framing import FramingTraits
+from app.model.framing_facts import FramingTraits
 from app.plugins import PluginError
 from app.ports import Receiver, Sender
 

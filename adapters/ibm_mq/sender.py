@@ -1,7 +1,7 @@
 """A destination's queue: messages are put under syncpoint, and are sent when the unit of work is committed.
 
 A commit whose outcome is unknown counts as failed. With a state queue, the state message says whether it succeeded (see
-`adapters.ibm_mq.state`). Without one, the messages are sent again, with the same identifiers.
+`adapters.ibm_mq.state_queue`). Without one, the messages are sent again, with the same identifiers.
 
 If a queue becomes full within a unit of work, the messages that it has taken are committed. A unit with a group's
 messages is tried as a whole once more before that, so that a group that fits is never visible in part.
@@ -15,12 +15,12 @@ import structlog
 
 from adapters.connections import connected, not_connected
 from adapters.ibm_mq.client import Library, MqiError
-from adapters.ibm_mq.connecting import log_in
+from adapters.ibm_mq.connect_options import log_in
 from adapters.ibm_mq.descriptor import to_put
-from adapters.ibm_mq.link import Link
-from adapters.ibm_mq.reasons import MQRC_SYNCPOINT_LIMIT_REACHED, NO_ROOM, Remedy
+from adapters.ibm_mq.destination_link import Link
+from adapters.ibm_mq.reason_codes import MQRC_SYNCPOINT_LIMIT_REACHED, NO_ROOM, Remedy
 from adapters.ibm_mq.settings import DestinationSettings
-from adapters.ibm_mq.state import StateQueue
+from adapters.ibm_mq.state_queue import StateQueue
 from app.model.message import PhysicalMessage
 from app.ports import Progress, SendFailed
 from app.wire import WireError

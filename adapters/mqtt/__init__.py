@@ -5,7 +5,7 @@ from pydantic import BaseModel
 from adapters.mqtt.receiver import MqttReceiver
 from adapters.mqtt.sender import MqttSender
 from adapters.mqtt.settings import DestinationSettings, SourceSettings
-from app.model.framing import FramingTraits
+from app.model.framing_facts import FramingTraits
 from app.ports import Receiver, Sender
 
 

@@ -4,14 +4,14 @@ Acknowledgements. paho answers a QoS 2 publish with PUBREC when it arrives, befo
 `manual_ack` only delays the PUBCOMP. A broker forgets a message at PUBREC, so a crash between the two loses it. Here a
 publish of QoS 1 or 2 joins `arrivals` at once, and only `acknowledge` sends its PUBACK or PUBREC. A PUBREL is then
 answered with PUBCOMP at once, because its message is already safe. A broker that did not get the acknowledgement
-delivers again with DUP set (`adapters.mqtt.taken`).
+delivers again with DUP set (`adapters.mqtt.qos2_seen`).
 
 Lifetime. A client lives for one connection. Packet identifiers are not valid on the next connection, so late
 acknowledgements are dropped together with their client, and so is all state that paho keeps.
 
 Speed. paho reads each packet's header byte by byte, and copies its bytes several times. Here the socket is read in
-large blocks, and a publish is a view of its block (`adapters.mqtt.packets`). All other packets go to paho. paho's
-property objects cost more than the rest of a message together, so a publish's properties stay bytes here.
+large blocks, and a publish is a view of its block (`adapters.mqtt.packet_splitting`). All other packets go to paho.
+paho's property objects cost more than the rest of a message together, so a publish's properties stay bytes here.
 
 Only this module depends on paho's internals; `pyproject.toml` restricts the range of its versions.
 """
@@ -33,7 +33,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from adapters.mqtt.packets import PacketReader, varint
+from adapters.mqtt.packet_splitting import PacketReader, varint
 
 FAILURE = 0x80
 NO_MATCHING_SUBSCRIBERS = 0x10

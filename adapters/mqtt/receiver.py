@@ -28,13 +28,13 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from adapters.connections import Backoff, connected, not_connected
 from adapters.mqtt.client import FAILURE, SESSION_TAKEN_OVER, Arrival, Client, Connack
-from adapters.mqtt.connect import BrokerError, Connector
+from adapters.mqtt.mqtt_connect import BrokerError, Connector
+from adapters.mqtt.qos2_seen import Copy, Delivery, Taken
 from adapters.mqtt.settings import SourceSettings
-from adapters.mqtt.taken import Copy, Delivery, Taken
-from app.codecs.mqtt import envelope
+from app.codecs.mqtt import mqtt_envelope
 from app.codecs.rendezvous.subjects import SUBJECT_PROPERTY
 from app.model.errors import InvalidInputError
-from app.model.framing import FramingTraits
+from app.model.framing_facts import FramingTraits
 from app.model.message import DELIVERY, GAP, PhysicalMessage
 from app.observe import Recurring
 from app.ports import Intake
@@ -287,7 +287,7 @@ class MqttReceiver:
             why = f"the properties have {length} bytes; at most {_LONGEST_PROPERTIES} are allowed"
             raise InvalidInputError("properties-too-large", "properties", -1, why)
         payload, packed = arrival.payload(), arrival.properties()
-        return envelope.read(payload, packed, self._name, self._framing, now, arrival.topic)
+        return mqtt_envelope.read(payload, packed, self._name, self._framing, now, arrival.topic)
 
     def _durable_now(
         self, client: Client, taken: list[Acknowledgement], copies: list[Copy], wakeup: "_WakeupSocket"

@@ -28,10 +28,10 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from adapters.connections import connected, not_connected
 from adapters.mqtt.client import NO_MATCHING_SUBSCRIBERS, Client, Connack
-from adapters.mqtt.connect import BrokerError, Connector
+from adapters.mqtt.message_sizes import Sizes
+from adapters.mqtt.mqtt_connect import BrokerError, Connector
 from adapters.mqtt.settings import DestinationSettings
-from adapters.mqtt.sizes import Sizes
-from app.codecs.mqtt import envelope
+from app.codecs.mqtt import mqtt_envelope
 from app.codecs.mqtt.fixed_header import MAX_REMAINING_LENGTH, largest_payload, length_bytes, publish_size
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
@@ -125,7 +125,7 @@ class MqttSender:
     def max_body(self, wanted: int | None = None) -> int:
         del wanted
         client = self._open()
-        added, properties_size = envelope.overhead(_version(client))
+        added, properties_size = mqtt_envelope.overhead(_version(client))
         largest = largest_payload(self._limit, self._settings.topic, self._settings.qos, properties_size) - added
         if largest < 0:
             raise SendFailed(
@@ -198,7 +198,7 @@ class MqttSender:
         """Encode a message. Raises SendFailed if the broker would refuse it."""
         settings = self._settings
         try:
-            payload, section = envelope.write(message, version)
+            payload, section = mqtt_envelope.write(message, version)
             size = publish_size(settings.topic, len(payload), settings.qos, None if section is None else len(section))
         except (InvalidInputError, ValueError) as error:
             raise SendFailed(str(error), permanent=True) from error

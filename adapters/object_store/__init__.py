@@ -6,9 +6,9 @@ from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from pathlib import Path
 
-from adapters.object_store.local import LocalObjects
-from adapters.object_store.remote import RemoteObjects
-from adapters.places import bucket, local_folder
+from adapters.object_store.bucket_objects import RemoteObjects
+from adapters.object_store.local_objects import LocalObjects
+from adapters.storage_places import bucket, local_folder
 from app.ports import ContentStore, ObjectWriter
 
 __all__ = ["ObjectStore"]

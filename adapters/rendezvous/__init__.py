@@ -5,7 +5,7 @@ from pydantic import BaseModel
 from adapters.rendezvous.receiver import RendezvousReceiver
 from adapters.rendezvous.sender import RendezvousSender
 from adapters.rendezvous.settings import DestinationSettings, SourceSettings
-from app.model.framing import FramingTraits
+from app.model.framing_facts import FramingTraits
 from app.ports import Receiver, Sender
 
 

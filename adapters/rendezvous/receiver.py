@@ -17,14 +17,14 @@ from typing import Any
 import structlog
 
 from adapters.connections import Backoff, connected, not_connected, now
-from adapters.rendezvous.buffer import Buffer
 from adapters.rendezvous.client import Client, DaemonError, Oversized
+from adapters.rendezvous.receive_buffer import Buffer
 from adapters.rendezvous.settings import SourceSettings
-from app.codecs.rendezvous import daemon, envelope
+from app.codecs.rendezvous import daemon, rendezvous_envelope
 from app.codecs.rendezvous.daemon import Frame, Kind
 from app.codecs.rendezvous.subjects import ADVISORY, INBOX
 from app.model.errors import InvalidInputError
-from app.model.framing import FramingTraits
+from app.model.framing_facts import FramingTraits
 from app.model.message import GAP, NO_PROPERTIES, PhysicalMessage
 from app.observe import Recurring
 from app.ports import Intake
@@ -133,9 +133,9 @@ class RendezvousReceiver:
             self._advised(read)
         elif read.kind == Kind.DATA and not read.subject.startswith(f"{INBOX}."):
             try:
-                self._put(envelope.read(read, self._name, self._framing, at))
+                self._put(rendezvous_envelope.read(read, self._name, self._framing, at))
             except InvalidInputError as error:
-                self._refuse(frame, error.code, str(error), at, envelope.subjects(read))
+                self._refuse(frame, error.code, str(error), at, rendezvous_envelope.subjects(read))
 
     def _put(self, message: PhysicalMessage) -> None:
         if self._gap is not None:

@@ -19,7 +19,7 @@ import structlog
 from adapters.connections import connected, not_connected
 from adapters.rendezvous.client import Client, DaemonError
 from adapters.rendezvous.settings import DestinationSettings
-from app.codecs.rendezvous import envelope
+from app.codecs.rendezvous import rendezvous_envelope
 from app.codecs.rendezvous.daemon import inbox
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
@@ -61,7 +61,7 @@ class RendezvousSender:
     def max_body(self, wanted: int | None = None) -> int:
         del wanted
         self._open()
-        return self._settings.max_message - envelope.HEAD_BYTES
+        return self._settings.max_message - rendezvous_envelope.HEAD_BYTES
 
     def max_batch(self) -> int:
         return _BATCH
@@ -104,7 +104,7 @@ class RendezvousSender:
         if len(message.body) > self._settings.max_message:
             why = f"a body of {len(message.body):,} bytes; max_message allows {self._settings.max_message:,}"
             raise SendFailed(why, permanent=True)
-        return envelope.write(message, self._settings.subject, inbox(client.session, _SENDER))
+        return rendezvous_envelope.write(message, self._settings.subject, inbox(client.session, _SENDER))
 
     def close(self) -> None:
         if self._client is not None:

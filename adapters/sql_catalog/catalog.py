@@ -2,23 +2,23 @@
 
 from typing import Any
 
-from adapters.sql_catalog.belonging import Belonging
 from adapters.sql_catalog.database import Database
-from adapters.sql_catalog.deliveries import Deliveries
-from adapters.sql_catalog.events import Events
-from adapters.sql_catalog.finishing import Finishing
-from adapters.sql_catalog.keys import Keys
-from adapters.sql_catalog.listing import Reading
-from adapters.sql_catalog.maintenance import Maintenance
-from adapters.sql_catalog.numbering import Numbering
-from adapters.sql_catalog.packed import PackedRows, pack
-from adapters.sql_catalog.pipeline_runs import PipelineRuns
-from adapters.sql_catalog.quarantine import Quarantine
-from adapters.sql_catalog.receiving import Receiving
-from adapters.sql_catalog.repairing import Repairing
-from adapters.sql_catalog.retention import Retention
-from adapters.sql_catalog.segments import Segments
-from adapters.sql_catalog.webhooks import Webhooks
+from adapters.sql_catalog.parts.deliveries import Deliveries
+from adapters.sql_catalog.parts.events import Events
+from adapters.sql_catalog.parts.expiry import Receiving
+from adapters.sql_catalog.parts.finishing import Finishing
+from adapters.sql_catalog.parts.keys import Keys
+from adapters.sql_catalog.parts.listing import Reading
+from adapters.sql_catalog.parts.maintenance import Maintenance
+from adapters.sql_catalog.parts.needed_segments import Segments
+from adapters.sql_catalog.parts.numbering import Numbering
+from adapters.sql_catalog.parts.ownership import Belonging
+from adapters.sql_catalog.parts.packed import PackedRows, pack
+from adapters.sql_catalog.parts.pipeline_runs import PipelineRuns
+from adapters.sql_catalog.parts.quarantine import Quarantine
+from adapters.sql_catalog.parts.repairing import Repairing
+from adapters.sql_catalog.parts.retention import Retention
+from adapters.sql_catalog.parts.webhooks import Webhooks
 from app.model.records import Checkpoint
 from app.ports import Packed
 

@@ -37,10 +37,10 @@ from sqlalchemy.engine import URL, Dialect
 from sqlalchemy.exc import NoSuchModuleError
 from sqlalchemy.pool import NullPool
 
-from adapters.sql_catalog.address import Address
-from adapters.sql_catalog.explaining import explained
+from adapters.sql_catalog.database_address import Address
+from adapters.sql_catalog.database_errors import explained
 from adapters.sql_catalog.locks import AdvisoryLock, FileLock, GatewayLock
-from adapters.sql_catalog.migrations import upgrade
+from adapters.sql_catalog.schema.migrations import upgrade
 from app.model.errors import GatewayError
 from app.model.masking import masked
 

@@ -16,7 +16,7 @@ import structlog
 from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError
 
-from adapters.sql_catalog.explaining import explained
+from adapters.sql_catalog.database_errors import explained
 from app.model.errors import CatalogError, CatalogTaken
 
 _KEY = 1734440296

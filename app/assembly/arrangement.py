@@ -9,7 +9,7 @@ from typing import Protocol
 
 from app.assembly import groups
 from app.assembly.groups import Sizes
-from app.assembly.parts import Parts
+from app.assembly.part_places import Parts
 from app.model.records import AttachmentRecord
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from app.assembly.parts import BIG, LITTLE, Parts, little_endian
+from app.assembly.part_places import BIG, LITTLE, Parts, little_endian
 from app.assembly.states import DONE, Input, follow
 from app.codecs.sas.dialect import orders
 from app.model.attachment import AttachmentDefinition, AttachmentState

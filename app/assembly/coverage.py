@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from app.assembly.parts import LITTLE_ENDIAN_FROM
+from app.assembly.part_places import LITTLE_ENDIAN_FROM
 
 State = Literal["missing", "received", "duplicate", "conflict", "mixed"]
 

@@ -12,7 +12,7 @@ from itertools import dropwhile, groupby, takewhile
 from typing import NamedTuple
 
 from app.assembly.collecting import NOTHING, Attachment, Effect, Refused
-from app.assembly.parts import Parts, gaps
+from app.assembly.part_places import Parts, gaps
 from app.model.event import GroupPart
 from app.model.records import GroupProgress
 

@@ -40,7 +40,7 @@ from app.assembly.collecting import (
     Warned,
     stray,
 )
-from app.assembly.headers import (
+from app.assembly.header_checks import (
     Announcement,
     Claim,
     address_of,
@@ -51,7 +51,7 @@ from app.assembly.headers import (
     taken_for,
 )
 from app.assembly.interpretation import answered
-from app.assembly.parts import Parts, little_endian
+from app.assembly.part_places import Parts, little_endian
 from app.assembly.states import Input, follow
 from app.codecs.sas.dialect import orders
 from app.model.attachment import AttachmentState
@@ -312,12 +312,12 @@ class Assembly:
     # --- accepted headers ---------------------------------------------------------------------------------------------
 
     def addressed(self, address: Address) -> tuple[str, int] | None:
-        """Return the message of an address and its header's position; see `app.assembly.headers.EarlierHeaders`."""
+        """Return the message of an address and its header's position; see `EarlierHeaders`."""
         message = self.messages.get(address)
         return None if message is None else (message.id, message.header_position)
 
     def announced(self, key: Key) -> Announcement | None:
-        """Return the announcement of an attachment; see `app.assembly.headers.EarlierHeaders`."""
+        """Return the announcement of an attachment; see `app.assembly.header_checks.EarlierHeaders`."""
         attachment = self.attachments.get(key)
         if attachment is None or attachment.record.kind is None:
             return None

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import NamedTuple
 
-from app.capture.entries import Origin, Refused
-from app.capture.lines import Line, LineError
+from app.capture.bounded_lines import Line, LineError
+from app.capture.capture_entries import Origin, Refused
 from app.model.times import to_microseconds
 
 _BETWEEN_DIGITS = b" \t:-\r\n\f\v"

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Any, Final
 
-from app.capture.entries import Origin, Refused
+from app.capture.capture_entries import Origin, Refused
 from app.capture.hexadecimal import microseconds
 from app.codecs.ibm_mq.constants import MQ_NO_ID
 from app.codecs.ibm_mq.image import is_image, read_image
+from app.codecs.ibm_mq.structure_writing import identifier
 from app.codecs.ibm_mq.unwrap import unwrap
-from app.codecs.ibm_mq.writing import identifier
 from app.model.message import PhysicalMessage
 from app.wire import WireError
 

@@ -35,8 +35,8 @@ from binascii import unhexlify
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from app.capture.entries import LONGEST_MESSAGE, Entry, Origin, Refused
-from app.capture.lines import Line, LineError
+from app.capture.bounded_lines import Line, LineError
+from app.capture.capture_entries import LONGEST_MESSAGE, Entry, Origin, Refused
 from app.codecs.ibm_mq.constants import MQ_NO_ID, MQMT_DATAGRAM
 from app.codecs.ibm_mq.put_time import microseconds
 from app.codecs.ibm_mq.unwrap import unwrap

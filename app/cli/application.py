@@ -12,28 +12,28 @@ from pydantic import ValidationError
 from typer.core import TyperGroup
 
 from app.cli import (
-    auditing,
-    backing_up,
-    configuring,
-    deleting,
-    fetching,
-    importing,
-    keys,
-    listing,
-    pipelining,
-    profiling,
-    repairing,
-    sending,
-    serving,
+    audit_command,
+    backup_commands,
+    config_command,
+    get_command,
+    journal_command,
+    keys_command,
+    list_commands,
+    pipeline_command,
+    profile_command,
+    repair_commands,
+    rm_command,
+    send_command,
+    serve_command,
     standard_output,
-    tables,
-    tracing,
-    watching,
-    webhooks,
+    tables_command,
+    trace_command,
+    watch_command,
+    webhooks_command,
 )
-from app.cli.client import explained
-from app.cli.console import Failure, err, tell
-from app.cli.demo.command import demo
+from app.cli.demo.demo_command import demo
+from app.cli.rest_client import explained
+from app.cli.terminal import Failure, err, tell
 from app.model.errors import GatewayError
 from app.model.wording import sentence
 from app.plugins import PluginError
@@ -68,30 +68,30 @@ application = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-application.command()(serving.serve)
+application.command()(serve_command.serve)
 application.command()(demo)
-application.command()(sending.send)
-application.command("ls")(listing.attachments)
-application.command("show")(listing.show_attachment)
-application.command()(fetching.get)
-application.command()(fetching.contents)
-application.command("profile")(profiling.show_profile)
-application.command()(deleting.rm)
-application.command()(watching.watch)
-application.command()(listing.deliveries)
-application.command()(auditing.audit)
-application.command()(tracing.trace)
-application.command()(repairing.fsck)
-application.command()(repairing.rebuild)
-application.command()(backing_up.backup)
-application.command()(backing_up.restore)
-application.add_typer(listing.quarantine, name="quarantine")
-application.add_typer(webhooks.webhooks, name="webhooks")
-application.add_typer(tables.tables, name="tables")
-application.add_typer(configuring.config, name="config")
-application.add_typer(keys.keys, name="keys")
-application.add_typer(importing.journal, name="journal")
-application.add_typer(pipelining.pipeline, name="pipeline")
+application.command()(send_command.send)
+application.command("ls")(list_commands.attachments)
+application.command("show")(list_commands.show_attachment)
+application.command()(get_command.get)
+application.command()(get_command.contents)
+application.command("profile")(profile_command.show_profile)
+application.command()(rm_command.rm)
+application.command()(watch_command.watch)
+application.command()(list_commands.deliveries)
+application.command()(audit_command.audit)
+application.command()(trace_command.trace)
+application.command()(repair_commands.fsck)
+application.command()(repair_commands.rebuild)
+application.command()(backup_commands.backup)
+application.command()(backup_commands.restore)
+application.add_typer(list_commands.quarantine, name="quarantine")
+application.add_typer(webhooks_command.webhooks, name="webhooks")
+application.add_typer(tables_command.tables, name="tables")
+application.add_typer(config_command.config, name="config")
+application.add_typer(keys_command.keys, name="keys")
+application.add_typer(journal_command.journal, name="journal")
+application.add_typer(pipeline_command.pipeline, name="pipeline")
 
 
 def run() -> None:

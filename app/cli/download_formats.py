@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from app.cli.console import Failure
+from app.cli.terminal import Failure
 
 PARQUET = "parquet"
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from pydantic import TypeAdapter, ValidationError
 
-from app.cli.console import Failure
+from app.cli.terminal import Failure
 from app.model.wording import sentence
 from app.settings import Duration
 

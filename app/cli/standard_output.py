@@ -5,7 +5,7 @@ import sys
 from io import BufferedWriter, FileIO, TextIOWrapper
 from typing import Any
 
-from app.cli.console import BROKEN_PIPE, Failure
+from app.cli.terminal import BROKEN_PIPE, Failure
 
 
 class _Output(FileIO):

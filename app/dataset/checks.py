@@ -8,8 +8,8 @@ import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from app.dataset import formats, text
-from app.dataset.formats import Format
+from app.dataset import character_columns, format_names
+from app.dataset.format_names import Format
 from app.model.attachment import DataSetVersion
 from app.model.names import in_capitals
 
@@ -94,7 +94,7 @@ def _name_fault(name: str, charset: str, longest: int, reserved: Container[str],
 def charset_fault(charset: str) -> str | None:
     """Return the fault in the character set of a data set, or None."""
     try:
-        text.blank(charset)
+        character_columns.blank(charset)
     except ValueError:
         return f"in character set {charset} a blank has more than one byte; SAS needs one byte"
     return None
@@ -149,7 +149,7 @@ def reference(written: str) -> Format:
     written = written.strip()
     if len(written) > _LONGEST_REFERENCE:
         return Format(written)
-    return formats.parse(written if "." in written or not written else f"{written}.")
+    return format_names.parse(written if "." in written or not written else f"{written}.")
 
 
 def renamed(names: Iterable[str]) -> list[str]:

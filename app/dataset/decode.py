@@ -15,11 +15,11 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from app.codecs.sas.dataset import DataSetDefinition, Variable
-from app.dataset import checks, layout, missing, numeric, schema, temporal, text
-from app.dataset.contents import contents
-from app.dataset.layout import Representation, RowLayout
+from app.codecs.sas.data_set_messages import DataSetDefinition, Variable
+from app.dataset import character_columns, checks, missing, numeric, observation_layout, schema, temporal_columns
+from app.dataset.description import contents
 from app.dataset.numeric import Bytes, Numbers
+from app.dataset.observation_layout import Representation, RowLayout
 from app.dataset.schema import MOMENTS, Column
 from app.model.errors import InvalidInputError
 
@@ -118,8 +118,8 @@ def first_plan(
     if not plans:
         schema.check(definition, variables)
     sample = _sample(blocks(), definition.obs_length)
-    rows = layout.row_layout(definition, variables, sample, how)
-    doubt = layout.doubts(sample, variables, rows.offsets, how) if len(sample) else None
+    rows = observation_layout.row_layout(definition, variables, sample, how)
+    doubt = observation_layout.doubts(sample, variables, rows.offsets, how) if len(sample) else None
     told = [*warnings, *filter(None, [doubt])]
     return _planned(definition, variables, how, rows, metadata or {}, told, {} if plans is None else plans)
 
@@ -138,7 +138,7 @@ def plan_by_definition(
     """
     if not plans:
         schema.check(definition, variables)
-    rows = layout.only_layout(definition, variables)
+    rows = observation_layout.only_layout(definition, variables)
     return None if rows is None else _planned(definition, variables, how, rows, metadata, warnings, plans)
 
 
@@ -223,7 +223,7 @@ def read_column(column: Column, cells: Bytes, how: Representation, first: int) -
     """
     values = cells[:, column.at : column.at + column.variable.length]
     if not column.variable.is_numeric:
-        texts = text.read(values, how.charset)
+        texts = character_columns.read(values, how.charset)
         if not column.has_side:
             return [texts.strings], column if texts.damaged is None else replace(column, has_side=True)
         damaged = pa.nulls(len(cells), pa.binary()) if texts.damaged is None else texts.damaged
@@ -243,7 +243,7 @@ def counted(column: Column, numbers: Numbers, first: int) -> tuple[pa.Array, Col
     `first` is the number of observations before them.
     """
     while column.moment is not None and column.kind is not None:
-        array = temporal.to_arrow(numbers, column.moment)
+        array = temporal_columns.to_arrow(numbers, column.moment)
         if array is not None:
             return array, column
         tried = MOMENTS[column.kind]
@@ -259,13 +259,13 @@ def _inexact(numbers: Numbers, column: Column, first: int) -> str:
     while high - low > 1:
         middle = (low + high) // 2
         half = Numbers(numbers.doubles[low:middle], None if numbers.absent is None else numbers.absent[low:middle])
-        low, high = (low, middle) if temporal.to_arrow(half, column.moment) is None else (middle, high)
+        low, high = (low, middle) if temporal_columns.to_arrow(half, column.moment) is None else (middle, high)
     return f"observation {first + low + 1}: {numbers.doubles[low]} is not an exact {column.kind}"
 
 
 def _sample(blocks: Blocks, length: int) -> Bytes:
     """Return the first observations."""
-    wanted = max(length, min(length * layout.SAMPLE_ROWS, BATCH_BYTES))
+    wanted = max(length, min(length * observation_layout.SAMPLE_ROWS, BATCH_BYTES))
     taken = bytearray()
     for block in blocks if wanted else ():
         taken += block[: wanted - len(taken)]

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 
 from app.codecs.sas.constants import MessageKind
-from app.codecs.sas.dataset import DataSetDefinition, Variable
-from app.dataset import columns, formats, numeric, side_columns, text
+from app.codecs.sas.data_set_messages import DataSetDefinition, Variable
+from app.dataset import character_columns, format_names, numeric, sas_columns, side_columns
 from app.dataset.checks import LONGEST_NAME
-from app.dataset.errors import BadValueError
-from app.dataset.formats import Format
-from app.dataset.layout import Representation
+from app.dataset.conversion_error import BadValueError
+from app.dataset.format_names import Format
 from app.dataset.numeric import ByteOrder, Bytes, FloatFormat
+from app.dataset.observation_layout import Representation
 from app.dataset.schema import LONGEST_CHARACTER
 from app.model.errors import InvalidInputError
 from app.model.names import folded
@@ -81,9 +81,11 @@ def character_lengths(batches: Iterable[pa.RecordBatch], charset: str) -> dict[s
     rows = 0
     for batch in batches:
         for field, column, beside in _with_sides(batch):
-            if columns.is_text(field.type):
+            if sas_columns.is_text(field.type):
                 with _located(field.name, rows):
-                    needed = text.longest(columns.strings(column), charset, _damaged(batch, beside, charset))
+                    needed = character_columns.longest(
+                        sas_columns.strings(column), charset, _damaged(batch, beside, charset)
+                    )
                 lengths[field.name] = max(lengths.get(field.name, 1), needed)
         rows += batch.num_rows
     return lengths
@@ -119,11 +121,11 @@ def _block(batch: pa.RecordBatch, variables: Sequence[Variable], how: Representa
     for variable, (field, column, beside) in zip(variables, _with_sides(batch), strict=True):
         with _located(field.name, first):
             if variable.is_numeric:
-                values, tags = columns.doubles_and_tags(column, beside)
+                values, tags = sas_columns.doubles_and_tags(column, beside)
                 made = numeric.encode(values, variable.length, how.order, how.float_format, tags, how.charset)
             else:
                 damaged = _damaged(batch, beside, how.charset)
-                made = text.encode(columns.strings(column), variable.length, how.charset, damaged)
+                made = character_columns.encode(sas_columns.strings(column), variable.length, how.charset, damaged)
         _put(made, cells[:, at : at + variable.length])
         at += variable.length
     return cells.reshape(-1).data
@@ -176,13 +178,13 @@ def _name(field: pa.Field) -> str:
 
 def _variable(field: pa.Field, needed: int | None, into: tuple[str, FloatFormat]) -> Variable:
     said = _text(field.metadata)
-    numeric_type = columns.numeric_type(field.type)
-    if numeric_type is None and not columns.is_text(field.type):
+    numeric_type = sas_columns.numeric_type(field.type)
+    if numeric_type is None and not sas_columns.is_text(field.type):
         raise InvalidInputError("column-type", field.name, -1, f"type {field.type} has no counterpart in SAS")
     length = _numeric_length(field.name, said, *into) if numeric_type else _character_length(field.name, said, needed)
     inferred = numeric_type.format if numeric_type else Format()
-    output = formats.parse(said["sas.format"]) if "sas.format" in said else inferred
-    read = formats.parse(said.get("sas.informat", ""))
+    output = format_names.parse(said["sas.format"]) if "sas.format" in said else inferred
+    read = format_names.parse(said.get("sas.informat", ""))
     return Variable(
         name=_name(field),
         format=output.name,

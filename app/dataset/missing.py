@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from app.dataset.errors import refuse_any
-from app.dataset.text import constants
+from app.dataset.character_columns import constants
+from app.dataset.conversion_error import refuse_any
 
 Tags = NDArray[np.uint8]
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from app.dataset import missing
-from app.dataset.errors import refuse_any
+from app.dataset.conversion_error import refuse_any
 from app.dataset.missing import Tags
 
 ByteOrder = Literal["little", "big"]

@@ -12,11 +12,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from app.codecs.sas.dataset import DataSetDefinition, Variable
-from app.dataset import side_columns, temporal
-from app.dataset.formats import Format
-from app.dataset.kinds import Kind, kind_of
-from app.dataset.temporal import Moment
+from app.codecs.sas.data_set_messages import DataSetDefinition, Variable
+from app.dataset import side_columns, temporal_columns
+from app.dataset.format_names import Format
+from app.dataset.numeric_kinds import Kind, kind_of
+from app.dataset.temporal_columns import Moment
 from app.model.errors import InvalidInputError
 
 LONGEST_CHARACTER = 32_767
@@ -175,7 +175,7 @@ def _moment(variable: Variable) -> Moment | None:
 
 def _field(column: Column) -> pa.Field:
     if column.variable.is_numeric:
-        data_type = pa.float64() if column.moment is None else temporal.TYPES[column.moment]
+        data_type = pa.float64() if column.moment is None else temporal_columns.TYPES[column.moment]
     else:
         data_type = pa.string()
     return pa.field(column.name, data_type, column.variable.is_numeric, metadata=_variable_metadata(column))

@@ -14,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.dataset import formats
+from app.dataset import format_names
 from app.dataset.missing import LETTERS
 from app.model.names import in_capitals
 
@@ -46,7 +46,7 @@ def value_text(value: float | str) -> str:
 
 def format_name(reference: str) -> str:
     """Return the catalog's name for a format reference: `$sex8.` is `$SEX`."""
-    return in_capitals(formats.parse(reference).name)
+    return in_capitals(format_names.parse(reference).name)
 
 
 def written(labels: ValueLabels) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from app.framing.events import failure
+from app.framing.message_events import failure
 from app.framing.protocol import NO_OPTIONS, ArrivalOptions, Arrivals
 from app.framing.registry import find_framing
 from app.model.message import DELIVERY, GAP, REPLAYED, UNREADABLE, PhysicalMessage

@@ -26,22 +26,14 @@ from app.codecs.ibm_mq.constants import (
     MQMT_REPORT,
     MQOL_UNDEFINED,
 )
-from app.codecs.ibm_mq.writing import identifier
+from app.codecs.ibm_mq.structure_writing import identifier
 from app.framing.joined import joined_file
-from app.framing.outgoing import Bodies, fixed_records, message_identifier
-from app.framing.protocol import (
-    ArrangementName,
-    Contents,
-    DataSetFacts,
-    FileContent,
-    Framing,
-    Received,
-    StoreTable,
-)
+from app.framing.outgoing_parts import Bodies, fixed_records, message_identifier
+from app.framing.protocol import ArrangementName, Contents, DataSetFacts, FileContent, Framing, Received, StoreTable
 from app.model.attachment import AttachmentDefinition, AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.event import Event, GroupPart
-from app.model.framing import FramingTraits
+from app.model.framing_facts import FramingTraits
 from app.model.message import NO_PROPERTIES, PhysicalMessage
 from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions, GroupedAs, OutgoingAttachment
 

@@ -18,13 +18,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from app.codecs.sas.files import FileDescription
-from app.codecs.sas.rendezvous import MapItem
+from app.codecs.sas.file_messages import FileDescription
+from app.codecs.sas.rendezvous_messages import MapItem
 from app.framing.descriptors import Descriptors
 from app.model.attachment import AttachmentKind
 from app.model.event import Event, Pieces
 from app.model.evidence import Choice, OnDoubt
-from app.model.framing import FramingTraits
+from app.model.framing_facts import FramingTraits
 from app.model.message import NO_PROPERTIES, PhysicalMessage
 from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions, OutgoingAttachment
 from app.wire import WireError

@@ -9,7 +9,7 @@ from app.framing.order_packet import ORDER_PACKET
 from app.framing.protocol import Framing
 from app.framing.sas_queue import SAS_QUEUE
 from app.framing.sas_rendezvous import SAS_RENDEZVOUS
-from app.model.framing import FramingTraits
+from app.model.framing_facts import FramingTraits
 
 GROUP = "attachment_gateway.framings"
 """The group of the entry points by which other packages declare framings."""

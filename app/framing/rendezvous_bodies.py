@@ -10,17 +10,17 @@ import numpy as np
 
 from app.codecs.ibm_mq import encodings
 from app.codecs.rendezvous.fields import message_end
-from app.codecs.sas import rendezvous, rendezvous_indexes
-from app.codecs.sas.dataset import Variable
-from app.codecs.sas.files import FileDescription
-from app.codecs.sas.rendezvous import RendezvousDefinition
+from app.codecs.sas import rendezvous_indexes, rendezvous_messages
+from app.codecs.sas.data_set_messages import Variable
+from app.codecs.sas.file_messages import FileDescription
+from app.codecs.sas.rendezvous_messages import RendezvousDefinition
 from app.codecs.sas.rendezvous_observations import Shape, write_observations
-from app.dataset import beside, encode
-from app.framing.outgoing import fixed_records
+from app.dataset import encode, indexes_and_constraints
+from app.framing.message_charsets import charset_of
+from app.framing.outgoing_parts import fixed_records
 from app.framing.protocol import Body, Contents
 from app.framing.rendezvous_content import CONSTRAINTS, MAX_GEN
 from app.framing.sas_bodies import TEXT_LRECL, batches_of, lengths_of, lines, longest
-from app.framing.sas_charsets import charset_of
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.records import FramingOptions, OutgoingAttachment
@@ -54,8 +54,8 @@ class RendezvousBodies:
         else:
             lrecl = min(options.record_length or limit, limit - _RECORD_BYTES)
             records, name = fixed_records(pieces, lrecl), "ATB"
-        yield rendezvous.write_file_description(FileDescription(lrecl, attachment.size))
-        yield from rendezvous.write_records(records, "ATX" if name == "ATX" else "ATB", limit)
+        yield rendezvous_messages.write_file_description(FileDescription(lrecl, attachment.size))
+        yield from rendezvous_messages.write_records(records, "ATX" if name == "ATX" else "ATB", limit)
 
     def _data_set(self, attachment: OutgoingAttachment) -> Iterator[bytes]:
         charset, limit = self._charset, self._options.body_limit
@@ -69,14 +69,14 @@ class RendezvousBodies:
             said = encode.said_of_data_set(table.schema_arrow)
             definition = RendezvousDefinition(**asdict(described), max_gen=_number(said, MAX_GEN))
             rows = encode.rows(batches_of(table), variables, order="big", charset=charset)
-            yield rendezvous.write_definition(definition, charset)
-            yield from rendezvous.write_variables(map(_without_padding, variables), charset, limit)
+            yield rendezvous_messages.write_definition(definition, charset)
+            yield from rendezvous_messages.write_variables(map(_without_padding, variables), charset, limit)
             yield from write_observations(_widened(rows, variables), Shape.of(variables), limit)
             found = (
                 rendezvous_indexes.Index(
                     each.upercmx, each.name, each.flags, len(each.variables), tuple(each.variables)
                 )
-                for each in beside.read_indexes(said)
+                for each in indexes_and_constraints.read_indexes(said)
             )
             yield from rendezvous_indexes.write_indexes(found, charset, limit)
             yield from _constraints(said)

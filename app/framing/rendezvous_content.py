@@ -10,19 +10,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from app.codecs.sas import indexes, rendezvous, rendezvous_indexes
-from app.codecs.sas.dataset import DOUBLE_SIZE, LONGEST_VARIABLE, Variable
+from app.codecs.sas import index_messages, rendezvous_indexes, rendezvous_messages
+from app.codecs.sas.data_set_messages import DOUBLE_SIZE, LONGEST_VARIABLE, Variable
 from app.codecs.sas.dialect import DIALECTS
-from app.codecs.sas.files import FileDescription
+from app.codecs.sas.file_messages import FileDescription
 from app.codecs.sas.numbered import message_name
-from app.codecs.sas.rendezvous import RendezvousDefinition
+from app.codecs.sas.rendezvous_messages import RendezvousDefinition
 from app.codecs.sas.rendezvous_observations import Shape, read_observations
-from app.dataset import beside, decode, schema
-from app.dataset.layout import Representation
+from app.dataset import decode, indexes_and_constraints, schema
 from app.dataset.numeric import Bytes
+from app.dataset.observation_layout import Representation
 from app.framing import sas_evidence
+from app.framing.message_charsets import Stored, charsets, store_table
 from app.framing.protocol import Body, DataSetFacts, FileContent, PartReader, Received, Span, StoreTable
-from app.framing.sas_charsets import Stored, charsets, store_table
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.evidence import Choice
@@ -45,7 +45,7 @@ Data Set Attachment Layout). Observations that come before them have changed pla
 
 def read_file(record: AttachmentRecord, received: Received) -> FileContent:
     """Return where the records of a complete file lie. Raises InvalidInputError and WireError."""
-    description = rendezvous.read_file_description(received.first.body)
+    description = rendezvous_messages.read_file_description(received.first.body)
 
     def spans() -> Iterator[Span]:
         for part, body in enumerate(received.bodies(range(1, len(received))), 1):
@@ -63,7 +63,7 @@ def _records(body: Body) -> list[tuple[int, int]]:
         )
     if name not in _RECORDS:
         raise InvalidInputError("unexpected-message", "name", -1, f"{name} among the records of a file")
-    return rendezvous.record_places(body)
+    return rendezvous_messages.record_places(body)
 
 
 def begin_file(record: AttachmentRecord, body: Body) -> PartReader | None:
@@ -71,7 +71,7 @@ def begin_file(record: AttachmentRecord, body: Body) -> PartReader | None:
     if record.kind is not AttachmentKind.BINARY_FILE:
         return None
     try:
-        return _RecordReader(rendezvous.read_file_description(body))
+        return _RecordReader(rendezvous_messages.read_file_description(body))
     except WireError:
         return None
 
@@ -149,9 +149,9 @@ def _defined(received: Received, messages: dict[str, list[int]]) -> _Defined:
     refusal: WireError | None = None
     for charset in charsets(received.first):
         try:
-            definition = rendezvous.read_definition(definitions[0], charset)
+            definition = rendezvous_messages.read_definition(definitions[0], charset)
             schema.check_definition(definition)
-            variables = rendezvous.read_variables(
+            variables = rendezvous_messages.read_variables(
                 _variable_bodies(received, messages, definition), definition.variables, charset
             )
         except WireError as error:
@@ -249,10 +249,10 @@ def _beside(received: Received, messages: dict[str, list[int]], said: _Defined, 
     Neither can cost the data set: what cannot be read or is too long is a warning.
     """
     metadata: dict[str, str] = {}
-    for name, key in (("ATI", beside.INDEXES), ("ATC", CONSTRAINTS)):
+    for name, key in (("ATI", indexes_and_constraints.INDEXES), ("ATC", CONSTRAINTS)):
         bodies = list(received.bodies(messages[name]))
         size = sum(map(len, bodies))
-        if size > beside.MOST_BYTES:
+        if size > indexes_and_constraints.MOST_BYTES:
             warnings.append(f"{size:,} bytes of {name} messages were not kept")
             continue
         try:
@@ -265,8 +265,8 @@ def _beside(received: Received, messages: dict[str, list[int]], said: _Defined, 
 
 def _indexes(bodies: Sequence[memoryview], said: _Defined) -> str:
     found = [each for body in bodies for each in rendezvous_indexes.read_indexes(body, said.charset)]
-    return beside.written_indexes(
-        indexes.Index(each.upercmx, each.name, each.flags, len(each.keys), list(each.keys)) for each in found
+    return indexes_and_constraints.written_indexes(
+        index_messages.Index(each.upercmx, each.name, each.flags, len(each.keys), list(each.keys)) for each in found
     )
 
 

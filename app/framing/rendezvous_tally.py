@@ -12,11 +12,16 @@ import numpy as np
 
 from app.codecs.rendezvous.constants import HEADER_SIZE
 from app.codecs.rendezvous.fields import message_end
-from app.codecs.sas.attachment import Attachment
-from app.codecs.sas.files import FileDescription, Tally, is_announced_size
+from app.codecs.sas.attachment_messages import Attachment
+from app.codecs.sas.file_messages import FileDescription, Tally, is_announced_size
 from app.codecs.sas.numbered import numbered
 from app.codecs.sas.numbered_arrays import find_fields
-from app.codecs.sas.rendezvous import RendezvousDefinition, read_definition, read_file_description, record_places
+from app.codecs.sas.rendezvous_messages import (
+    RendezvousDefinition,
+    read_definition,
+    read_file_description,
+    record_places,
+)
 from app.model.attachment import AttachmentKind
 from app.wire import WireError
 from app.wire.kinds import Buffer

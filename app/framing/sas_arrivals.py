@@ -27,10 +27,10 @@ from typing import Final, NamedTuple
 
 from app.codecs.rendezvous.subjects import INBOX, REPLY_PROPERTY, SUBJECT_PROPERTY
 from app.codecs.sas import correlid
-from app.codecs.sas.attachment import Attachment
+from app.codecs.sas.attachment_messages import Attachment
 from app.codecs.sas.numbered import message_name
-from app.codecs.sas.rendezvous import MAP_NAMES, read_header, read_last
 from app.codecs.sas.rendezvous_keys import attachment_key, key_of, made
+from app.codecs.sas.rendezvous_messages import MAP_NAMES, read_header, read_last
 from app.framing.counting import Came, Counting, Decided, Decision, Ended
 from app.framing.protocol import NO_OPTIONS, ArrivalOptions
 from app.framing.rendezvous_tally import AttachmentTally, Whole

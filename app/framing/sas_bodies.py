@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.codecs.ibm_mq import encodings
-from app.codecs.sas import dataset, files, indexes
+from app.codecs.sas import data_set_messages, file_messages, index_messages
 from app.codecs.sas.dialect import Dialect
-from app.dataset import beside, encode
+from app.dataset import encode, indexes_and_constraints
 from app.dataset.numeric import ByteOrder, FloatFormat
-from app.framing.outgoing import fixed_records
+from app.framing.message_charsets import charset_of
+from app.framing.outgoing_parts import fixed_records
 from app.framing.protocol import Contents
-from app.framing.sas_charsets import charset_of
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.records import FramingOptions, OutgoingAttachment
@@ -53,8 +53,8 @@ class SasBodies:
         else:
             lrecl = options.record_length or limit - dialect.long
             records = fixed_records(pieces, lrecl)
-        yield files.write_file_description(files.FileDescription(lrecl, attachment.size), dialect)
-        yield from files.write_records(records, dialect, limit)
+        yield file_messages.write_file_description(file_messages.FileDescription(lrecl, attachment.size), dialect)
+        yield from file_messages.write_records(records, dialect, limit)
 
     def _data_set(self, attachment: OutgoingAttachment) -> Iterator[bytes]:
         dialect, charset, limit = self._dialect, self._charset, self._options.body_limit
@@ -69,12 +69,12 @@ class SasBodies:
                 float_format=float_format,
             )
             rows = encode.rows(batches_of(table), variables, order=order, charset=charset, float_format=float_format)
-            yield dataset.write_definition(definition, dialect, charset)
-            yield from dataset.write_variables(variables, dialect, charset, limit)
-            yield from dataset.write_observations(rows, definition.obs_length, dialect, limit)
+            yield data_set_messages.write_definition(definition, dialect, charset)
+            yield from data_set_messages.write_variables(variables, dialect, charset, limit)
+            yield from data_set_messages.write_observations(rows, definition.obs_length, dialect, limit)
             said = encode.said_of_data_set(table.schema_arrow)
-            yield from indexes.write_indexes(beside.read_indexes(said), dialect, charset, limit)
-            yield from indexes.write_constraints(beside.read_constraints(said), dialect, limit)
+            yield from index_messages.write_indexes(indexes_and_constraints.read_indexes(said), dialect, charset, limit)
+            yield from index_messages.write_constraints(indexes_and_constraints.read_constraints(said), dialect, limit)
 
 
 def lengths_of(table: pq.ParquetFile, charset: str) -> dict[str, int]:

@@ -8,17 +8,17 @@ from typing import NamedTuple
 
 from app.codecs.ibm_mq.encodings import charset as named_charset
 from app.codecs.ibm_mq.encodings import float_format, integer_order, is_ebcdic
-from app.codecs.sas import dataset, dialect, indexes
+from app.codecs.sas import data_set_messages, dialect, index_messages
 from app.codecs.sas.constants import MessageKind
-from app.codecs.sas.dataset import DataSetDefinition, Variable
-from app.codecs.sas.entries import TYPE_SIZE
-from app.dataset import beside, decode, missing, schema
-from app.dataset.layout import SAMPLE_ROWS, Representation
+from app.codecs.sas.data_set_messages import DataSetDefinition, Variable
+from app.codecs.sas.typed_entries import TYPE_SIZE
+from app.dataset import decode, indexes_and_constraints, missing, schema
+from app.dataset.joint_decoding import Small, decode_together
 from app.dataset.numeric import FloatFormat
-from app.dataset.together import Small, decode_together
+from app.dataset.observation_layout import SAMPLE_ROWS, Representation
 from app.framing import sas_evidence
+from app.framing.message_charsets import charsets, store_table
 from app.framing.protocol import Body, DataSetFacts, DataSetTable, Received, StoreTable
-from app.framing.sas_charsets import charsets, store_table
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord
@@ -65,7 +65,7 @@ def read_data_set(record: AttachmentRecord, received: Received, store: StoreTabl
     """Store the table of a data set attachment. Raises InvalidInputError and WireError."""
     messages = _by_kind(received, record.dialects or dialect.ALL)
     said = _defined(received.first, messages, record.dialects or dialect.ALL)
-    blocks = dataset.observation_blocks(messages[MessageKind.OBSERVATIONS], said.definition, said.dialects)
+    blocks = data_set_messages.observation_blocks(messages[MessageKind.OBSERVATIONS], said.definition, said.dialects)
     return _stored(record, received, messages, said, blocks, store)
 
 
@@ -140,7 +140,7 @@ def _small(record: AttachmentRecord, received: Received) -> tuple[Small, DataSet
 @lru_cache(maxsize=64)
 def _kinds(heads: tuple[bytes, ...], dialects: int) -> list[MessageKind]:
     """Return the kinds of messages by their first bytes. Raises WireError."""
-    return [dataset.message_kind(head, dialects) for head in heads]
+    return [data_set_messages.message_kind(head, dialects) for head in heads]
 
 
 def _plan_of(record: AttachmentRecord, received: Received, known: int) -> _Planned | None:
@@ -158,7 +158,7 @@ def read_leading_rows(record: AttachmentRecord, received: Received, store: Store
     and WireError, also if the definition is not among these parts."""
     messages = _by_kind(received, record.dialects or dialect.ALL)
     said = _defined(received.first, messages, record.dialects or dialect.ALL)
-    blocks = dataset.leading_blocks(messages[MessageKind.OBSERVATIONS], said.definition, said.dialects)
+    blocks = data_set_messages.leading_blocks(messages[MessageKind.OBSERVATIONS], said.definition, said.dialects)
     return _stored(record, received, messages, replace(said, definition=blocks.definition, plans={}), blocks, store)
 
 
@@ -167,7 +167,7 @@ def _stored(
     received: Received,
     messages: Mapping[MessageKind, _Bodies],
     said: _Defined,
-    blocks: dataset.ObservationBlocks,
+    blocks: data_set_messages.ObservationBlocks,
     store: StoreTable,
 ) -> DataSetFacts:
     first = received.first
@@ -199,7 +199,7 @@ def _by_kind(received: Received, dialects: int) -> dict[MessageKind, _Bodies]:
     kinds: dict[MessageKind, list[int]] = {kind: [] for kind in MessageKind}
     for number, body in enumerate(received.bodies()):
         try:
-            kind = dataset.message_kind(body, dialects)
+            kind = data_set_messages.message_kind(body, dialects)
         except WireError:
             if not kinds[MessageKind.OBSERVATIONS]:
                 raise
@@ -230,10 +230,10 @@ def _defined(first: PhysicalMessage, messages: Mapping[MessageKind, _Bodies], kn
 
 
 def _read_definitions(body: Body, variables: _Bodies | Sequence[Body], known: int, charset: str) -> _Defined:
-    definition, dialects = dataset.read_definition(body, known, charset)
+    definition, dialects = data_set_messages.read_definition(body, known, charset)
     schema.check_definition(definition)
     size = sum(map(len, variables))
-    if size > definition.variables * dataset.LONGEST_VARIABLE + TYPE_SIZE * len(variables):
+    if size > definition.variables * data_set_messages.LONGEST_VARIABLE + TYPE_SIZE * len(variables):
         why = f"{size:,} bytes are too many for the definitions of {definition.variables:,} variables"
         raise InvalidInputError("variable-count", "number of variables", -1, why)
     if size > _LONGEST_CACHED:
@@ -247,7 +247,7 @@ def _read_definitions(body: Body, variables: _Bodies | Sequence[Body], known: in
 def _read_variables(
     bodies: _Bodies | Sequence[Body], count: int, dialects: int, charset: str
 ) -> tuple[tuple[Variable, ...], int]:
-    return dataset.read_variables(list(bodies), count, dialects, charset)
+    return data_set_messages.read_variables(list(bodies), count, dialects, charset)
 
 
 _read_known = lru_cache(maxsize=32)(_read_definitions)
@@ -301,7 +301,7 @@ def _beside(said: _Defined, messages: Mapping[MessageKind, _Bodies], warnings: l
     metadata = {}
     for kind, key, shown in _BESIDE:
         bodies = messages[kind]
-        if bodies.size > beside.MOST_BYTES:
+        if bodies.size > indexes_and_constraints.MOST_BYTES:
             warnings.append(f"{bodies.size:,} bytes of {kind.name.lower()} were not kept")
         elif len(bodies):
             try:
@@ -312,15 +312,15 @@ def _beside(said: _Defined, messages: Mapping[MessageKind, _Bodies], warnings: l
 
 
 def _indexes(bodies: Sequence[memoryview], said: _Defined) -> str:
-    found, _ = indexes.read_indexes(bodies, said.dialects, said.charset)
-    return beside.written_indexes(found)
+    found, _ = index_messages.read_indexes(bodies, said.dialects, said.charset)
+    return indexes_and_constraints.written_indexes(found)
 
 
 def _constraints(bodies: Sequence[memoryview], _: _Defined) -> str:
-    return beside.written_constraints(indexes.read_constraints(bodies))
+    return indexes_and_constraints.written_constraints(index_messages.read_constraints(bodies))
 
 
 _BESIDE: tuple[tuple[MessageKind, str, Callable[[Sequence[memoryview], _Defined], str]], ...] = (
-    (MessageKind.INDEXES, beside.INDEXES, _indexes),
-    (MessageKind.CONSTRAINTS, beside.CONSTRAINTS, _constraints),
+    (MessageKind.INDEXES, indexes_and_constraints.INDEXES, _indexes),
+    (MessageKind.CONSTRAINTS, indexes_and_constraints.CONSTRAINTS, _constraints),
 )

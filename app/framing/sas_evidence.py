@@ -11,8 +11,8 @@ from app.codecs.ibm_mq.encodings import charset as named_charset
 from app.codecs.ibm_mq.encodings import float_format, integer_order
 from app.codecs.sas import dialect
 from app.codecs.sas.dialect import Dialect
-from app.dataset.layout import RowLayout
-from app.dataset.text import GUESSES
+from app.dataset.character_columns import GUESSES
+from app.dataset.observation_layout import RowLayout
 from app.model.evidence import Choice, Ground, Question
 
 Evidence = tuple[Choice, ...]

@@ -15,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from app.codecs.sas import correlid, dialect
-from app.codecs.sas.attachment import read_counts, read_header, write_count, write_header
+from app.codecs.sas.attachment_messages import read_counts, read_header, write_count, write_header
 from app.codecs.sas.constants import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
 from app.codecs.sas.dialect import Dialect
-from app.framing import sas_columns, sas_files
+from app.framing import sas_files, sas_queue_columns
 from app.framing.descriptors import Descriptors
-from app.framing.outgoing import Bodies, message_identifier
+from app.framing.message_charsets import charset_of, charsets
+from app.framing.outgoing_parts import Bodies, message_identifier
 from app.framing.protocol import (
     ArrangementName,
     Body,
@@ -34,11 +35,10 @@ from app.framing.protocol import (
     Received,
     StoreTable,
 )
-from app.framing.sas_charsets import charset_of, charsets
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
 from app.model.errors import InvalidInputError
 from app.model.event import Announced, Event, PartArrived, Unsequenced
-from app.model.framing import Captures, FramingTraits
+from app.model.framing_facts import Captures, FramingTraits
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions
 from app.wire import WireError
@@ -174,7 +174,7 @@ class SasQueue(Framing):
         return message.msg_type == HEADER_MSG_TYPE
 
     def read_columns(self, batch: Descriptors, framed: npt.NDArray[np.bool_]) -> Columns:
-        return sas_columns.read_columns(batch, framed)
+        return sas_queue_columns.read_columns(batch, framed)
 
     def attachment_key(self, message: PhysicalMessage) -> bytes:
         return attachment_key(message)

@@ -12,10 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from app.codecs.sas import correlid
-from app.codecs.sas.attachment import Attachment
+from app.codecs.sas.attachment_messages import Attachment
 from app.codecs.sas.dialect import DIALECTS, mask_of
 from app.codecs.sas.numbered import message_name
-from app.codecs.sas.rendezvous import (
+from app.codecs.sas.rendezvous_keys import BLANK, attachment_key, correlid_of
+from app.codecs.sas.rendezvous_messages import (
     CHAR,
     MAP_NAMES,
     MapItem,
@@ -28,9 +29,9 @@ from app.codecs.sas.rendezvous import (
     write_last,
     write_map,
 )
-from app.codecs.sas.rendezvous_keys import BLANK, attachment_key, correlid_of
 from app.framing import rendezvous_content
-from app.framing.outgoing import message_identifier
+from app.framing.message_charsets import charset_of, charsets
+from app.framing.outgoing_parts import message_identifier
 from app.framing.protocol import (
     NO_OPTIONS,
     ArrangementName,
@@ -47,11 +48,10 @@ from app.framing.protocol import (
 )
 from app.framing.rendezvous_bodies import RendezvousBodies
 from app.framing.sas_arrivals import DOUBT, PARTS, REFUTED, NumberedArrivals, choice_of
-from app.framing.sas_charsets import charset_of, charsets
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
 from app.model.errors import InvalidInputError
 from app.model.event import Announced, Event, PartArrived, Refuted, Unsequenced
-from app.model.framing import Captures, FramingTraits
+from app.model.framing_facts import Captures, FramingTraits
 from app.model.message import NO_PROPERTIES, PhysicalMessage
 from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions
 from app.wire import WireError

@@ -48,8 +48,8 @@ from app.ports.journal import (
     Segment,
 )
 from app.ports.journal_batch import JOURNAL_SCHEMA, is_damaged, messages_of
-from app.ports.spans import Span, SpanExporter, SpanExporterPlugin
-from app.ports.tables import IcebergPlugin, IcebergTables, TableFile, TableStore, TableStorePlugin, TableVersion
+from app.ports.span_exporter import Span, SpanExporter, SpanExporterPlugin
+from app.ports.table_store import IcebergPlugin, IcebergTables, TableFile, TableStore, TableStorePlugin, TableVersion
 from app.ports.transport import Intake, Progress, Receiver, Sender, SendFailed, TransportPlugin
 
 __all__ = [

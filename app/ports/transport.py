@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from pydantic import BaseModel
 
-from app.model.framing import FramingTraits
+from app.model.framing_facts import FramingTraits
 from app.model.message import PhysicalMessage
 from app.model.records import Subscribers
 

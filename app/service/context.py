@@ -9,9 +9,9 @@ from app.metrics import Metrics
 from app.model.evidence import OnDoubt
 from app.model.message import PhysicalMessage
 from app.ports import Catalog, Clock, ContentStore, Journal, JournalReader
-from app.service.repeated import RepeatedParts
+from app.service.assembling.repeated_parts import RepeatedParts
+from app.service.events.event_spans import Traces
 from app.service.threads import Notifier
-from app.service.tracing import Traces
 from app.settings import Settings
 
 

@@ -16,45 +16,40 @@ from app.model.attachment import AttachmentState
 from app.model.errors import CatalogTaken
 from app.model.identity import attachment_id as identify
 from app.model.message import PhysicalMessage
-from app.model.records import (
-    DAMAGED_PART,
-    AttachmentRecord,
-    EventRecord,
-    QuarantineRecord,
-)
+from app.model.records import DAMAGED_PART, AttachmentRecord, EventRecord, QuarantineRecord
 from app.observe import logger
 from app.ports import ContentStore, IcebergTables, Receiver, Segment, Sender, TableStore
-from app.service.archiver import Archiver
-from app.service.assembling.hosts import Assembling, Embedded, Landing, journal_again
-from app.service.belonging import claim, keep_lock
-from app.service.content.damage import Damages
+from app.service.assembling.assembly_hosts import Assembling, Embedded, Landing, journal_again
+from app.service.content.content_damage import Damages
+from app.service.content.content_service import Contents
 from app.service.content.settling import Settler
 from app.service.context import ServiceContext
-from app.service.deletion import Deletion
-from app.service.event_log import EventLog
-from app.service.finishing.leading import LeadingBytes, LeadingRows, leading_bytes, leading_rows
-from app.service.finishing.parts import missing_ranges
-from app.service.intake import Journaler
-from app.service.monitoring.catalog import ASK_SECONDS, CatalogWatch
+from app.service.events.event_log import EventLog
+from app.service.finishing.partial_content import LeadingBytes, LeadingRows, leading_bytes, leading_rows
+from app.service.finishing.stored_parts import missing_ranges
+from app.service.monitoring.catalog_watch import ASK_SECONDS, CatalogWatch
+from app.service.monitoring.counts import Counting
 from app.service.monitoring.history import History
-from app.service.monitoring.parts import Parts, parts_of
-from app.service.monitoring.physical import PhysicalMessages
-from app.service.monitoring.tallies import Counting
+from app.service.monitoring.physical_messages import PhysicalMessages
+from app.service.monitoring.received_runs import Parts, parts_of
 from app.service.monitoring.timeline import Moment, timeline
-from app.service.quarantine import is_lost_batch, messages_of_batch, quarantined_message
+from app.service.quarantine.quarantine_records import is_lost_batch, messages_of_batch, quarantined_message
+from app.service.quarantine.replays import Replayed, attachment_of, outcome, settled
+from app.service.receiving.archiver import Archiver
+from app.service.receiving.intake import Journaler
+from app.service.receiving.ownership import claim, keep_lock
+from app.service.receiving.resumed_numbering import resume_numbering
 from app.service.repair.healing import Healer
-from app.service.repair.recording import Recorder
-from app.service.repair.scrubbing import Scrubber
-from app.service.replaying import Replayed, attachment_of, outcome, settled
-from app.service.resuming import resume_numbering
+from app.service.repair.recorder import Recorder
+from app.service.repair.scrubber import Scrubber
+from app.service.retention.deletion import Deletion
 from app.service.retention.receiving_time import ReceivingTime
 from app.service.retention.sweeper import Sweeper
-from app.service.sending.deliveries import Deliveries
-from app.service.sending.room import Room
-from app.service.serving import Contents
+from app.service.sending.delivery_creation import Deliveries
+from app.service.sending.upload_space import Room
 from app.service.threads import Worker, repeat
 from app.service.uploads import Uploads
-from app.service.webhooks.sending import Webhooks
+from app.service.webhooks.webhook_threads import Webhooks
 from app.settings import microseconds
 
 log = logger(__name__)
@@ -262,7 +257,7 @@ class Gateway:
     # --- functions for REST ---------------------------------------------------------------------------------------
 
     def parts(self, record: AttachmentRecord, first: int, last: int | None) -> Parts:
-        """Return the parts of an attachment; see `app.service.monitoring.parts.parts_of`."""
+        """Return the parts of an attachment; see `app.service.monitoring.received_runs.parts_of`."""
         return parts_of(record, self._context, first, last)
 
     def timeline(self, record: AttachmentRecord) -> list[Moment]:
@@ -275,15 +270,15 @@ class Gateway:
         return PhysicalMessages(record, message.header_position if message else None, self.journal)
 
     def leading_bytes(self, record: AttachmentRecord, first: int, most: int) -> LeadingBytes:
-        """Return bytes of a file that is not complete; see `app.service.finishing.leading.leading_bytes`."""
+        """Return bytes of a file that is not complete; see `app.service.finishing.partial_content.leading_bytes`."""
         return leading_bytes(record, self._context, first, most)
 
     def leading_rows(self, record: AttachmentRecord, most: int) -> LeadingRows:
-        """Return rows of a data set that is not complete; see `app.service.finishing.leading.leading_rows`."""
+        """Return rows of a data set that is not complete; see `app.service.finishing.partial_content.leading_rows`."""
         return leading_rows(record, self._context, most)
 
     def missing_ranges(self, record: AttachmentRecord, limit: int) -> list[tuple[int, int]]:
-        """Return the ranges of missing parts; see `app.service.finishing.parts.missing_ranges`."""
+        """Return the ranges of missing parts; see `app.service.finishing.stored_parts.missing_ranges`."""
         return missing_ranges(record, self.catalog, self.journal, limit)
 
     def quarantined_body(self, record: QuarantineRecord) -> bytes:

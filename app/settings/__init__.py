@@ -6,14 +6,14 @@ they are used (`app.secret`). Sizes are bytes or text such as "64 MiB", duration
 """
 
 from app.settings.access import Audit, Oidc
-from app.settings.endpoints import Destination, Endpoint, Source
+from app.settings.configuration import ENVIRONMENT_PREFIX, Log, Settings, Text
 from app.settings.expectations import Expectation
 from app.settings.http import Http
 from app.settings.limits import Limits
 from app.settings.loading import Problem, SettingsError, load
 from app.settings.retention import Expiry, Retention, Scrub
-from app.settings.root import ENVIRONMENT_PREFIX, Log, Settings, Text
 from app.settings.section import Section
+from app.settings.setting_types import DialectName, Digest, Duration, FramingName, LineEnd, Name, microseconds
 from app.settings.standby import Standby
 from app.settings.storage import (
     SEGMENTS_FOR_SPARK,
@@ -24,7 +24,7 @@ from app.settings.storage import (
     TableSettings,
 )
 from app.settings.traces import TraceSettings
-from app.settings.values import DialectName, Digest, Duration, FramingName, LineEnd, Name, microseconds
+from app.settings.transports import Destination, Endpoint, Source
 from app.settings.webhooks import Webhook
 
 __all__ = [

@@ -8,7 +8,7 @@ from pydantic import ByteSize, Field, field_validator
 from app.model.access import Scope
 from app.secret import split_url
 from app.settings.section import Section
-from app.settings.values import Duration
+from app.settings.setting_types import Duration
 
 _ON_THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
 

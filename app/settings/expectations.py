@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import model_validator
 
 from app.settings.section import Section
-from app.settings.values import Name
+from app.settings.setting_types import Name
 
 Quantity = Literal[
     "messages",

@@ -9,7 +9,7 @@ from pydantic import ByteSize, Field, StringConstraints, model_validator
 from app.model.patterns import HOST, ORIGIN
 from app.secret import Words
 from app.settings.section import Section
-from app.settings.values import Digest, Duration
+from app.settings.setting_types import Digest, Duration
 
 Host = Annotated[str, StringConstraints(pattern=HOST)]
 Origin = Annotated[str, StringConstraints(pattern=ORIGIN)]

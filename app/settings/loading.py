@@ -12,8 +12,8 @@ from pydantic_settings import EnvSettingsSource
 
 from app.model.masking import masked
 from app.model.wording import sentence
-from app.settings.endpoints import validating_transports
-from app.settings.root import ENVIRONMENT_PREFIX, Settings
+from app.settings.configuration import ENVIRONMENT_PREFIX, Settings
+from app.settings.transports import validating_transports
 
 _ADDED = re.compile(r"\[key\]|[a-z]+(-[a-z]+)+\[.*\]")
 """Steps of a place that no configuration has."""

@@ -5,7 +5,7 @@ from datetime import timedelta
 from pydantic import ByteSize, Field
 
 from app.settings.section import Section
-from app.settings.values import Duration
+from app.settings.setting_types import Duration
 
 
 class Expiry(Section):

@@ -8,7 +8,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from app.model.patterns import KUBERNETES_NAME, KUBERNETES_NAMESPACE, WEB_URL
 from app.settings.section import Section
-from app.settings.values import Duration
+from app.settings.setting_types import Duration
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 

@@ -8,7 +8,7 @@ from pydantic import ByteSize, Field
 from app.secret import Changing, Secret
 from app.settings.expectations import Expectation
 from app.settings.section import Section
-from app.settings.values import Duration
+from app.settings.setting_types import Duration
 
 SEGMENTS_FOR_SPARK = {"segment_bytes": ByteSize(64 << 20), "segment_age": timedelta(seconds=5)}
 """Defaults of the journal where Spark assembles. Spark sees only sealed segments, so they are sealed early."""

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, field_validator
 from app.model.event_filter import EventFilter
 from app.secret import Secret, Words, split_url
 from app.settings.section import Section
-from app.settings.values import Duration, Name
+from app.settings.setting_types import Duration, Name
 
 PREFIX = "whsec_"
 SHORTEST, LONGEST = 24, 64

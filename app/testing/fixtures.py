@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from app.pipeline.session import SparkSettings, session
+from app.pipeline.job.spark_session import SparkSettings, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

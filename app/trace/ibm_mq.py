@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable
 
-from app.codecs.ibm_mq.chain import Data, Link, peel
 from app.codecs.ibm_mq.constants import MQFMT_MD_EXTENSION
 from app.codecs.ibm_mq.encodings import EBCDIC
 from app.codecs.ibm_mq.extension import grouping_in
+from app.codecs.ibm_mq.header_chain import Data, Link, peel
 from app.codecs.ibm_mq.headers import MQRFH2
 from app.codecs.ibm_mq.image import descriptor_context, read_image
 from app.codecs.ibm_mq.unwrap import properties
 from app.codecs.sas import correlid
-from app.codecs.sas.attachment import read_counts
+from app.codecs.sas.attachment_messages import read_counts
 from app.codecs.sas.constants import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
 from app.model.message import PhysicalMessage
 from app.trace import rendezvous, sas

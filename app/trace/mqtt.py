@@ -8,13 +8,13 @@ properties that can be read shows MQTT 5.
 from typing import NamedTuple
 
 from app.codecs.ibm_mq.image import is_image
-from app.codecs.mqtt import envelope, properties
+from app.codecs.mqtt import mqtt_envelope, properties
 from app.codecs.mqtt.fixed_header import FixedHeader, PacketType
 from app.codecs.mqtt.packets import Packet, Publish, Version, read_publish
 from app.codecs.mqtt.packets import packets as whole_packets
 from app.codecs.mqtt.properties import PublishProperties
 from app.model.errors import InvalidInputError
-from app.model.framing import FramingTraits
+from app.model.framing_facts import FramingTraits
 from app.trace import ibm_mq, rendezvous
 from app.trace.frames import MOST_FRAMES, NOTHING_SAID, Frame, Said, TooManyFrames, moved
 from app.wire import Cell, WireError
@@ -73,8 +73,8 @@ def _payload(publish: Publish, given: PublishProperties) -> list[Frame]:
     """Explain a payload: a message whose descriptor is in the properties, an MQ image, or a tibrvMsg."""
     payload = publish.payload
     try:
-        message = envelope.read(payload, publish.properties, "", _ANY_FRAMING, 0, lambda: publish.topic)
-        if is_image(payload) and envelope.MSG_TYPE not in dict(given.user):
+        message = mqtt_envelope.read(payload, publish.properties, "", _ANY_FRAMING, 0, lambda: publish.topic)
+        if is_image(payload) and mqtt_envelope.MSG_TYPE not in dict(given.user):
             return ibm_mq.descriptor(payload, NOTHING_SAID)
         return ibm_mq.body(message) if message.msg_type else rendezvous.payload(payload)
     except (InvalidInputError, WireError):
@@ -106,5 +106,5 @@ def _cells(data: memoryview, packet: Packet, read: _Read) -> list[Cell]:
 def _shown(given: PublishProperties) -> dict[str, str]:
     """Return properties by name: the descriptor fields and the others that the gateway uses."""
     own = {"correlation-data": given.correlation_data.hex()} if given.correlation_data is not None else {}
-    own |= {envelope.CONTENT_TYPE: given.content_type} if given.content_type is not None else {}
+    own |= {mqtt_envelope.CONTENT_TYPE: given.content_type} if given.content_type is not None else {}
     return own | dict(given.user)

@@ -8,9 +8,9 @@ from typing import Any
 
 from app.codecs.rendezvous.constants import HEADER_SIZE, MAGIC, MOST_DEPTH, WireType
 from app.codecs.rendezvous.daemon import PARAMETERS_SIZE, RESPONSE, VERSION
+from app.codecs.rendezvous.field_values import DateTime, write_value
 from app.codecs.rendezvous.fields import Place, message_end, places
-from app.codecs.rendezvous.message import Field, RawValue, by_name, decode_field, is_message
-from app.codecs.rendezvous.values import DateTime, write_value
+from app.codecs.rendezvous.tibrv_message import Field, RawValue, by_name, decode_field, is_message
 from app.trace.frames import Frame, Said
 from app.wire import Cell, WireError
 from app.wire.kinds import Buffer, named

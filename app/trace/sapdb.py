@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
-from app.codecs.sapdb.headers import CommandSegment, PacketHeader, PartHeader, ReturnSegment
 from app.codecs.sapdb.packet import Packet, Part, Segment, packet_at
-from app.codecs.sapdb.parts import Held, decode_part
-from app.codecs.sapdb.texts import code_of
-from app.codecs.sapdb.values import Manner
+from app.codecs.sapdb.packet_records import CommandSegment, PacketHeader, PartHeader, ReturnSegment
+from app.codecs.sapdb.parameter_values import Manner
+from app.codecs.sapdb.part_buffers import Held, decode_part
+from app.codecs.sapdb.text_codes import code_of
 from app.trace.frames import MOST_FRAMES, Frame, Said, TooManyFrames
 from app.trace.vtrace import elements, vtrace
 from app.wire import Cell, WireError

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final, Literal
 
 from app.codecs.sapdb.constants import CommandOption, IoType, ParameterMode, PartAttribute, PartKind, Undef
-from app.codecs.sapdb.headers import (
+from app.codecs.sapdb.packet import Packet, Part, Segment
+from app.codecs.sapdb.packet_records import (
     ApplicationParameter,
     CommandSegment,
     ParameterInfo,
@@ -12,8 +13,7 @@ from app.codecs.sapdb.headers import (
     ReturnSegment,
     VardataParameterInfo,
 )
-from app.codecs.sapdb.packet import Packet, Part, Segment
-from app.codecs.sapdb.parts import COUNT_SIZE, read_count
+from app.codecs.sapdb.part_buffers import COUNT_SIZE, read_count
 from app.trace import vtrace_names as names
 from app.wire import Context, WireError
 

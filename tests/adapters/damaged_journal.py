@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from adapters.arrow_journal import ArrowJournal
-from adapters.arrow_journal.ipc import BLOCK, END_OF_STREAM
-from adapters.arrow_journal.segments import segment_path
+from adapters.arrow_journal.arrow_ipc import BLOCK, END_OF_STREAM
+from adapters.arrow_journal.segment_files import segment_path
 from app.model.errors import DamagedError
 from app.model.message import UNREADABLE, Position
 from app.model.records import Damage

@@ -14,10 +14,10 @@ import pytest
 
 from adapters.arrow_journal import ArrowJournal
 from adapters.arrow_journal.archive import ArrowArchive
-from adapters.arrow_journal.cache import PART, FileCache, own_folder
-from adapters.arrow_journal.segments import segment_path
+from adapters.arrow_journal.segment_cache import PART, FileCache, own_folder
+from adapters.arrow_journal.segment_files import segment_path
 from adapters.disk import ReadFile
-from adapters.places import bucket
+from adapters.storage_places import bucket
 from app import plugins
 from app.model.errors import DamagedError, GatewayError, StoreFull
 from app.model.message import UNREADABLE, PhysicalMessage, Position

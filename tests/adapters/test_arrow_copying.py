@@ -8,7 +8,7 @@ import pytest
 
 from adapters.arrow_journal import ArrowJournal
 from adapters.arrow_journal.archive import ArrowArchive
-from adapters.arrow_journal.copying import open_segment
+from adapters.arrow_journal.open_segment_copy import open_segment
 from app.model.errors import GatewayError
 from app.model.message import PhysicalMessage
 from app.model.records import JournalIdentity

@@ -13,17 +13,17 @@ import pyarrow as pa
 import pytest
 from crc32c import crc32c
 
-from adapters.arrow_journal import ArrowJournal, ipc
+from adapters.arrow_journal import ArrowJournal, arrow_ipc
 from adapters.arrow_journal.archive import ArrowArchive
-from adapters.arrow_journal.columns import NO_LAYOUT
-from adapters.arrow_journal.header import header_of, seed_of
-from adapters.arrow_journal.ipc import END_OF_STREAM
-from adapters.arrow_journal.mending import END_BYTES
-from adapters.arrow_journal.recent import LAYOUTS, Recent
-from adapters.arrow_journal.scanning import find_batches
+from adapters.arrow_journal.arrow_ipc import END_OF_STREAM
+from adapters.arrow_journal.batch_columns import NO_LAYOUT
+from adapters.arrow_journal.recent_batches import LAYOUTS, Recent
+from adapters.arrow_journal.segment_files import SegmentState, segment_path
+from adapters.arrow_journal.segment_header import header_of, seed_of
 from adapters.arrow_journal.segment_reader import OPEN_SEGMENTS
-from adapters.arrow_journal.segments import SegmentState, segment_path
-from adapters.arrow_journal.writing import seal_file
+from adapters.arrow_journal.segment_repair import END_BYTES
+from adapters.arrow_journal.segment_scan import find_batches
+from adapters.arrow_journal.segment_writer import seal_file
 from adapters.disk import ReadFile
 from app.model.errors import GatewayError, JournalFull
 from app.model.message import PhysicalMessage, Position
@@ -235,7 +235,7 @@ class TestRecovery:
         whole = left_by_a_killed_process(tmp_path / "journal", *self.BATCHES)
         starts = batch_starts(tmp_path / "journal" / "0000000001.open.arrows")
         messages = [message for batch in self.BATCHES for message in batch]
-        heads = [ipc.frame_of(whole[start:]) for start in starts]
+        heads = [arrow_ipc.frame_of(whole[start:]) for start in starts]
         ends = [
             start + head.head + sum(len(message.body) for message in batch[: row + 1])
             for start, head, batch in zip(starts, heads, self.BATCHES, strict=True)
@@ -260,7 +260,7 @@ class TestRecovery:
         start = batch_starts(path)[-1]
         kept, last = whole[:start], whole[start:]
         path.write_bytes(kept + last[: cut % len(last)])
-        frame = ipc.frame_of(last)
+        frame = arrow_ipc.frame_of(last)
         assert frame is not None
         stays = self.BATCHES[-1][: sum(frame.head + end <= cut % len(last) for end in (200, 230))]
         with closing(ArrowJournal(tmp_path)) as journal:
@@ -279,7 +279,7 @@ class TestRecovery:
     ) -> None:
         whole = left_by_a_killed_process(tmp_path / "journal", *self.BATCHES, batch)
         last = batch_starts(tmp_path / "journal" / "0000000001.open.arrows")[-1]
-        frame = ipc.frame_of(whole[last:])
+        frame = arrow_ipc.frame_of(whole[last:])
         assert frame is not None
         before = sum(map(len, self.BATCHES))
         ends = [last + frame.head + sum(len(message.body) for message in batch[: row + 1]) for row in range(len(batch))]
@@ -398,7 +398,7 @@ class TestTrouble:
             raise OSError(ENOSPC, "no space left")
 
         with monkeypatch.context() as disk:
-            disk.setattr("adapters.arrow_journal.recovery.seal_file", full)
+            disk.setattr("adapters.arrow_journal.journal_recovery.seal_file", full)
             journal = ArrowJournal(tmp_path)
         with closing(journal):
             wanted = [*everything(journal), *zip(journal.append(messages), messages, strict=True)]

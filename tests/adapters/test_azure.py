@@ -9,8 +9,8 @@ from adapters.arrow_journal.archive import ArrowArchive
 from adapters.object_store import ObjectStore
 from app.model.message import PhysicalMessage
 from app.model.records import JournalIdentity
-from app.service.archiver import Archiver
-from app.testing.context import service_context
+from app.service.receiving.archiver import Archiver
+from app.testing.gateway_stages import service_context
 from tests.contracts.store import StoreContract, put
 from tests.support.azurite import Container
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.delta_tables import DeltaTables, log
-from adapters.delta_tables.joining import last_files
-from adapters.delta_tables.log import Active
-from adapters.delta_tables.store import JOIN_EVERY
+from adapters.delta_tables import DeltaTables, delta_log
+from adapters.delta_tables.delta_log import Active
+from adapters.delta_tables.delta_store import JOIN_EVERY
+from adapters.delta_tables.file_joining import last_files
 from app.model.errors import GatewayError
 from tests.contracts.tables import APP, content, numbered, numbers, put, written
 
@@ -57,14 +57,14 @@ def test_there_are_few_files_and_rows_are_seldom_written_again(commits: int) -> 
 def test_rows_keep_the_order_of_their_commits_where_the_clock_is_set_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tables, begun = DeltaTables(tmp_path), log._now()
+    tables, begun = DeltaTables(tmp_path), delta_log._now()
     now = begun
-    monkeypatch.setattr(log, "_now", lambda: now)
+    monkeypatch.setattr(delta_log, "_now", lambda: now)
     for number in range(2 * JOIN_EVERY):
         now -= 60_000
         assert put(tables, "W.T", numbered(number), number)
     assert content(tables, "W.T")["n"].to_pylist() == list(range(2 * JOIN_EVERY))
-    times = [file.modified_at for file in log.Snapshot(tables.location("W.T"), "W.T").files()]
+    times = [file.modified_at for file in delta_log.Snapshot(tables.location("W.T"), "W.T").files()]
     assert times == sorted(set(times))
     assert begun - 60_000 <= min(times)
     assert max(times) < begun + 60_000

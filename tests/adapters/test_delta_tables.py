@@ -22,10 +22,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from obstore.store import from_url
 
-from adapters.delta_tables import DeltaTables, folders, log
-from adapters.delta_tables.bucket import Bucket
-from adapters.delta_tables.local import LocalFolder
-from adapters.delta_tables.store import CHECKPOINT_EVERY
+from adapters.delta_tables import DeltaTables, delta_log, table_folders
+from adapters.delta_tables.bucket_storage import Bucket
+from adapters.delta_tables.delta_store import CHECKPOINT_EVERY
+from adapters.delta_tables.local_storage import LocalFolder
 from app.model.errors import GatewayError, StoreFull
 from tests.contracts.tables import APP, HOSTILE, TableContract, content, numbered, numbers, put, received, written
 from tests.support.disk import small_disk
@@ -46,8 +46,8 @@ class TestBucket(TableContract):
     @pytest.fixture
     def tables(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DeltaTables:
         """A bucket that lies in a folder, as obstore has it."""
-        monkeypatch.setattr("adapters.delta_tables.bucket.bucket", from_url)
-        monkeypatch.setattr("adapters.delta_tables.store.LocalFolder", lambda folder: Bucket(folder.as_uri()))
+        monkeypatch.setattr("adapters.delta_tables.bucket_storage.bucket", from_url)
+        monkeypatch.setattr("adapters.delta_tables.delta_store.LocalFolder", lambda folder: Bucket(folder.as_uri()))
         return DeltaTables(tmp_path)
 
 
@@ -62,7 +62,7 @@ class TestBucketWhoseAnswersAreLost(TestBucket):
             put(store, path, data, **options)
             return put(store, path, data, **options)
 
-        monkeypatch.setattr("adapters.delta_tables.bucket.obstore.put", putting)
+        monkeypatch.setattr("adapters.delta_tables.bucket_storage.obstore.put", putting)
 
 
 class TestFolderWhoseAnswersAreLost(TestLocalFolder):
@@ -82,20 +82,20 @@ class TestFolderWhoseAnswersAreLost(TestLocalFolder):
 @settings(deadline=None)
 @given(st.lists(NAMES, unique=True))
 def test_folders_differ_whatever_a_file_system_makes_of_case(names: list[str]) -> None:
-    found = [folders.folder(name) for name in names]
+    found = [table_folders.folder(name) for name in names]
     assert len({folder.casefold() for folder in found}) == len(names)
     for name, folder in zip(names, found, strict=True):
-        assert 0 < len(folder) <= folders.LONGEST
+        assert 0 < len(folder) <= table_folders.LONGEST
         assert folder.isascii()
         assert not set(folder) - set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789=-_.")
         assert folder[0] not in "._-"
-        assert folders.name(folder) in {name, None if len(folder) > 60 else name}
+        assert table_folders.name(folder) in {name, None if len(folder) > 60 else name}
 
 
 @given(st.text("aA.=-_0F", max_size=8))
 def test_what_is_no_folder_of_a_table_has_no_name(folder: str) -> None:
-    name = folders.name(folder)
-    assert name is None or folders.folder(name) == folder
+    name = table_folders.name(folder)
+    assert name is None or table_folders.folder(name) == folder
 
 
 def test_other_folders_are_no_tables(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_labels_and_units_are_comments_for_other_programs(tmp_path: Path) -> Non
 def test_a_table_without_comments_gets_them_with_its_next_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = DeltaTables(tmp_path)
     with monkeypatch.context() as before:
-        before.setattr("adapters.delta_tables.columns._comment", lambda *_: "")
+        before.setattr("adapters.delta_tables.delta_schema._comment", lambda *_: "")
         put(store, "T", visits(), 1)
     assert set(described(store, "T").values()) == {None}
     kept = store.schema("T")
@@ -315,10 +315,10 @@ def test_a_version_is_on_disk_before_anybody_builds_upon_it(tmp_path: Path, monk
     """Also when who made it was killed between making it and waiting for the disk."""
     store, synced = DeltaTables(tmp_path), list[Path]()
     with monkeypatch.context() as killed:
-        killed.setattr("adapters.delta_tables.local.LocalFolder.put_new", made_and_killed)
+        killed.setattr("adapters.delta_tables.local_storage.LocalFolder.put_new", made_and_killed)
         with pytest.raises(KeyboardInterrupt):
             put(store, "T", numbered(8), 8)
-    monkeypatch.setattr("adapters.delta_tables.local.sync_folder", synced.append)
+    monkeypatch.setattr("adapters.delta_tables.local_storage.sync_folder", synced.append)
     assert store.reached("T", APP) == 8
     assert synced == [Path(store.location("T"), "_delta_log")]
     synced.clear()
@@ -403,7 +403,7 @@ def test_logs_that_are_summed_up_meanwhile_are_read_and_continued(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing of what is summed up is kept, so that two who do it, and who reads, often miss a file."""
-    monkeypatch.setitem(log._CONFIGURATION, "delta.logRetentionDuration", "interval 0 seconds")
+    monkeypatch.setitem(delta_log._CONFIGURATION, "delta.logRetentionDuration", "interval 0 seconds")
     store = DeltaTables(tmp_path)
     store.commit("T", numbered(1).schema, [], "maker", 7)
     with ThreadPoolExecutor() as pool:

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from adapters.arrow_journal import ArrowJournal
 from adapters.arrow_journal.archive import ArrowArchive
-from adapters.arrow_journal.segments import segment_path
+from adapters.arrow_journal.segment_files import segment_path
 from app.model.errors import DamagedError, GatewayError
 from app.model.message import UNREADABLE, PhysicalMessage, Position
 from app.model.records import Extent

@@ -11,22 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.arrow_journal import ArrowJournal
-from adapters.arrow_journal.ipc import BLOCK, END_OF_STREAM
-from adapters.arrow_journal.segments import segment_path
+from adapters.arrow_journal.arrow_ipc import BLOCK, END_OF_STREAM
+from adapters.arrow_journal.segment_files import segment_path
 from app.model.message import UNREADABLE, PhysicalMessage, Position
 from app.model.records import Damage
-from tests.adapters.damaged_journal import (
-    BATCHES,
-    OPEN,
-    SEALED,
-    WANTED,
-    Written,
-    check,
-    cut,
-    flipped,
-    stream,
-    zeroed,
-)
+from tests.adapters.damaged_journal import BATCHES, OPEN, SEALED, WANTED, Written, check, cut, flipped, stream, zeroed
 from tests.contracts.journal import everything, messages_of
 
 

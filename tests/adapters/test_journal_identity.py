@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from adapters.arrow_journal import ArrowJournal
 from adapters.arrow_journal.archive import ArrowArchive
-from adapters.arrow_journal.ipc import BLOCK
-from adapters.arrow_journal.segments import segment_path
+from adapters.arrow_journal.arrow_ipc import BLOCK
+from adapters.arrow_journal.segment_files import segment_path
 from app.model.errors import GatewayError
 from app.model.message import Position
 from tests.adapters.damaged_journal import flip_in

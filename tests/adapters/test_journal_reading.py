@@ -10,9 +10,9 @@ import pytest
 
 from adapters.arrow_journal import ArrowJournal
 from adapters.arrow_journal.archive import ArrowArchive
-from adapters.arrow_journal.ipc import BLOCK
-from adapters.arrow_journal.pieces import RUN
-from adapters.arrow_journal.segments import segment_path
+from adapters.arrow_journal.arrow_ipc import BLOCK
+from adapters.arrow_journal.body_pieces import RUN
+from adapters.arrow_journal.segment_files import segment_path
 from app.model.errors import DamagedError
 from app.model.message import UNREADABLE, Position
 from app.model.records import Damage, Extent

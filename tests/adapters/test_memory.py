@@ -7,7 +7,7 @@ import pytest
 from adapters import memory
 from app.framing.registry import traits
 from app.ports import Receiver, Sender
-from app.testing.transport import LIMIT, KeepingTransportContract, Line
+from app.testing.transport_contract import LIMIT, KeepingTransportContract, Line
 
 
 class MemoryLine(Line):

@@ -16,7 +16,7 @@ import pytest
 from adapters.arrow_journal.archive import ArrowArchive
 from adapters.delta_tables import DeltaTables
 from adapters.disk import sync_folder
-from adapters.object_store import ObjectStore, local, remote
+from adapters.object_store import ObjectStore, bucket_objects, local_objects
 from app.model.errors import DamagedError, GatewayError, StoreFull
 from tests.contracts.store import StoreContract, content, put
 from tests.support.disk import bad_blocks, small_disk
@@ -86,7 +86,7 @@ class TestLocalFolder(StoreContract):
         self, store: ObjectStore, count: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         calls: list[str] = []
-        for module, name in ((local, "sync_file_system"), (os, "fsync"), (os, "rename")):
+        for module, name in ((local_objects, "sync_file_system"), (os, "fsync"), (os, "rename")):
             real = getattr(module, name)
             monkeypatch.setattr(module, name, partial(_noting, calls, name, real))
         with store.together() as writing:
@@ -153,7 +153,7 @@ class TestLocalFolder(StoreContract):
             flushed.append(str(folder.relative_to(top)))
             sync_folder(folder)
 
-        monkeypatch.setattr(local, "sync_folder", flush)
+        monkeypatch.setattr(local_objects, "sync_folder", flush)
         (top / "a/b").mkdir(parents=True)  # by a writer that may not have flushed it yet
         put(store, "a/b/1", b"x")
         assert flushed == ["a/b", "a", "."]
@@ -191,13 +191,13 @@ class TestBucket(StoreContract):
 def test_a_small_object_that_is_late_does_not_replace_the_large_one_that_replaced_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    upload = remote._Uploads._put
+    upload = bucket_objects._Uploads._put
 
     def late(uploads: Any, name: str, data: bytes) -> None:
         sleep(0.2)
         upload(uploads, name, data)
 
-    monkeypatch.setattr(remote._Uploads, "_put", late)
+    monkeypatch.setattr(bucket_objects._Uploads, "_put", late)
     store = ObjectStore("memory://")
     with store.together() as together:
         put(together, "a", b"small")

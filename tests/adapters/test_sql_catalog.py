@@ -21,7 +21,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, 
 
 from adapters.sql_catalog import SqlCatalog
 from adapters.sql_catalog.database import _ON_CONNECT, FROM_HEX, Database
-from adapters.sql_catalog.tables import metadata, progress
+from adapters.sql_catalog.schema.catalog_tables import metadata, progress
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import CatalogError, CatalogTaken, GatewayError
 from app.model.records import Checkpoint, JournalIdentity, NewEvent, PartRun

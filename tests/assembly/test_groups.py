@@ -13,7 +13,7 @@ from app.assembly import groups
 from app.assembly.collecting import Completed, Refused, Repeated
 from app.assembly.groups import Place
 from app.assembly.machine import Assembly, Limits
-from app.assembly.parts import Parts
+from app.assembly.part_places import Parts
 from app.model.attachment import AttachmentDefinition, AttachmentKind, AttachmentState
 from app.model.event import GroupPart
 from app.model.identity import attachment_id

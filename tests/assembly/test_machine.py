@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.assembly.collecting import ApplicationMessage, Attachment, Completed, Effect, Identification, Refused, Repeated
-from app.assembly.headers import message_address
+from app.assembly.header_checks import message_address
 from app.assembly.machine import Assembly, Limits
-from app.assembly.parts import Parts, number_in
+from app.assembly.part_places import Parts, number_in
 from app.codecs.sas import dialect
 from app.codecs.sas.dialect import with_order
 from app.model.attachment import AttachmentDefinition, AttachmentKind, AttachmentState, MessageHeader

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.assembly.parts import BIG, LITTLE, LITTLE_ENDIAN_FROM, Parts, number_in
+from app.assembly.part_places import BIG, LITTLE, LITTLE_ENDIAN_FROM, Parts, number_in
 from app.model.records import PartRun
 
 arrivals = st.lists(st.tuples(st.integers(1, 40), st.integers(0, 400)), max_size=60)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.capture import lines as lines_module
-from app.capture.entries import Refused
+from app.capture import bounded_lines as lines_module
+from app.capture.bounded_lines import Line, lines
+from app.capture.capture_entries import Refused
 from app.capture.hexadecimal import Capture, captures
-from app.capture.lines import Line, lines
 from tests.support.captures import origin
 
 MOMENT = 1_795_246_200_125_000

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.capture import mq_files
-from app.capture.entries import Refused
+from app.capture.capture_entries import Refused
 from app.codecs.ibm_mq.headers import MQMD1
 from app.codecs.ibm_mq.image import write_image
 from app.model.message import PhysicalMessage

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.capture import mqtt
-from app.capture.entries import Entry, Refused, Skipped
+from app.capture import mqtt_lines
+from app.capture.capture_entries import Entry, Refused, Skipped
 from app.codecs.mqtt.fixed_header import FixedHeader, PacketType
 from app.codecs.mqtt.packets import Version
 from app.codecs.rendezvous.subjects import SUBJECT_PROPERTY
@@ -23,7 +23,7 @@ CONNACK, PINGREQ = bytes.fromhex("20020000"), bytes.fromhex("C000")
 
 
 def read(text: bytes, version: Version | None = None, framing: str = "sas_queue") -> list[Entry]:
-    return entries(partial(mqtt.read, version=version), text, framing)
+    return entries(partial(mqtt_lines.read, version=version), text, framing)
 
 
 def expected(sent: PhysicalMessage) -> PhysicalMessage:

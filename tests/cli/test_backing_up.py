@@ -13,7 +13,7 @@ from app.model.attachment import AttachmentState
 from app.model.records import NewEvent
 from app.service.access import audit
 from app.service.access.audit import append, opened_files
-from app.testing.outgoing import FILES, delivery
+from app.testing.outgoing_files import FILES, delivery
 from tests.cli.conftest import Run
 from tests.support.built import Built
 from tests.support.kept import SOURCE, Kept, assemble, flip

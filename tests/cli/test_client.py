@@ -7,8 +7,8 @@ from threading import Thread
 import pytest
 from attachment_gateway_client.calls import is_loopback
 
-from app.cli.client import connect
-from app.cli.console import Failure
+from app.cli.rest_client import connect
+from app.cli.terminal import Failure
 
 CLOSED = "http://127.0.0.1:9"
 

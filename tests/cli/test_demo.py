@@ -13,8 +13,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.cli.console import Failure
-from app.cli.demo import command
+from app.cli.demo import demo_command
+from app.cli.terminal import Failure
 from tests.cli.conftest import Run
 from tests.support import environment
 
@@ -75,8 +75,8 @@ def test_a_port_that_is_taken_is_passed_over(monkeypatch: pytest.MonkeyPatch) ->
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        monkeypatch.setattr(command, "_PORTS", (taken.getsockname()[1], 0))
-        with closing(command._listener()) as listener:
+        monkeypatch.setattr(demo_command, "_PORTS", (taken.getsockname()[1], 0))
+        with closing(demo_command._listener()) as listener:
             assert listener.getsockname()[1] != taken.getsockname()[1]
             with socket.create_connection(listener.getsockname()):
                 pass
@@ -93,7 +93,7 @@ def signals_restored() -> Iterator[None]:
 
 @pytest.mark.usefixtures("signals_restored")
 def test_a_full_disk_is_said_before_anything_starts(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "disk_usage", lambda _: SimpleNamespace(free=100 << 20))
+    monkeypatch.setattr(demo_command, "disk_usage", lambda _: SimpleNamespace(free=100 << 20))
     done = run("demo", "--once", "--data", tmp_path / "data")
     assert (done.code, done.out) == (1, "")
     assert re.search(r"has 100\.0 MiB free; the demo needs 320\.0 MiB\n.*TMPDIR or --data", done.err)
@@ -112,9 +112,9 @@ def test_no_port_at_all_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        monkeypatch.setattr(command, "_PORTS", (taken.getsockname()[1],))
+        monkeypatch.setattr(demo_command, "_PORTS", (taken.getsockname()[1],))
         with pytest.raises(Failure, match=r"the demo found no free port: cannot listen on 127\.0\.0\.1 port \d+: Addr"):
-            command._listener()
+            demo_command._listener()
 
 
 def test_tests_see_no_settings_and_no_proxies() -> None:

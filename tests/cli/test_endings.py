@@ -15,8 +15,8 @@ from typer.main import get_command
 
 from app.cli import INTERRUPTED
 from app.cli.application import application
-from app.cli.console import BROKEN_PIPE, FAILED, UNREACHABLE
-from app.cli.repairing import UNCHECKED
+from app.cli.repair_commands import UNCHECKED
+from app.cli.terminal import BROKEN_PIPE, FAILED, UNREACHABLE
 from app.main import SUPERSEDED_STATUS
 from app.testing.waiting import until
 from tests.cli.conftest import Run

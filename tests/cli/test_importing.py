@@ -19,7 +19,7 @@ from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord
 from app.ports import AttachmentFilter
 from app.service.gateway import Gateway
-from app.testing.context import service_context
+from app.testing.gateway_stages import service_context
 from app.testing.waiting import until
 from tests.cli.conftest import Run
 from tests.support import rendezvous_program

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from app.testing.waiting import until
-from app.web.api import create_app
+from app.web.app import create_app
 from tests.cli.conftest import Run
 from tests.web.stock import Stock, serving
 

@@ -6,8 +6,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from app.cli import listing
-from app.cli.lists import List, first_digits, without_zeros
+from app.cli import list_commands
+from app.cli.line_tables import List, first_digits, without_zeros
 
 ALIKE = "9f2c4b1e0d5a4c3b8e7f6a5d4c3b2a19", "9f2c4b1e0d6a4c3b8e7f6a5d4c3b2a19"
 NAMES = "report.txt", "Bericht über die Wetterstationen der nördlichen Hemisphäre, zweite Fassung.docx"
@@ -39,7 +39,7 @@ def attachment(identifier: str, name: str, **changes: object) -> dict[str, objec
 
 def attachments() -> List:
     reason = {"text": "AttachmentHeader.attachments[0].description at byte 143: the text has\nno end"}
-    return listing.attachment_list(
+    return list_commands.attachment_list(
         [attachment(ALIKE[0], NAMES[0]), attachment(ALIKE[1], NAMES[1], state="quarantined", reason=reason)]
     )
 
@@ -59,7 +59,7 @@ def test_a_row_is_a_line_within_the_width(width: int) -> None:
 
 def test_warnings_are_counted() -> None:
     lines = printed(
-        listing.attachment_list([attachment(ALIKE[0], "a", warnings_count=count) for count in range(3)]), 300
+        list_commands.attachment_list([attachment(ALIKE[0], "a", warnings_count=count) for count in range(3)]), 300
     )
     assert ["warning" in line for line in lines] == [False, False, True, True]
     assert "1 warning; sent on Sunday" in lines[2]
@@ -84,7 +84,7 @@ def test_the_least_important_columns_are_left_out_first() -> None:
 
 
 def test_what_a_sender_writes_cannot_break_a_line() -> None:
-    (_, line) = printed(listing.attachment_list([attachment(ALIKE[0], "a\nb\x1b[31m\u2028c[bold]")]), 300)
+    (_, line) = printed(list_commands.attachment_list([attachment(ALIKE[0], "a\nb\x1b[31m\u2028c[bold]")]), 300)
     assert "a b\ufffd[31m c[bold]" in line
 
 

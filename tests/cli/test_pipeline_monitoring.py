@@ -19,12 +19,12 @@ from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
 from app.model.errors import GatewayError
 from app.model.message import PhysicalMessage, Position
-from app.pipeline import tables
-from app.pipeline.commit import Committed
-from app.pipeline.expectations import violations
-from app.pipeline.lineage import dataset_name
-from app.pipeline.metrics import PipelineMetrics
-from app.service.monitoring.lag import lag
+from app.pipeline.commit import tables
+from app.pipeline.commit.commit import Committed
+from app.pipeline.watch.expectation_checks import violations
+from app.pipeline.watch.lineage import dataset_name
+from app.pipeline.watch.pipeline_metrics import PipelineMetrics
+from app.service.monitoring.pipeline_lag import lag
 from app.settings import Expectation, PipelineSettings
 from app.tables.quality import HOUR, QUALITY, Increment, quality_rows
 from tests.cli.conftest import Run

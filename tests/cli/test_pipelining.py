@@ -10,19 +10,19 @@ import pytest
 from pyspark.sql import SparkSession
 
 from adapters.arrow_journal import ArrowJournal
-from app.cli import pipelining
-from app.cli.console import Failure
-from app.cli.spark_session import spark_session
+from app.cli import pipeline_command
+from app.cli.spark_options import spark_session
+from app.cli.terminal import Failure
 from app.model.attachment import AttachmentKind
 from app.model.errors import GatewayError, StoreFull
 from app.model.message import PhysicalMessage
-from app.pipeline.commit import Committed
-from app.pipeline.expectations import Violation
-from app.pipeline.report import Report
-from app.pipeline.runs import Again
-from app.pipeline.session import SparkSettings
+from app.pipeline.commit.commit import Committed
+from app.pipeline.job.spark_session import SparkSettings
+from app.pipeline.run.runs import Again
+from app.pipeline.watch.expectation_checks import Violation
+from app.pipeline.watch.report import Report
 from app.settings import Settings
-from app.testing.found import Found, by_the_gateway, in_folder
+from app.testing.host_results import Found, by_the_gateway, in_folder
 from tests.cli.conftest import Run
 from tests.support import mixed_journal
 
@@ -160,8 +160,8 @@ def test_a_batch_names_damaged_and_missing_segments_and_what_recovers_them(
         asked.append(again)
         return Committed(1, damaged=(3, 4), missing=((6, 6), (8, 9))), Report({}, 0, [], {"damaged-message": 2}), []
 
-    monkeypatch.setattr(pipelining, "spark_session", lambda *_: nullcontext())
-    monkeypatch.setattr(pipelining, "_run_batch", run_batch)
+    monkeypatch.setattr(pipeline_command, "spark_session", lambda *_: nullcontext())
+    monkeypatch.setattr(pipeline_command, "_run_batch", run_batch)
     command = ("pipeline", "batch", tmp_path, "--out", tmp_path / "out")
     done = run(*command)
     assert done.code == 1

@@ -12,7 +12,7 @@ import pyreadstat
 import pytest
 
 from app.cli.download_formats import EXTENSIONS, choose
-from app.tables.out import FORMATS
+from app.tables.write import FORMATS
 from app.testing.waiting import until
 from tests.cli.conftest import Run
 from tests.support.gateway import GatewayProcess

@@ -11,9 +11,9 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from app.cli.console import Failure
-from app.cli.querying import answered
-from app.pipeline.tables import QUALITY, Increment, hour_of
+from app.cli.sql_option import answered
+from app.cli.terminal import Failure
+from app.pipeline.commit.tables import QUALITY, Increment, hour_of
 from tests.cli.conftest import Run
 from tests.support.built import RECEIVED, Built, without_deltalake
 from tests.support.tables import field, pupils, visits

@@ -4,8 +4,8 @@ from typing import Any, cast
 
 import pytest
 
-from app.cli import watching
-from app.cli.client import Client
+from app.cli import watch_command
+from app.cli.rest_client import Client
 
 
 class Summaries:
@@ -44,9 +44,9 @@ def _source(name: str, state: bool | str) -> dict[str, Any]:
 def test_each_change_of_the_sources_is_told_once(
     monkeypatch: pytest.MonkeyPatch, answers: list[dict[str, bool | str]], lines: list[str]
 ) -> None:
-    monkeypatch.setattr(watching, "_SOURCES_SECONDS", 0.0)
+    monkeypatch.setattr(watch_command, "_SOURCES_SECONDS", 0.0)
     told: list[str] = []
-    sources = watching._Sources(cast("Client", Summaries(*answers)), lambda text, _style: told.append(text))
+    sources = watch_command._Sources(cast("Client", Summaries(*answers)), lambda text, _style: told.append(text))
     for _ in answers:
         sources.tell()
     assert told == lines

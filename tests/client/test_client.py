@@ -29,7 +29,7 @@ from attachment_gateway_client.events import EventReader
 from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.records import Checkpoint, NewEvent
 from app.testing.waiting import until
-from app.web.api import create_app
+from app.web.app import create_app
 from tests.support.breaking import breaking
 from tests.support.tables import parquet, pupils
 from tests.web.stock import Stock, serving

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.codecs.sas import files
+from app.codecs.sas import file_messages
 from app.model.attachment import AttachmentDefinition, AttachmentKind
 from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
@@ -257,9 +257,9 @@ def test_the_overview_tells_what_comes(world: World, open_console: Opened, schem
 
 def test_warnings_are_counted_in_the_list_and_told_with_how_it_was_read(world: World, open_console: Opened) -> None:
     program = world.program
-    description = files.write_file_description(files.FileDescription(2, 0), program.dialect)
+    description = file_messages.write_file_description(file_messages.FileDescription(2, 0), program.dialect)
     definition = AttachmentDefinition(AttachmentKind.TEXT_FILE, program.random.randbytes(16), "FILENAME", "short.txt")
-    bodies = (description, *files.write_records([b"a line"], program.dialect, 200))
+    bodies = (description, *file_messages.write_records([b"a line"], program.dialect, 200))
     world.send(message(program, [Attached(definition, bodies, b"")]))
     world.until_finished("short.txt")
     console = open_console(world.address, "attachments")

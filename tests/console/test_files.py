@@ -9,9 +9,9 @@ import httpx
 import pytest
 from fastapi.testclient import TestClient
 
-from app.web.api import create_app
+from app.web.app import create_app
 from app.web.console.endpoints import POLICY
-from app.web.console.files import FOLDER
+from app.web.console.static_files import FOLDER
 from tests.console.support import LARGEST_PICTURE, PICTURES
 from tests.web.stock import Stock
 

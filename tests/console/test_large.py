@@ -17,7 +17,7 @@ from playwright.sync_api import Locator, Route, expect
 
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.records import AttachmentRecord
-from app.web.api import create_app
+from app.web.app import create_app
 from tests.console.support import Console
 from tests.support.tables import wide
 from tests.web.stock import Stock, serving

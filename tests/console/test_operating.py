@@ -18,10 +18,10 @@ from playwright.sync_api import Page, Route, expect
 from adapters.delta_tables import DeltaTables
 from adapters.sql_catalog import SqlCatalog
 from app.model.message import PhysicalMessage
-from app.model.pipeline import PipelineRun, RunState
+from app.model.pipeline_run import PipelineRun, RunState
 from app.tables.quality import QUALITY, Increment, quality_rows
 from app.trace import FORMATS
-from app.web.console.files import FOLDER
+from app.web.console.static_files import FOLDER
 from tests.console.support import Console
 from tests.support.gateway import GatewayProcess, mqtt_destination, mqtt_source
 from tests.support.mosquitto import Mosquitto

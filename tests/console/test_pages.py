@@ -9,11 +9,11 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app.model.attachment import AttachmentKind, AttachmentState
-from app.model.pipeline import PipelineRun, RunState
+from app.model.pipeline_run import PipelineRun, RunState
 from app.tables.quality import QUALITY, Increment, quality_rows
-from app.testing.outgoing import delivery
-from app.web.api import create_app
-from app.web.console.files import FOLDER
+from app.testing.outgoing_files import delivery
+from app.web.app import create_app
+from app.web.console.static_files import FOLDER
 from tests.console.support import Console
 from tests.support.tables import visits
 from tests.web.stock import Stock, arriving, serving

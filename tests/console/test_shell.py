@@ -10,8 +10,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.model.access import Scope as May
 from app.model.records import Checkpoint, NewEvent, StoredObject
-from app.service.access.keys import UNLIMITED, Limits, make_key
-from app.web.api import create_app
+from app.service.access.api_keys import UNLIMITED, Limits, make_key
+from app.web.app import create_app
 from tests.console.support import Console
 from tests.support.openid_provider import AUDIENCE, CLIENT, Provider, running_provider
 from tests.web.stock import Stock, serving

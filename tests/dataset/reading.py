@@ -5,9 +5,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from app.codecs.sas.dataset import DataSetDefinition, Variable
+from app.codecs.sas.data_set_messages import DataSetDefinition, Variable
 from app.dataset.decode import Unforeseen, batches, first_plan
-from app.dataset.layout import Representation
+from app.dataset.observation_layout import Representation
 
 
 def read(

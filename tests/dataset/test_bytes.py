@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.codecs.sas.dataset import DataSetDefinition, Variable
+from app.codecs.sas.data_set_messages import DataSetDefinition, Variable
 from app.dataset import encode, missing, numeric
 from app.dataset.decode import Unforeseen, batches, first_plan
-from app.dataset.layout import Representation
 from app.dataset.numeric import FloatFormat
+from app.dataset.observation_layout import Representation
 from tests.dataset.reading import read
 
 CHARSETS = ("utf-8", "latin-1", "cp1252", "ascii", "cp037", "cp500", "cp932", "euc-kr", "gb18030", "big5")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from app.codecs.charset_text import TextDecoder
-from app.dataset import text
+from app.dataset import character_columns
 from app.wire import Chars, Context, Layout, row
 from tests.support.charsets import WORDS, every_codec
 
@@ -62,10 +62,14 @@ def alone(raw: bytes, codec: str) -> str:
 @codecs
 def test_each_cell_of_a_column_is_decoded_alone(codec: str) -> None:
     raw = cells(codec)
-    for some in (raw, [each for each in raw if text.decodes(each, codec)], [each for each in raw if each.isascii()]):
-        found = text.read(np.frombuffer(b"".join(some), np.uint8).reshape(-1, LENGTH), codec)
+    for some in (
+        raw,
+        [each for each in raw if character_columns.decodes(each, codec)],
+        [each for each in raw if each.isascii()],
+    ):
+        found = character_columns.read(np.frombuffer(b"".join(some), np.uint8).reshape(-1, LENGTH), codec)
         for each, string, beside in zip(some, found.strings.to_pylist(), kept(found, len(some)), strict=True):
-            if text.decodes(unpadded(each, codec), codec):
+            if character_columns.decodes(unpadded(each, codec), codec):
                 assert (string, beside) == (alone(each, codec), None)
             else:
                 assert beside == each
@@ -77,16 +81,16 @@ def test_each_text_that_was_read_as_latin_1_is_decoded_alone(codec: str) -> None
     if len(" ".encode(codec)) != 1:
         return
     raw = [each.rstrip(b" ") for each in cells(codec)]
-    found = text.reread(pa.array([each.decode("latin-1") for each in raw], pa.string()), codec)
+    found = character_columns.reread(pa.array([each.decode("latin-1") for each in raw], pa.string()), codec)
     for each, string, bytes_ in zip(raw, found.strings.to_pylist(), kept(found, len(raw)), strict=True):
-        if text.decodes(each, codec):
+        if character_columns.decodes(each, codec):
             assert string == alone(each, codec)
         else:
             assert bytes_ is not None
             assert bytes_.startswith(each)
 
 
-def kept(found: text.Texts, rows: int) -> Sequence[bytes | None]:
+def kept(found: character_columns.Texts, rows: int) -> Sequence[bytes | None]:
     return [None] * rows if found.damaged is None else found.damaged.to_pylist()
 
 
@@ -94,7 +98,7 @@ def kept(found: text.Texts, rows: int) -> Sequence[bytes | None]:
 def test_each_text_of_a_header_is_decoded_alone(codec: str) -> None:
     if len(" ".encode(codec)) != 1:
         return
-    raw = [each for each in cells(codec) if text.decodes(each, codec)]
+    raw = [each for each in cells(codec) if character_columns.decodes(each, codec)]
     for one, two in pairwise(raw):
         found, _ = Two.decode(one + two, 0, Context(charset=codec))
         assert (found.one, found.two) == tuple(each.decode(codec).rstrip("\0 ") for each in (one, two))
@@ -106,6 +110,6 @@ def test_each_file_of_text_is_decoded_alone(codec: str) -> None:
     if codec in {"utf-16", "utf-32"}:
         return  # the order of their bytes is decided by the beginning of a text, not by the codec
     for raw in cells(codec):
-        if text.decodes(raw, codec):
+        if character_columns.decodes(raw, codec):
             for pieces in ([raw], [raw[at : at + 1] for at in range(len(raw))]):
                 assert "".join(TextDecoder(codec).decode(pieces)) == raw.decode(codec).removeprefix("\ufeff")

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from app.codecs.sas.dataset import DataSetDefinition, Variable
-from app.dataset.contents import contents, listing
+from app.codecs.sas.data_set_messages import DataSetDefinition, Variable
+from app.dataset.description import contents, listing
 from tests.dataset.reading import read
 
 LISTING = """\

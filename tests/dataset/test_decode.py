@@ -11,8 +11,8 @@ import pytest
 
 from app.dataset.decode import BATCH_BYTES, Plan, Plans, batches, first_plan
 from app.dataset.encode import describe
-from app.dataset.layout import Representation
 from app.dataset.numeric import ByteOrder
+from app.dataset.observation_layout import Representation
 from app.dataset.parquet import ROW_GROUP_BYTES, write_parquet
 from app.dataset.schema import column_names
 from app.model.errors import InvalidInputError

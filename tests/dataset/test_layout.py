@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.codecs.sas.dataset import DataSetDefinition, Variable
-from app.dataset import layout, numeric
-from app.dataset.layout import Representation
+from app.codecs.sas.data_set_messages import DataSetDefinition, Variable
+from app.dataset import numeric, observation_layout
+from app.dataset.observation_layout import Representation
 from app.model.errors import InvalidInputError
 from tests.dataset.reading import read
 
@@ -87,4 +87,4 @@ def test_flags_and_blank_texts_are_no_doubt() -> None:
     variables = [Variable(name="x"), Variable(name="c", type=b"\2", length=4)]
     rows = np.hstack([cells, np.full((3, 4), 0x20, np.uint8)])
     for how in (Representation("big", "ibm"), Representation("big", "ieee")):
-        assert layout.doubts(rows, variables, (0, 8), how) is None
+        assert observation_layout.doubts(rows, variables, (0, 8), how) is None

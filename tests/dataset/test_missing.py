@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.dataset import columns, missing, numeric
-from app.dataset.errors import BadValueError
+from app.dataset import missing, numeric, sas_columns
+from app.dataset.conversion_error import BadValueError
 from app.dataset.numeric import ByteOrder, FloatFormat
 from tests.support.ibm_float import ibm
 
@@ -135,5 +135,5 @@ def test_side_columns() -> None:
 @pytest.mark.parametrize(("values", "words"), [([None, None], [None, ".a1"]), ([None, 1.0], [".A", ".B"])])
 def test_side_columns_that_cannot_be(values: list[Any], words: list[Any]) -> None:
     with pytest.raises(BadValueError) as refused:
-        columns.doubles_and_tags(pa.array(values, pa.float64()), pa.array(words, pa.string()))
+        sas_columns.doubles_and_tags(pa.array(values, pa.float64()), pa.array(words, pa.string()))
     assert refused.value.row == 1

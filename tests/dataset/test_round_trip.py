@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.dataset import formats
+from app.dataset import format_names
 from app.dataset.encode import character_lengths, describe, rows
 from app.dataset.numeric import ByteOrder
 from app.dataset.parquet import read_parquet, write_parquet
@@ -187,8 +187,8 @@ def test_everything_known_of_a_data_set_survives_parquet_and_sending() -> None:
 
 @given(st.from_regex(r"(\$?[A-Z_][A-Z0-9_]{0,30}[A-Z_])?", fullmatch=True), st.integers(0, 32767), st.integers(0, 31))
 def test_format_references_are_read_as_they_are_written(name: str, width: int, decimals: int) -> None:
-    reference = formats.Format(name, width, decimals)
-    assert formats.parse(str(reference)) == reference
+    reference = format_names.Format(name, width, decimals)
+    assert format_names.parse(str(reference)) == reference
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_format_references_are_read_as_they_are_written(name: str, width: int, d
     ],
 )
 def test_format_references_look_as_in_sas(parts: tuple[Any, ...], reference: str) -> None:
-    assert str(formats.Format(*parts)) == reference
+    assert str(format_names.Format(*parts)) == reference
 
 
 @pytest.mark.parametrize(

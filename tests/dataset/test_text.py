@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.dataset import text
-from app.dataset.errors import BadValueError
+from app.dataset import character_columns
+from app.dataset.conversion_error import BadValueError
 from tests.dataset.test_bytes import CHARSETS
 
 ALL = (*CHARSETS, "ibm1047", "ibm1141", "koi8-r", "cp1255", "cp932", "euc-jp", "gbk", "utf-16-le", "hz")
@@ -30,7 +30,7 @@ def test_columns_are_read_as_their_values_one_by_one(data: st.DataObject, charse
     words = st.sampled_from([word.encode(charset, "ignore") for word in WORDS])
     cell = words.map(lambda word: word[:length].ljust(length, b"\x40" if charset.startswith(("cp0", "ibm")) else b" "))
     cells = data.draw(st.lists(cell | st.binary(min_size=length, max_size=length), max_size=8))
-    found = text.read(np.frombuffer(b"".join(cells), np.uint8).reshape(-1, length), charset)
+    found = character_columns.read(np.frombuffer(b"".join(cells), np.uint8).reshape(-1, length), charset)
     found.strings.validate(full=True)
     damaged = [None] * len(cells) if found.damaged is None else found.damaged.to_pylist()
     assert list(zip(found.strings.to_pylist(), damaged, strict=True)) == [plainly(cell, charset) for cell in cells]
@@ -46,24 +46,24 @@ def test_columns_are_written_as_their_values_one_by_one(data: st.DataObject, cha
         expected = [(value or "").rstrip(" ").encode(charset) for value in values]
     except UnicodeEncodeError:
         with pytest.raises(BadValueError) as refused:
-            text.longest(pa.array(values, pa.string()), charset)
+            character_columns.longest(pa.array(values, pa.string()), charset)
         wrong = values[refused.value.row]
         assert wrong is not None
         assert wrong.encode(charset, "ignore").decode(charset) != wrong
         return
-    assert text.longest(pa.array(values, pa.string()), charset) == max(map(len, expected))
+    assert character_columns.longest(pa.array(values, pa.string()), charset) == max(map(len, expected))
     if charset != "utf-16-le":
         length, blank = max(1, *map(len, expected)), " ".encode(charset)
-        written = text.encode(pa.array(values, pa.string()), length, charset)
+        written = character_columns.encode(pa.array(values, pa.string()), length, charset)
         assert written.tobytes() == b"".join(value.ljust(length, blank) for value in expected)
 
 
 def test_damaged_values_are_written_as_they_came() -> None:
     strings, damaged = pa.array(["a", "\N{REPLACEMENT CHARACTER}", None]), pa.array([None, b"\xff", None], pa.binary())
-    assert text.encode(strings, 2, "latin-1", damaged).tobytes() == b"a \xff   "
-    assert text.longest(strings, "latin-1", damaged) == 1
+    assert character_columns.encode(strings, 2, "latin-1", damaged).tobytes() == b"a \xff   "
+    assert character_columns.longest(strings, "latin-1", damaged) == 1
     with pytest.raises(BadValueError) as refused:
-        text.encode(strings, 2, "latin-1", pa.array([None, b"\xff\xff\xff", None], pa.binary()))
+        character_columns.encode(strings, 2, "latin-1", pa.array([None, b"\xff\xff\xff", None], pa.binary()))
     assert refused.value.row == 1
 
 
@@ -71,5 +71,5 @@ def test_damaged_values_are_written_as_they_came() -> None:
 @pytest.mark.parametrize("sign", ["\u00a5", "\u203e"])
 def test_what_would_not_come_back_is_refused(charset: str, sign: str) -> None:
     with pytest.raises(BadValueError) as refused:
-        text.longest(pa.array(["日本", f"{sign}100"]), charset)
+        character_columns.longest(pa.array(["日本", f"{sign}100"]), charset)
     assert refused.value.row == 1

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.tables.out import FORMATS
+from app.tables.write import FORMATS
 from tests.support import haven, peers
 from tests.support.define_xml import define_xml
 from tests.support.forked_gateway import ForkedGateway

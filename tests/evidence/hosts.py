@@ -17,11 +17,11 @@ from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord
 from app.ports import AttachmentFilter, Catalog, ContentStore, Intake, Journal, Receiver
-from app.service.content.access import object_name, open_content, opened
+from app.service.content.stored_content import object_name, open_content, opened
 from app.service.context import ServiceContext
 from app.service.gateway import Gateway
-from app.testing.context import service_context
-from app.testing.found import PATIENT, settings
+from app.testing.gateway_stages import service_context
+from app.testing.host_results import PATIENT, settings
 from app.testing.waiting import until
 from tests.evidence.senders.sent import Column, Physical, Table
 from tests.support.passes import run_batch

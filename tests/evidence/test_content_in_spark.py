@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
-from app.pipeline import batch
-from app.pipeline.job import Job
-from app.testing.found import settings
+from app.pipeline.job.job import Job
+from app.pipeline.run import batch
+from app.testing.host_results import settings
 from tests.evidence import hosts
 from tests.evidence.cases import SENDINGS, in_any_manner
 from tests.evidence.test_content import explained

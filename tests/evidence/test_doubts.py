@@ -22,7 +22,7 @@ from app.model.records import (
 from app.ports import AttachmentFilter, Intake
 from app.service.context import ServiceContext
 from app.service.gateway import Gateway
-from app.testing.context import service_context
+from app.testing.gateway_stages import service_context
 from app.testing.waiting import until
 from tests.evidence.hosts import Broker, _physical, in_folder, pipeline
 from tests.evidence.senders import contents, sas_queue, sas_rendezvous

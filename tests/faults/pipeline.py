@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 from adapters.delta_tables import DeltaTables
 from adapters.object_store import ObjectStore
 from app.model.attachment import AttachmentKind, AttachmentState
-from app.pipeline import intent
-from app.pipeline.tables import QUALITY
-from app.testing.found import Found, assert_same, in_folder, settings, tables
+from app.pipeline.commit import commit_intent
+from app.pipeline.commit.tables import QUALITY
+from app.testing.host_results import Found, assert_same, in_folder, settings, tables
 from tests.faults.judging import Verdict
 from tests.faults.pipeline_kills import Kill, drawn, one
 from tests.faults.pipeline_run import Run
@@ -249,7 +249,9 @@ class _Round:
 
     def _compare_objects(self, mine: Found) -> None:
         store = ObjectStore(settings(self._archive.out).content_url)
-        if intent.begun(store) is not None:
+        if commit_intent.begun(store) is not None:
             self.hung.append("a commit was begun and not ended")
         names = {item["object_name"] for item in mine.attachments.values()}
-        self.twice += [f"object {name} belongs to nothing" for name in set(store.names()) - names - {intent.NAME}]
+        self.twice += [
+            f"object {name} belongs to nothing" for name in set(store.names()) - names - {commit_intent.NAME}
+        ]

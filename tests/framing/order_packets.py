@@ -12,7 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.codecs.sapdb.constants import DataType, IoType, MessType, PartKind, SegmentKind, ValMode
-from app.codecs.sapdb.headers import (
+from app.codecs.sapdb.data_rows import encode_rows
+from app.codecs.sapdb.packet import Part, decode_packet, encode_packet, laid_out, new_part
+from app.codecs.sapdb.packet_records import (
     CommandSegment,
     LongDescriptor,
     PacketHeader,
@@ -22,19 +24,17 @@ from app.codecs.sapdb.headers import (
     ReturnSegment,
     SegmentHeader,
 )
-from app.codecs.sapdb.packet import Part, decode_packet, encode_packet, laid_out, new_part
-from app.codecs.sapdb.parts import LongValue, encode_part
-from app.codecs.sapdb.rows import encode_rows
-from app.codecs.sapdb.texts import code_of
-from app.codecs.sapdb.values import Manner, in_out_len
+from app.codecs.sapdb.parameter_values import Manner, in_out_len
+from app.codecs.sapdb.part_buffers import LongValue, encode_part
+from app.codecs.sapdb.text_codes import code_of
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord, FramingOptions
-from app.service.content.access import object_name, opened
+from app.service.content.stored_content import object_name, opened
 from app.service.context import ServiceContext
 from app.service.sending.framer import Framer
-from app.testing.framing import records
-from app.testing.outgoing import SOURCE, delivery
+from app.testing.framing_contract import records
+from app.testing.outgoing_files import SOURCE, delivery
 from app.wire import Context
 
 

@@ -8,8 +8,8 @@ from app.framing.mq_group import MQ_GROUP
 from app.framing.sas_queue import SAS_QUEUE
 from app.framing.sas_rendezvous import SAS_RENDEZVOUS
 from app.model.message import PhysicalMessage, Position
-from app.testing.context import service_context
-from app.testing.framing import FramingContract, around_parts, in_the_pipeline, receive, records
+from app.testing.framing_contract import FramingContract, around_parts, in_the_pipeline, receive, records
+from app.testing.gateway_stages import service_context
 
 
 class TestSasQueue(FramingContract):

@@ -17,15 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.codecs.sas import dialect
+from app.framing.part_runs import runs_and_others
 from app.framing.registry import FRAMINGS
-from app.framing.runs import runs_and_others
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, FramingOptions
 from app.service.sending.framer import Framer
-from app.testing.context import service_context
-from app.testing.outgoing import FILES, delivery
+from app.testing.gateway_stages import service_context
+from app.testing.outgoing_files import FILES, delivery
 from tests.framing.order_packets import parquet, table
 
 WAYS = [("big-4-excluded-packed", 273), ("little-8-absent-aligned", 546)]

@@ -17,13 +17,13 @@ from app.main import SystemClock
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import InvalidInputError
 from app.model.event import GroupPart, Pieces
-from app.pipeline import batch
-from app.pipeline.job import Job
-from app.service.finishing.parts import missing_ranges
-from app.service.sending.errors import CannotSend
-from app.testing.context import service_context
-from app.testing.found import assert_same, by_the_gateway, in_folder, settings
-from app.testing.framing import FramingContract, receive, records
+from app.pipeline.job.job import Job
+from app.pipeline.run import batch
+from app.service.finishing.stored_parts import missing_ranges
+from app.service.sending.sending_errors import CannotSend
+from app.testing.framing_contract import FramingContract, receive, records
+from app.testing.gateway_stages import service_context
+from app.testing.host_results import assert_same, by_the_gateway, in_folder, settings
 from tests.framing.order_packets import DATA_SET, assert_equal, bare, joined, options, parquet, stored, table, written
 from tests.support.sas_client import disordered
 

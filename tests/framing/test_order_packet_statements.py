@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from app.codecs.mqtt import envelope
+from app.codecs.mqtt import mqtt_envelope
 from app.codecs.sapdb.constants import FunctionCode, IoType, MessType, PartAttribute, PartKind, ValMode
-from app.codecs.sapdb.headers import PartHeader
+from app.codecs.sapdb.data_rows import encode_vardata
 from app.codecs.sapdb.packet import Part, new_part
-from app.codecs.sapdb.rows import encode_vardata
-from app.codecs.sapdb.values import encode_content
+from app.codecs.sapdb.packet_records import PartHeader
+from app.codecs.sapdb.parameter_values import encode_content
 from app.framing.order_packet import ORDER_PACKET
 from app.model.attachment import AttachmentState
 from app.model.errors import InvalidInputError
 from app.model.event import GroupPart, Pieces
 from app.model.message import PhysicalMessage
-from app.testing.context import service_context
-from app.testing.framing import in_the_pipeline, receive, records
-from app.testing.outgoing import SOURCE
+from app.testing.framing_contract import in_the_pipeline, receive, records
+from app.testing.gateway_stages import service_context
+from app.testing.outgoing_files import SOURCE
 from tests.codecs.sapdb.vectors import ALL, PACKETS
 from tests.framing.order_packets import (
     COLUMNS,
@@ -90,7 +90,7 @@ def test_a_correl_id_tells_the_statement_where_no_parsid_does(tmp_path: Path) ->
 def test_properties_of_a_publish_tell_the_statement(tmp_path: Path, packed: bytes, described: bytes) -> None:
     sent = [packet(reply(*DESCRIBED)), packet(reply(data(ROWS, PartAttribute.FIRST | PartAttribute.LAST)))]
     read = [
-        envelope.read(memoryview(bytes(each.body)), packed + described, SOURCE, ORDER_PACKET.traits, 1, str)
+        mqtt_envelope.read(memoryview(bytes(each.body)), packed + described, SOURCE, ORDER_PACKET.traits, 1, str)
         for each in sent
     ]
     with service_context(tmp_path) as context:

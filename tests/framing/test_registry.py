@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from app.framing import registry
-from app.framing.events import read_event
+from app.framing.message_events import read_event
 from app.framing.sas_queue import SAS_QUEUE
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
-from app.pipeline.job import Job, open_job
+from app.pipeline.job.job import Job, open_job
 from app.plugins import PluginError
 from app.settings import Settings
 

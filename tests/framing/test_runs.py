@@ -5,8 +5,8 @@ from random import Random
 import pytest
 
 from app.codecs.sas import correlid, dialect
-from app.framing.events import read_event
-from app.framing.runs import Run, runs_and_others
+from app.framing.message_events import read_event
+from app.framing.part_runs import Run, runs_and_others
 from app.model.event import PartArrived
 from app.model.message import PhysicalMessage
 from tests.support.mq_client import any_bodies, group

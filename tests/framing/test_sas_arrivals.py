@@ -7,11 +7,12 @@ from typing import Literal
 
 import pytest
 
-from app.codecs.sas.attachment import Attachment
+from app.codecs.sas.attachment_messages import Attachment
 from app.codecs.sas.correlid import split
-from app.codecs.sas.files import FileDescription
+from app.codecs.sas.file_messages import FileDescription
 from app.codecs.sas.numbered import message_name
-from app.codecs.sas.rendezvous import (
+from app.codecs.sas.rendezvous_keys import BLANK, correlid_of, key_of
+from app.codecs.sas.rendezvous_messages import (
     MapItem,
     RendezvousHeader,
     write_file_description,
@@ -20,10 +21,9 @@ from app.codecs.sas.rendezvous import (
     write_map,
     write_records,
 )
-from app.codecs.sas.rendezvous_keys import BLANK, correlid_of, key_of
 from app.framing.arrivals import ArrivalsBySource
 from app.framing.counting import RULE_NAMES
-from app.framing.events import FAILED
+from app.framing.message_events import FAILED
 from app.framing.protocol import ArrivalOptions
 from app.framing.sas_arrivals import COPY, DOUBT, PARTS, REFUTED, NumberedArrivals
 from app.framing.sas_rendezvous import SAS_RENDEZVOUS

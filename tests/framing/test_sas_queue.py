@@ -7,10 +7,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.codecs.sas import correlid, dialect
-from app.codecs.sas.attachment import write_count, write_header
+from app.codecs.sas.attachment_messages import write_count, write_header
 from app.codecs.sas.dialect import DIALECTS, Dialect
 from app.framing import sas_queue
-from app.framing.sas_charsets import charset_of, charsets
+from app.framing.message_charsets import charset_of, charsets
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
 from app.model.errors import InvalidInputError
 from app.model.event import Announced, Event, PartArrived, Unsequenced

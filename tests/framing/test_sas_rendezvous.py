@@ -17,10 +17,10 @@ import pytest
 
 from app.codecs.sas import dialect
 from app.codecs.sas.numbered import message_name
-from app.codecs.sas.rendezvous import read_map
-from app.dataset import beside
+from app.codecs.sas.rendezvous_messages import read_map
+from app.dataset import indexes_and_constraints
+from app.dataset.character_columns import GUESSES
 from app.dataset.parquet import write_parquet
-from app.dataset.text import GUESSES
 from app.framing.protocol import DataSetFacts
 from app.framing.sas_rendezvous import SAS_RENDEZVOUS
 from app.model.attachment import AttachmentKind
@@ -247,7 +247,7 @@ def rows() -> pa.Table:
     said = {
         "sas.label": "Größen",
         "sas.max_gen": "3",
-        beside.INDEXES: '[{"name":"both","variables":["N","NAME"],"flags":1,"upercmx":0}]',
+        indexes_and_constraints.INDEXES: '[{"name":"both","variables":["N","NAME"],"flags":1,"upercmx":0}]',
         "sas.rendezvous_constraints": b64encode(constraint).decode(),
     }
     columns = [
@@ -269,7 +269,10 @@ def test_a_data_set_that_is_written_comes_back_with_all_that_is_beside_it(limit:
     assert sorted(set(names), key=names.index) == ["DAT", "VAR", "ATO", "ATI", "ATC"]
     found, _ = read(parts)
     assert found.select(table.column_names).to_pydict() == table.to_pydict()
-    assert found.schema.metadata[beside.INDEXES.encode()] == table.schema.metadata[beside.INDEXES.encode()]
+    assert (
+        found.schema.metadata[indexes_and_constraints.INDEXES.encode()]
+        == table.schema.metadata[indexes_and_constraints.INDEXES.encode()]
+    )
     for key in (b"sas.rendezvous_constraints", b"sas.max_gen", b"sas.label"):
         assert found.schema.metadata[key] == table.schema.metadata[key]
     assert found.schema.field("SHORT").metadata[b"sas.length"] == b"3"

@@ -7,8 +7,8 @@ import pytest
 
 from app.codecs.ibm_mq.constants import MQMF_LAST_MSG_IN_GROUP, MQMF_MSG_IN_GROUP
 from app.codecs.sas import dialect
-from app.framing import events
-from app.framing.events import read_event
+from app.framing import message_events
+from app.framing.message_events import read_event
 from app.model.event import Announced, GroupPart
 from app.model.message import PhysicalMessage
 from app.model.trace_context import TRACE_PARENT
@@ -35,7 +35,7 @@ def test_the_traceparent_of_a_part_is_not_read(monkeypatch: pytest.MonkeyPatch) 
     def refuse(properties: Mapping[str, str]) -> str | None:
         raise AssertionError(properties)
 
-    monkeypatch.setattr(events, "trace_parent_in", refuse)
+    monkeypatch.setattr(message_events, "trace_parent_in", refuse)
     parts = [each for each in sas_messages() if each.msg_type == 100001]
     assert len(parts) > 2
     for each in parts:

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.model.table_names import FILES, library_and_member, plain_library, table_name
-from app.pipeline.tables import QUALITY
+from app.pipeline.commit.tables import QUALITY
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from adapters.arrow_journal import ArrowJournal
 from adapters.arrow_journal.archive import ArrowArchive
 from app.model.errors import DamagedError
 from app.model.message import PhysicalMessage, Position
-from app.pipeline.ahead import PartsAhead
-from app.testing.found import in_folder
+from app.pipeline.read.part_prefetch import PartsAhead
+from app.testing.host_results import in_folder
 from tests.support import mixed_journal
 from tests.support.loads import messages
 from tests.support.passes import run_batch

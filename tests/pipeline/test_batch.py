@@ -12,10 +12,11 @@ from adapters.object_store import ObjectStore
 from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
 from app.model.message import PhysicalMessage
-from app.pipeline import batch, intent, streaming
-from app.pipeline.commit import Committed
-from app.pipeline.job import Job
-from app.testing.found import assert_same, in_folder, settings, tables
+from app.pipeline.commit import commit_intent
+from app.pipeline.commit.commit import Committed
+from app.pipeline.job.job import Job
+from app.pipeline.run import batch, streaming
+from app.testing.host_results import assert_same, in_folder, settings, tables
 from tests.support import mixed_journal
 from tests.support.header_apart import HeaderApart
 
@@ -31,7 +32,9 @@ def test_an_archive_that_grows_is_committed_once(tmp_path: Path, spark: SparkSes
         assert _run(spark, folder, journal) is not None
     begun = orjson.dumps({"journal": str(journal), "last_segment": _last_segment(journal)})
     _add(journal, sent[len(sent) // 2 :])
-    with ObjectStore(settings(grown).content_url).create(intent.NAME) as target:  # killed right behind its commit
+    with ObjectStore(settings(grown).content_url).create(
+        commit_intent.NAME
+    ) as target:  # killed right behind its commit
         target.write(begun)
     again = _run(spark, grown, journal)
     assert again is not None

@@ -17,11 +17,12 @@ from adapters.object_store import ObjectStore
 from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
 from app.model.errors import GatewayError
-from app.pipeline import intent, runs, streaming
-from app.pipeline.commit import Committer
-from app.pipeline.job import open_job
-from app.pipeline.sources import ReferenceSource, StreamReader
-from app.testing.found import assert_same, in_folder, settings, tables
+from app.pipeline.commit import commit_intent
+from app.pipeline.commit.commit import Committer
+from app.pipeline.job.job import open_job
+from app.pipeline.read.segment_sources import ReferenceSource, StreamReader
+from app.pipeline.run import runs, streaming
+from app.testing.host_results import assert_same, in_folder, settings, tables
 from tests.support.damaged_archive import Archive, objects
 from tests.support.passes import LocalPasses, job_of, run_batch
 
@@ -113,10 +114,10 @@ def test_tables_and_an_interrupted_commit_of_another_journal_are_refused(archive
         run_batch(other.out, other.journal)
     shutil.rmtree(other.out / "tables")
     store = ObjectStore(settings(other.out).content_url)
-    intent.begin(store, intent.Intent(journal_of(archive), 3))
+    commit_intent.begin(store, commit_intent.Intent(journal_of(archive), 3))
     with pytest.raises(GatewayError, match=f"commit of journal {journal_of(archive)}.*is journal {journal_of(other)}"):
         run_batch(other.out, other.journal)
-    intent.end(store)
+    commit_intent.end(store)
     assert run_batch(other.out, other.journal) is not None
     assert_as_if_alone(other)
 

@@ -8,12 +8,12 @@ import pytest
 from app.model.attachment import AttachmentState
 from app.model.errors import GatewayError
 from app.model.records import AttachmentRecord, MessageRecord
-from app.pipeline.commit import Committer
-from app.pipeline.finishing import Result
-from app.pipeline.job import Job, open_job
+from app.pipeline.commit.commit import Committer
+from app.pipeline.finish.finish_outcomes import Result
+from app.pipeline.job.job import Job, open_job
 from app.service.context import ServiceContext
 from app.tables.quality import Increment
-from app.testing.context import service_context
+from app.testing.gateway_stages import service_context
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_a_message_without_attachments_is_completed_with_its_batch(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as failing:
-        failing.setattr(f"app.pipeline.commit.{moment}", killed)
+        failing.setattr(f"app.pipeline.commit.commit.{moment}", killed)
         with pytest.raises(KeyboardInterrupt):
             committer(context).commit(batch)
     again = committer(context).commit(batch)

@@ -16,10 +16,10 @@ from pyspark.sql import SparkSession
 from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
 from app.model.attachment import AttachmentState
-from app.model.pipeline import RunState
-from app.pipeline import batch, streaming
-from app.pipeline.job import Job
-from app.testing.found import Found, assert_same, by_the_gateway, in_folder, settings, tables
+from app.model.pipeline_run import RunState
+from app.pipeline.job.job import Job
+from app.pipeline.run import batch, streaming
+from app.testing.host_results import Found, assert_same, by_the_gateway, in_folder, settings, tables
 from tests.support import mixed_journal
 from tests.support.mixed_journal import MIB
 from tests.support.stream_driver import MOMENTS

@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
-from app.cli.console import Failure
-from app.cli.pipelining import stream
-from app.pipeline.session import SparkSettings
-from app.testing.found import assert_same, by_the_gateway, in_folder
+from app.cli.pipeline_command import stream
+from app.cli.terminal import Failure
+from app.pipeline.job.spark_session import SparkSettings
+from app.testing.host_results import assert_same, by_the_gateway, in_folder
 from tests.support import mixed_journal
 from tests.support.connect_server import connect_server
 

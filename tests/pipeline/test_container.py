@@ -8,8 +8,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from app.pipeline.container import command
-from app.pipeline.java import java_home
+from app.pipeline.job.container import command
+from app.pipeline.job.java import java_home
 
 HOME = str(Path(pyspark.__file__).parent)
 SAID_BY_SPARK = {
@@ -56,7 +56,7 @@ def test_what_spark_has_not_said_is_named() -> None:
 
 
 def test_an_executor_understands_its_arguments_and_looks_for_its_driver() -> None:
-    started = [sys.executable, "-m", "app.pipeline.container", "executor"]
+    started = [sys.executable, "-m", "app.pipeline.job.container", "executor"]
     said = subprocess.run(started, env=os.environ | SAID_BY_SPARK, check=False, capture_output=True, text=True)
     assert said.returncode == 1
     assert "nowhere.invalid" in said.stderr

@@ -10,18 +10,18 @@ import pytest
 
 from app.assembly.collecting import ApplicationMessage, Attachment, Completed, Effect, Key, Refused, Repeated
 from app.assembly.machine import Assembly, Limits
-from app.assembly.parts import Parts
+from app.assembly.part_places import Parts
 from app.codecs.sas import dialect
-from app.framing.events import read_event
+from app.framing.message_events import read_event
 from app.model.errors import InvalidInputError
 from app.model.event import Announced, Pieces
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, MessageRecord, PartRun
-from app.pipeline import state
-from app.pipeline.bodies import JournalBatch
-from app.pipeline.core import Held, Outcome, assemble, assemble_news, by_key, missing_count
-from app.pipeline.references import Reference
-from app.testing.references import LIMIT, Announcing, all_references, batches, journalled
+from app.pipeline.assemble import key_state
+from app.pipeline.assemble.assemble_key import Held, Outcome, assemble, assemble_news, by_key, missing_count
+from app.pipeline.read.lazy_bodies import JournalBatch
+from app.pipeline.references.message_references import Reference
+from app.testing.reference_passes import LIMIT, Announcing, all_references, batches, journalled
 from tests.support import mixed_journal
 from tests.support.sas_client import Program
 from tests.support.sas_client import message as sent_message
@@ -81,20 +81,20 @@ def key_by_key(
     slices: Iterable[list[Reference]], announcing: Announcing, random: Random
 ) -> tuple[Found, list[Outcome]]:
     """Slice by slice, the keys of each in any order; what is held goes through a row of state every time."""
-    held: dict[Key, state.Row] = {}
+    held: dict[Key, key_state.Row] = {}
     outcomes: list[Outcome] = []
     for some in slices:
         coming = announcing.references(some)
         random.shuffle(coming)
         coming.sort(key=lambda each: (each.source, each.key))
         for key, together in by_key(coming):
-            made, after = assemble(key, together, state.unpack(held.get(key, state.Row())), LIMITS)
+            made, after = assemble(key, together, key_state.unpack(held.get(key, key_state.Row())), LIMITS)
             outcomes += made
-            held[key] = state.pack(after)
+            held[key] = key_state.pack(after)
     return _found(outcomes, held.values()), outcomes
 
 
-def _found(outcomes: Iterable[Outcome], rows: Iterable[state.Row]) -> Found:
+def _found(outcomes: Iterable[Outcome], rows: Iterable[key_state.Row]) -> Found:
     found = Found({}, {}, {}, [], [], [], [])
     for outcome in outcomes:
         found.repeated.extend(outcome.repeated)
@@ -107,7 +107,7 @@ def _found(outcomes: Iterable[Outcome], rows: Iterable[state.Row]) -> Found:
             found.completed.append(outcome.record.id)
         found.messages.update((message.id, message) for message in outcome.messages)
         found.applications.extend(place for _, place in outcome.applications)
-    for held in map(state.unpack, rows):
+    for held in map(key_state.unpack, rows):
         if held.attachment is not None:
             found.parts[held.attachment.record.id] = list(held.attachment.parts)
     return found
@@ -202,7 +202,7 @@ def test_what_is_held_survives_its_row(tmp_path: Path) -> None:
     coming = sorted(announcing.references(all_references(archive)), key=lambda each: (each.source, each.key))
     for key, together in by_key(coming):
         _, held = assemble(key, together, Held(), LIMITS)
-        again = state.unpack(state.pack(held))
+        again = key_state.unpack(key_state.pack(held))
         assert again.messages == held.messages
         assert (again.attachment is None) == (held.attachment is None)
         if held.attachment is not None and again.attachment is not None:

@@ -18,17 +18,19 @@ from adapters.arrow_journal.archive import ArrowArchive
 from adapters.delta_tables import DeltaTables
 from adapters.object_store import ObjectStore
 from adapters.sql_catalog import SqlCatalog
-from app.assembly.headers import Claim, claims
+from app.assembly.header_checks import Claim, claims
 from app.model.message import Position
 from app.model.records import DAMAGED_MESSAGE, DAMAGED_PART, QuarantineRecord
-from app.pipeline import finishing, headers, steps
-from app.pipeline.commit import Committed
-from app.pipeline.finishing import Result
-from app.pipeline.gaps import missing_segments, spoken
-from app.pipeline.reprocessing import Reprocessor
-from app.pipeline.runs import Again
+from app.pipeline.commit.commit import Committed
+from app.pipeline.commit.reprocessing import Reprocessor
+from app.pipeline.finish import finish_outcomes
+from app.pipeline.finish.finish_outcomes import Result
+from app.pipeline.read.segment_gaps import missing_segments, spoken
+from app.pipeline.references import header_pass
+from app.pipeline.run import spark_steps
+from app.pipeline.run.runs import Again
 from app.service import context
-from app.testing.found import assert_same, in_folder, settings, tables
+from app.testing.host_results import assert_same, in_folder, settings, tables
 from tests.support.damaged_archive import Archive, Killed, die_after, objects
 from tests.support.kept import flip
 from tests.support.passes import LocalPasses, run_batch
@@ -166,7 +168,7 @@ def test_bodies_that_are_read_once_come_to_what_bodies_checked_before_come_to(
 def test_a_part_that_rots_before_it_is_finished_is_recovered(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     """The references have been read from an undamaged segment; the attachment becomes quarantined."""
     sound = archive.segment(5).read_bytes()
-    finish = finishing.finish
+    finish = finish_outcomes.finish
 
     def rotten(*given: Any, checked: bool) -> Iterator[Result]:
         at = sound.index(longest_body(archive, 5))
@@ -175,7 +177,7 @@ def test_a_part_that_rots_before_it_is_finished_is_recovered(archive: Archive, m
 
     with monkeypatch.context() as patched:
         all_checked(patched)
-        patched.setattr(steps, "finish", rotten)
+        patched.setattr(spark_steps, "finish", rotten)
         committed = run_batch(archive.out, archive.journal)
     assert committed is not None
     assert (committed.damaged, committed.refused) == ((5,), 1)
@@ -233,7 +235,7 @@ def test_a_corrected_decoder_replaces_what_differs_exactly_once_whenever_it_is_k
     last.rename(tmp_path / "last")
     with monkeypatch.context() as patched:
         patched.setattr(context, "in_charset", lambda text, *_: text.encode() * 2)
-        patched.setattr(headers, "claims", misread)
+        patched.setattr(header_pass, "claims", misread)
         assert run_batch(archive.out, archive.journal) is not None
     with monkeypatch.context() as patched:
         die_after(patched, owner, name)

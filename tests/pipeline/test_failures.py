@@ -12,15 +12,15 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from adapters.sql_catalog import SqlCatalog
-from app.cli.console import Failure
-from app.cli.spark_session import spark_session
+from app.cli.spark_options import spark_session
+from app.cli.terminal import Failure
 from app.main import SystemClock
 from app.model.errors import GatewayError, StoreFull
-from app.pipeline import batch, streaming
-from app.pipeline.failures import LOG, explain, keep_traceback
-from app.pipeline.job import Job
-from app.pipeline.jvm import Ended
-from app.pipeline.session import SparkSettings, _retrying
+from app.pipeline.job.job import Job
+from app.pipeline.job.jvm import Ended
+from app.pipeline.job.spark_failures import LOG, explain, keep_traceback
+from app.pipeline.job.spark_session import SparkSettings, _retrying
+from app.pipeline.run import batch, streaming
 from app.settings import Settings
 from tests.support import failing_pipeline, mixed_journal
 from tests.support.disk import small_disk

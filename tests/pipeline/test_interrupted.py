@@ -12,11 +12,12 @@ from adapters.object_store import ObjectStore
 from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
 from app.model.errors import CatalogError, GatewayError
-from app.model.pipeline import PipelineRun, RunState
-from app.pipeline import intent, packages, runs
-from app.pipeline.commit import Committer
-from app.pipeline.job import open_job
-from app.testing.found import settings
+from app.model.pipeline_run import PipelineRun, RunState
+from app.pipeline.commit import commit_intent, packages
+from app.pipeline.commit.commit import Committer
+from app.pipeline.job.job import open_job
+from app.pipeline.run import runs
+from app.testing.host_results import settings
 from tests.support.damaged_archive import Archive, Killed, die_after
 from tests.support.passes import LocalPasses, job_of, run_batch
 
@@ -85,15 +86,15 @@ def test_a_killed_stream_leaves_nothing_twice(
         with pytest.raises(Killed):
             stream(archive, 8)
     store = ObjectStore(settings(archive.out).content_url)
-    said = intent.begun(store)
+    said = commit_intent.begun(store)
     assert said is not None
     assert said.last_segment == 8
     if not is_said:
-        intent.end(store)
+        commit_intent.end(store)
     for segment in held:
         (tmp_path / segment.name).rename(segment)
     follows(archive, 6, 9, archive.numbers[-1])
-    assert intent.begun(store) is None
+    assert commit_intent.begun(store) is None
     archive.assert_as_if_whole()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.model.errors import GatewayError
-from app.pipeline import java
+from app.pipeline.job import java
 
 PRETENDED = """\
 #!/bin/sh
@@ -113,5 +113,5 @@ def test_a_user_without_a_home_gets_one_nevertheless(
 
 
 def test_it_can_be_asked_from_a_shell() -> None:
-    command = [sys.executable, "-m", "app.pipeline.java"]
+    command = [sys.executable, "-m", "app.pipeline.job.java"]
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == f"{java.java_home()}\n"

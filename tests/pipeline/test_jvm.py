@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from app.pipeline.jvm import _Said, sentences
+from app.pipeline.job.jvm import _Said, sentences
 
 IDLE = (
     "Traceback (most recent call last):\n"
@@ -25,7 +25,10 @@ MADE_TWICE = (
     "2026-11-22T19:51:55.998397Z [warn ] Block rdd_4_0 already exists on this machine; not re-adding it"
     " [org.apache.spark.storage.BlockManager]\n"
 )
-OURS = 'Traceback (most recent call last):\n  File "/app/pipeline/steps.py", line 1, in step\n    fail()\nKeyError: 1\n'
+OURS = (
+    'Traceback (most recent call last):\n  File "/app/pipeline/run/spark_steps.py", line 1, in step\n'
+    "    fail()\nKeyError: 1\n"
+)
 
 
 def test_lines_stay_lines_and_tracebacks_are_whole() -> None:

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from app.pipeline import main
+from app.pipeline.job import spark_submit
 
 
 def run(*command: str | Path) -> tuple[int, str]:
@@ -14,4 +14,4 @@ def run(*command: str | Path) -> tuple[int, str]:
 
 def test_as_a_file_it_is_the_command_line() -> None:
     as_command = run(Path(sys.executable).with_name("attachment-gateway"), "pipeline", "--help")
-    assert run(Path(main.__file__), "--help") == as_command
+    assert run(Path(spark_submit.__file__), "--help") == as_command

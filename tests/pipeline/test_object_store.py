@@ -22,14 +22,15 @@ from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
 from app.model.message import PhysicalMessage, Position
 from app.model.segment_names import segment_name
-from app.pipeline import batch, packages, steps
-from app.pipeline.finishing import Result
-from app.pipeline.job import Job, open_job
-from app.pipeline.partitions import shares
-from app.pipeline.references import What, references
-from app.pipeline.tables import FILES, QUALITY
+from app.pipeline.commit import packages
+from app.pipeline.commit.tables import FILES, QUALITY
+from app.pipeline.finish.finish_outcomes import Result
+from app.pipeline.job.job import Job, open_job
+from app.pipeline.read.segment_shares import shares
+from app.pipeline.references.message_references import What, references
+from app.pipeline.run import batch, spark_steps
 from app.settings import Settings
-from app.testing.found import PATIENT, assert_same, settings, tables_at, where_configured
+from app.testing.host_results import PATIENT, assert_same, settings, tables_at, where_configured
 from tests.support import mixed_journal
 from tests.support.object_server import Bucket
 from tests.support.sas_client import Program, binary_file, message
@@ -82,7 +83,7 @@ def test_a_batch_fetches_each_segment_less_than_twice(
     job = Job.of(Settings.model_validate({"data": tmp_path}), url, in_place=False)
     opened = open_job(job)
     small = opened._replace(stores=replace(opened.stores, journal=archive), archive=archive)
-    for module in (steps, batch):
+    for module in (spark_steps, batch):
         monkeypatch.setattr(module, "open_job", lambda _: small)
     results = list(_as_spark_does(job, archive))
     assert sum(result.finished is not None for result in results) == 300
@@ -96,11 +97,11 @@ def _as_spark_does(job: Job, archive: ArrowArchive) -> Iterator[Result]:
     read = pa.Table.from_batches(list(_read(archive)))
     is_header = pc.equal(read["what"], int(What.HEADER))
     headers = read.filter(is_header).sort_by([("source", "ascending"), ("position", "ascending")])
-    rows = [read.filter(pc.invert(is_header)), *map(_table, steps.headers(job)(headers.to_batches()))]
+    rows = [read.filter(pc.invert(is_header)), *map(_table, spark_steps.headers(job)(headers.to_batches()))]
     together = pa.concat_tables(rows).sort_by([("source", "ascending"), ("key", "ascending")])
     partition = pa.array([crc32(key) % PARTITIONS for key in together["key"].to_pylist()])
     starts = batch._shares(job, archive.segments()[-1].number, SHARES)
-    place = steps.outcomes_by_place(job, starts)
+    place = spark_steps.outcomes_by_place(job, starts)
     outcomes = pa.Table.from_batches(
         [
             each
@@ -110,7 +111,7 @@ def _as_spark_does(job: Job, archive: ArrowArchive) -> Iterator[Result]:
     )
     for share in range(len(starts)):
         mine = outcomes.filter(pc.equal(outcomes["share"], share)).sort_by("position")
-        found = pa.Table.from_batches(steps.finish_all(job)(mine.to_batches()), packages.RESULTS)
+        found = pa.Table.from_batches(spark_steps.finish_all(job)(mine.to_batches()), packages.RESULTS)
         yield from packages.found_in(found).results
 
 

@@ -12,13 +12,13 @@ from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
 from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord, Checkpoint
-from app.pipeline import packages
-from app.pipeline.commit import Committed, Committer
-from app.pipeline.finishing import Result
-from app.pipeline.job import open_job
-from app.pipeline.packages import Found, Package
+from app.pipeline.commit import packages
+from app.pipeline.commit.commit import Committed, Committer
+from app.pipeline.commit.packages import Found, Package
+from app.pipeline.finish.finish_outcomes import Result
+from app.pipeline.job.job import open_job
 from app.ports import Packed
-from app.testing.found import assert_same, in_folder, settings, tables
+from app.testing.host_results import assert_same, in_folder, settings, tables
 from tests.support.damaged_archive import Archive, Killed, die_after, objects
 from tests.support.passes import LocalPasses, job_of, run_batch
 

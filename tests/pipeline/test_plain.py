@@ -11,21 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.assembly.headers import Claim
+from app.assembly.header_checks import Claim
 from app.assembly.machine import Limits
 from app.codecs.sas import correlid, dialect
-from app.codecs.sas.attachment import write_count
+from app.codecs.sas.attachment_messages import write_count
 from app.codecs.sas.dialect import DIALECTS, Dialect
 from app.model.attachment import AttachmentDefinition, AttachmentKind
 from app.model.event import Unsequenced
 from app.model.identity import message_id
 from app.model.message import Position
 from app.model.records import MessageRecord, PartRun
-from app.pipeline import core, plain
-from app.pipeline.core import Outcome, assemble_news, by_key
-from app.pipeline.references import SCHEMA, Reference, What, from_batch, references, to_batch
+from app.pipeline.assemble import assemble_key, columnar_assembly
+from app.pipeline.assemble.assemble_key import Outcome, assemble_news, by_key
+from app.pipeline.references.message_references import SCHEMA, Reference, What, from_batch, references, to_batch
 from app.ports import JournalArchive
-from app.testing.references import Announcing, all_references, batches, journalled
+from app.testing.reference_passes import Announcing, all_references, batches, journalled
 from tests.support import mixed_journal
 from tests.support.sas_client import APPLICATION_BODY, Program, binary_file, message
 
@@ -42,7 +42,7 @@ def by_machine(rows: pa.RecordBatch, known: int | None) -> list[Outcome]:
 
 def by_columns(rows: pa.RecordBatch, known: int | None, size: int) -> list[Outcome]:
     batches = [rows.slice(at, size) for at in range(0, len(rows), size)]
-    return list(plain.outcomes(batches, known, LIMITS))
+    return list(columnar_assembly.outcomes(batches, known, LIMITS))
 
 
 def as_rows(references: Sequence[Reference]) -> pa.RecordBatch:
@@ -124,13 +124,13 @@ def test_columns_and_machine_agree(found: list[Reference], known: int | None, si
 def machine_calls(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The keys that the machine assembles."""
     keys: list[bytes] = []
-    machine = core.assemble_news
+    machine = assemble_key.assemble_news
 
     def counted(key: Any, *arguments: Any) -> list[Outcome]:
         keys.append(key[1])
         return machine(key, *arguments)
 
-    monkeypatch.setattr(plain, "assemble_news", counted)
+    monkeypatch.setattr(columnar_assembly, "assemble_news", counted)
     return keys
 
 
@@ -204,7 +204,7 @@ def test_a_key_in_many_batches_is_gathered_and_rows_without_one_are_not() -> Non
     keyless = [Reference("a", b"", at, What.DIALECTS, detail=1) for at in range(5)]
     of_key = [Reference("a", KEYS[1], 8 + at, What.PARTS, 1 + at, (1,), (1,)) for at in range(5)]
     rows = to_batch(keyless + of_key + [Reference("a", KEYS[2], 80, What.PARTS, 1, (1,), (1,))])
-    pieces = plain.whole_keys(rows.slice(at, 2) for at in range(0, len(rows), 2))
+    pieces = columnar_assembly.whole_keys(rows.slice(at, 2) for at in range(0, len(rows), 2))
     assert [piece.column("key").to_pylist() for piece in pieces] == [
         *([b""] * length for length in (2, 2, 1)),
         [KEYS[1]] * 5,

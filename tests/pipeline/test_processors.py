@@ -10,14 +10,15 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
 from app.model.message import PhysicalMessage
-from app.pipeline import state, steps
-from app.pipeline.core import Outcome
-from app.pipeline.job import Job, open_job
-from app.pipeline.processors import AttachmentProcessor, HeaderProcessor
-from app.pipeline.references import SCHEMA, Reference, What, to_batch
+from app.pipeline.assemble import key_state
+from app.pipeline.assemble.assemble_key import Outcome
+from app.pipeline.assemble.processors import AttachmentProcessor, HeaderProcessor
+from app.pipeline.job.job import Job, open_job
+from app.pipeline.references.message_references import SCHEMA, Reference, What, to_batch
+from app.pipeline.run import spark_steps
 from app.service.retention.expiry import write_let_go
 from app.settings import Settings
-from app.testing.references import Announcing, all_references, journalled
+from app.testing.reference_passes import Announcing, all_references, journalled
 from tests.support.sas_client import Program, binary_file, message
 
 WAIT = 100.0
@@ -82,7 +83,7 @@ def rows(references: Iterable[Reference]) -> list[Row]:
 
 
 def outcomes(found: Iterable[Row]) -> list[Outcome]:
-    return [steps.unpack(row.outcome) for row in found]
+    return [spark_steps.unpack(row.outcome) for row in found]
 
 
 def test_an_attachment_is_open_until_it_is_done(tmp_path: Path) -> None:
@@ -90,7 +91,7 @@ def test_an_attachment_is_open_until_it_is_done(tmp_path: Path) -> None:
     *first, last = attachment.references
     (outcome,) = attachment.take(first)
     assert outcome.complete is None
-    assert outcome.state == state.Row(*attachment.held("open") or ()).size > 0
+    assert outcome.state == key_state.Row(*attachment.held("open") or ()).size > 0
     assert attachment.held("done") is None
     (outcome,) = attachment.take([last])
     assert outcome.complete is not None
@@ -111,7 +112,7 @@ def test_what_comes_late_is_known_for_what_it_is(tmp_path: Path) -> None:
 
 
 def test_what_has_no_key_leaves_no_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.pipeline.core.WITHOUT_KEY_AT_ONCE", 2)
+    monkeypatch.setattr("app.pipeline.assemble.assemble_key.WITHOUT_KEY_AT_ONCE", 2)
     attachment = Attachment(tmp_path, sent(1))
     refusal = Reference("s", b"", 1, What.REFUSED, 0, (1,), (1,), ("code", "row", -1, "why"))
     refused = [refusal._replace(position=position) for position in range(1, 6)]

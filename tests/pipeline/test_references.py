@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.assembly.headers import Claim
+from app.assembly.header_checks import Claim
 from app.codecs.sas import correlid, dialect
 from app.codecs.sas.constants import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
-from app.framing.events import is_header, read_event
+from app.framing.message_events import is_header, read_event
 from app.model.attachment import AttachmentDefinition, AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.event import PartArrived
 from app.model.message import PhysicalMessage, Position
-from app.pipeline.bodies import JournalBatch
-from app.pipeline.references import (
+from app.pipeline.read.lazy_bodies import JournalBatch
+from app.pipeline.references.message_references import (
     LONGEST_ANSWER,
     LONGEST_COUNT,
     Reference,
@@ -32,7 +32,7 @@ from app.pipeline.references import (
     to_batch,
     unpacked_detail,
 )
-from app.testing.references import all_references, batches, journalled
+from app.testing.reference_passes import all_references, batches, journalled
 from tests.support import mixed_journal
 
 KEYS = st.sampled_from([b"k" * 16, b"k" * 15 + b"l", bytes(16)])
@@ -95,7 +95,7 @@ def check(sent: Sequence[PhysicalMessage]) -> None:
         assert sorted(found, key=lambda each: each[1]) == expected
         with pytest.MonkeyPatch.context() as patched:
             for worth in (-1, 1 << 40):
-                patched.setattr("app.pipeline.references.WORTH_BYTES", worth)
+                patched.setattr("app.pipeline.references.message_references.WORTH_BYTES", worth)
                 for first, batch in batches(archive):
                     assert references_at(archive, Position.unpack(first)).equals(references(batch, first))
 

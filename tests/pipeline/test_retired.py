@@ -9,14 +9,14 @@ import pytest
 from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
 from app.model.message import PhysicalMessage
-from app.pipeline import runs
-from app.pipeline.commit import Committer
-from app.pipeline.headers import HeaderPass
-from app.pipeline.job import open_job
-from app.pipeline.references import Reference, What
-from app.pipeline.retired import Retired, retired_headers
-from app.pipeline.runs import Again
-from app.testing.found import settings
+from app.pipeline.commit.commit import Committer
+from app.pipeline.job.job import open_job
+from app.pipeline.references.header_pass import HeaderPass
+from app.pipeline.references.message_references import Reference, What
+from app.pipeline.references.retired_headers import Retired, retired_headers
+from app.pipeline.run import runs
+from app.pipeline.run.runs import Again
+from app.testing.host_results import settings
 from tests.support.damaged_archive import Killed, die_after
 from tests.support.header_apart import HeaderApart
 from tests.support.passes import LocalPasses, job_of, run_batch

@@ -17,11 +17,11 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from rich.console import Console
 
-from app.cli.spark_session import spark_settings
+from app.cli.spark_options import spark_settings
 from app.model.errors import GatewayError
-from app.pipeline import jvm
-from app.pipeline.progress import progress
-from app.pipeline.session import BRIEF_JAVA, SparkSettings, _for_java, pairs, session
+from app.pipeline.job import jvm
+from app.pipeline.job.spark_session import BRIEF_JAVA, SparkSettings, _for_java, pairs, session
+from app.pipeline.watch.progress_bars import progress
 from app.testing.waiting import until
 
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.pipeline import shuffle
-from app.pipeline.references import Reference, What, to_batch
-from app.pipeline.shuffle import packed, packing, unpacked, unpacking
-from app.testing.references import all_references, journalled
+from app.pipeline.references import shuffle
+from app.pipeline.references.message_references import Reference, What, to_batch
+from app.pipeline.references.shuffle import packed, packing, unpacked, unpacking
+from app.testing.reference_passes import all_references, journalled
 from tests.support import mixed_journal
 
 KINDS = st.sampled_from([What.PARTS, What.EVENT, What.COUNT, What.HEADER])

@@ -23,9 +23,16 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 from adapters.arrow_journal import ArrowJournal
 from app.model.errors import GatewayError
 from app.model.message import PhysicalMessage, Position
-from app.pipeline import references
-from app.pipeline.partitions import Piece, SourceOptions, admitted, shares
-from app.pipeline.sources import BATCH_BYTES, BatchReader, JournalSource, ReferenceSource, StreamReader, register
+from app.pipeline.read.segment_shares import Piece, SourceOptions, admitted, shares
+from app.pipeline.read.segment_sources import (
+    BATCH_BYTES,
+    BatchReader,
+    JournalSource,
+    ReferenceSource,
+    StreamReader,
+    register,
+)
+from app.pipeline.references import message_references
 from app.ports import JOURNAL_SCHEMA, Segment
 from tests.contracts.journal import messages_of
 
@@ -321,7 +328,7 @@ class TestInSpark:
         assert wanted
         found = [row.asDict() for row in read("attachment_references").orderBy("position").collect()]
         assert found == sorted(wanted, key=lambda row: row["position"])
-        assert list(found[0]) == references.SCHEMA.names
+        assert list(found[0]) == message_references.SCHEMA.names
 
     def test_a_stream_goes_on_where_it_ended(self, spark: SparkSession, written: Written, tmp_path: Path) -> None:
         register(spark)

@@ -14,12 +14,14 @@ from app.assembly.machine import Limits
 from app.model.errors import GatewayError
 from app.model.message import Position
 from app.model.records import DAMAGED_PART
-from app.pipeline import finishing, packages, steps
-from app.pipeline.core import Held, Outcome, assemble, by_key
-from app.pipeline.headers import Remembered
-from app.pipeline.job import Job, open_job
+from app.pipeline.assemble.assemble_key import Held, Outcome, assemble, by_key
+from app.pipeline.commit import packages
+from app.pipeline.finish import finish_outcomes
+from app.pipeline.job.job import Job, open_job
+from app.pipeline.references.header_pass import Remembered
+from app.pipeline.run import spark_steps
 from app.settings import Settings
-from app.testing.references import Announcing, all_references, journalled
+from app.testing.reference_passes import Announcing, all_references, journalled
 from tests.support import mixed_journal
 from tests.support.kept import flip
 from tests.support.sas_client import Program, binary_file, message
@@ -60,7 +62,7 @@ def test_a_header_that_is_gone_fails_its_job(tmp_path: Path) -> None:
         journal.retire(1)
     asked = job(tmp_path)
     with pytest.raises(GatewayError, match=r"segment 1 of .* is gone"):
-        list(steps.read_headers(asked, open_job(asked), "s", [Position(1, 0, 0).pack()], Remembered()))
+        list(spark_steps.read_headers(asked, open_job(asked), "s", [Position(1, 0, 0).pack()], Remembered()))
 
 
 def test_results_do_not_depend_on_how_many_are_made_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,14 +74,16 @@ def test_results_do_not_depend_on_how_many_are_made_together(tmp_path: Path, mon
         for key, some in by_key(coming):
             yield from assemble(key, some, Held(), Limits())[0]
 
-    together = list(finishing.finish(outcomes(), opened.stores, archive))
-    monkeypatch.setattr(finishing, "RUNS_AT_ONCE", 50)
-    apart = list(finishing.finish(outcomes(), opened.stores, archive))
+    together = list(finish_outcomes.finish(outcomes(), opened.stores, archive))
+    monkeypatch.setattr(finish_outcomes, "RUNS_AT_ONCE", 50)
+    apart = list(finish_outcomes.finish(outcomes(), opened.stores, archive))
     assert sorted(map(repr, apart)) == sorted(map(repr, together))
     assert any(result.fresh for result in together)
     assert not any(result.fresh for result in together if result.finished)
-    packed = pa.RecordBatch.from_pylist([{"outcome": steps.pack(each)} for each in outcomes()], steps.OUTCOMES)
-    sent = pa.Table.from_batches(steps.finish_all(job(tmp_path))([packed]))
+    packed = pa.RecordBatch.from_pylist(
+        [{"outcome": spark_steps.pack(each)} for each in outcomes()], spark_steps.OUTCOMES
+    )
+    sent = pa.Table.from_batches(spark_steps.finish_all(job(tmp_path))([packed]))
     assert sorted(map(repr, packages.found_in(sent).results)) == sorted(map(repr, together))
 
 
@@ -92,7 +96,7 @@ def test_a_part_that_rotted_is_quarantined_and_stops_no_batch(tmp_path: Path) ->
     (segment,) = (tmp_path / "journal").glob("*.arrows")
     flip(segment, segment.read_bytes().index(contents[0][70_000:70_040]))
     opened = open_job(job(tmp_path))
-    results = list(finishing.finish(outcomes, opened.stores, opened.archive))
+    results = list(finish_outcomes.finish(outcomes, opened.stores, opened.archive))
     refused = next(result for result in results if result.refused is not None)
     assert refused.refused is not None
     assert refused.record is not None

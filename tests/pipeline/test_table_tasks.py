@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from app.pipeline import batch
-from app.pipeline.batch import TABLE_TASK_COST, in_shares, table_writer
-from app.pipeline.job import Job, open_job
-from app.pipeline.tables import TableTask, plan
+from app.pipeline.commit.tables import TableTask, plan
+from app.pipeline.job.job import Job, open_job
+from app.pipeline.run import batch
+from app.pipeline.run.batch import TABLE_TASK_COST, in_shares, table_writer
 from app.settings import Settings
 from tests.pipeline.tables.test_building import APP, stored
 from tests.support.tables import pupils

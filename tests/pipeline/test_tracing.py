@@ -7,10 +7,10 @@ import pytest
 
 from adapters.delta_tables import DeltaTables
 from app.model.trace_context import TRACE_PARENT, TraceContext, span_id_of
-from app.pipeline import packages
-from app.pipeline.tracing import batch_spans
+from app.pipeline.commit import packages
+from app.pipeline.watch.batch_spans import batch_spans
 from app.settings import TraceSettings
-from app.spans import PROCESS
+from app.span_names import PROCESS
 from tests.support import mixed_journal
 from tests.support.otlp_receiver import receiving
 from tests.support.passes import run_batch

@@ -19,8 +19,8 @@ from app.model.records import AttachmentRecord
 from app.ports import AttachmentFilter, Catalog
 from app.service.assembling.assembler import Assembler
 from app.tables.quality import QUALITY, summed
-from app.testing.context import service_context
-from app.testing.found import settings as settings_of
+from app.testing.gateway_stages import service_context
+from app.testing.host_results import settings as settings_of
 from tests.support.announcing import KEY, Known, Sent, traffic
 from tests.support.passes import run_batch
 from tests.support.sas_client import Program, message

@@ -8,9 +8,9 @@ import pytest
 from adapters.object_store import ObjectStore
 from app.model.message import PhysicalMessage
 from app.model.records import JournalIdentity
-from app.service.archiver import Archiver
 from app.service.context import ServiceContext
-from app.testing.context import service_context
+from app.service.receiving.archiver import Archiver
+from app.testing.gateway_stages import service_context
 
 
 @pytest.fixture

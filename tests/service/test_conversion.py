@@ -15,7 +15,7 @@ from pydantic import ByteSize
 
 from app.service.conversion import Busy, Conversions, LimitExceeded, Slot, SlotUse, finished
 from app.settings import Limits
-from app.tables.out import OptionError
+from app.tables.write import OptionError
 
 QUICK = Limits(conversions=1, conversions_waiting=0, conversion_memory=ByteSize(64 << 20))
 

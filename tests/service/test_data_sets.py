@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.codecs.sas import dataset, indexes
-from app.codecs.sas.dataset import DataSetDefinition, Variable
+from app.codecs.sas import data_set_messages, index_messages
+from app.codecs.sas.data_set_messages import DataSetDefinition, Variable
 from app.codecs.sas.dialect import Dialect
 from app.dataset import encode, numeric
 from app.dataset.numeric import FloatFormat
@@ -26,8 +26,8 @@ from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, FramingOptions
 from app.service.context import ServiceContext
 from app.service.sending.framer import Framer
-from app.testing.context import service_context
-from app.testing.outgoing import cut, delivery
+from app.testing.gateway_stages import service_context
+from app.testing.outgoing_files import cut, delivery
 from tests.service.test_round_trip import content, receive, received
 
 BIG = Dialect()
@@ -75,9 +75,9 @@ def bodies_of(
     values = {"observations": len(rows), "variables": len(VARIABLES), "obs_length": LENGTH, **fields}
     definition = DataSetDefinition(type=1, **{"label": "Sales", **values})
     return [
-        dataset.write_definition(definition, dialect, charset),
-        *dataset.write_variables(VARIABLES, dialect, charset),
-        *dataset.write_observations(rows, LENGTH, dialect),
+        data_set_messages.write_definition(definition, dialect, charset),
+        *data_set_messages.write_variables(VARIABLES, dialect, charset),
+        *data_set_messages.write_observations(rows, LENGTH, dialect),
     ]
 
 
@@ -195,10 +195,10 @@ def test_a_descriptor_that_contradicts_the_messages_is_a_warning(tmp_path: Path)
 
 
 def test_indexes_and_constraints_are_kept(tmp_path: Path) -> None:
-    index = indexes.Index(upercmx=5, name="by_day", flags=1, variable_count=2, variables=["day", "customer"])
+    index = index_messages.Index(upercmx=5, name="by_day", flags=1, variable_count=2, variables=["day", "customer"])
     constraints = bytes(range(256))
     bodies = bodies_of([], sort_variables=1, collating="ASCII", read_flag=1, read_password=b"abcd")
-    bodies += [*indexes.write_indexes([index], BIG), *indexes.write_constraints(constraints, BIG)]
+    bodies += [*index_messages.write_indexes([index], BIG), *index_messages.write_constraints(constraints, BIG)]
     with service_context(tmp_path) as context:
         table, record = stored(context, messages(context, bodies))
         parquet = content(context, record)
@@ -267,7 +267,7 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[Variable], str]] = {
 def test_hostile_definitions_are_refused_before_memory_is_taken(tmp_path: Path, name: str) -> None:
     fields, variables, why = HOSTILE[name]
     bodies = bodies_of([], **fields)[:1]
-    bodies += [*dataset.write_variables(variables, BIG, "utf-8"), bytes([0, 0, 0, 3]) + ROW]
+    bodies += [*data_set_messages.write_variables(variables, BIG, "utf-8"), bytes([0, 0, 0, 3]) + ROW]
     with service_context(tmp_path) as context:
         tracemalloc.start()
         receive(context, messages(context, bodies))

@@ -12,17 +12,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.codecs.ibm_mq.encodings import MQENC_S390
-from app.codecs.sas.entries import TYPE_SIZE
-from app.dataset.layout import SAMPLE_ROWS
+from app.codecs.sas.typed_entries import TYPE_SIZE
+from app.dataset.joint_decoding import decode_together
+from app.dataset.observation_layout import SAMPLE_ROWS
 from app.dataset.parquet import SHORT_ROWS
-from app.dataset.together import decode_together
 from app.model.attachment import AttachmentState
 from app.model.errors import GatewayError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord
 from app.ports import AttachmentFilter
 from app.service.context import ServiceContext
-from app.testing.context import service_context
+from app.testing.gateway_stages import service_context
 from tests.service.test_round_trip import content, receive
 from tests.support.sas_client import Attached, Program, data_set, message
 
@@ -70,7 +70,7 @@ def contents(context: ServiceContext) -> dict[bytes, tuple[AttachmentRecord, byt
 def alone(folder: Path, messages: Sequence[PhysicalMessage], monkeypatch: pytest.MonkeyPatch) -> dict[bytes, Any]:
     """Return the records and contents of attachments that are read one by one."""
     with monkeypatch.context() as patched, service_context(folder) as context:
-        patched.setattr("app.service.finishing.together.SMALL_BYTES", -1)
+        patched.setattr("app.service.finishing.small_data_sets.SMALL_BYTES", -1)
         receive(context, list(messages))
         return contents(context)
 

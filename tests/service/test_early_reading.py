@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from app.service.content.access import PIECE
-from app.testing.context import ManualClock, service_context
+from app.service.content.stored_content import PIECE
+from app.testing.gateway_stages import ManualClock, service_context
 from tests.support.host import SOURCE, Host
 from tests.support.sas_client import Program, binary_file, message
 

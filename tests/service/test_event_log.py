@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from app.model.records import Checkpoint, NewEvent
-from app.service.event_log import AT_ONCE, IDS_LOGGED, LEVELS, ONE_BY_ONE, EventLog
-from app.testing.context import service_context
+from app.service.events.event_log import AT_ONCE, IDS_LOGGED, LEVELS, ONE_BY_ONE, EventLog
+from app.testing.gateway_stages import service_context
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str, dict[str, Any
     """What is logged: level, event, fields."""
     found: list[tuple[int, str, dict[str, Any]]] = []
     monkeypatch.setattr(
-        "app.service.event_log.log.log", lambda level, event, **said: found.append((level, event, said))
+        "app.service.events.event_log.log.log", lambda level, event, **said: found.append((level, event, said))
     )
     return found
 

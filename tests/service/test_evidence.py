@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from app.codecs.sas import files
+from app.codecs.sas import file_messages
 from app.codecs.sas.dialect import Dialect
 from app.model.attachment import AttachmentDefinition, AttachmentKind, AttachmentState
 from app.model.evidence import LONGEST_WARNING, MOST_WARNINGS, Choice, Ground, Question, kept_warnings
 from app.model.records import AttachmentRecord
 from app.ports import AttachmentFilter
 from app.service.context import ServiceContext
-from app.testing.context import service_context
-from app.testing.outgoing import SOURCE
+from app.testing.gateway_stages import service_context
+from app.testing.outgoing_files import SOURCE
 from tests.service.test_data_sets import bodies_of, messages, row, stored
 from tests.service.test_round_trip import receive, received
 from tests.support.sas_client import Attached, Program, message
@@ -39,7 +39,7 @@ def file(
 ) -> AttachmentRecord:
     """A finished file with these payloads."""
     program = Program(Random(1))
-    description = files.write_file_description(files.FileDescription(0, announced), program.dialect)
+    description = file_messages.write_file_description(file_messages.FileDescription(0, announced), program.dialect)
     attached = Attached(AttachmentDefinition(kind, b"\1" * 16, "FILENAME", "a"), (description, *bodies), b"")
     sent = [each._replace(source=SOURCE, **fields) for each in message(program, [attached])]
     receive(context, sent[::-1] if backwards else sent)
@@ -49,7 +49,7 @@ def file(
 
 
 def records_of(lines: list[bytes]) -> list[bytes]:
-    return list(files.write_records(lines, Program(Random(1)).dialect, 32_000))
+    return list(file_messages.write_records(lines, Program(Random(1)).dialect, 32_000))
 
 
 # --- data sets --------------------------------------------------------------------------------------------------------

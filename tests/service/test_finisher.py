@@ -17,7 +17,7 @@ from app.ports import AttachmentFilter
 from app.service.assembling.assembler import Assembler
 from app.service.context import ServiceContext
 from app.service.finishing.finisher import Complete, Finisher
-from app.testing.context import service_context
+from app.testing.gateway_stages import service_context
 from app.testing.waiting import until
 from tests.support.sas_client import Program, binary_file, message, text_file
 
@@ -214,8 +214,8 @@ def test_objects_that_are_written_together_are_flushed_once(
     context: ServiceContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flushed: list[Path] = []
-    monkeypatch.setattr("adapters.object_store.local.sync_file_system", flushed.append)
-    monkeypatch.setattr("adapters.object_store.local._flush", lambda path: flushed.append(Path(path)))
+    monkeypatch.setattr("adapters.object_store.local_objects.sync_file_system", flushed.append)
+    monkeypatch.setattr("adapters.object_store.local_objects._flush", lambda path: flushed.append(Path(path)))
     waiting = text_files(context, 40)
     monkeypatch.setattr(context.catalog, "attachments_by_id", lambda ids: [None] * len(ids))  # they are known
     monkeypatch.setattr(context.catalog, "part_runs", None)
@@ -312,7 +312,7 @@ def test_a_key_error_of_a_library_is_not_taken_for_parts_that_are_gone(
         raise KeyError("a codec")
 
     with monkeypatch.context() as patched:
-        patched.setattr("app.service.finishing.contents.content_of", fails)
+        patched.setattr("app.service.finishing.finished_contents.content_of", fails)
         with pytest.raises(KeyError, match="a codec"):
             Finisher(context).finish(waiting)
     assert counts(context)["complete"] == 1

@@ -25,12 +25,12 @@ from app.model.records import AttachmentRecord, Checkpoint, DeliveryRecord, Outg
 from app.ports import AttachmentFilter, Intake, Progress, SendFailed
 from app.service.content.settling import Settler
 from app.service.context import ServiceContext
-from app.service.deletion import NotEnded
 from app.service.gateway import Gateway
+from app.service.retention.deletion import NotEnded
 from app.service.retention.sweeper import Sweeper
 from app.service.sending.framer import Framer
-from app.testing.context import ManualClock, service_context
-from app.testing.outgoing import FILES, SOURCE, cut, delivery
+from app.testing.gateway_stages import ManualClock, service_context
+from app.testing.outgoing_files import FILES, SOURCE, cut, delivery
 from app.testing.waiting import until
 from tests.support.service_context import receive_for
 
@@ -151,7 +151,7 @@ def service(
 def test_a_gateway_that_was_replaced_takes_nothing_more_and_is_not_live(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.service.belonging.LOCK_SECONDS", 1.0)
+    monkeypatch.setattr("app.service.receiving.ownership.LOCK_SECONDS", 1.0)
     service = start()
     service.until_state(service.send(b"before"), AttachmentState.FINISHED)
     other = SqlCatalog(f"sqlite:///{tmp_path / 'catalog.sqlite'}")
@@ -171,7 +171,7 @@ def test_a_gateway_that_was_replaced_takes_nothing_more_and_is_not_live(
 def test_a_lock_file_that_was_tidied_away_is_made_anew(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.service.belonging.LOCK_SECONDS", 0.05)
+    monkeypatch.setattr("app.service.receiving.ownership.LOCK_SECONDS", 0.05)
     service = start()
     (tmp_path / "catalog.sqlite.lock").unlink()
     until((tmp_path / "catalog.sqlite.lock").exists, DEADLINE)

@@ -21,10 +21,10 @@ from app.service.assembling.assembler import Assembler
 from app.service.context import ServiceContext
 from app.service.finishing.finisher import Complete, Finisher
 from app.service.gateway import Gateway
-from app.service.sending.errors import CannotSend
 from app.service.sending.framer import Framer
-from app.testing.context import ManualClock, service_context
-from app.testing.outgoing import FILES, SOURCE, delivery
+from app.service.sending.sending_errors import CannotSend
+from app.testing.gateway_stages import ManualClock, service_context
+from app.testing.outgoing_files import FILES, SOURCE, delivery
 from app.testing.waiting import until
 from tests.service.test_gateway import UnreliableSender
 from tests.service.test_round_trip import content, receive

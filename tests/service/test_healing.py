@@ -13,12 +13,12 @@ from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord
 from app.service.assembling.assembler import Assembler
-from app.service.content.access import open_content
+from app.service.content.stored_content import open_content
 from app.service.context import ServiceContext
 from app.service.finishing.finisher import Complete, Finisher
 from app.service.gateway import Gateway
-from app.service.replaying import Outcome
-from app.testing.context import service_context
+from app.service.quarantine.replays import Outcome
+from app.testing.gateway_stages import service_context
 from tests.support.disk import BLOCK, bad_blocks
 from tests.support.mq_client import any_bodies, group
 from tests.support.sas_client import Program, binary_file, message, text_file

@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 from app.metrics import Metrics
 from app.model.records import EventRecord
 from app.service.monitoring.history import POINTS, RATE_SAMPLES, Activity, History
-from app.testing.context import ManualClock
+from app.testing.gateway_stages import ManualClock
 
 
 @pytest.fixture

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from app.codecs.sas.attachment import Attachment
+from app.codecs.sas.attachment_messages import Attachment
 from app.codecs.sas.correlid import split
-from app.codecs.sas.files import FileDescription
-from app.codecs.sas.rendezvous import RendezvousHeader, write_file_description, write_header, write_records
+from app.codecs.sas.file_messages import FileDescription
 from app.codecs.sas.rendezvous_keys import BLANK
+from app.codecs.sas.rendezvous_messages import RendezvousHeader, write_file_description, write_header, write_records
 from app.model.attachment import AttachmentKind
 from app.model.errors import JournalFull, JournalTaken
 from app.model.message import UNREADABLE, PhysicalMessage, Position
 from app.ports import Prepared
 from app.service.context import ServiceContext
-from app.service.intake import Journaler
-from app.testing.context import service_context
+from app.service.receiving.intake import Journaler
+from app.testing.gateway_stages import service_context
 from app.testing.waiting import until
 
 DEADLINE = 20.0
@@ -120,7 +120,7 @@ def test_what_waits_together_is_written_together(tmp_path: Path) -> None:
 def test_batches_that_are_encoded_together_are_written_in_their_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.service.intake.BATCH_BYTES", 20_000)
+    monkeypatch.setattr("app.service.receiving.intake.BATCH_BYTES", 20_000)
     with journaler(tmp_path) as (intake, forwarded, context, start):
         prepare, append = context.journal.prepare, context.journal.append
         writing, begun, ahead, acknowledged = Event(), Event(), Event(), list[int]()
@@ -150,7 +150,7 @@ def test_batches_that_are_encoded_together_are_written_in_their_order(
 
 
 def test_nothing_is_written_after_what_could_not_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.service.intake.BATCH_BYTES", 20_000)
+    monkeypatch.setattr("app.service.receiving.intake.BATCH_BYTES", 20_000)
     with journaler(tmp_path) as (intake, forwarded, context, start):
         append, acknowledged = context.journal.append, list[int]()
 
@@ -284,7 +284,7 @@ def test_a_message_that_cannot_be_written_stops_no_other(tmp_path: Path) -> None
 
 
 def test_a_journal_that_fails_for_every_message_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.service.intake.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("app.service.receiving.intake.RETRY_SECONDS", 0.05)
     with journaler(tmp_path) as (intake, forwarded, context, start):
         append, broken = context.journal.append, [True]
 

@@ -25,9 +25,9 @@ from app.service.context import ServiceContext
 from app.service.gateway import Gateway
 from app.service.retention.sweeper import Sweeper
 from app.settings import Settings
-from app.testing.context import ManualClock, service_context
+from app.testing.gateway_stages import ManualClock, service_context
 from app.testing.waiting import until
-from app.web.api import create_app
+from app.web.app import create_app
 from tests.support.beside import JobBeside, journal_in
 from tests.support.sas_client import Attached, Program, binary_file, message, text_file
 from tests.web.stock import serving
@@ -201,8 +201,8 @@ def test_a_replayed_message_is_journalled_anew(start: Start, monkeypatch: pytest
     (again,) = landing.catalog.quarantined(None, "kept", None, 9).items
     assert again.position > kept.position
     monkeypatch.setattr(landing.context.journal, "free_bytes", lambda: -1)
-    monkeypatch.setattr("app.service.intake.ROOM_CHECK_SECONDS", 0)
-    monkeypatch.setattr("app.service.assembling.hosts.REPLAY_SECONDS", 0.1)
+    monkeypatch.setattr("app.service.receiving.intake.ROOM_CHECK_SECONDS", 0)
+    monkeypatch.setattr("app.service.assembling.assembly_hosts.REPLAY_SECONDS", 0.1)
     for _ in range(2):
         with pytest.raises(JournalFull):
             landing.gateway.replay_quarantine(again.id)
@@ -281,7 +281,7 @@ def test_segments_are_archived_before_they_go(
         raise StoreFull("no space left")
 
     with monkeypatch.context() as disk:
-        disk.setattr("app.service.archiver.Archiver._take", full)
+        disk.setattr("app.service.receiving.archiver.Archiver._take", full)
         for number in range(1, 4):
             landing.land(landing.messages(landing.file()))
             assert sweep(landing) == list(range(1, number + 1))

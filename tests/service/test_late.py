@@ -12,7 +12,7 @@ from app.model.identity import message_id
 from app.model.records import AttachmentRecord
 from app.ports import AttachmentFilter
 from app.service.finishing.finisher import Finisher
-from app.testing.context import ManualClock, service_context
+from app.testing.gateway_stages import ManualClock, service_context
 from tests.support.host import SOURCE, Host
 from tests.support.sas_client import binary_file, text_file
 from tests.support.service_context import receive_for

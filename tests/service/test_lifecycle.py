@@ -20,7 +20,7 @@ from app.ports import AttachmentFilter
 from app.service.content.settling import Settler
 from app.service.context import ServiceContext
 from app.service.gateway import Gateway
-from app.testing.context import ManualClock, service_context
+from app.testing.gateway_stages import ManualClock, service_context
 from app.testing.waiting import until
 from tests.support.host import SOURCE, Host
 from tests.support.sas_client import Program, binary_file, message

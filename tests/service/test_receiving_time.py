@@ -10,8 +10,8 @@ from app.model.records import Checkpoint
 from app.service.context import ServiceContext
 from app.service.retention import receiving_time
 from app.service.retention.receiving_time import LONGEST_STEP, SETTLING_SECONDS, ReceivingTime
-from app.testing.context import ManualClock, service_context
-from app.testing.intake import Collector
+from app.testing.collecting_intake import Collector
+from app.testing.gateway_stages import ManualClock, service_context
 from tests.support.service_context import Connected, receive_for
 
 SOURCE = "orders"

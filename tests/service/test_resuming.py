@@ -7,19 +7,25 @@ from typing import Any
 
 import pytest
 
-from app.codecs.sas.attachment import Attachment
+from app.codecs.sas.attachment_messages import Attachment
 from app.codecs.sas.correlid import split
-from app.codecs.sas.files import FileDescription
-from app.codecs.sas.rendezvous import RendezvousHeader, write_file_description, write_header, write_last, write_records
+from app.codecs.sas.file_messages import FileDescription
 from app.codecs.sas.rendezvous_keys import BLANK
+from app.codecs.sas.rendezvous_messages import (
+    RendezvousHeader,
+    write_file_description,
+    write_header,
+    write_last,
+    write_records,
+)
 from app.framing.arrivals import ArrivalsBySource
 from app.framing.protocol import ArrivalOptions
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.message import DELIVERY, GAP, UNREADABLE, PhysicalMessage
 from app.service.assembling.assembler import Assembler
 from app.service.context import ServiceContext
-from app.service.resuming import resume_numbering
-from app.testing.context import service_context
+from app.service.receiving.resumed_numbering import resume_numbering
+from app.testing.gateway_stages import service_context
 from tests.support.service_context import Connected
 
 SOURCE = {"transport": "mqtt", "framing": "sas_rendezvous", "url": "mqtt://127.0.0.1", "topic": "t"}

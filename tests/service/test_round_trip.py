@@ -12,19 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.codecs.sas.dialect import DIALECTS
-from app.framing.outgoing import fixed_records
+from app.framing.outgoing_parts import fixed_records
 from app.framing.sas_bodies import lines
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.identity import attachment_id, message_id
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord
 from app.service.assembling.assembler import Assembler
-from app.service.content.access import open_content
+from app.service.content.stored_content import open_content
 from app.service.context import ServiceContext
 from app.service.finishing.finisher import Complete, Finisher
 from app.service.sending.framer import Framer
-from app.testing.context import service_context
-from app.testing.outgoing import FILES, SOURCE, cut, delivery
+from app.testing.gateway_stages import service_context
+from app.testing.outgoing_files import FILES, SOURCE, cut, delivery
 
 
 def receive(context: ServiceContext, messages: list[PhysicalMessage]) -> None:

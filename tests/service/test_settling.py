@@ -18,7 +18,7 @@ from app.model.records import AttachmentRecord, Checkpoint, Extent, Finished
 from app.service.content.settling import Settler
 from app.service.context import ServiceContext
 from app.service.gateway import Gateway
-from app.testing.context import ManualClock, service_context
+from app.testing.gateway_stages import ManualClock, service_context
 
 BODY = b"content " * 100
 

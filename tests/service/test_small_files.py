@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 from adapters.arrow_journal import ArrowJournal
 from adapters.arrow_journal.archive import ArrowArchive
 from adapters.object_store import ObjectStore
-from app.codecs.sas import correlid, dialect, files
+from app.codecs.sas import correlid, dialect, file_messages
 from app.codecs.sas.constants import SUBORDINATE_MSG_TYPE
 from app.codecs.sas.dialect import DIALECTS
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Finished, PartRun
-from app.service.content.access import object_name
+from app.service.content.stored_content import object_name
 from app.service.context import Stores
-from app.service.finishing import files as finishing
-from app.service.finishing.files import content_of
+from app.service.finishing import complete_content as finishing
+from app.service.finishing.complete_content import content_of
 from app.service.finishing.plain_files import WholeFile, plain_files
 from app.settings import Settings
 from app.wire import WireError
@@ -47,10 +47,10 @@ def bodies(draw: st.DrawFn) -> list[bytes]:
     spoken = draw(st.sampled_from(DIALECTS))
     records = draw(st.lists(st.binary(max_size=30), max_size=6))
     ended = [record + draw(st.sampled_from([b"", b"", b"\0"])) for record in records]
-    description = files.FileDescription(draw(st.integers(0, 40)), draw(st.integers(0, 300)))
+    description = file_messages.FileDescription(draw(st.integers(0, 40)), draw(st.integers(0, 300)))
     made = [
-        files.write_file_description(description, spoken),
-        *files.write_records(ended, spoken, draw(st.integers(12, 60))),
+        file_messages.write_file_description(description, spoken),
+        *file_messages.write_records(ended, spoken, draw(st.integers(12, 60))),
     ]
     if draw(st.booleans()):
         at = draw(st.integers(0, len(made) - 1))
@@ -154,8 +154,8 @@ def test_the_files_of_most_senders_are_read_together_and_damage_costs_only_its_b
     contents = [bytes([number]) * 3000 for number in range(6)]
     several = [
         [
-            files.write_file_description(files.FileDescription(1000, 3000), spoken),
-            *files.write_records([data[:1000], data[1000:2000], data[2000:]], spoken, 1500),
+            file_messages.write_file_description(file_messages.FileDescription(1000, 3000), spoken),
+            *file_messages.write_records([data[:1000], data[1000:2000], data[2000:]], spoken, 1500),
         ]
         for data in contents
     ]

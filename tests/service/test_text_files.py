@@ -8,14 +8,14 @@ import pytest
 
 from app.codecs.charset_text import TextDecoder
 from app.codecs.ibm_mq.encodings import charset as codec_of
-from app.codecs.sas import files
+from app.codecs.sas import file_messages
 from app.codecs.sas.dialect import DIALECTS, Dialect
 from app.model.attachment import AttachmentDefinition, AttachmentKind, AttachmentState
 from app.model.records import DOUBTFUL_SIZE
 from app.service.finishing.media_types import text_codec
 from app.service.sending.framer import Framer
-from app.testing.context import service_context
-from app.testing.outgoing import cut, delivery
+from app.testing.gateway_stages import service_context
+from app.testing.outgoing_files import cut, delivery
 from tests.service.test_round_trip import content, receive, received
 from tests.support.sas_client import Attached, Program, message
 
@@ -83,9 +83,9 @@ def test_line_ends_are_those_of_the_texts_own_character_set(
 ) -> None:
     dialect = Dialect("<" if encoding == 546 else ">")
     program = Program(Random(1), dialect, ccsid=ccsid, encoding=encoding)
-    description = files.write_file_description(files.FileDescription(80, 0), dialect)
+    description = file_messages.write_file_description(file_messages.FileDescription(80, 0), dialect)
     definition = AttachmentDefinition(AttachmentKind.TEXT_FILE, b"\1" * 16, "FILENAME", "a.txt")
-    attached = Attached(definition, (description, *files.write_records(records, dialect, 32_000)), expected)
+    attached = Attached(definition, (description, *file_messages.write_records(records, dialect, 32_000)), expected)
     with service_context(tmp_path) as context:
         receive(context, [sent._replace(source="orders") for sent in message(program, [attached])])
         record = received(context, 1)
@@ -97,9 +97,11 @@ def test_line_ends_are_those_of_the_texts_own_character_set(
 @pytest.mark.parametrize("early", [True, False])
 def test_what_the_sender_says_of_a_file_is_kept_and_compared(tmp_path: Path, kind: AttachmentKind, early: bool) -> None:
     program = Program(Random(1))
-    description = files.write_file_description(files.FileDescription(2, 77_777), program.dialect)
+    description = file_messages.write_file_description(file_messages.FileDescription(2, 77_777), program.dialect)
     definition = AttachmentDefinition(kind, b"\1" * 16, "FILENAME", "a")
-    attached = Attached(definition, (description, *files.write_records([b"abc"], program.dialect, 32_000)), b"abc")
+    attached = Attached(
+        definition, (description, *file_messages.write_records([b"abc"], program.dialect, 32_000)), b"abc"
+    )
     sources = {"orders": {"transport": "memory", "queue": "q", "on_doubt": "warn"}}
     sent = [each._replace(source="orders") for each in message(program, [attached])]
     with service_context(tmp_path / "held") as context:

@@ -10,11 +10,11 @@ from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, DeliveryRecord, EventRecord
 from app.model.trace_context import TRACE_PARENT, TraceContext, span_id_of
 from app.ports import Catalog
-from app.ports.spans import Span
+from app.ports.span_exporter import Span
+from app.service.events.event_spans import Traces
 from app.service.sending.framer import traced
-from app.service.tracing import Traces
 from app.settings import Settings, TraceSettings
-from app.spans import MOST_LINKS, PROCESS, RECEIVE, SEND, Added, Batch, of_batch
+from app.span_names import MOST_LINKS, PROCESS, RECEIVE, SEND, Added, Batch, of_batch
 
 SENDER = TraceContext("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", is_sampled=True)
 RECORD = AttachmentRecord(

@@ -9,15 +9,15 @@ from adapters.sql_catalog import SqlCatalog
 from app.assembly.collecting import Key
 from app.assembly.machine import Limits
 from app.model.message import Position
-from app.pipeline.commit import Committed, Committer
-from app.pipeline.core import Held, assemble, by_key
-from app.pipeline.finishing import finish
-from app.pipeline.job import Opened
-from app.pipeline.references import from_batch, references
+from app.pipeline.assemble.assemble_key import Held, assemble, by_key
+from app.pipeline.commit.commit import Committed, Committer
+from app.pipeline.finish.finish_outcomes import finish
+from app.pipeline.job.job import Opened
+from app.pipeline.references.message_references import from_batch, references
 from app.ports import Clock
 from app.service.context import Stores
 from app.settings import Settings
-from app.testing.references import LIMIT, Announcing, batches
+from app.testing.reference_passes import LIMIT, Announcing, batches
 
 
 class JobBeside:

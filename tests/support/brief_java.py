@@ -1,6 +1,6 @@
 """A Java that works for some seconds only: without its second compiler, and without threads that collect garbage."""
 
-from app.pipeline.session import BRIEF_JAVA
+from app.pipeline.job.spark_session import BRIEF_JAVA
 
 OPTIONS = f"-XX:+UseSerialGC {BRIEF_JAVA}"
 CONF = ("--conf", f"spark.driver.extraJavaOptions={OPTIONS}")

@@ -10,8 +10,8 @@ import pytest
 
 from adapters.delta_tables import DeltaTables
 from adapters.object_store import ObjectStore
-from app.pipeline.tables import QUALITY, DataSet, Increment, append, commit, hour_of, plan, quality_rows, write
-from app.service.tables import application
+from app.pipeline.commit.tables import QUALITY, DataSet, Increment, append, commit, hour_of, plan, quality_rows, write
+from app.service.tables.table_reader import application
 from tests.support.tables import field, parquet
 
 APPLICATION = application("0" * 32)

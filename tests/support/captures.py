@@ -8,8 +8,8 @@ from typing import Any, Literal, cast
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 
-from app.capture.entries import Entry, Origin
-from app.capture.lines import Line, lines
+from app.capture.bounded_lines import Line, lines
+from app.capture.capture_entries import Entry, Origin
 from app.codecs.ibm_mq.image import write_image
 from app.codecs.ibm_mq.put_time import put_date_and_time
 from app.framing.registry import traits

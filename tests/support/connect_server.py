@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.pipeline.session import SparkSettings, session
+from app.pipeline.job.spark_session import SparkSettings, session
 from tests.support.brief_java import OPTIONS
 from tests.support.mosquitto import free_port
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from app.pipeline import steps
-from app.pipeline.job import Job
-from app.pipeline.steps import Step
+from app.pipeline.job.job import Job
+from app.pipeline.run import spark_steps
+from app.pipeline.run.spark_steps import Step
 from tests.support import brief_java
 
 ROOT = Path(__file__).parents[2]
@@ -63,6 +63,6 @@ if __name__ == "__main__":
     from app.cli import main
 
     sys.argv = ["attachment-gateway", "pipeline", *sys.argv[1:]]
-    steps.assemble_all = _killing(steps.assemble_all)
-    steps.finish_all = _killing(steps.finish_all)
+    spark_steps.assemble_all = _killing(spark_steps.assemble_all)
+    spark_steps.finish_all = _killing(spark_steps.finish_all)
     main()

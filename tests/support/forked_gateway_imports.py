@@ -15,4 +15,4 @@ import adapters.sql_catalog  # noqa: E402, F401
 import app.cli.application  # noqa: E402
 import app.main  # noqa: E402
 import app.service.sending.framer  # noqa: E402
-import app.web.api  # noqa: E402, F401
+import app.web.app  # noqa: E402, F401

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from adapters.arrow_journal import ArrowJournal
 from adapters.sql_catalog import SqlCatalog
-from app.testing.found import assert_same, in_folder, settings, tables
+from app.testing.host_results import assert_same, in_folder, settings, tables
 from tests.support.loads import table
 from tests.support.mixed_journal import BEGAN_AT
 from tests.support.sas_client import Program, binary_file, data_set, message

@@ -7,14 +7,14 @@ from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, QuarantineRecord
 from app.service.assembling.assembler import Assembler
-from app.service.content.access import open_content
 from app.service.content.settling import Settler
+from app.service.content.stored_content import open_content
 from app.service.context import ServiceContext
 from app.service.finishing.finisher import Complete, Finisher
-from app.service.quarantine import quarantined_message
+from app.service.quarantine.quarantine_records import quarantined_message
 from app.service.retention.receiving_time import ReceivingTime
 from app.service.retention.sweeper import Sweeper
-from app.testing.context import ManualClock
+from app.testing.gateway_stages import ManualClock
 from tests.support.sas_client import Attached, Program, binary_file, message
 from tests.support.service_context import Connected, receive_for
 

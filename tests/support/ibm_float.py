@@ -4,7 +4,7 @@ import math
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 
-from app.codecs.sas.dataset import Variable
+from app.codecs.sas.data_set_messages import Variable
 
 _MISSING = b"." + bytes(7)
 

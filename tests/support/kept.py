@@ -13,14 +13,14 @@ from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord
 from app.service.assembling.assembler import Assembler
-from app.service.content.access import open_content
 from app.service.content.settling import Settler
+from app.service.content.stored_content import open_content
 from app.service.context import ServiceContext
 from app.service.finishing.finisher import Finisher
-from app.service.repair.recording import Recorder
+from app.service.repair.recorder import Recorder
 from app.service.retention.sweeper import Sweeper
 from app.settings import Settings
-from app.testing.context import ManualClock, service_context
+from app.testing.gateway_stages import ManualClock, service_context
 from tests.support.loads import messages, mixed
 from tests.support.sas_client import Attached, Program
 

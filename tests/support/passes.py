@@ -9,32 +9,33 @@ import pyarrow as pa
 
 from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
-from app.pipeline import packages, runs, steps
-from app.pipeline import tables as building
-from app.pipeline.commit import Committed, WriteTables
-from app.pipeline.finishing import Result
-from app.pipeline.intent import Window
-from app.pipeline.job import Job, open_job
-from app.pipeline.packages import Found
-from app.pipeline.references import SCHEMA, Reference, What, from_batch, to_batch
-from app.pipeline.retired import NOTHING_RETIRED, Retired
-from app.pipeline.runs import Again
-from app.pipeline.sources import BatchReader, ReferenceSource, cache_options
-from app.pipeline.steps import Step
-from app.pipeline.tables import TableTask, Written
-from app.testing.found import settings
+from app.pipeline.commit import packages
+from app.pipeline.commit import tables as building
+from app.pipeline.commit.commit import Committed, WriteTables
+from app.pipeline.commit.commit_intent import Window
+from app.pipeline.commit.packages import Found
+from app.pipeline.commit.tables import TableTask, Written
+from app.pipeline.finish.finish_outcomes import Result
+from app.pipeline.job.job import Job, open_job
+from app.pipeline.read.segment_sources import BatchReader, ReferenceSource, cache_options
+from app.pipeline.references.message_references import SCHEMA, Reference, What, from_batch, to_batch
+from app.pipeline.references.retired_headers import NOTHING_RETIRED, Retired
+from app.pipeline.run import runs, spark_steps
+from app.pipeline.run.runs import Again
+from app.pipeline.run.spark_steps import Step
+from app.testing.host_results import settings
 
 
 class LocalPasses:
-    """`app.pipeline.runs.Passes` in this process."""
+    """`app.pipeline.run.runs.Passes` in this process."""
 
     def news(
         self, job: Job, last: int, known: int | None, retired: Retired = NOTHING_RETIRED, *, checked: bool = False
     ) -> Found:
-        return self._found(job, last, steps.assemble_all(job, known, checked=checked), retired, checked)
+        return self._found(job, last, spark_steps.assemble_all(job, known, checked=checked), retired, checked)
 
     def again(self, job: Job, last: int, window: Window, retired: Retired = NOTHING_RETIRED) -> Sequence[Result]:
-        return self._found(job, last, steps.assemble_again(job, window), retired, checked=True).results
+        return self._found(job, last, spark_steps.assemble_again(job, window), retired, checked=True).results
 
     def table_writer(self, job: Job) -> WriteTables:
         def write(tasks: Sequence[TableTask]) -> Iterable[Written]:
@@ -47,7 +48,9 @@ class LocalPasses:
     def _found(self, job: Job, last: int, step: Step, retired: Retired, checked: bool) -> Found:
         read = self._read(job, last, checked)
         headers = sorted((each for each in read if each.what == What.HEADER), key=attrgetter("source", "position"))
-        announced = [found for batch in steps.headers(job, retired)([to_batch(headers)]) for found in from_batch(batch)]
+        announced = [
+            found for batch in spark_steps.headers(job, retired)([to_batch(headers)]) for found in from_batch(batch)
+        ]
         everything = [*(each for each in read if each.what != What.HEADER), *announced, *retired.references]
         rows = to_batch(sorted(everything, key=attrgetter("source", "key")))
         return packages.found_in(pa.Table.from_batches(step([rows]), packages.RESULTS))

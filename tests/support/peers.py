@@ -16,9 +16,9 @@ import polars_readstat
 import pyarrow as pa
 import pyreadstat
 
-from app.dataset import columns, side_columns
-from app.tables.read import formats
-from app.tables.read.request import Options
+from app.dataset import sas_columns, side_columns
+from app.tables.read import file_formats
+from app.tables.read.read_request import Options
 from tests.support.readstat import Rows, Written, write_sas7bdat
 
 Cell = float | str | None
@@ -33,7 +33,7 @@ _DAYS, _SECONDS = date(1960, 1, 1), datetime(1960, 1, 1)
 def our_cells(path: Path) -> Cells:
     """Return what this program reads in a file of any format."""
     with path.open("rb") as file:
-        reading = formats.read(file, formats.format_of(file, path.name, ""), Options())
+        reading = file_formats.read(file, file_formats.format_of(file, path.name, ""), Options())
         return arrow_cells(pa.Table.from_batches(reading.batches(), reading.schema))
 
 
@@ -44,10 +44,10 @@ def arrow_cells(table: pa.Table) -> Cells:
         if side_columns.is_side(field):
             continue
         column = table[field.name].combine_chunks()
-        if columns.is_text(field.type):
+        if sas_columns.is_text(field.type):
             found[field.name] = column.to_pylist()
             continue
-        values = [None if value != value else value for value in columns.doubles(column).tolist()]
+        values = [None if value != value else value for value in sas_columns.doubles(column).tolist()]
         found[field.name] = values
     for field in table.schema:
         if of := side_columns.missing_of(field):

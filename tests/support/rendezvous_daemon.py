@@ -19,7 +19,7 @@ from threading import Event, Lock, RLock, Thread
 from time import time_ns
 from typing import Any, Final
 
-from app.codecs.rendezvous.message import Field, decode_message, encode_message
+from app.codecs.rendezvous.tibrv_message import Field, decode_message, encode_message
 from app.wire import WireError
 
 VERSION: Final = struct.pack(">3I", 0, 4, 0)

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from app.codecs.ibm_mq.encodings import MQENC_S390, in_charset
 from app.codecs.ibm_mq.encodings import charset as named_charset
-from app.codecs.sas import correlid, dataset, files
-from app.codecs.sas.attachment import write_count, write_header
+from app.codecs.sas import correlid, data_set_messages, file_messages
+from app.codecs.sas.attachment_messages import write_count, write_header
 from app.codecs.sas.constants import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
 from app.codecs.sas.dialect import DIALECTS, Dialect
 from app.dataset import encode
@@ -97,9 +97,9 @@ def data_set(program: Program, library: str, member: str, table: pa.Table, descr
     if program.encoding == MQENC_S390:
         rows = ibm_float.converted(rows, variables)
     bodies = chain(
-        [dataset.write_definition(definition, program.dialect, program.charset)],
-        dataset.write_variables(variables, program.dialect, program.charset, program.body_limit),
-        dataset.write_observations(rows, definition.obs_length, program.dialect, program.body_limit),
+        [data_set_messages.write_definition(definition, program.dialect, program.charset)],
+        data_set_messages.write_variables(variables, program.dialect, program.charset, program.body_limit),
+        data_set_messages.write_observations(rows, definition.obs_length, program.dialect, program.body_limit),
     )
     return Attached(_definition(program, AttachmentKind.DATA_SET, library, member, description), tuple(bodies), table)
 
@@ -149,8 +149,8 @@ def _file(
     lrecl: int,
     description: str,
 ) -> Attached:
-    first = files.write_file_description(files.FileDescription(lrecl, len(content)), program.dialect)
-    bodies = (first, *files.write_records(records, program.dialect, program.body_limit))
+    first = file_messages.write_file_description(file_messages.FileDescription(lrecl, len(content)), program.dialect)
+    bodies = (first, *file_messages.write_records(records, program.dialect, program.body_limit))
     return Attached(_definition(program, kind, "FILENAME", name, description), bodies, content)
 
 

@@ -10,7 +10,7 @@ from app.model.message import PhysicalMessage
 from app.ports import Intake
 from app.service.retention import receiving_time
 from app.service.retention.receiving_time import ReceivingTime
-from app.testing.context import ManualClock
+from app.testing.gateway_stages import ManualClock
 
 
 class Connected:

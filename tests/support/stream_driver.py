@@ -15,10 +15,11 @@ from typing import Any
 from adapters.delta_tables import DeltaTables
 from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
-from app.pipeline import packages, steps, streaming
-from app.pipeline.job import Job
-from app.pipeline.packages import Found
-from app.pipeline.session import SparkSettings, session
+from app.pipeline.commit import packages
+from app.pipeline.commit.packages import Found
+from app.pipeline.job.job import Job
+from app.pipeline.job.spark_session import SparkSettings, session
+from app.pipeline.run import spark_steps, streaming
 from app.settings import Settings
 from tests.support.brief_java import OPTIONS
 
@@ -75,8 +76,8 @@ def _die_at(moment: str, batch: int, catalog: SqlCatalog) -> None:
             threading.Timer(AT_WORK_SECONDS, _die).start()
         return step(job, known)
 
-    read, step = packages.found_in, steps.finish_all
-    packages.found_in, steps.finish_all = found_in, finish_all  # type: ignore[assignment]
+    read, step = packages.found_in, spark_steps.finish_all
+    packages.found_in, spark_steps.finish_all = found_in, finish_all  # type: ignore[assignment]
     if moment == "one table":
         DeltaTables.commit = _dying_after(DeltaTables.commit, is_the_one)  # type: ignore[method-assign]
     if moment == "all tables":

@@ -5,7 +5,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.web.api import create_app
+from app.web.app import create_app
 from tests.web.stock import Stock, serving
 
 

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.records import DeliveryRecord
-from app.web.api import create_app
+from app.web.app import create_app
 from tests.support.tables import parquet, pupils
 from tests.support.webhook_receiver import SECRET
 from tests.web.stock import Stock, serving

@@ -19,28 +19,21 @@ from prometheus_client import Counter
 from adapters.arrow_journal import ArrowJournal
 from adapters.memory import MemoryReceiver, QueueSettings, queue
 from adapters.object_store import ObjectStore
-from adapters.sql_catalog import SqlCatalog, tables
+from adapters.sql_catalog import SqlCatalog
+from adapters.sql_catalog.schema import catalog_tables
 from app.metrics import Metrics
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.identity import attachment_id, message_id
 from app.model.message import PhysicalMessage, Position
-from app.model.records import (
-    AttachmentRecord,
-    Checkpoint,
-    Extent,
-    Finished,
-    MessageRecord,
-    PartRun,
-    QuarantineRecord,
-)
+from app.model.records import AttachmentRecord, Checkpoint, Extent, Finished, MessageRecord, PartRun, QuarantineRecord
 from app.ports import Progress
-from app.service.content.measured import Measured
+from app.service.content.hashing_writer import Measured
 from app.service.context import ServiceContext
 from app.service.gateway import Gateway
 from app.settings import Settings
-from app.testing.migrated import migrated
+from app.testing.migrated_catalog import migrated
 from app.testing.waiting import until
-from app.web.protocol import configuration
+from app.web.server.http_protocol import configuration
 
 
 class Clock:
@@ -161,7 +154,7 @@ class Stock:
             "name_folded": "printf('many-%06d.bin', number)",
             "first_received_at": "first_received_at + number",
         }
-        columns = [column.name for column in tables.attachments.columns]
+        columns = [column.name for column in catalog_tables.attachments.columns]
         into, copied = ", ".join(columns), ", ".join(own.get(name, name) for name in columns)
         with sqlite3.connect(self.settings.data / "catalog.sqlite", isolation_level=None) as database:
             database.execute(

@@ -15,11 +15,11 @@ from app.model.access import Scope
 from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.message import PhysicalMessage
 from app.model.records import Checkpoint, DeliveryRecord, NewEvent
-from app.service.access.keys import UNLIMITED, Limits, make_key
-from app.web import waiting
-from app.web.access.operations import OPERATIONS
-from app.web.api import create_app
-from app.web.events import feed
+from app.service.access.api_keys import UNLIMITED, Limits, make_key
+from app.web.app import create_app
+from app.web.dependencies.operations import OPERATIONS
+from app.web.resources.events import event_feed
+from app.web.responses import long_polling
 from tests.support.tables import parquet, pupils
 from tests.support.webhook_receiver import SECRET
 from tests.web.stock import Stock, serving
@@ -305,7 +305,7 @@ def test_what_a_limited_key_does_not_know_is_not_waited_for(world: World, monkey
     async def never(*_: object) -> bool:
         raise AssertionError("it waits")
 
-    monkeypatch.setattr(waiting, "_signalled", never)
+    monkeypatch.setattr(long_polling, "_signalled", never)
     limited = world.key("waiting", Scope.READ, limits=LIMITED)
     hidden = world.stock.receiving([(1, 2)], 3, source=HIDDEN).id
     queued = world.delivery("archive", DeliveryState.QUEUED).id
@@ -403,7 +403,7 @@ def test_events_of_another_source_are_not_sent(world: World) -> None:
 
 
 def test_a_stream_ends_with_its_key(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr(event_feed, "HEARTBEAT_SECONDS", 0.01)
     text = world.key("listener", Scope.READ)
     with world.client.stream("GET", "/v1/events", headers={"Authorization": f"Bearer {text}"}) as response:
         lines = response.iter_lines()

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.web import problems
-from app.web.api import create_app
+from app.web.app import create_app
 from tests.web.stock import Stock, serving
 
 ROOT = Path(__file__).parents[2]

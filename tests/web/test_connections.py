@@ -1,6 +1,6 @@
 """The connection that gives way to a new one: the one idle longest, else the one unknown longest."""
 
-from app.web.connections import Places
+from app.web.server.open_connections import Places
 
 
 class Connection:

@@ -20,9 +20,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.model.attachment import AttachmentKind
 from app.model.patterns import SENTENCES
 from app.model.wording import sentence
-from app.web.api import create_app
-from app.web.uploads.protocols import Protocol
-from app.web.vocabulary import SPECIAL, WORDS
+from app.web.app import create_app
+from app.web.resources.field_descriptions import SPECIAL, WORDS
+from app.web.resources.uploads.protocols import Protocol
 from tests.support.fetched import UV, ran
 from tests.support.tables import parquet, pupils
 from tests.web.stock import Stock, serving

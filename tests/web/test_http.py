@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from app.dataset.parquet import write_parquet
 from app.model.attachment import AttachmentKind
 from app.model.errors import GatewayError
-from app.web.api import create_app
+from app.web.app import create_app
 from tests.web.stock import Stock, serving
 
 SWAGGER_UI = Path(__file__).parents[2] / "app/web/swagger_ui"

@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from app.model.access import Scope
-from app.service.access.keys import UNLIMITED, Limits, make_key
-from app.web.api import create_app
+from app.service.access.api_keys import UNLIMITED, Limits, make_key
+from app.web.app import create_app
 from tests.web.stock import Stock, serving
 
 

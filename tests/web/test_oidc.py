@@ -21,7 +21,7 @@ from joserfc.jwk import ECKey, Key, RSAKey
 
 from app.service.access import oidc
 from app.settings import Oidc
-from app.web.api import create_app
+from app.web.app import create_app
 from tests.support.openid_provider import AUDIENCE, CLIENT, Provider, running_provider
 from tests.web.stock import Stock, serving
 

@@ -10,9 +10,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from app.model.access import Scope
-from app.service.access.keys import make_key
+from app.service.access.api_keys import make_key
 from app.settings import Http
-from app.web.api import create_app
+from app.web.app import create_app
 from tests.web.conftest import connected
 from tests.web.operations import Everything, everything
 from tests.web.stock import Stock

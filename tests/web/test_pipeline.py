@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from app.cli.application import application
 from app.model.message import PhysicalMessage
-from app.model.pipeline import PipelineRun, RunState
+from app.model.pipeline_run import PipelineRun, RunState
 from app.model.records import Checkpoint
 from tests.web.conftest import connected
 from tests.web.stock import Stock

@@ -8,10 +8,10 @@ from app.model.attachment import AttachmentKind
 from app.model.errors import DamagedError, InvalidInputError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import Checkpoint
-from app.service.access.keys import Limits, make_key
-from app.service.quarantine import quarantine_entry
+from app.service.access.api_keys import Limits, make_key
+from app.service.quarantine.quarantine_records import quarantine_entry
 from app.service.sending.framer import Framer
-from app.testing.outgoing import cut, delivery
+from app.testing.outgoing_files import cut, delivery
 from tests.web.stock import Stock
 
 
@@ -91,7 +91,7 @@ def replayed(stock: Stock, http: httpx.Client, message: PhysicalMessage) -> dict
 def test_while_assembly_is_behind_a_replay_is_pending(
     stock: Stock, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.service.replaying.WAIT_SECONDS", 0.0)
+    monkeypatch.setattr("app.service.quarantine.replays.WAIT_SECONDS", 0.0)
     monkeypatch.setattr(stock.gateway.catalog, "progress", lambda: None)
     stock.gateway.start()
     record = stock.quarantined(b"still no header")
@@ -155,7 +155,7 @@ def test_a_group_is_dismissed_and_replayed_however_large_it_is(
 ) -> None:
     """Page by page; what cannot be done, and what is quarantined again meanwhile, is not met twice."""
     stock.gateway.start()
-    monkeypatch.setattr("app.web.quarantine.several.MOST_AT_ONCE", 2)
+    monkeypatch.setattr("app.web.resources.quarantine.bulk.MOST_AT_ONCE", 2)
     for number in range(5):
         stock.quarantined(b"no header %d" % number)
     stock.quarantined(b"x", source="other")

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.service.access.rates import WINDOW_SECONDS
+from app.service.access.token_buckets import WINDOW_SECONDS
 from tests.web.conftest import connected
 from tests.web.stock import Stock
 

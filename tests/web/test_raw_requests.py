@@ -17,7 +17,7 @@ import pytest
 
 from app.model.attachment import AttachmentKind
 from app.testing.waiting import until
-from app.web.protocol import LimitedProtocol
+from app.web.server.http_protocol import LimitedProtocol
 from tests.support.tables import parquet
 from tests.web.raw import answer, answers, opened, split_everywhere
 from tests.web.stock import Stock

@@ -15,7 +15,7 @@ import pytest
 from fastapi.routing import APIRoute, iter_route_contexts
 
 from app.testing.waiting import until
-from app.web.api import create_app
+from app.web.app import create_app
 from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess
 from tests.web.raw import answer, opened

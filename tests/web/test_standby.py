@@ -10,7 +10,7 @@ import pytest
 from app.main import bound
 from app.settings import Settings
 from app.testing.waiting import until
-from app.web.standby import standing_by
+from app.web.server.standby_app import standing_by
 
 
 @pytest.mark.parametrize("public", [["docs"], ["health"]])

@@ -10,7 +10,7 @@ from app.model.access import Scope
 from app.model.attachment import AttachmentState
 from app.model.times import to_time
 from app.ports import Tallies
-from app.service.access.keys import Limits, make_key
+from app.service.access.api_keys import Limits, make_key
 from app.testing.waiting import until
 from tests.support.sas_client import Program, binary_file, message
 from tests.web.conftest import connected

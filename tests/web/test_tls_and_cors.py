@@ -19,8 +19,8 @@ from structlog.testing import capture_logs
 from app.model.errors import GatewayError
 from app.settings import Http
 from app.testing.waiting import until
-from app.web.api import create_app
-from app.web.certificate import Certificate
+from app.web.app import create_app
+from app.web.server.certificate import Certificate
 from tests.web.conftest import connected
 from tests.web.stock import Stock, serving
 
@@ -55,7 +55,7 @@ def is_served(address: str, certificate: Path) -> bool:
 
 
 def test_a_new_certificate_is_served_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.web.certificate.CERTIFICATE_SECONDS", 0)
+    monkeypatch.setattr("app.web.server.certificate.CERTIFICATE_SECONDS", 0)
     (tmp_path / "old").mkdir()
     old, _ = write_pair(tmp_path / "old", "old")
     cert_file, key_file = write_pair(tmp_path, "new")

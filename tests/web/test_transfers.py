@@ -17,9 +17,9 @@ from adapters.arrow_journal import ArrowJournal
 from app.model.attachment import AttachmentKind
 from app.model.records import Checkpoint, NewEvent
 from app.testing.waiting import until
-from app.web.api import create_app
-from app.web.pools import TRANSFER_THREADS
-from app.web.protocol import LimitedProtocol
+from app.web.app import create_app
+from app.web.server.http_protocol import LimitedProtocol
+from app.web.server.thread_pools import TRANSFER_THREADS
 from tests.support.tables import parquet
 from tests.web.raw import opened
 from tests.web.stock import Stock, serving

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from app.web.turns import A_ROUND, TurnsMiddleware
+from app.web.server.fair_queue import A_ROUND, TurnsMiddleware
 
 
 class Requests:

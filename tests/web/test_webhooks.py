@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from app.cli.application import application
 from app.model.records import EventRecord
-from app.model.webhooks import DeadLetter
+from app.model.webhook_state import DeadLetter
 from tests.support.webhook_receiver import SECRET
 from tests.web.conftest import connected
 from tests.web.stock import Stock

@@ -47,7 +47,7 @@ from app.codecs.ibm_mq.constants import (
 )
 from app.codecs.ibm_mq.encodings import EBCDIC
 from app.codecs.ibm_mq.headers import MQMD1, MQMD2, MQMDE
-from app.codecs.ibm_mq.writing import ASCII, Heads, identifier, written
+from app.codecs.ibm_mq.structure_writing import ASCII, Heads, identifier, written
 from app.model.message import PhysicalMessage
 from app.wire import Context, WireError
 from app.wire.kinds import Buffer

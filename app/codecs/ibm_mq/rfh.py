@@ -17,7 +17,7 @@ from xml.parsers import expat
 from app.codecs.ibm_mq.constants import MQCCSI_UNDEFINED, MQFMT_RF_HEADER_2
 from app.codecs.ibm_mq.encodings import MQENC_BIG_ENDIAN, MQENC_LITTLE_ENDIAN, charset
 from app.codecs.ibm_mq.headers import MQRFH2
-from app.codecs.ibm_mq.writing import written
+from app.codecs.ibm_mq.structure_writing import written
 from app.model.message import NO_PROPERTIES, PhysicalMessage
 from app.wire import Context, WireError
 from app.wire.kinds import Buffer

@@ -12,10 +12,10 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from app.codecs.rendezvous.constants import HEADER_SIZE, LONG_SIZE, MAGIC, MOST_DEPTH, WireType
+from app.codecs.rendezvous.field_values import read_value, size_of
 from app.codecs.rendezvous.fields import Place, message_end, places
-from app.codecs.rendezvous.message import Field, Message, by_name, decode_fields, encode_message
 from app.codecs.rendezvous.subjects import INBOX
-from app.codecs.rendezvous.values import read_value, size_of
+from app.codecs.rendezvous.tibrv_message import Field, Message, by_name, decode_fields, encode_message
 from app.wire import WireError
 from app.wire.kinds import Buffer
 

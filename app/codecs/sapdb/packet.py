@@ -11,7 +11,7 @@ from struct import Struct
 from typing import NamedTuple, NoReturn
 
 from app.codecs.sapdb.constants import ALIGNMENT, FILL, MOST_BYTES, SHORT_VARPART, MessSwap
-from app.codecs.sapdb.headers import SEGMENT_HEADERS, PacketHeader, PartHeader, SegmentHeader, UnknownSegment
+from app.codecs.sapdb.packet_records import SEGMENT_HEADERS, PacketHeader, PartHeader, SegmentHeader, UnknownSegment
 from app.wire import Context, WireError
 from app.wire.kinds import Buffer, Order
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from app.codecs.rendezvous.constants import HEADER_SIZE, MOST_DEPTH
+from app.codecs.rendezvous.field_values import size_of
 from app.codecs.rendezvous.fields import message_end, places
-from app.codecs.rendezvous.message import Field, decode_field, encode_message
-from app.codecs.rendezvous.values import size_of
+from app.codecs.rendezvous.tibrv_message import Field, decode_field, encode_message
 from app.wire import Layout, Many, Num, Raw, Text, WireError
 from app.wire.kinds import Buffer, Kind, named
 

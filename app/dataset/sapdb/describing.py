@@ -6,11 +6,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.codecs.sapdb.constants import UNICODE_TEXTS, DataType, IoType, ParameterMode
-from app.codecs.sapdb.headers import ParameterInfo
-from app.codecs.sapdb.values import in_out_len
-from app.dataset import columns
-from app.dataset.sapdb.texts import wide_lengths
-from app.dataset.sapdb.types import MODE, TEXTS, Needs, Wanted, sapdb_type
+from app.codecs.sapdb.packet_records import ParameterInfo
+from app.codecs.sapdb.parameter_values import in_out_len
+from app.dataset import sas_columns
+from app.dataset.sapdb.column_types import MODE, TEXTS, Needs, Wanted, sapdb_type
+from app.dataset.sapdb.text_columns import wide_lengths
 from app.model.errors import InvalidInputError
 
 _LONGEST_FIELD = 32_767
@@ -24,8 +24,8 @@ def needs(batches: Iterable[pa.RecordBatch]) -> dict[str, Needs]:
     found: dict[str, Needs] = {}
     for batch in batches:
         for field, values in zip(batch.schema, batch.columns, strict=True):
-            if columns.is_text(field.type):
-                added = _text_needs(columns.strings(values))
+            if sas_columns.is_text(field.type):
+                added = _text_needs(sas_columns.strings(values))
             elif pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type):
                 added = Needs(pc.max(pc.binary_length(values)).as_py() or 1)
             else:

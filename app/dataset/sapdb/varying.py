@@ -8,11 +8,19 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from app.codecs.sapdb.constants import NUMBERS, DataType, Undef
-from app.codecs.sapdb.rows import encode_vardata, vardata_fields
-from app.codecs.sapdb.values import Described, Manner, decode_content, text_codec
-from app.dataset import columns
-from app.dataset.sapdb.rows import Column, LongName, encode_column, located, longer, named_by_descriptor, read_column
-from app.dataset.sapdb.types import BYTES
+from app.codecs.sapdb.data_rows import encode_vardata, vardata_fields
+from app.codecs.sapdb.parameter_values import Described, Manner, decode_content, text_codec
+from app.dataset import sas_columns
+from app.dataset.sapdb.column_types import BYTES
+from app.dataset.sapdb.row_columns import (
+    Column,
+    LongName,
+    encode_column,
+    located,
+    longer,
+    named_by_descriptor,
+    read_column,
+)
 from app.wire import WireError
 from app.wire.kinds import Buffer
 
@@ -30,8 +38,8 @@ def decode(
 ) -> pa.RecordBatch:
     """Return the rows of a vardata part. Fields without a value are nulls, whichever they are.
 
-    `first` is the number of the first row, for errors. Raises WireError as `app.codecs.sapdb.rows.decode_vardata` does,
-    and LongTimes.
+    `first` is the number of the first row, for errors. Raises WireError as `app.codecs.sapdb.data_rows.decode_vardata`
+    does, and LongTimes.
     """
     rows = list(vardata_fields(buffer))
     for number, fields in enumerate(rows):
@@ -113,7 +121,7 @@ def _contents(values: pa.Array, info: Described, manner: Manner) -> list[bytes]:
     codec = text_codec(info.data_type, manner.code, wide=False)
     cells, _ = encode_column(values, info, manner)
     whole = [cell.tobytes() for cell in cells]
-    if codec is not None and columns.is_text(values.type):
+    if codec is not None and sas_columns.is_text(values.type):
         blank = " ".encode(codec)
         return [_without(cell, blank) for cell in whole]
     return [cell.rstrip(b"\0") for cell in whole] if info.data_type == DataType.VARCHAR_BYTE else whole

@@ -7,25 +7,17 @@ vardata bring its rows, in packets of any order. Values of LONG columns, which p
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from app.framing.order_packet import content, pieces, writing
-from app.framing.protocol import (
-    ArrangementName,
-    Contents,
-    DataSetFacts,
-    FileContent,
-    Framing,
-    Received,
-    StoreTable,
-)
+from app.framing.order_packet import packet_content, packet_pieces, packet_writer
+from app.framing.protocol import ArrangementName, Contents, DataSetFacts, FileContent, Framing, Received, StoreTable
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.event import Event, GroupPart, Pieces
-from app.model.framing import Captures, FramingTraits
+from app.model.framing_facts import Captures, FramingTraits
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions
 
 _TRAITS = FramingTraits(
-    writing.NAME,
+    packet_writer.NAME,
     needs_descriptor=False,
     captures=Captures(frozenset({"rendezvous", "mqtt"}), undescribed="rendezvous"),
 )
@@ -43,23 +35,23 @@ class OrderPacket(Framing):
     options: frozenset[str] = frozenset({"body_limit", "encoding"})
 
     def read(self, message: PhysicalMessage, known: int) -> Event | Pieces:  # noqa: ARG002 - it has no dialects
-        return pieces.read(message)
+        return packet_pieces.read(message)
 
     def attachment_key(self, message: PhysicalMessage) -> bytes:
-        found = pieces.read(message)
+        found = packet_pieces.read(message)
         parts = (found,) if isinstance(found, GroupPart) else found.parts
         if not parts:
             raise InvalidInputError("no-attachment", "", -1, "the packet brings nothing of an attachment")
         return parts[0].correl_id
 
     def file(self, record: AttachmentRecord, received: Received) -> FileContent:
-        return content.file(record, received)
+        return packet_content.file(record, received)
 
     def data_set(self, record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
-        return content.data_set(record, received, store)
+        return packet_content.data_set(record, received, store)
 
     def write(self, delivery: DeliveryRecord, options: FramingOptions, contents: Contents) -> Iterator[PhysicalMessage]:
-        return writing.messages(delivery, options, contents)
+        return packet_writer.messages(delivery, options, contents)
 
 
 ORDER_PACKET = OrderPacket()

@@ -22,7 +22,7 @@ from app.ports.catalog.listing import (
 )
 from app.ports.catalog.numbering import NumberingCatalog
 from app.ports.catalog.packed import PACKED_AT_ONCE, Packed, PackedCatalog
-from app.ports.catalog.pipeline import PipelineCatalog
+from app.ports.catalog.pipeline_runs import PipelineCatalog
 from app.ports.catalog.quarantine import QuarantineCatalog, QuarantineGroup, QuarantineGroups
 from app.ports.catalog.retention import RetentionCatalog
 from app.ports.catalog.webhooks import WebhookCatalog

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from app.model.webhooks import DeadLetter, WebhookRecord
+from app.model.webhook_state import DeadLetter, WebhookRecord
 
 
 class WebhookCatalog(Protocol):

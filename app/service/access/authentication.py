@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from app.model.access import EVERYTHING, Principal, Scope
 from app.model.errors import CatalogError
 from app.ports import Catalog, Clock
-from app.service.access.keys import PREFIX, KeyRefused, Keys
+from app.service.access.api_keys import PREFIX, KeyRefused, Keys
 from app.settings import Http, Oidc
 
 if TYPE_CHECKING:
     from app.service.access.oidc import AccessTokens
-    from app.service.access.sign_in import SignIn
+    from app.service.access.openid_sign_in import SignIn
 
 DIGITS = 12
 """How many digits of a configured token's SHA-256 name it."""
@@ -138,7 +138,7 @@ def _access_tokens(settings: Oidc, clock: Clock) -> "AccessTokens":
 
 
 def _sign_in(settings: Oidc, tokens: "AccessTokens") -> "SignIn | None":
-    from app.service.access.sign_in import SignIn  # noqa: PLC0415 - as above
+    from app.service.access.openid_sign_in import SignIn  # noqa: PLC0415 - as above
 
     return None if settings.client_id is None else SignIn(settings, tokens)
 

@@ -17,7 +17,7 @@ from app.model.access import Principal, Scope
 from app.model.errors import GatewayError
 from app.observe import Recurring, logger
 from app.ports import Clock
-from app.service.access.provider import fetch_json
+from app.service.access.openid_provider import fetch_json
 from app.settings import Oidc
 
 KEEP_SECONDS = 3600.0

@@ -28,18 +28,11 @@ from app.assembly.collecting import (
     Repeated,
     Warned,
 )
-from app.assembly.interpretation import (
-    Answered,
-    Consequence,
-    Duplicate,
-    Rejected,
-    Unreadable,
-    interpret,
-)
+from app.assembly.interpretation import Answered, Consequence, Duplicate, Rejected, Unreadable, interpret
 from app.assembly.machine import Assembly, Limits
 from app.codecs.sas import dialect
-from app.framing.events import FAILED, read_event
-from app.framing.runs import Run, runs_and_others
+from app.framing.message_events import FAILED, read_event
+from app.framing.part_runs import Run, runs_and_others
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError, InvalidInputError
 from app.model.event import Announced, Event, GroupPart, PartArrived, PartsArrived, Pieces
@@ -54,16 +47,22 @@ from app.model.records import (
     changed,
 )
 from app.observe import Recurring, logger
-from app.service.assembling.applied import AppliedMessages
-from app.service.assembling.closing import close
-from app.service.assembling.loading import Read, Step, load, load_messages
+from app.service.assembling.applied_messages import AppliedMessages
+from app.service.assembling.finished_in_checkpoint import close
+from app.service.assembling.known_rows import Read, Step, load, load_messages
 from app.service.assembling.repetitions import Repetitions
 from app.service.context import Change, ServiceContext
-from app.service.events import complete_messages, identified_event, lone_message_events, quarantine_event, warned_event
+from app.service.events.event_entries import (
+    complete_messages,
+    identified_event,
+    lone_message_events,
+    quarantine_event,
+    warned_event,
+)
 from app.service.finishing.finisher import Complete
 from app.service.finishing.incremental import Content, IncrementalReader
-from app.service.finishing.parts import segments_of, without_gone
-from app.service.quarantine import quarantine_entry
+from app.service.finishing.stored_parts import segments_of, without_gone
+from app.service.quarantine.quarantine_records import quarantine_entry
 
 CHECKPOINT_SECONDS = 0.25
 QUEUED_BATCHES = 3

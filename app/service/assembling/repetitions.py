@@ -9,11 +9,11 @@ from typing import Final
 
 from app.assembly.collecting import Attachment, Completed
 from app.assembly.machine import Assembly, Limits
-from app.assembly.parts import Parts
+from app.assembly.part_places import Parts
 from app.model.event import GroupPart, PartArrived
 from app.model.records import AttachmentRecord
 from app.service.finishing.finisher import Complete
-from app.service.finishing.parts import begun
+from app.service.finishing.stored_parts import begun
 
 ATTACHMENTS: Final = 1000
 """The most attachments whose repetitions are kept; those of which a part came last."""

@@ -16,9 +16,9 @@ from app.model.errors import DamagedError, StoreFull
 from app.model.records import AttachmentRecord, Extent, StoredObject
 from app.observe import Recurring, logger
 from app.ports import ContentStore
-from app.service.content.access import content_at, object_name
-from app.service.content.damage import Damages
-from app.service.content.measured import Measured
+from app.service.content.content_damage import Damages
+from app.service.content.hashing_writer import Measured
+from app.service.content.stored_content import content_at, object_name
 from app.service.context import ServiceContext
 from app.settings import microseconds
 

@@ -7,7 +7,7 @@ the journal cannot read back quarantine the attachment too, until they are sent 
 
 Attachments that are complete at the same time are finished together: their objects are flushed to disk at once, and
 their outcomes, messages and events are written in few transactions. Small data sets with the same variables are decoded
-as one table (`app.service.finishing.together`). One that is complete alone waits for no other.
+as one table (`app.service.finishing.small_data_sets`). One that is complete alone waits for no other.
 Those whose content was read while their parts came are finished by the checkpoint itself (`app.service.assembling`).
 
 The queue is bounded. While it is full, assembly waits, so that the journal's queue fills and the brokers wait.
@@ -25,24 +25,16 @@ from typing import Any, NamedTuple
 from app.assembly.collecting import Key
 from app.assembly.states import Input, follow
 from app.model.attachment import AttachmentState
-from app.model.records import (
-    DAMAGED_PART,
-    PARTS_GONE,
-    AttachmentRecord,
-    Checkpoint,
-    Finished,
-    PartRun,
-    changed,
-)
+from app.model.records import DAMAGED_PART, PARTS_GONE, AttachmentRecord, Checkpoint, Finished, PartRun, changed
 from app.model.trace_context import trace_fields
 from app.observe import Recurring, logger
 from app.service.context import Between, ServiceContext, Stores, at_once
-from app.service.events import complete_messages, finished_events, refusal_event
-from app.service.finishing.contents import Spoilt, read_content, spoilt_entries
-from app.service.finishing.evidence import concluded, with_earlier
-from app.service.finishing.files import table_content
-from app.service.finishing.parts import are_there, held_parts, segments_of
-from app.service.finishing.together import NOTHING_KNOWN, Known, read_together
+from app.service.events.event_entries import complete_messages, finished_events, refusal_event
+from app.service.finishing.complete_content import table_content
+from app.service.finishing.content_evidence import concluded, with_earlier
+from app.service.finishing.finished_contents import Spoilt, read_content, spoilt_entries
+from app.service.finishing.small_data_sets import NOTHING_KNOWN, Known, read_together
+from app.service.finishing.stored_parts import are_there, held_parts, segments_of
 
 log = logger(__name__)
 

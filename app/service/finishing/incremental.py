@@ -13,7 +13,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from app.codecs.sas import files
+from app.codecs.sas import file_messages
 from app.framing.protocol import Body, PartReader
 from app.framing.registry import find_framing
 from app.framing.sas_evidence import Evidence
@@ -22,9 +22,9 @@ from app.model.event import GroupPart
 from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Extent, Finished
 from app.observe import logger
-from app.service.content.access import joined
+from app.service.content.stored_content import joined
 from app.service.context import Stores
-from app.service.finishing.evidence import charset_of_file, concluded, is_certain
+from app.service.finishing.content_evidence import charset_of_file, concluded, is_certain
 from app.service.finishing.media_types import BINARY_TYPE, announced, stored_type
 
 log = logger(__name__)
@@ -58,7 +58,7 @@ class _Reading:
     content_type: str = BINARY_TYPE
     evidence: Evidence = ()
     reader: PartReader | None = None
-    tally: files.Tally = field(default_factory=files.Tally)
+    tally: file_messages.Tally = field(default_factory=file_messages.Tally)
     size: int = 0
     digest: Any = field(default_factory=sha256)
     held: list[memoryview] = field(default_factory=list)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from app.codecs.ibm_mq.encodings import charset
-from app.codecs.sas.files import FileDescription, Tally, length_contradiction, size_contradiction
+from app.codecs.sas.file_messages import FileDescription, Tally, length_contradiction, size_contradiction
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.evidence import OnDoubt

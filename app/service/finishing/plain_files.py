@@ -1,8 +1,8 @@
 """Binary files whose parts came in order and hold only whole records: many are read from an archive at once.
 
-Their bodies are read a record batch at a time, each once. `app.service.finishing.contents.read_content` gives the same
-for each of them, in more time. All other attachments are left to it, and so is everything that cannot be read: it tells
-why.
+Their bodies are read a record batch at a time, each once. `app.service.finishing.finished_contents.read_content` gives
+the same for each of them, in more time. All other attachments are left to it, and so is everything that cannot be read:
+it tells why.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.codecs.sas.files import Tally
+from app.codecs.sas.file_messages import Tally
 from app.framing.protocol import PartReader
 from app.framing.registry import find_framing
 from app.model.attachment import AttachmentKind
@@ -22,11 +22,11 @@ from app.model.message import EVIDENCE
 from app.model.records import AttachmentRecord, Extent, Finished, PartRun
 from app.ports import JournalArchive
 from app.service.context import Stores
-from app.service.finishing.evidence import concluded_in, is_certain, with_earlier
-from app.service.finishing.files import stored_at_once
+from app.service.finishing.complete_content import stored_at_once
+from app.service.finishing.content_evidence import concluded_in, is_certain, with_earlier
 from app.service.finishing.incremental import EXTENTS_A_PART
 from app.service.finishing.media_types import BINARY_TYPE, announced
-from app.service.finishing.parts import Places, by_batch, places_of
+from app.service.finishing.stored_parts import Places, by_batch, places_of
 
 LARGEST = 8 << 20
 """The size in bytes of the largest file that is read with others: all of it is in memory."""

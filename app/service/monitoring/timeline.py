@@ -9,8 +9,8 @@ from app.codecs.sas import correlid
 from app.model.errors import kind_of_reason
 from app.model.records import AttachmentRecord, EventRecord, QuarantineRecord
 from app.service.context import ServiceContext
-from app.service.monitoring.parts import MOST_ENTRIES
-from app.service.monitoring.physical import Gone, PhysicalMessages
+from app.service.monitoring.physical_messages import Gone, PhysicalMessages
+from app.service.monitoring.received_runs import MOST_ENTRIES
 
 EDGE_BATCHES: Final = 32
 """The number of journal batches that are read from the first message on, and up to the last one."""

@@ -18,7 +18,7 @@ from app.model.errors import DamagedError
 from app.model.records import AttachmentRecord
 from app.model.trace_context import trace_fields
 from app.observe import logger
-from app.service.content.damage import Damages
+from app.service.content.content_damage import Damages
 from app.service.context import ServiceContext
 from app.service.finishing.finisher import Complete
 from app.service.repair.restoring import Restored, restore_content, restore_from

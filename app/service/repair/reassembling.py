@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple, cast
 
 from app import plugins
-from app.assembly.parts import Parts
+from app.assembly.part_places import Parts
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError
 from app.model.message import MAX_BATCHES_A_SEGMENT, PhysicalMessage, Position
@@ -19,8 +19,8 @@ from app.model.records import AttachmentRecord, Checkpoint, Extent, Finished, Pa
 from app.ports import Catalog, ContentStore, Journal, Segment
 from app.service.assembling.assembler import Assembler
 from app.service.context import ServiceContext, Stores
-from app.service.finishing.contents import Spoilt, read_content
-from app.service.finishing.parts import begun
+from app.service.finishing.finished_contents import Spoilt, read_content
+from app.service.finishing.stored_parts import begun
 
 
 class Wanted(NamedTuple):

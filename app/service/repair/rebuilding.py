@@ -38,16 +38,16 @@ from app.model.records import (
 from app.observe import logger
 from app.ports import Journal
 from app.service.assembling.assembler import Assembler
-from app.service.content.access import object_name
+from app.service.content.stored_content import object_name
 from app.service.context import ServiceContext
 from app.service.finishing.finisher import Finisher
-from app.service.finishing.parts import begun
-from app.service.repair import records
-from app.service.repair.estate import Estate, Progress
-from app.service.repair.recording import Recorder
-from app.service.repair.records import Dropped
-from app.service.repair.rows import Row
-from app.service.repair.walking import OPEN, attachments_in, batched
+from app.service.finishing.stored_parts import begun
+from app.service.repair import record_files
+from app.service.repair.catalog_pages import OPEN, attachments_in, batched
+from app.service.repair.record_files import Dropped
+from app.service.repair.record_json import Row
+from app.service.repair.recorder import Recorder
+from app.service.repair.repair_stores import Estate, Progress
 
 log = logger(__name__)
 
@@ -148,7 +148,7 @@ def _load(context: ServiceContext, first: int | None, rebuilt: Rebuilt, progress
     """
     progress.begin("records", None)
     in_doubt: list[AttachmentRecord] = []
-    for some in batched(records.rows(context.store, _damaged)):
+    for some in batched(record_files.rows(context.store, _damaged)):
         checkpoint = Checkpoint()
         for row in some:
             taken = _taken(row, context, first, in_doubt)
@@ -211,7 +211,7 @@ def _load_what_follows(context: ServiceContext, old: _Old) -> None:
     Deleted messages, which the journal has brought back, are deleted again. Positions of quarantined
     messages in another journal are dropped, since they mean nothing here.
     """
-    for some in batched(records.rows(context.store, _damaged)):
+    for some in batched(record_files.rows(context.store, _damaged)):
         messages = [row for row in some if isinstance(row, MessageRecord)]
         quarantine = [row for row in some if isinstance(row, QuarantineRecord)]
         if old.is_foreign:

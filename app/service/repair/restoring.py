@@ -21,11 +21,11 @@ from app.model.records import (
     StoredObject,
 )
 from app.ports import ContentStore
-from app.service.content.access import object_name
-from app.service.content.checksums import BlockChecksums
+from app.service.content.block_checksums import BlockChecksums
+from app.service.content.stored_content import object_name
 from app.service.context import ServiceContext
-from app.service.events import finished_events, refusal_event
-from app.service.repair.contents import measure
+from app.service.events.event_entries import finished_events, refusal_event
+from app.service.repair.content_check import measure
 from app.service.repair.reassembling import Again, Wanted, put_together, reassembled
 
 ASIDE = "aside/"

@@ -19,11 +19,11 @@ from app.model.records import JournalIdentity
 from app.model.segment_names import SEALED
 from app.ports import ContentStore
 from app.service.access import audit
-from app.service.repair import manifests
-from app.service.repair.backing_up import AUDIT, CATALOG, CONTENT, JOURNAL, TABLES
-from app.service.repair.estate import Progress
-from app.service.repair.manifests import File, Header
-from app.service.repair.recording import Recorder
+from app.service.repair import backup_manifests
+from app.service.repair.backup import AUDIT, CATALOG, CONTENT, JOURNAL, TABLES
+from app.service.repair.backup_manifests import File, Header
+from app.service.repair.recorder import Recorder
+from app.service.repair.repair_stores import Progress
 from app.settings import Settings
 
 AHEAD = 1_000_000
@@ -46,11 +46,11 @@ def restore(settings: Settings, place: ContentStore, backup: str | None, progres
     Raises GatewayError when there is none, when the place is not empty, or when bytes differ from those that were
     backed up.
     """
-    known = manifests.backups(place)
+    known = backup_manifests.backups(place)
     chosen = backup or (known[-1] if known else None)
     if chosen is None or chosen not in known:
         raise GatewayError(f"unknown backup {backup!r}" if backup else "there is no backup in this place")
-    header, files = manifests.read(place, chosen)
+    header, files = backup_manifests.read(place, chosen)
     targets = _Targets(settings)
     targets.require_empty()
     progress.begin("restore", sum(file.size for file in files))
@@ -68,7 +68,7 @@ def restore(settings: Settings, place: ContentStore, backup: str | None, progres
         if file.path == CATALOG:
             targets.load_catalog(place, file, header, identity, progress)
     if identity is not None:
-        manifests.mark_restored(place, identity)
+        backup_manifests.mark_restored(place, identity)
     return Restored(header.id, len(files), sum(file.size for file in files), identity.epoch if identity else 0)
 
 
@@ -110,7 +110,7 @@ class _Targets:
         """Set the identity of the restored journal, before anything is written to it."""
         if header.journal is None:
             return None
-        last = max(header.journal.epoch, manifests.restored_epoch(place, header.journal.id) or 0)
+        last = max(header.journal.epoch, backup_manifests.restored_epoch(place, header.journal.id) or 0)
         identity = header.journal._replace(epoch=last + AHEAD)
         following = header.following + identity.epoch - header.journal.epoch
         plugins.journal().begin(self._settings.journal_folder, identity, following)

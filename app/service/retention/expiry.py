@@ -15,7 +15,7 @@ from app.model.records import AttachmentRecord, ReceivingMark
 from app.observe import logger
 from app.ports import ContentStore
 from app.service.context import Between, ServiceContext, at_once
-from app.service.events import expiry_event
+from app.service.events.event_entries import expiry_event
 from app.service.retention.receiving_time import ReceivingTime
 from app.settings import microseconds
 

@@ -13,11 +13,11 @@ from typing import TypeVar
 from app.assembly.collecting import Key
 from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord, QuarantineRecord
-from app.model.webhooks import WebhookState
+from app.model.webhook_state import WebhookState
 from app.observe import logger
 from app.ports import Clock
 from app.service.context import Between, ServiceContext, at_once
-from app.service.events import deletion_event
+from app.service.events.event_entries import deletion_event
 from app.settings import microseconds
 
 log = logger(__name__)

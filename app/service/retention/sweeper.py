@@ -7,7 +7,7 @@ from app.model.message import Position
 from app.observe import Recurring, logger
 from app.ports import Segment
 from app.service.context import Between, ServiceContext, at_once
-from app.service.quarantine import copy_quarantined
+from app.service.quarantine.quarantine_records import copy_quarantined
 from app.service.retention.expiry import Expiring
 from app.service.retention.receiving_time import ReceivingTime
 from app.service.retention.removal import Retaining, RetentionClock

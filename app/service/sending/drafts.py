@@ -7,13 +7,13 @@ from typing import TypeVar
 
 from app.codecs.ibm_mq.constants import MQFMT_STRING
 from app.codecs.ibm_mq.encodings import charset
-from app.codecs.sas.rendezvous import MAP_TYPE_NAMES, MapItem
+from app.codecs.sas.rendezvous_messages import MAP_TYPE_NAMES, MapItem
 from app.framing.registry import framing
 from app.model.attachment import AttachmentKind
 from app.model.records import DeliveryRecord, OutgoingAttachment
-from app.service.sending.errors import DestinationRefuses, Refusal, UnknownDestination
-from app.service.sending.parts import StoredPart
+from app.service.sending.sending_errors import DestinationRefuses, Refusal, UnknownDestination
 from app.service.sending.upload_conversion import ConversionRequest
+from app.service.sending.upload_parts import StoredPart
 from app.settings import Destination
 from app.wire import WireError
 

@@ -15,8 +15,8 @@ from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord, FramingOptions, OutgoingAttachment
 from app.model.trace_context import TRACE_PARENT
 from app.ports import ContentStore
-from app.service.content.access import opened
-from app.service.sending.errors import CannotSend
+from app.service.content.stored_content import opened
+from app.service.sending.sending_errors import CannotSend
 from app.wire import WireError
 
 

@@ -25,8 +25,8 @@ from app.model.trace_context import TRACE_PARENT, trace_fields
 from app.observe import Recurring, logger
 from app.ports import Progress, Sender, SendFailed
 from app.service.context import ServiceContext
-from app.service.events import delivery_event
-from app.service.sending.errors import CannotSend
+from app.service.events.event_entries import delivery_event
+from app.service.sending.sending_errors import CannotSend
 from app.service.threads import Notifier
 from app.settings import Destination, microseconds
 

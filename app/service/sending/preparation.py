@@ -12,9 +12,9 @@ from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.names import in_capitals
 from app.service.sending.drafts import AttachmentDraft, MessageDraft
-from app.service.sending.errors import MessageFault, UnsuitableDataSets
-from app.service.sending.parts import Companions, StoredPart
+from app.service.sending.sending_errors import MessageFault, UnsuitableDataSets
 from app.service.sending.upload_conversion import ConversionRequest, ConvertedFile
+from app.service.sending.upload_parts import Companions, StoredPart
 
 _EXTENSION = re.compile(r"\.[A-Za-z0-9]{1,8}$")
 

@@ -8,9 +8,9 @@ from collections.abc import Collection
 
 from app.model.attachment import AttachmentKind
 from app.ports import ContentStore
-from app.service.content.access import opened
-from app.service.sending.parts import StoredPart
-from app.tables.read.formats import table_format
+from app.service.content.stored_content import opened
+from app.service.sending.upload_parts import StoredPart
+from app.tables.read.file_formats import table_format
 
 _LOOKED_AT = 1 << 20
 _LONGEST_CHARACTER = 4

@@ -18,16 +18,16 @@ from app.dataset.parquet import write_row_groups
 from app.dataset.value_labels import Catalog
 from app.model.errors import InvalidInputError
 from app.ports import ContentStore
-from app.service.content.access import opened
-from app.service.content.measured import Measured
-from app.service.sending.parts import Companions, StoredPart
+from app.service.content.hashing_writer import Measured
+from app.service.content.stored_content import opened
+from app.service.sending.upload_parts import Companions, StoredPart
 from app.settings import Destination
-from app.tables.out.pieces import Pieces
-from app.tables.read import catalogs, define_xml, enriching, formats
+from app.tables.read import define_xml, enriching, file_formats, label_catalogs
 from app.tables.read.define_xml import Definitions
 from app.tables.read.defining import Definition, define
 from app.tables.read.overrides import DataSetOverrides, Target
-from app.tables.read.request import Options, Reading
+from app.tables.read.read_request import Options, Reading
+from app.tables.write.output_pieces import Pieces
 
 MOST_FAULTS = 2000
 """The most errors, and the most warnings, that are reported for a file."""
@@ -99,7 +99,7 @@ def convert(
     read."""
     definitions, catalog, warnings = _read_beside(store, beside, request)
     with opened(store, part.object_name) as file:
-        found = request.format or formats.format_of(file, part.file_name or "", part.content_type)
+        found = request.format or file_formats.format_of(file, part.file_name or "", part.content_type)
         reading = enriching.read(file, found, request.options, request.overrides, definitions)
         definition = define(reading, request.overrides, replace(target, source_bytes=part.size), catalog)
         definition = definition._replace(warnings=(*warnings, *definition.warnings))
@@ -136,7 +136,9 @@ def _read_beside(
     if beside.catalog is not None:
         part = beside.catalog
         with _companion(store, part, "catalog") as file:
-            found, warnings = catalogs.read(file, part.file_name or "", part.content_type, request.options.encoding)
+            found, warnings = label_catalogs.read(
+                file, part.file_name or "", part.content_type, request.options.encoding
+            )
         catalog = {**catalog, **found}
     return definitions, catalog, warnings
 

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.dataset import side_columns
-from app.dataset.contents import VariableContents, contents
-from app.tables.out import text
+from app.dataset.description import VariableContents, contents
 from app.tables.profiling.distinct import SmallestHashes
 from app.tables.profiling.histogram import Histogram, HistogramCounting
 from app.tables.profiling.summary import COUNT, VALUE, Summary
+from app.tables.write import text_cells
 
 TOP = 10
 """The number of most frequent values by default."""
@@ -224,7 +224,7 @@ def _shown(values: pa.Array) -> Sequence[Shown]:
     """Return values for people and for JSON: numbers, and texts in ISO 8601 for dates and times."""
     if pa.types.is_floating(values.type):
         return [shown_number(value) for value in values.to_pylist()]
-    texts = values if text.is_text(values.type) else text.written(values)
+    texts = values if text_cells.is_text(values.type) else text_cells.written(values)
     return [
         value if value is None or len(value) <= LONGEST_SHOWN else value[:LONGEST_SHOWN] + "…"
         for value in texts.to_pylist()

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 
 from app.dataset import side_columns
 from app.model.errors import InvalidInputError
-from app.tables.read import sharing
-from app.tables.read.damage import ARROW, PARQUET, damaged, refused
-from app.tables.read.inflation import ARROW_MAGIC, check_messages
-from app.tables.read.request import Options, Reading, Remark, check_columns, rows_a_batch, unreadable
+from app.tables.read import shared_values
+from app.tables.read.arrow_inflation import ARROW_MAGIC, check_messages
+from app.tables.read.damage_errors import ARROW, PARQUET, damaged, refused
+from app.tables.read.read_request import Options, Reading, Remark, check_columns, rows_a_batch, unreadable
 
 Batches = Callable[[], Iterator[pa.RecordBatch]]
 
@@ -70,7 +70,7 @@ def _reading(file: BinaryIO, kind: str, open_: Open) -> Reading:
             for number, batch in enumerate(opened.batches(), 1):
                 _validate(batch, kind, _named(number, rows))
                 rows += batch.num_rows
-                yield from sharing.slices(batch, rows_a_batch(len(schema)))
+                yield from shared_values.slices(batch, rows_a_batch(len(schema)))
         except _ERRORS as error:
             raise _explained(file, kind, error, f"in {_named(number + 1, rows)}") from None
         if opened.rows is not None and rows != opened.rows and len(schema):
@@ -95,7 +95,7 @@ def _damaged_column(file: BinaryIO) -> str:
     Dictionaries are not expanded: a small file of them may be a huge table.
     """
     try:
-        opened = _parquet(file, sharing.of_bytes(_parquet(file)))
+        opened = _parquet(file, shared_values.of_bytes(_parquet(file)))
     except _ERRORS:
         return ""
     names = [opened.schema.column(number).path for number in range(len(opened.schema))]
@@ -135,8 +135,8 @@ def _open_parquet(file: BinaryIO) -> _Opened:
     opened = _parquet(file)
     schema = opened.schema_arrow
     rows = rows_a_batch(len(schema))
-    longest = sharing.longest_of_dictionaries(partial(_parquet, file), opened) if len(schema) else 0
-    step = sharing.rows_of(longest, rows)
+    longest = shared_values.longest_of_dictionaries(partial(_parquet, file), opened) if len(schema) else 0
+    step = shared_values.rows_of(longest, rows)
     groups = sum(opened.metadata.row_group(number).num_rows for number in range(opened.num_row_groups))
     if groups != opened.metadata.num_rows:
         raise damaged(PARQUET, f"it announces {opened.metadata.num_rows:,} rows, but its row groups {groups:,}")

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from app.dataset import columns
-from app.dataset.errors import BadValueError, first_uncastable, refuse_any
-from app.dataset.kinds import Kind
-from app.tables.read import sharing, texts
+from app.dataset import sas_columns
+from app.dataset.conversion_error import BadValueError, first_uncastable, refuse_any
+from app.dataset.numeric_kinds import Kind
+from app.tables.read import shared_values, typed_texts
 
 Convert = Callable[[pa.Array], pa.Array]
 """A function that converts an array. It raises BadValueError for a value that the other type does not have."""
@@ -45,9 +45,9 @@ def conversion(data_type: pa.DataType, kind: Kind | None, *, as_text: bool = Fal
     """Return the conversion of a column whose format is of this kind, or None if SAS has no such type."""
     if pa.types.is_dictionary(data_type):
         return _decoded(data_type, conversion(data_type.value_type, kind, as_text=as_text))
-    if columns.is_text(data_type):
+    if sas_columns.is_text(data_type):
         return Conversion(pa.string(), _strings)
-    if columns.numeric_type(data_type) is None:
+    if sas_columns.numeric_type(data_type) is None:
         return None
     if as_text:
         return Conversion(pa.string(), _written)
@@ -66,7 +66,7 @@ _ZONE = "SAS has no time zones: the times are sent in UTC"
 
 
 def _strings(column: pa.Array) -> pa.StringArray:
-    return pc.ascii_rtrim(pc.fill_null(columns.strings(sharing.laid_out(column)), ""), characters=" ")
+    return pc.ascii_rtrim(pc.fill_null(sas_columns.strings(shared_values.laid_out(column)), ""), characters=" ")
 
 
 def _written(column: pa.Array) -> pa.StringArray:
@@ -80,7 +80,7 @@ def _written(column: pa.Array) -> pa.StringArray:
 def _doubles(column: pa.Array) -> pa.DoubleArray:
     if pa.types.is_decimal(column.type) and column.type.scale <= 0:
         column = _exact_integers(column)
-    return pa.array(columns.doubles(column), pa.float64(), from_pandas=True)
+    return pa.array(sas_columns.doubles(column), pa.float64(), from_pandas=True)
 
 
 def _exact_integers(column: pa.Array) -> pa.Array:
@@ -90,7 +90,7 @@ def _exact_integers(column: pa.Array) -> pa.Array:
     wide = pa.decimal128(_MOST_DIGITS_OF_128_BITS) if digits <= _MOST_DIGITS_OF_128_BITS else _WIDEST_INTEGERS
     column = _cast(column, wide)
     if digits > _SAFE_DIGITS:
-        beyond = pc.greater(pc.abs(column), pa.scalar(columns.MAX_EXACT, wide))
+        beyond = pc.greater(pc.abs(column), pa.scalar(sas_columns.MAX_EXACT, wide))
         if (row := _first(beyond)) is not None:
             raise BadValueError(row, "the integer is beyond 2^53, where doubles lose exactness")
     return pc.cast(column, pa.int64())
@@ -102,7 +102,7 @@ def _beyond_doubles(column: pa.Array) -> int | None:
         return None
     again = pc.cast(pc.cast(column, pa.float64()), column.type, safe=False)
     suspects = np.flatnonzero(pc.fill_null(pc.not_equal(again, column), fill_value=False).to_numpy(False))
-    return next((int(row) for row in suspects if texts.is_rounded(str(column[int(row)]))), None)
+    return next((int(row) for row in suspects if typed_texts.is_rounded(str(column[int(row)]))), None)
 
 
 def _first(wrong: pa.BooleanArray) -> int | None:
@@ -127,7 +127,7 @@ def _casting(data_type: pa.DataType) -> Convert:
 
 
 def _decoded(data_type: pa.DataType, inner: Conversion | None) -> Conversion | None:
-    if inner is None or columns.is_text(data_type):
+    if inner is None or sas_columns.is_text(data_type):
         return inner
     loses = inner.loses
     return inner._replace(

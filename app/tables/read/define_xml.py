@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element, ParseError
 from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import iterparse
 
-from app.dataset import checks, formats, value_labels
+from app.dataset import checks, format_names, value_labels
 from app.dataset.value_labels import Catalog, ValueLabels
 from app.model.errors import InvalidInputError
 from app.model.names import folded
@@ -197,7 +197,7 @@ def _number(text: str) -> str:
 
 def _format_name(said: Mapping[str, str], *, is_numeric: bool) -> str:
     """Return the name of a code list's format: its own, or one that is made of its identifier."""
-    own = formats.parse(said.get("SASFormatName", "")).name.upper().removeprefix("$")
+    own = format_names.parse(said.get("SASFormatName", "")).name.upper().removeprefix("$")
     made = _NOT_IN_A_FORMAT_NAME.sub("_", _PREFIX.sub("", (own or said.get("OID", "")).upper(), count=1))
     name = made[: checks.LONGEST_FORMAT["V9"] - 2].lstrip("0123456789") or "CODES"
     if name[-1].isdigit():  # digits at the end would be the width

@@ -10,13 +10,12 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from app.codecs.sas.indexes import Index
-from app.dataset import checks, columns, side_columns, value_labels
+from app.codecs.sas.index_messages import Index
+from app.dataset import checks, sas_columns, side_columns, value_labels
 from app.dataset.checks import Fault
 from app.dataset.schema import MOST_VARIABLES
 from app.dataset.value_labels import Catalog, ValueLabels
 from app.model.names import folded
-from app.tables.read.beside import define_beside
 from app.tables.read.overrides import (
     FREE_EXPANSION,
     DataSetOverrides,
@@ -26,8 +25,9 @@ from app.tables.read.overrides import (
     VariableOverrides,
     said_of,
 )
-from app.tables.read.request import MISSING_SUFFIX, Reading, Remark, unreadable
-from app.tables.read.variables import VariableBuilder
+from app.tables.read.read_request import MISSING_SUFFIX, Reading, Remark, unreadable
+from app.tables.read.side_metadata import define_beside
+from app.tables.read.variable_definitions import VariableBuilder
 
 _NAMES = frozenset({"library", "member", "label"})
 _BESIDE = frozenset({"indexes", "constraints"})
@@ -138,9 +138,9 @@ def _sides(schema: pa.Schema, overrides: DataSetOverrides) -> dict[int, int]:
     sides = {}
     for at, found in enumerate(schema):
         of = side_columns.missing_of(found) or side_columns.bytes_of(found)
-        if of is None and folded(found.name) not in overrides.variables and columns.is_text(found.type):
+        if of is None and folded(found.name) not in overrides.variables and sas_columns.is_text(found.type):
             stem, mark, _ = folded(found.name).rpartition(MISSING_SUFFIX)
-            of = stem if mark and stem in places and not columns.is_text(schema.field(places[stem]).type) else None
+            of = stem if mark and stem in places and not sas_columns.is_text(schema.field(places[stem]).type) else None
         if of is not None and places.get(folded(of), at) != at:
             sides[at] = places[folded(of)]
     return sides

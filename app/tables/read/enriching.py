@@ -9,12 +9,12 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from app.dataset import columns, formats, side_columns
+from app.dataset import format_names, sas_columns, side_columns
 from app.model.names import folded
-from app.tables.read import formats as file_formats
+from app.tables.read import file_formats
 from app.tables.read.define_xml import DefinedGroup, DefinedItem, Definitions
 from app.tables.read.overrides import DataSetOverrides, said_of
-from app.tables.read.request import Options, Reading, Remark, VariableType
+from app.tables.read.read_request import Options, Reading, Remark, VariableType
 
 MOST_NAMES = 10
 """The maximum number of names in a remark."""
@@ -63,7 +63,7 @@ def _enriched(reading: Reading, group: DefinedGroup) -> Reading:
 
 def _with(field: pa.Field, item: DefinedItem) -> pa.Field:
     """Return a column's field with the attributes that it lacks."""
-    is_numeric = not columns.is_text(field.type)
+    is_numeric = not sas_columns.is_text(field.type)
     said = said_of(field.metadata)
     added: dict[str, str] = {"label": item.label}
     if item.is_numeric is is_numeric:
@@ -82,7 +82,7 @@ def _with(field: pa.Field, item: DefinedItem) -> pa.Field:
 
 def _is_named(reference: str) -> bool:
     """Tell whether a format has a name: `8.` and `$20.` have none."""
-    return bool(formats.parse(reference).name.removeprefix("$"))
+    return bool(format_names.parse(reference).name.removeprefix("$"))
 
 
 def _lacking(names: list[str]) -> Iterator[Remark]:

@@ -7,9 +7,9 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from app.dataset.columns import MAX_EXACT
-from app.tables.read import texts
-from app.tables.read.request import Remark, VariableType
+from app.dataset.sas_columns import MAX_EXACT
+from app.tables.read import typed_texts
+from app.tables.read.read_request import Remark, VariableType
 
 _INT64 = range(-(1 << 63), 1 << 63)
 _BEYOND_INTEGERS = float(1 << 64)
@@ -25,7 +25,7 @@ class Column:
         self._wanted, self._allows_tags = wanted, tags
         self._has_tags = False
         self._types: set[type] = set()
-        self._texts = texts.Column(texts.MOMENTS)
+        self._texts = typed_texts.Column(typed_texts.MOMENTS)
         self._texts_seen = 0
         self._text_rows: dict[int, int] = {}
         self._odd: tuple[int, str] | None = None

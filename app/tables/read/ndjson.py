@@ -11,9 +11,9 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from app.dataset import side_columns
-from app.tables.read import json_document, lines
+from app.tables.read import json_document, json_lines
 from app.tables.read.json_columns import Column
-from app.tables.read.request import NO_LINE_END, Options, Reading, Remark, check_columns, rows_a_batch
+from app.tables.read.read_request import NO_LINE_END, Options, Reading, Remark, check_columns, rows_a_batch
 
 RARE = 8
 """A name is rare if fewer than one row in this number has it."""
@@ -35,7 +35,7 @@ def read(file: BinaryIO, options: Options) -> Reading:
     A column has the type of all its values; it is text if they are of several types. Raises InvalidInputError for
     lines that are not objects.
     """
-    return _reading(lambda: _numbered(_of_lines(file)), options, () if lines.ends_whole(file) else (NO_LINE_END,))
+    return _reading(lambda: _numbered(_of_lines(file)), options, () if json_lines.ends_whole(file) else (NO_LINE_END,))
 
 
 def read_array(file: BinaryIO, options: Options) -> Reading:
@@ -108,8 +108,8 @@ def _cells(rows: list[Row], counts: Mapping[str, int], first: int) -> Iterator[C
 
 def _of_lines(file: BinaryIO) -> Iterator[list[Row]]:
     first = 1
-    for block in lines.blocks(lines.pieces(file)):
-        yield lines.parsed(block, dict, first)
+    for block in json_lines.blocks(json_lines.pieces(file)):
+        yield json_lines.parsed(block, dict, first)
         first += len(block)
 
 

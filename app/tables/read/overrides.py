@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from app.codecs.sas.dialect import Dialect
 from app.dataset.numeric import FloatFormat
 from app.model.attachment import DataSetVersion
-from app.tables.read.request import VariableType
+from app.tables.read.read_request import VariableType
 
 Origin = Literal["given", "file", "inferred"]
 NameRule = Literal["strict", "literal", "rename"]

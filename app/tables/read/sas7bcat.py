@@ -9,11 +9,11 @@ from typing import Any, Final
 from app.dataset import value_labels
 from app.dataset.value_labels import Catalog, ValueLabels
 from app.model.names import in_capitals
-from app.tables.read import sas_charsets, sas_pages
-from app.tables.read.charsets import Metadata
-from app.tables.read.damage import READSTAT, SAS7BCAT, meaning
-from app.tables.read.request import unreadable
-from app.tables.read.sas_charsets import AsLatin1, SasCharset
+from app.tables.read import sas_file_charsets, sas_pages
+from app.tables.read.damage_errors import READSTAT, SAS7BCAT, meaning
+from app.tables.read.read_request import unreadable
+from app.tables.read.sas_file_charsets import AsLatin1, SasCharset
+from app.tables.read.text_charsets import Metadata
 
 MAGIC: Final = bytes.fromhex("000000000000000000000000c2ea8163b31411cfbd92080009c7318c181f1011")
 """The first bytes of every sas7bcat file."""
@@ -32,7 +32,7 @@ def read_sas7bcat(file: Any, encoding: str | None = None) -> tuple[Catalog, tupl
     file.seek(0)
     if file.read(len(MAGIC)) != MAGIC:
         raise unreadable(f"not a sas7bcat file: its first {len(MAGIC)} bytes are not those of one")
-    charset = sas_charsets.charset_of(file, SAS7BCAT, encoding)
+    charset = sas_file_charsets.charset_of(file, SAS7BCAT, encoding)
     file.seek(0)
     source: Any = AsLatin1(file)
     metadata = Metadata(charset.codec)

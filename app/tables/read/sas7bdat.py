@@ -20,16 +20,16 @@ import pyarrow.compute as pc
 import pyarrow.ipc
 
 from app.codecs.sas.constants import MessageKind
-from app.codecs.sas.dataset import DataSetDefinition, Variable
-from app.dataset import decode, formats, missing, schema, text
-from app.dataset.errors import BadValueError
+from app.codecs.sas.data_set_messages import DataSetDefinition, Variable
+from app.dataset import character_columns, decode, format_names, missing, schema
+from app.dataset.conversion_error import BadValueError
 from app.dataset.numeric import Numbers
 from app.dataset.schema import Column
-from app.tables.read import sas_charsets, sas_pages
-from app.tables.read.charsets import Metadata
-from app.tables.read.damage import READSTAT, SAS7BDAT, damaged, meaning
-from app.tables.read.request import Options, Reading, Remark, check_columns, unreadable
-from app.tables.read.sas_charsets import AsLatin1, SasCharset
+from app.tables.read import sas_file_charsets, sas_pages
+from app.tables.read.damage_errors import READSTAT, SAS7BDAT, damaged, meaning
+from app.tables.read.read_request import Options, Reading, Remark, check_columns, unreadable
+from app.tables.read.sas_file_charsets import AsLatin1, SasCharset
+from app.tables.read.text_charsets import Metadata
 
 MAGIC: Final = bytes.fromhex("000000000000000000000000c2ea8160b31411cfbd92080009c7318c181f1011")
 """The first bytes of every sas7bdat file."""
@@ -58,7 +58,7 @@ def read(file: BinaryIO, options: Options) -> Reading:
     file.seek(0)
     if file.read(len(MAGIC)) != MAGIC:
         raise unreadable(f"not a sas7bdat file: its first {len(MAGIC)} bytes are not those of one")
-    charset = sas_charsets.charset_of(file, SAS7BDAT, options.encoding)
+    charset = sas_file_charsets.charset_of(file, SAS7BDAT, options.encoding)
     if sas_pages.has_no_variables(file):
         return Reading(pa.schema([]), lambda: iter(()))
     about = _parsed(file)[1]
@@ -186,9 +186,9 @@ def _variables(about: Any, metadata: Metadata) -> list[Variable]:
     return found
 
 
-def _reference(said: str) -> formats.Format:
+def _reference(said: str) -> format_names.Format:
     """Return a format as pyreadstat names it: `DATE9`, `F8.2`; SAS itself writes a point."""
-    return formats.parse(said if "." in said or not said else f"{said}.")
+    return format_names.parse(said if "." in said or not said else f"{said}.")
 
 
 def _metadata(about: Any, variables: Sequence[Variable], charset: str, metadata: Metadata) -> dict[str, str]:
@@ -266,7 +266,9 @@ def _joined(chunks: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBa
 
 def _texts(values: list[Any], charset: str) -> tuple[pa.Array, pa.Array]:
     """Return a list of pyreadstat as texts, and the bytes of those that do not decode."""
-    found = text.reread(pa.array(["" if value is None else value for value in values], pa.string()), charset)
+    found = character_columns.reread(
+        pa.array(["" if value is None else value for value in values], pa.string()), charset
+    )
     return found.strings, pa.nulls(len(values), pa.binary()) if found.damaged is None else found.damaged
 
 

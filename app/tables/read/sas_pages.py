@@ -8,7 +8,7 @@ import struct
 from typing import BinaryIO, Final
 
 from app.model.errors import InvalidInputError
-from app.tables.read.damage import SAS7BDAT, damaged
+from app.tables.read.damage_errors import SAS7BDAT, damaged
 
 _HEADER: Final = 288
 """The bytes of a header up to and with the number of pages."""

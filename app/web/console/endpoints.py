@@ -8,9 +8,9 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Response
 from fastapi.responses import RedirectResponse
 
-from app.web.console.files import PAGE, read_files
+from app.web.console.static_files import PAGE, read_files
+from app.web.http.ranges import names_tag
 from app.web.problems import Problem
-from app.web.ranges import names_tag
 
 CONSOLE = "/console"
 POLICY = (

@@ -5,7 +5,7 @@
 
 from app.web.problems.handlers import install
 from app.web.problems.problem import Problem, damaged, field_errors, pointer_to
+from app.web.problems.problem_types import table
 from app.web.problems.schemas import FieldError, responses, schemas
-from app.web.problems.types import table
 
 __all__ = ["FieldError", "Problem", "damaged", "field_errors", "install", "pointer_to", "responses", "schemas", "table"]

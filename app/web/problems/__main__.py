@@ -2,6 +2,6 @@
 
 import sys
 
-from app.web.problems.types import table
+from app.web.problems.problem_types import table
 
 sys.stdout.write(table())

@@ -15,9 +15,9 @@ from app.observe import logger
 from app.ports import BadCursor
 from app.service.conversion import Busy, LimitExceeded
 from app.tables.read.overrides import ExpansionLimit
-from app.web.methods import allowed
+from app.web.http.methods import allowed
 from app.web.problems.problem import Problem, damaged, field_errors, problem_response
-from app.web.problems.types import PROBLEMS, ProblemType
+from app.web.problems.problem_types import PROBLEMS, ProblemType
 
 RETRY_SECONDS = "5"
 """Seconds until a client that a full pool refused may try again."""

@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from app.web.problems.problem import MEDIA_TYPE
-from app.web.problems.types import PROBLEMS, ProblemType
+from app.web.problems.problem_types import PROBLEMS, ProblemType
 
 _SCHEMA = {"$ref": "#/components/schemas/ProblemView"}
 

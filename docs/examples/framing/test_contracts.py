@@ -8,8 +8,8 @@ from gateway_example.numbered import NUMBERED
 
 from app.framing.registry import traits
 from app.ports import Receiver, Sender
-from app.testing.framing import FramingContract
-from app.testing.transport import KeepingTransportContract, Line
+from app.testing.framing_contract import FramingContract
+from app.testing.transport_contract import KeepingTransportContract, Line
 
 
 class TestNumbered(FramingContract):

@@ -10,15 +10,15 @@ from types import ModuleType
 import pytest
 
 from adapters.ibm_mq.client import MqiError
-from adapters.ibm_mq.connecting import log_in
-from adapters.ibm_mq.doubt import InDoubt
+from adapters.ibm_mq.connect_options import log_in
+from adapters.ibm_mq.in_doubt import InDoubt
 from adapters.ibm_mq.sender import MqSender
-from adapters.ibm_mq.session import Pace, Session
 from adapters.ibm_mq.settings import SourceSettings
+from adapters.ibm_mq.source_session import Pace, Session
 from app.framing.registry import traits
 from app.ports import Progress, SendFailed
-from app.testing.intake import Collector
-from app.testing.transport import message
+from app.testing.collecting_intake import Collector
+from app.testing.transport_contract import message
 from tests.adapters.ibm_mq.conftest import Place
 from tests.support.mqi import load
 from tests.support.queue_manager import QueueManager

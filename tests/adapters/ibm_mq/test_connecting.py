@@ -11,8 +11,8 @@ from app.framing.registry import traits
 from app.plugins import PluginError
 from app.ports import SendFailed
 from app.secret import Secret, ValueFile
-from app.testing.intake import Collector, receiving
-from app.testing.transport import message
+from app.testing.collecting_intake import Collector, receiving
+from app.testing.transport_contract import message
 from tests.adapters.ibm_mq.conftest import Place
 from tests.support import mq
 from tests.support.queue_manager import QueueManager

@@ -7,7 +7,7 @@ import pytest
 
 from adapters.ibm_mq.receiver import MqReceiver
 from adapters.ibm_mq.sender import MqSender
-from app.testing.transport import KeepingTransportContract, Line
+from app.testing.transport_contract import KeepingTransportContract, Line
 from tests.adapters.ibm_mq.conftest import Place
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from app.testing.intake import Collector, receiving
-from app.testing.transport import message
+from app.testing.collecting_intake import Collector, receiving
+from app.testing.transport_contract import message
 from app.testing.waiting import until
 from tests.adapters.ibm_mq.conftest import Place
 from tests.adapters.ibm_mq.test_receiver import numbers

@@ -9,10 +9,10 @@ from types import ModuleType
 import pytest
 from structlog.testing import capture_logs
 
-from adapters.ibm_mq import watching
+from adapters.ibm_mq import queue_watch
 from app.model.message import PhysicalMessage
-from app.testing.intake import Collector, receiving
-from app.testing.transport import message
+from app.testing.collecting_intake import Collector, receiving
+from app.testing.transport_contract import message
 from app.testing.waiting import until
 from tests.adapters.ibm_mq.conftest import Place
 from tests.adapters.ibm_mq.test_receiver import numbers, poisoned
@@ -23,7 +23,7 @@ from tests.support.queue_manager import QueueManager
 @pytest.fixture
 def watchful(monkeypatch: pytest.MonkeyPatch) -> None:
     """Inquires each time round."""
-    monkeypatch.setattr(watching, "LOOK_EVERY", 0.05)
+    monkeypatch.setattr(queue_watch, "LOOK_EVERY", 0.05)
 
 
 # --- alias queues -------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def test_what_waits_on_several_queue_managers_is_told_together(
     places: list[Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sum of what waits, and the fullest and the oldest of the queues whose queue manager is there."""
-    monkeypatch.setattr("adapters.ibm_mq.session._LONGEST_UNIT", 0.2)
+    monkeypatch.setattr("adapters.ibm_mq.source_session._LONGEST_UNIT", 0.2)
     for place, depth, most in zip(places, (3, 1, 2), (30, 2, 20), strict=True):
         place.manager.alter(place.queue, maxdepth=most)
         place.put(*[message(number) for number in range(depth)])

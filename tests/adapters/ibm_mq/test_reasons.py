@@ -2,7 +2,7 @@
 
 import pytest
 
-from adapters.ibm_mq.reasons import NAMES, REMEDIES, Remedy, remedy, spoken
+from adapters.ibm_mq.reason_codes import NAMES, REMEDIES, Remedy, remedy, spoken
 from tests.support.mqi import Library, load
 
 RETRY = {2003, 2016, 2017, 2024, 2042, 2051, 2053, 2056, 2071, 2079, 2080, 2101, 2102, 2109, 2192}

@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 from app.model.message import PhysicalMessage
 from app.model.trace_context import TRACE_PARENT
 from app.ports import Progress, SendFailed
-from app.testing.intake import Collector, receiving
-from app.testing.transport import LIMIT, as_sent, message
+from app.testing.collecting_intake import Collector, receiving
+from app.testing.transport_contract import LIMIT, as_sent, message
 from tests.adapters.ibm_mq.conftest import Place
 from tests.support.queue_manager import QueueManager
 

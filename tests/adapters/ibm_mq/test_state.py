@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from adapters.ibm_mq.sender import MqSender
-from adapters.ibm_mq.state import State, correl_id, read, written
+from adapters.ibm_mq.state_queue import State, correl_id, read, written
 from app.model.attachment import DeliveryState
 from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord
 from app.ports import Progress, SendFailed
 from app.service.context import ServiceContext
 from app.service.sending import outbox
-from app.service.sending.deliveries import Deliveries
-from app.testing.context import ManualClock, service_context
-from app.testing.transport import message
+from app.service.sending.delivery_creation import Deliveries
+from app.testing.gateway_stages import ManualClock, service_context
+from app.testing.transport_contract import message
 from tests.adapters.ibm_mq.conftest import Place
 from tests.service.sending.test_deliveries import DESTINATIONS, FILE, Sending
 from tests.support import mq

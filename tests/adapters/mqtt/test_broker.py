@@ -18,8 +18,8 @@ from app.codecs.rendezvous.subjects import SUBJECT_PROPERTY
 from app.framing.registry import traits
 from app.model.message import DELIVERY, GAP, PhysicalMessage
 from app.ports import Receiver, Sender, SendFailed
-from app.testing.intake import Collector, receiving
-from app.testing.transport import assert_soon_back, message
+from app.testing.collecting_intake import Collector, receiving
+from app.testing.transport_contract import assert_soon_back, message
 from app.testing.waiting import until
 from tests.support.breaking import breaking
 from tests.support.mosquitto import Mosquitto

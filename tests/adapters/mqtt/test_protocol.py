@@ -16,7 +16,7 @@ from app.codecs.rendezvous.subjects import SUBJECT_PROPERTY
 from app.framing.registry import traits
 from app.model.message import GAP, PhysicalMessage
 from app.ports import Progress, Receiver, Sender, SendFailed
-from app.testing.intake import Collector
+from app.testing.collecting_intake import Collector
 from app.testing.waiting import until
 from tests.support.scripted_broker import ScriptedBroker
 

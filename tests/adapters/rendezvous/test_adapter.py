@@ -11,15 +11,15 @@ from adapters.rendezvous.client import Client, Oversized
 from adapters.rendezvous.receiver import RendezvousReceiver
 from adapters.rendezvous.sender import RendezvousSender
 from adapters.rendezvous.settings import DestinationSettings, SourceSettings
-from app.codecs.rendezvous import envelope as envelope_of_messages
+from app.codecs.rendezvous import rendezvous_envelope as envelope_of_messages
 from app.codecs.rendezvous.daemon import read_frame
-from app.codecs.rendezvous.message import Field, encode_message
+from app.codecs.rendezvous.tibrv_message import Field, encode_message
 from app.framing.sas_queue import SAS_QUEUE
 from app.framing.sas_rendezvous import SAS_RENDEZVOUS
 from app.model.message import PhysicalMessage
 from app.ports import Progress, SendFailed
-from app.testing.intake import Collector, receiving
-from app.testing.transport import message
+from app.testing.collecting_intake import Collector, receiving
+from app.testing.transport_contract import message
 from app.testing.waiting import until
 from tests.support.rendezvous_daemon import RendezvousDaemon, envelope
 

@@ -10,7 +10,7 @@ import pytest
 from adapters.rendezvous.client import Client, DaemonError, Oversized
 from adapters.rendezvous.settings import DaemonSettings
 from app.codecs.rendezvous import daemon as protocol
-from app.codecs.rendezvous.message import Field, encode_message
+from app.codecs.rendezvous.tibrv_message import Field, encode_message
 from app.testing.waiting import until
 from tests.support.rendezvous_daemon import RendezvousDaemon, envelope
 

@@ -10,7 +10,7 @@ import pytest
 from adapters import rendezvous
 from app.framing.registry import traits
 from app.ports import Receiver, Sender
-from app.testing.transport import LIMIT, Line, TransportContract
+from app.testing.transport_contract import LIMIT, Line, TransportContract
 from tests.support.rendezvous_daemon import RendezvousDaemon, real_daemon
 
 

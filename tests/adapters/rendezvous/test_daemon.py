@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.codecs.rendezvous.message import Field, decode_message, encode_message
+from app.codecs.rendezvous.tibrv_message import Field, decode_message, encode_message
 from app.testing.waiting import until
 from tests.support.rendezvous_daemon import (
     AGREEMENT,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.service.content.settling import Settler
-from app.service.repair.recording import Recorder
+from app.service.repair.recorder import Recorder
 from tests.cli.conftest import Result, Run
 from tests.support.kept import SOURCE, Kept, assemble
 from tests.support.loads import messages

@@ -13,10 +13,10 @@ from app.model.attachment import AttachmentState, DeliveryState
 from app.model.identity import attachment_id
 from app.model.records import CONTENT_LOST, NewEvent
 from app.service.context import at_once
-from app.service.deletion import Deletion
-from app.service.repair.recording import Recorder
+from app.service.repair.recorder import Recorder
+from app.service.retention.deletion import Deletion
 from app.service.retention.removal import Retaining, RetentionClock
-from app.testing.outgoing import FILES, delivery
+from app.testing.outgoing_files import FILES, delivery
 from tests.cli.repairing.conftest import Fsck, lose, receive_one_by_one
 from tests.support.kept import SOURCE, Kept, assemble
 from tests.support.loads import messages

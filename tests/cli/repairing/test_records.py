@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from app.model.attachment import DeliveryState
-from app.testing.outgoing import FILES, delivery
+from app.testing.outgoing_files import FILES, delivery
 from tests.cli.repairing.conftest import Fsck, lose
 from tests.support.built import Built
 from tests.support.kept import Kept, flip

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.codecs.ibm_mq.chain import MOST_HEADERS, Data, Doubt, Header, peel
 from app.codecs.ibm_mq.constants import HEADER_FORMATS, MQFMT_MD_EXTENSION
 from app.codecs.ibm_mq.encodings import EBCDIC
 from app.codecs.ibm_mq.extension import ExtensionError, Grouping
+from app.codecs.ibm_mq.header_chain import MOST_HEADERS, Data, Doubt, Header, peel
 from app.codecs.ibm_mq.headers import MQDLH, MQH, MQMD1, MQMDE, MQRFH, MQRFH2, MQXQH
-from app.codecs.ibm_mq.writing import ASCII, ORDERS
+from app.codecs.ibm_mq.structure_writing import ASCII, ORDERS
 from app.wire import Context, WireError
 from tests.support.refusals import wire_error
 

@@ -3,8 +3,8 @@
 import pytest
 
 from app.codecs.ibm_mq.constants import MQ_NO_ID
+from app.codecs.ibm_mq.field_positions import place, rows
 from app.codecs.ibm_mq.headers import MQMD1, MQMD2, MQMDE
-from app.codecs.ibm_mq.places import place, rows
 from app.wire import Context
 
 

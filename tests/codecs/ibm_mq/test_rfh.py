@@ -20,8 +20,8 @@ from app.codecs.ibm_mq.rfh import (
     with_properties,
     write_rfh2,
 )
+from app.codecs.ibm_mq.structure_writing import ASCII, ORDERS
 from app.codecs.ibm_mq.unwrap import unwrap
-from app.codecs.ibm_mq.writing import ASCII, ORDERS
 from app.model.message import PhysicalMessage
 from app.wire import Context, WireError
 from tests.support.refusals import wire_error

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.codecs.ibm_mq.chain import Data, peel
 from app.codecs.ibm_mq.constants import HEADER_FORMATS
 from app.codecs.ibm_mq.encodings import EBCDIC
 from app.codecs.ibm_mq.extension import grouping_of, with_grouping
+from app.codecs.ibm_mq.header_chain import Data, peel
 from app.codecs.ibm_mq.headers import MQDLH, MQH, MQMD1, MQMDE, MQRFH, MQRFH2, MQXQH
 from app.codecs.ibm_mq.rfh import Folder, Property, write_rfh2
+from app.codecs.ibm_mq.structure_writing import ASCII, ORDERS
 from app.codecs.ibm_mq.unwrap import LONGEST_HEADER, unwrap
-from app.codecs.ibm_mq.writing import ASCII, ORDERS
 from app.model.message import EVIDENCE, PhysicalMessage
 from app.wire import Context, WireError
 from tests.support.refusals import wire_error

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.codecs.ibm_mq.chain import Data, peel
+from app.codecs.ibm_mq.header_chain import Data, peel
 from app.codecs.ibm_mq.headers import MQDLH, MQH, MQMD1, MQMD2, MQMDE, MQRFH2, MQXQH
 from app.codecs.ibm_mq.rfh import Folder, Property, read_folders
 from app.codecs.ibm_mq.unwrap import unwrap

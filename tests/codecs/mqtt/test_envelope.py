@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.codecs.ibm_mq.image import write_image
-from app.codecs.mqtt import envelope, properties
+from app.codecs.mqtt import mqtt_envelope, properties
 from app.codecs.mqtt.properties import PublishProperties
 from app.framing.registry import traits
 from app.model.errors import InvalidInputError
@@ -40,18 +40,20 @@ MESSAGES = st.builds(
 VALID_EXTENSION: dict[str, Any] = {"msg_seq_number": 2, "offset": 3, "msg_flags": 10, "original_length": 50}
 """Values that an image may have, which travels as a queue manager would take it. A report on a segment has at least as
 many bytes as OriginalLength as it brings."""
-NAMES = TEXT.filter(lambda name: name not in envelope.FIELD_NAMES)
+NAMES = TEXT.filter(lambda name: name not in mqtt_envelope.FIELD_NAMES)
 
 
 def read(payload: bytes, packed: bytes, like: PhysicalMessage) -> PhysicalMessage:
-    got = envelope.read(memoryview(payload), packed, like.source, traits(like.framing), like.received_at, lambda: "t")
+    got = mqtt_envelope.read(
+        memoryview(payload), packed, like.source, traits(like.framing), like.received_at, lambda: "t"
+    )
     return got._replace(body=bytes(got.body), properties=dict(got.properties))
 
 
 @given(MESSAGES, st.dictionaries(NAMES, TEXT, max_size=3))
 def test_properties_carry_every_field(message: PhysicalMessage, own: dict[str, str]) -> None:
     message = message._replace(properties=own)
-    payload, packed = envelope.write(message, "5")
+    payload, packed = mqtt_envelope.write(message, "5")
     assert packed is not None
     assert payload == message.body
     assert read(payload, packed, message) == message
@@ -59,15 +61,15 @@ def test_properties_carry_every_field(message: PhysicalMessage, own: dict[str, s
 
 @given(MESSAGES.map(lambda message: message._replace(**VALID_EXTENSION)))
 def test_an_image_carries_every_field_but_the_properties(message: PhysicalMessage) -> None:
-    payload, packed = envelope.write(message._replace(properties={"a": "b"}), "3.1.1")
+    payload, packed = mqtt_envelope.write(message._replace(properties={"a": "b"}), "3.1.1")
     assert packed is None
     assert read(payload, b"", message) == message
 
 
 @given(MESSAGES, st.sampled_from(["5", "3.1.1"]))
 def test_no_envelope_is_larger_than_said(message: PhysicalMessage, version: Literal["5", "3.1.1"]) -> None:
-    added, most = envelope.overhead(version)
-    payload, packed = envelope.write(message, version)
+    added, most = mqtt_envelope.overhead(version)
+    payload, packed = mqtt_envelope.write(message, version)
     assert len(payload) <= len(message.body) + added
     assert (packed is None) if most is None else len(packed or b"") <= most
 
@@ -123,7 +125,7 @@ def test_any_publish_is_a_message_or_their_error(payload: bytes, packed: bytes, 
 @pytest.mark.parametrize("change", [{"format": "F" * 65536}, {"properties": {"a": "b" * 65536}}])
 def test_what_has_no_room_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(InvalidInputError):
-        envelope.write(PhysicalMessage("", "", 8)._replace(**change), "5")  # type: ignore[arg-type]
+        mqtt_envelope.write(PhysicalMessage("", "", 8)._replace(**change), "5")  # type: ignore[arg-type]
 
 
 def _refusal(call: Callable[[], object]) -> InvalidInputError | None:
@@ -137,7 +139,7 @@ def _refusal(call: Callable[[], object]) -> InvalidInputError | None:
 def test_messages_that_differ_in_their_correlid_only_are_read_alike() -> None:
     first = PhysicalMessage("source", "sas_queue", msg_type=7, correl_id=b"A" * 24, encoding=273, format="MQSTR")
     for message in (first, first._replace(correl_id=b"B" * 24), first._replace(correl_id=b"\x26" * 24)):
-        payload, packed = envelope.write(message, "5")
+        payload, packed = mqtt_envelope.write(message, "5")
         assert packed is not None
         assert read(payload, packed, message) == message
 

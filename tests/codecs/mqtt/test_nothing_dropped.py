@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from app.codecs.mqtt import envelope
+from app.codecs.mqtt import mqtt_envelope
 from app.codecs.rendezvous.subjects import SUBJECT_PROPERTY
 from app.framing.registry import traits
 from app.model.errors import InvalidInputError
@@ -60,7 +60,7 @@ def image(ccsid: int = 819) -> bytes:
 
 
 def read(packed: bytes, framing: str, payload: bytes = b"body") -> PhysicalMessage:
-    return envelope.read(memoryview(payload), packed, "source", traits(framing), 1, lambda: "the/topic")
+    return mqtt_envelope.read(memoryview(payload), packed, "source", traits(framing), 1, lambda: "the/topic")
 
 
 def own(message: PhysicalMessage) -> dict[str, str]:
@@ -75,7 +75,7 @@ def refusal(packed: bytes, framing: str, payload: bytes = b"body") -> InvalidInp
 
 
 def test_the_fields_here_are_all_fields() -> None:
-    assert {field.name for field in FIELDS} | {envelope.MSG_TYPE} == envelope.FIELD_NAMES
+    assert {field.name for field in FIELDS} | {mqtt_envelope.MSG_TYPE} == mqtt_envelope.FIELD_NAMES
 
 
 @pytest.mark.parametrize("framing", FRAMINGS)

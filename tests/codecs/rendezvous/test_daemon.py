@@ -8,8 +8,8 @@ import pytest
 
 from app.codecs.rendezvous import daemon
 from app.codecs.rendezvous.daemon import Kind, Refused
-from app.codecs.rendezvous.message import Field, encode_message
 from app.codecs.rendezvous.subjects import checked_subject
+from app.codecs.rendezvous.tibrv_message import Field, encode_message
 from app.wire import WireError
 
 RECORDED = json.loads(Path("tests/vectors/rendezvous/rvwire_session.json").read_text())["frames"]

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.codecs.rendezvous.constants import ARRAYS, MAGIC, MOST_DEPTH, MOST_XML_BYTES
-from app.codecs.rendezvous.message import Field, RawValue, by_id, decode_message, encode_message, is_message
-from app.codecs.rendezvous.values import DateTime, size_of
+from app.codecs.rendezvous.field_values import DateTime, size_of
+from app.codecs.rendezvous.tibrv_message import Field, RawValue, by_id, decode_message, encode_message, is_message
 from app.trace import NotRecognised, explain
 from app.wire import WireError
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.codecs.sapdb.constants import DataType
-from app.codecs.sapdb.temporal import (
+from app.codecs.sapdb.parameter_values import decode_value
+from app.codecs.sapdb.temporal_digits import (
     DateFormat,
     Time,
     date_text,
@@ -17,7 +18,6 @@ from app.codecs.sapdb.temporal import (
     time_text,
     timestamp_text,
 )
-from app.codecs.sapdb.values import decode_value
 from app.wire import WireError
 from tests.codecs.sapdb.values import BIG
 

@@ -9,10 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.codecs.sapdb.constants import DataType, Undef
-from app.codecs.sapdb.headers import LongDescriptor, ParameterInfo, VardataParameterInfo
-from app.codecs.sapdb.packet import decode_packet
-from app.codecs.sapdb.parts import long_data
-from app.codecs.sapdb.rows import (
+from app.codecs.sapdb.data_rows import (
     columns,
     decode_rows,
     decode_vardata,
@@ -21,8 +18,11 @@ from app.codecs.sapdb.rows import (
     inputs,
     vardata_fields,
 )
-from app.codecs.sapdb.temporal import Time
-from app.codecs.sapdb.values import Manner, encode_value, in_out_len
+from app.codecs.sapdb.packet import decode_packet
+from app.codecs.sapdb.packet_records import LongDescriptor, ParameterInfo, VardataParameterInfo
+from app.codecs.sapdb.parameter_values import Manner, encode_value, in_out_len
+from app.codecs.sapdb.part_buffers import long_data
+from app.codecs.sapdb.temporal_digits import Time
 from app.wire import WireError
 from tests.codecs.sapdb.values import BIG, MANNERS, UNICODE, buffer_of, info, shown
 from tests.codecs.sapdb.vectors import ALL, DIRECT, PACKETS

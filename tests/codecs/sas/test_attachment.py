@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.codecs.sas.attachment import Attachment, AttachmentHeader, read_counts, read_header, write_count, write_header
+from app.codecs.sas.attachment_messages import (
+    Attachment,
+    AttachmentHeader,
+    read_counts,
+    read_header,
+    write_count,
+    write_header,
+)
 from app.codecs.sas.correlid import join, matches, split
 from app.codecs.sas.dialect import Dialect, mask_of
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader

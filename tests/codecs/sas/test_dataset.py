@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.codecs.sas.constants import MessageKind
-from app.codecs.sas.dataset import (
+from app.codecs.sas.data_set_messages import (
     DataSetDefinition,
     Variable,
     message_kind,
@@ -21,7 +21,7 @@ from app.codecs.sas.dataset import (
     write_variables,
 )
 from app.codecs.sas.dialect import ALL, DIALECTS, Dialect, mask_of
-from app.codecs.sas.indexes import Index, read_constraints, read_indexes, write_constraints, write_indexes
+from app.codecs.sas.index_messages import Index, read_constraints, read_indexes, write_constraints, write_indexes
 from app.wire import WireError
 from tests.codecs.sas.samples import dialects, variables
 

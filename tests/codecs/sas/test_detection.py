@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.codecs.sas.attachment import read_header, write_header
-from app.codecs.sas.dataset import (
+from app.codecs.sas.attachment_messages import read_header, write_header
+from app.codecs.sas.data_set_messages import (
     DataSetDefinition,
     Variable,
     read_definition,
@@ -17,17 +17,8 @@ from app.codecs.sas.dataset import (
     write_definition,
     write_variables,
 )
-from app.codecs.sas.dialect import (
-    ALL,
-    DIALECTS,
-    Dialect,
-    frames,
-    mask_of,
-    members,
-    narrow,
-    preferred,
-)
-from app.codecs.sas.indexes import Index, read_indexes, write_indexes
+from app.codecs.sas.dialect import ALL, DIALECTS, Dialect, frames, mask_of, members, narrow, preferred
+from app.codecs.sas.index_messages import Index, read_indexes, write_indexes
 from app.model.attachment import MessageHeader
 from tests.codecs.sas import samples
 

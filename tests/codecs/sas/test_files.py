@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from app.codecs.sas.dialect import ALL, DIALECTS, Dialect, mask_of
-from app.codecs.sas.files import (
+from app.codecs.sas.file_messages import (
     FileDescription,
     Tally,
     detect,

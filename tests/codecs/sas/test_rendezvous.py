@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.codecs.sas import rendezvous
-from app.codecs.sas.attachment import Attachment
-from app.codecs.sas.dataset import Variable
-from app.codecs.sas.files import FileDescription
+from app.codecs.sas import rendezvous_messages
+from app.codecs.sas.attachment_messages import Attachment
+from app.codecs.sas.data_set_messages import Variable
+from app.codecs.sas.file_messages import FileDescription
 from app.codecs.sas.numbered import Reader, message_name
-from app.codecs.sas.rendezvous import MapItem, RendezvousDefinition, RendezvousHeader
+from app.codecs.sas.rendezvous_messages import MapItem, RendezvousDefinition, RendezvousHeader
 from app.model.attachment import AttachmentKind
 from app.wire import WireError
 from tests.codecs.sas import samples
@@ -178,37 +178,37 @@ SAMPLES = {
 
 def records(body: bytes) -> list[bytes]:
     """Return the records of a file in one of its messages. Raises WireError."""
-    return [body[start : start + length] for start, length in rendezvous.record_places(body)]
+    return [body[start : start + length] for start, length in rendezvous_messages.record_places(body)]
 
 
 READERS: dict[str, Callable[[bytes], Any]] = {
-    "HDR": rendezvous.read_header,
-    "MSG": rendezvous.read_map,
-    "DAT": rendezvous.read_definition,
-    "VAR": lambda body: rendezvous.read_variables([body], 2),
-    "FDC": rendezvous.read_file_description,
+    "HDR": rendezvous_messages.read_header,
+    "MSG": rendezvous_messages.read_map,
+    "DAT": rendezvous_messages.read_definition,
+    "VAR": lambda body: rendezvous_messages.read_variables([body], 2),
+    "FDC": rendezvous_messages.read_file_description,
     "ATX": records,
     "ATB": records,
-    "LST": rendezvous.read_last,
+    "LST": rendezvous_messages.read_last,
 }
 
 
 @pytest.mark.parametrize("counted", [0, 1])
 def test_a_header_is_read_whether_lengths_count_the_nul_or_not(counted: int) -> None:
-    assert rendezvous.read_header(message("HDR", header_fields(counted))) == HEADER
+    assert rendezvous_messages.read_header(message("HDR", header_fields(counted))) == HEADER
 
 
 def test_messages_are_written_as_the_specification_says() -> None:
-    assert rendezvous.write_header(HEADER) == SAMPLES["HDR"]
-    assert rendezvous.write_map(MAP_VALUES) == SAMPLES["MSG"]
-    assert rendezvous.write_map(MAP_VALUES, "DATA") == message("DATA", MAP)
-    assert rendezvous.write_definition(DEFINITION) == SAMPLES["DAT"]
-    assert list(rendezvous.write_variables([NAME, AGE])) == [SAMPLES["VAR"]]
-    assert list(rendezvous.write_variables([NAME, AGE], type_field="once")) == [one_type_for_all(NAME, AGE)]
-    assert rendezvous.write_file_description(FileDescription(80, 1000)) == SAMPLES["FDC"]
-    assert list(rendezvous.write_records([b"hello", b"world!"], "ATX")) == [SAMPLES["ATX"]]
-    assert list(rendezvous.write_records([b"\0\1\2"], "ATB")) == [SAMPLES["ATB"]]
-    assert rendezvous.write_last(7) == SAMPLES["LST"]
+    assert rendezvous_messages.write_header(HEADER) == SAMPLES["HDR"]
+    assert rendezvous_messages.write_map(MAP_VALUES) == SAMPLES["MSG"]
+    assert rendezvous_messages.write_map(MAP_VALUES, "DATA") == message("DATA", MAP)
+    assert rendezvous_messages.write_definition(DEFINITION) == SAMPLES["DAT"]
+    assert list(rendezvous_messages.write_variables([NAME, AGE])) == [SAMPLES["VAR"]]
+    assert list(rendezvous_messages.write_variables([NAME, AGE], type_field="once")) == [one_type_for_all(NAME, AGE)]
+    assert rendezvous_messages.write_file_description(FileDescription(80, 1000)) == SAMPLES["FDC"]
+    assert list(rendezvous_messages.write_records([b"hello", b"world!"], "ATX")) == [SAMPLES["ATX"]]
+    assert list(rendezvous_messages.write_records([b"\0\1\2"], "ATB")) == [SAMPLES["ATB"]]
+    assert rendezvous_messages.write_last(7) == SAMPLES["LST"]
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -224,39 +224,43 @@ def test_fields_are_found_by_identifier_whatever_their_order(name: str) -> None:
 
 def test_a_definition_has_25_fields() -> None:
     assert len(definition_fields()) == 25
-    assert rendezvous.read_definition(SAMPLES["DAT"]) == DEFINITION
+    assert rendezvous_messages.read_definition(SAMPLES["DAT"]) == DEFINITION
 
 
 def test_a_map_needs_no_identifiers_and_longs_have_any_width() -> None:
-    assert rendezvous.read_map(message("DATA", MAP)) == MAP_VALUES
-    assert rendezvous.read_map(without_identifiers("MSG", MAP)) == MAP_VALUES
-    assert rendezvous.read_map(message("MSG", [i32(1), i32(2), i64(1 << 40)])) == (MapItem(2, 1 << 40),)
+    assert rendezvous_messages.read_map(message("DATA", MAP)) == MAP_VALUES
+    assert rendezvous_messages.read_map(without_identifiers("MSG", MAP)) == MAP_VALUES
+    assert rendezvous_messages.read_map(message("MSG", [i32(1), i32(2), i64(1 << 40)])) == (MapItem(2, 1 << 40),)
 
 
 @pytest.mark.parametrize("of", [each_has_its_type, one_type_for_all, all_is_repeated])
 @pytest.mark.parametrize("variables", [(NAME,), (NAME, AGE), (AGE,) * 16, (NAME, AGE) * 8 + (NAME,)])
 def test_variables_are_read_wherever_the_type_of_record_stands(of, variables) -> None:  # type: ignore[no-untyped-def]
     """16 variables of 16 fields are as many fields as 17 of 15."""
-    assert rendezvous.read_variables([of(*variables)], len(variables)) == variables
+    assert rendezvous_messages.read_variables([of(*variables)], len(variables)) == variables
 
 
 def test_definitions_may_span_messages_and_be_counted_each_or_all() -> None:
     own = [each_has_its_type(NAME), each_has_its_type(AGE, NAME)]
     everything = [each_has_its_type(NAME, count=3), each_has_its_type(AGE, NAME, count=3)]
-    assert rendezvous.read_variables(own, 3) == rendezvous.read_variables(everything, 3) == (NAME, AGE, NAME)
+    assert (
+        rendezvous_messages.read_variables(own, 3)
+        == rendezvous_messages.read_variables(everything, 3)
+        == (NAME, AGE, NAME)
+    )
     with pytest.raises(WireError, match="3 variables, where 4 belong"):
-        rendezvous.read_variables(own, 4)
+        rendezvous_messages.read_variables(own, 4)
     with pytest.raises(WireError, match="7 variables by their number, and 1 in the message"):
-        rendezvous.read_variables([each_has_its_type(NAME, count=7)], 1)
+        rendezvous_messages.read_variables([each_has_its_type(NAME, count=7)], 1)
 
 
 def test_variables_are_written_in_messages_of_a_limited_size() -> None:
     variables = tuple(Variable(f"V{number}", label="x" * 200) for number in range(300))
-    written = [*rendezvous.write_variables(variables, limit=4000)]
+    written = [*rendezvous_messages.write_variables(variables, limit=4000)]
     assert 3600 < max(map(len, written)) <= 4000
-    assert [each.name for each in rendezvous.read_variables(written, 300)] == [each.name for each in variables]
+    assert [each.name for each in rendezvous_messages.read_variables(written, 300)] == [each.name for each in variables]
     with pytest.raises(WireError, match="an entry of"):
-        list(rendezvous.write_variables(variables, limit=300))
+        list(rendezvous_messages.write_variables(variables, limit=300))
 
 
 @pytest.mark.parametrize("nul", [b"\0", b""])
@@ -277,11 +281,11 @@ def test_text_in_another_character_set_is_read_and_written() -> None:
     fields = header_fields()
     fields[-4:-2] = [i32(8), string("Sch\xfcler".encode())]
     body = message("HDR", fields)
-    header = rendezvous.read_header(body, "utf-8")
+    header = rendezvous_messages.read_header(body, "utf-8")
     assert header.attachments[1].description == "Schüler"
-    assert rendezvous.write_header(header, "utf-8") == body
+    assert rendezvous_messages.write_header(header, "utf-8") == body
     with pytest.raises(WireError, match="not utf-8"):
-        rendezvous.read_header(SAMPLES["HDR"], "utf-8")
+        rendezvous_messages.read_header(SAMPLES["HDR"], "utf-8")
 
 
 FAULTS = {
@@ -327,41 +331,41 @@ def test_identifiers_have_no_gap_and_none_twice(number: int) -> None:
     wrong = SAMPLES["FDC"].replace(second + b"\2", second + bytes([number]))
     assert wrong != SAMPLES["FDC"]
     with pytest.raises(WireError, match="where 2 belongs"):
-        rendezvous.read_file_description(wrong)
+        rendezvous_messages.read_file_description(wrong)
 
 
 def test_values_that_fields_cannot_hold_are_not_written() -> None:
     with pytest.raises(WireError, match="a NUL within a string"):
-        list(rendezvous.write_records([b"a\0b"], "ATX"))
+        list(rendezvous_messages.write_records([b"a\0b"], "ATX"))
     with pytest.raises(WireError, match="where the count says 1"):
-        rendezvous.write_header(RendezvousHeader(BLANKS, 0, BLANKS, BLANKS, 1, []))
+        rendezvous_messages.write_header(RendezvousHeader(BLANKS, 0, BLANKS, BLANKS, 1, []))
     controls = Attachment(AttachmentKind.TEXT_FILE, BLANKS, "FILENAME", "a.txt", "a\x1bb", 1, 2)
     with pytest.raises(WireError, match=r"attachments\[0\].description.*control character 1B"):
-        rendezvous.write_header(RendezvousHeader(BLANKS, 0, BLANKS, BLANKS, 1, [controls]))
+        rendezvous_messages.write_header(RendezvousHeader(BLANKS, 0, BLANKS, BLANKS, 1, [controls]))
     with pytest.raises(WireError):
-        rendezvous.write_last(1 << 40)
+        rendezvous_messages.write_last(1 << 40)
     with pytest.raises(WireError, match="no data type"):
-        rendezvous.write_map([MapItem(9, 1)])
+        rendezvous_messages.write_map([MapItem(9, 1)])
 
 
 @pytest.mark.parametrize("name", ["ATX", "ATB"])
 def test_a_message_has_no_more_fields_than_identifiers(name: Literal["ATX", "ATB"]) -> None:
     records = [b"x"] * 80_000
-    written = list(rendezvous.write_records(records, name, 1 << 21))
+    written = list(rendezvous_messages.write_records(records, name, 1 << 21))
     assert len(written) > 1
-    assert sum(len(rendezvous.record_places(each)) for each in written) == len(records)
+    assert sum(len(rendezvous_messages.record_places(each)) for each in written) == len(records)
 
 
 def test_a_definition_may_end_before_its_last_field() -> None:
     whole = replace(DEFINITION, max_gen=0)
-    assert rendezvous.read_definition(message("DAT", definition_fields()[:-1])) == whole
+    assert rendezvous_messages.read_definition(message("DAT", definition_fields()[:-1])) == whole
 
 
 def test_a_message_of_too_many_fields_is_refused_before_it_is_read_to_its_end() -> None:
     field = b"\x04HDR\0\x0b\x01\0"
     body = struct.pack(">I", 8 + len(field) * 70_000) + bytes.fromhex("9955eeaa") + field * 70_000
     with pytest.raises(WireError, match="more than 65,535 fields"):
-        rendezvous.read_header(body)
+        rendezvous_messages.read_header(body)
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -389,15 +393,15 @@ def test_mutations_give_a_value_or_our_error() -> None:
 @given(samples.definitions, st.integers(0, 1000))
 def test_any_definition_comes_back(definition, max_gen: int) -> None:  # type: ignore[no-untyped-def]
     whole = RendezvousDefinition(**vars(definition) | {"max_gen": max_gen, "reuse": b"R"})
-    assert rendezvous.read_definition(rendezvous.write_definition(whole)) == whole
+    assert rendezvous_messages.read_definition(rendezvous_messages.write_definition(whole)) == whole
 
 
 @settings(deadline=None)
 @given(st.lists(samples.variables, min_size=1, max_size=20), st.sampled_from(["each", "once"]), st.booleans())
 def test_any_variables_come_back(variables, type_field, small: bool) -> None:  # type: ignore[no-untyped-def]
     plain = [Variable(**vars(each) | {"type": b"1" if each.is_numeric else b"2"}) for each in variables]
-    bodies = [*rendezvous.write_variables(variables, limit=1000 if small else 32_000, type_field=type_field)]
-    assert rendezvous.read_variables(bodies, len(variables)) == tuple(plain)
+    bodies = [*rendezvous_messages.write_variables(variables, limit=1000 if small else 32_000, type_field=type_field)]
+    assert rendezvous_messages.read_variables(bodies, len(variables)) == tuple(plain)
 
 
 @pytest.mark.parametrize("name", ["ATX", "ATB"])
@@ -416,8 +420,8 @@ def test_records_found_at_once_are_those_found_one_by_one(name: str) -> None:
             fields += [i32(len(nul) + counted), string(nul, ended) if name == "ATX" else opaque(record)]
         body = message(name, fields)
         reader = Reader(body)
-        expected = [rendezvous._record_place(reader, "record") for _ in range(reader.count("count", 2))]
-        assert rendezvous.record_places(body) == expected
-        usual = rendezvous._usual_places(body)
+        expected = [rendezvous_messages._record_place(reader, "record") for _ in range(reader.count("count", 2))]
+        assert rendezvous_messages.record_places(body) == expected
+        usual = rendezvous_messages._usual_places(body)
         assert usual in (None, expected)
         assert odd or usual == expected or not records

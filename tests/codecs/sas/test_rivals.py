@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from app.codecs.sas.dialect import ALL, DIALECTS, Dialect, frames, mask_of
-from app.codecs.sas.files import Rivals, detect
+from app.codecs.sas.file_messages import Rivals, detect
 from app.wire import WireError
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.codecs.sas.attachment import (
+from app.codecs.sas.attachment_messages import (
     AttachmentHeader,
     Count,
     read_counts,
@@ -17,7 +17,7 @@ from app.codecs.sas.attachment import (
     write_header,
 )
 from app.codecs.sas.correlid import join, matches, split
-from app.codecs.sas.dataset import (
+from app.codecs.sas.data_set_messages import (
     DataSetDefinition,
     ObservationMessage,
     VariableMessage,
@@ -29,7 +29,7 @@ from app.codecs.sas.dataset import (
     write_variables,
 )
 from app.codecs.sas.dialect import ALL, Dialect, mask_of, members
-from app.codecs.sas.files import (
+from app.codecs.sas.file_messages import (
     FileDescription,
     FileDescriptionMessage,
     detect,
@@ -38,7 +38,7 @@ from app.codecs.sas.files import (
     write_file_description,
     write_records,
 )
-from app.codecs.sas.indexes import Index, IndexMessage, read_indexes, write_indexes
+from app.codecs.sas.index_messages import Index, IndexMessage, read_indexes, write_indexes
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
 from app.wire import Layout, WireError
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from app.model.access import ApiKey, Scope
-from app.model.webhooks import WebhookRecord, WebhookState
+from app.model.webhook_state import WebhookRecord, WebhookState
 from app.ports import Catalog
 from tests.contracts.catalog.records import dead_letter
 

@@ -18,7 +18,7 @@ from app.model.records import (
     QuarantineRecord,
     StoredObject,
 )
-from app.model.webhooks import DeadLetter
+from app.model.webhook_state import DeadLetter
 from app.ports import Catalog, Page
 
 T = TypeVar("T")

@@ -7,16 +7,8 @@ import pytest
 
 from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.message import Position
-from app.model.pipeline import PipelineRun, RunKind, RunState
-from app.model.records import (
-    Checkpoint,
-    GroupProgress,
-    Kept,
-    NewEvent,
-    PartRun,
-    QuarantineCopy,
-    ReceivingMark,
-)
+from app.model.pipeline_run import PipelineRun, RunKind, RunState
+from app.model.records import Checkpoint, GroupProgress, Kept, NewEvent, PartRun, QuarantineCopy, ReceivingMark
 from app.ports import BadCursor, Catalog, Page
 from tests.contracts.catalog.records import (
     HAPPENED,

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from app.codecs.sapdb.constants import DataType
-from app.codecs.sapdb.headers import ParameterInfo
-from app.codecs.sapdb.texts import code_of
-from app.codecs.sapdb.values import Manner
-from app.dataset.sapdb import rows, types, varying
+from app.codecs.sapdb.packet_records import ParameterInfo
+from app.codecs.sapdb.parameter_values import Manner
+from app.codecs.sapdb.text_codes import code_of
+from app.dataset.sapdb import column_types, row_columns, varying
 from app.model.errors import InvalidInputError
 from app.wire import Context, WireError
 
@@ -130,7 +130,7 @@ def fixed(each: Range, fields: list[bytes], manner: Manner) -> list[Any]:
     filler = b"\x20" if each.data_type == DataType.CHAR_ASCII else b"\0"
     data = b"".join(filler + field.ljust(each.size, filler) for field in fields)
     info = described(each)
-    batch = rows.decode(data, [info], len(fields), manner, types.schema([], [info], {}))
+    batch = row_columns.decode(data, [info], len(fields), manner, column_types.schema([], [info], {}))
     return list(batch.column(0).to_pylist())
 
 
@@ -138,7 +138,7 @@ def varied(each: Range, fields: list[bytes], manner: Manner) -> list[Any]:
     """The values of fields in a vardata part, each as long as it is."""
     data = b"".join(b"\0\1" + bytes([len(field)]) + field for field in fields)
     info = described(each)
-    batch = varying.decode(data, [info], manner, types.schema([], [info], {}))
+    batch = varying.decode(data, [info], manner, column_types.schema([], [info], {}))
     return list(batch.column(0).to_pylist())
 
 
@@ -168,14 +168,14 @@ def test_what_is_beyond_is_refused_in_its_row(name: str, read: Any) -> None:
 @pytest.mark.parametrize(("name", "most"), [("smallint", 32767), ("integer", 2147483647)])
 def test_what_is_beyond_is_not_written(name: str, most: int) -> None:
     info = described(RANGES[name])
-    kind = types.arrow_type(info)
+    kind = column_types.arrow_type(info)
     for wrong in (most + 1, -most - 2):
         for values in (pa.array([1, wrong], pa.int64()), pa.array([Decimal(1), Decimal(wrong)], kind)):
             batch = pa.record_batch([values], names=["a"])
             with pytest.raises(InvalidInputError, match="row 2: the number is beyond"):
-                rows.encode(batch, [info], MANNERS[0])
+                row_columns.encode(batch, [info], MANNERS[0])
             with pytest.raises(InvalidInputError, match="row 2: the number is beyond"):
                 varying.encode(batch, [info], MANNERS[0])
     ends = pa.record_batch([pa.array([most, -most - 1, None], pa.int64())], names=["a"])
-    written = rows.encode(ends, [info], MANNERS[0])
+    written = row_columns.encode(ends, [info], MANNERS[0])
     assert [bytes(row[1:]).rstrip(b"\0") for row in written[:2]] == [number(str(most)), number(str(-most - 1))]

@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.codecs.sapdb.constants import LONGS, DataType, PartKind, Undef
-from app.codecs.sapdb.headers import LongDescriptor, ParameterInfo, VardataParameterInfo
+from app.codecs.sapdb.data_rows import columns, decode_rows, decode_vardata, encode_rows, encode_vardata, inputs
 from app.codecs.sapdb.packet import Packet, decode_packet
-from app.codecs.sapdb.parts import Held, decode_part
-from app.codecs.sapdb.rows import columns, decode_rows, decode_vardata, encode_rows, encode_vardata, inputs
-from app.codecs.sapdb.temporal import DateFormat, Time
-from app.codecs.sapdb.texts import code_of
-from app.codecs.sapdb.values import Manner, encode_content, fraction, in_out_len
+from app.codecs.sapdb.packet_records import LongDescriptor, ParameterInfo, VardataParameterInfo
+from app.codecs.sapdb.parameter_values import Manner, encode_content, fraction, in_out_len
+from app.codecs.sapdb.part_buffers import Held, decode_part
+from app.codecs.sapdb.temporal_digits import DateFormat, Time
+from app.codecs.sapdb.text_codes import code_of
 from app.dataset.parquet import write_parquet
-from app.dataset.sapdb import describing, rows, types, varying
+from app.dataset.sapdb import column_types, describing, row_columns, varying
 from app.model.errors import InvalidInputError
 from app.wire import Context, WireError
 from tests.codecs.sapdb.vectors import ALL, DIRECT, PACKETS
@@ -60,11 +60,11 @@ def with_spans(schema: pa.Schema, number: int) -> pa.Schema:
 
 
 def decoded(buffer: bytes, infos: Sequence[ParameterInfo], count: int, manner: Manner) -> pa.RecordBatch:
-    schema = types.schema([], infos, {})
+    schema = column_types.schema([], infos, {})
     while True:
         try:
-            return rows.decode(buffer, infos, count, manner, schema)
-        except rows.LongTimes as longer:
+            return row_columns.decode(buffer, infos, count, manner, schema)
+        except row_columns.LongTimes as longer:
             schema = with_spans(schema, longer.column)
 
 
@@ -144,7 +144,7 @@ def test_vardata_of_the_driver_are_those_of_single_values() -> None:
         VardataParameterInfo(2, 0, kind, 2, 300 if kind == DataType.CHAR_ASCII else 10, 11, number, 0, 0)
         for number, kind in enumerate(kinds)
     ]
-    schema = types.schema([], infos, {})
+    schema = column_types.schema([], infos, {})
     ours = varying.decode(buffer, infos, MANNERS["big"], schema)
     assert cells(ours) == as_table(decode_vardata(buffer, infos, MANNERS["big"]), schema)
 
@@ -213,7 +213,7 @@ def test_rows_are_written_as_single_values_are(made: tuple[Manner, tuple[Paramet
     present = [[None if isinstance(value, Undef) else value for value in row] for row in values]
     buffer = encode_rows(present, infos, manner)
     batch = decoded(buffer, infos, len(values), manner)
-    assert rows.encode(batch, infos, manner).tobytes() == buffer
+    assert row_columns.encode(batch, infos, manner).tobytes() == buffer
 
 
 @settings(max_examples=200, deadline=None)
@@ -230,12 +230,12 @@ def test_rows_of_vardata(made: tuple[Manner, tuple[ParameterInfo, ...], list[Any
         for row in values
     ]
     buffer = encode_vardata(fields)
-    schema = types.schema([], infos, {})
+    schema = column_types.schema([], infos, {})
     while True:
         try:
             batch = varying.decode(buffer, infos, manner, schema)
             break
-        except rows.LongTimes as longer:
+        except row_columns.LongTimes as longer:
             schema = with_spans(schema, longer.column)
     assert cells(batch) == as_table(decode_vardata(buffer, infos, manner), schema)
     again = varying.encode(batch, infos, manner)
@@ -307,18 +307,18 @@ def test_a_table_comes_back(manner: Manner) -> None:
     (batch,) = TABLE.to_batches()
     needed = describing.needs([batch])
     infos = describing.parameters(batch.schema, needed, unicode_packet=manner.code.is_unicode)
-    sent = rows.encode(batch, infos, manner).tobytes()
+    sent = row_columns.encode(batch, infos, manner).tobytes()
     assert inputs(infos) == infos
-    schema = types.schema(list(describing.row_names(batch.schema)), infos, {})
+    schema = column_types.schema(list(describing.row_names(batch.schema)), infos, {})
     schema = with_spans(schema, schema.get_field_index("span"))
-    back = rows.decode(sent, infos, batch.num_rows, manner, schema)
+    back = row_columns.decode(sent, infos, batch.num_rows, manner, schema)
     assert back.schema.names == batch.schema.names
     for name in batch.schema.names:
         ours = back.column(name).to_pylist()
         assert ours == batch.column(name).to_pylist(), name
     again = describing.parameters(back.schema, describing.needs([back]), unicode_packet=manner.code.is_unicode)
     assert again == infos
-    assert rows.encode(back, again, manner).tobytes() == sent
+    assert row_columns.encode(back, again, manner).tobytes() == sent
 
 
 @pytest.mark.parametrize(
@@ -337,7 +337,7 @@ def test_a_value_that_has_no_place_is_refused_with_its_row(values: pa.Array, why
     batch = pa.record_batch([pa.concat_arrays([pa.nulls(1, values.type), values])], ["V"])
     infos = describing.parameters(batch.schema, describing.needs([batch]))
     with pytest.raises(InvalidInputError, match=f"row 8: .*{why}") as refused:
-        rows.encode(batch, infos, MANNERS["big"], first=6)
+        row_columns.encode(batch, infos, MANNERS["big"], first=6)
     assert refused.value.row == "V"
 
 
@@ -358,14 +358,14 @@ def test_texts_too_long_for_a_field_are_refused() -> None:
 
 def test_names_that_are_missing_or_taken_get_numbers() -> None:
     info = ParameterInfo(0, 1, DataType.BOOLEAN, 0, 1, 2, 1)
-    assert types.schema(["A", "A", ""], [info] * 4, {}).names == ["A", "A_2", "COLUMN_3", "COLUMN_4"]
-    assert types.schema(["A_3", "A", "A", "a"], [info] * 4, {}).names == ["A_3", "A", "A_4", "a_5"]
+    assert column_types.schema(["A", "A", ""], [info] * 4, {}).names == ["A", "A_2", "COLUMN_3", "COLUMN_4"]
+    assert column_types.schema(["A_3", "A", "A", "a"], [info] * 4, {}).names == ["A_3", "A", "A_4", "a_5"]
 
 
 @given(st.lists(st.sampled_from(["A", "a", "A_2", "a_3", "COLUMN_1", "column_2", "", "ß", "SS", "ss_3"]), max_size=8))
 def test_the_names_of_columns_differ_also_without_regard_to_case(names: list[str]) -> None:
     info = ParameterInfo(0, 1, DataType.BOOLEAN, 0, 1, 2, 1)
-    found = types.schema(names, [info] * (len(names) + 1), {}).names
+    found = column_types.schema(names, [info] * (len(names) + 1), {}).names
     assert len({name.casefold() for name in found}) == len(found)
     assert [each for each, name in zip(found, names, strict=False) if name and each.startswith(name)] == [
         each for each, name in zip(found, names, strict=False) if name
@@ -374,7 +374,7 @@ def test_the_names_of_columns_differ_also_without_regard_to_case(names: list[str
 
 def test_many_rows_of_text_are_stored_whatever_their_columns_are_called() -> None:
     info = ParameterInfo(0, 1, DataType.CHAR_ASCII, 0, 4, 5, 1)
-    schema = types.schema(["A_3", "A", "A"], [info] * 3, {})
+    schema = column_types.schema(["A_3", "A", "A"], [info] * 3, {})
     values = [[f"{column}{row % 7}" for row in range(1000)] for column in "xyz"]
     sink = BytesIO()
     write_parquet(schema, [pa.RecordBatch.from_arrays([*map(pa.array, values)], schema=schema)], sink)
@@ -383,4 +383,4 @@ def test_many_rows_of_text_are_stored_whatever_their_columns_are_called() -> Non
 
 def test_every_long_type_is_a_name() -> None:
     for data_type in LONGS:
-        assert types.arrow_type(ParameterInfo(0, 1, data_type, 0, 0, 41, 1)) == pa.string()
+        assert column_types.arrow_type(ParameterInfo(0, 1, data_type, 0, 0, 41, 1)) == pa.string()

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from adapters.delta_tables import DeltaTables
 from adapters.object_store import ObjectStore
-from app.pipeline.tables import Committed, DataSet, TablePlan, append, commit, plan, write
-from app.pipeline.tables.building import TASK_BYTES, TASK_DATA_SETS
-from app.pipeline.tables.evolution import evolve
+from app.pipeline.commit.tables import Committed, DataSet, TablePlan, append, commit, plan, write
+from app.pipeline.commit.tables.schema_evolution import evolve
+from app.pipeline.commit.tables.table_building import TASK_BYTES, TASK_DATA_SETS
 from app.ports import ContentStore, TableFile, TableStore
 from tests.pipeline.tables.schemas import as_duration, data_set_tables
 from tests.support.tables import field, parquet, pupils, visits

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.dataset import side_columns
-from app.pipeline.tables.evolution import FIXED, MOST_FORMER, Evolution, evolve, word
+from app.pipeline.commit.tables.schema_evolution import FIXED, MOST_FORMER, Evolution, evolve, word
 from tests.pipeline.tables.schemas import data_set_schemas
 from tests.support.tables import field, visits
 
@@ -203,7 +203,7 @@ def test_variables_of_one_data_set_never_share_a_column() -> None:
 
 
 def test_a_table_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.pipeline.tables.evolution.MOST_COLUMNS", 8)
+    monkeypatch.setattr("app.pipeline.commit.tables.schema_evolution.MOST_COLUMNS", 8)
     number = field("A", pa.float64())
     first = [number, side_columns.missing_field("A", set()), field("B", pa.string())]
     beyond = field("C", pa.float64())

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from app.model.attachment import AttachmentKind
 from app.model.evidence import Choice, Ground, Question
 from app.model.records import AttachmentRecord, Finished
-from app.pipeline.tables import Increment, file_rows, hour_of, quality_rows, summed
+from app.pipeline.commit.tables import Increment, file_rows, hour_of, quality_rows, summed
 from app.tables.quality import HOUR
 
 

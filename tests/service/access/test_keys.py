@@ -5,7 +5,7 @@ from hashlib import sha256
 import pytest
 
 from app.model.access import Scope
-from app.service.access.keys import Limits, make_key
+from app.service.access.api_keys import Limits, make_key
 
 
 def test_an_administrators_key_has_no_limits() -> None:

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from app.model.access import EVERYTHING, Principal
-from app.service.access import rates
-from app.service.access.rates import RateExceeded, Rates, client_of
+from app.service.access import token_buckets
+from app.service.access.token_buckets import RateExceeded, Rates, client_of
 
 
 class Time:
@@ -59,7 +59,7 @@ def test_bytes_may_take_a_bucket_below_zero_and_the_next_request_waits(time: Tim
 
 
 def test_the_number_of_clients_in_memory_is_bounded(time: Time, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rates, "CLIENTS", 2)
+    monkeypatch.setattr(token_buckets, "CLIENTS", 2)
     limits = Rates(1, None, time)
     for client in ("a", "b", "a", "c"):
         limits.begin(client)

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.object_store.local import LocalObjects
+from adapters.object_store.local_objects import LocalObjects
 from app.model.errors import DamagedError
-from app.service.content.access import StoredContent
-from app.service.content.checksums import BLOCK, BlockChecksums, are_complete, checked
+from app.service.content.block_checksums import BLOCK, BlockChecksums, are_complete, checked
+from app.service.content.stored_content import StoredContent
 
 DATA = Random(1).randbytes(3 * BLOCK + 12_345)
 

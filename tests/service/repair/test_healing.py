@@ -18,13 +18,13 @@ from app.model.message import PhysicalMessage
 from app.model.records import DAMAGED_CONTENT, AttachmentRecord
 from app.ports import AttachmentFilter
 from app.service.assembling.assembler import Assembler
-from app.service.content.damage import Damages
+from app.service.content.content_damage import Damages
+from app.service.content.content_service import Contents
 from app.service.content.settling import Settler
 from app.service.context import ServiceContext
 from app.service.finishing.finisher import Complete, Finisher
 from app.service.repair.healing import Healer
-from app.service.serving import Contents
-from app.testing.context import service_context
+from app.testing.gateway_stages import service_context
 from tests.framing.order_packets import DATA_SET, bare, options, parquet, table, written
 from tests.support.mq_client import any_bodies, group
 from tests.support.sas_client import Program, binary_file, data_set, message, text_file

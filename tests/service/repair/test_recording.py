@@ -21,12 +21,12 @@ from app.model.records import (
     QuarantineRecord,
 )
 from app.service.context import ServiceContext
-from app.service.repair import records
-from app.service.repair.recording import Recorder
-from app.service.repair.records import Dropped, Header, RecordFile
-from app.service.repair.rows import Row, from_json, kind_of, line, to_json
-from app.testing.context import service_context
-from app.testing.outgoing import FILES, delivery
+from app.service.repair import record_files
+from app.service.repair.record_files import Dropped, Header, RecordFile
+from app.service.repair.record_json import Row, from_json, kind_of, line, to_json
+from app.service.repair.recorder import Recorder
+from app.testing.gateway_stages import service_context
+from app.testing.outgoing_files import FILES, delivery
 
 SOURCE = "orders"
 ATTACHMENT = AttachmentRecord(
@@ -72,7 +72,7 @@ def finish(context: ServiceContext, record: AttachmentRecord = ATTACHMENT) -> At
 
 
 def recorded(context: ServiceContext) -> dict[str, Row | Dropped]:
-    return {row.id: row for row in records.rows(context.store)}
+    return {row.id: row for row in record_files.rows(context.store)}
 
 
 def many(count: int) -> list[AttachmentRecord]:
@@ -122,12 +122,12 @@ def test_what_has_ended_is_recorded_with_its_message(context: ServiceContext, by
 def test_a_round_with_nothing_new_writes_nothing(context: ServiceContext) -> None:
     recorder = Recorder(context.catalog, context.store)
     recorder.record()
-    assert records.files(context.store) == []
+    assert record_files.files(context.store) == []
     finish(context)
     recorder.record()
     recorder.record()
     Recorder(context.catalog, context.store).record()
-    assert len(records.files(context.store)) == 1
+    assert len(record_files.files(context.store)) == 1
 
 
 def test_the_newest_record_of_a_row_holds(context: ServiceContext) -> None:
@@ -160,11 +160,11 @@ def test_another_process_goes_on_where_the_last_one_was(context: ServiceContext)
     Recorder(context.catalog, context.store).record()
     finish(context, second)
     Recorder(context.catalog, context.store).record()
-    newest = records.files(context.store)[-1]
-    lines = [*records.rows(context.store)]
+    newest = record_files.files(context.store)[-1]
+    lines = [*record_files.rows(context.store)]
     assert newest.number == 2
     assert {row.id for row in lines} == {first.id, second.id, MESSAGE.id}
-    records_of_second = {row.id for row in records.rows(context.store) if row.id == second.id}
+    records_of_second = {row.id for row in record_files.rows(context.store) if row.id == second.id}
     assert records_of_second == {second.id}
 
 
@@ -173,12 +173,12 @@ def test_where_the_events_do_not_fit_all_is_recorded(context: ServiceContext, lo
     first, second = many(2)
     finish(context, first)
     if loss == "pruned":
-        records.write(context.store, RecordFile(1, 0), Header("0"), [])
+        record_files.write(context.store, RecordFile(1, 0), Header("0"), [])
         context.catalog.checkpoint(Checkpoint(events=[NewEvent("x", "x", 10, {})]))
         context.catalog.prune_events(5)
     else:
         reached = {"newer": "1000000", "another log": "1"}[loss]
-        records.write(context.store, RecordFile(1, 0), Header(f"{reached}-0badc0de"), [])
+        record_files.write(context.store, RecordFile(1, 0), Header(f"{reached}-0badc0de"), [])
     finish(context, second)
     Recorder(context.catalog, context.store).record()
     assert {first.id, second.id, MESSAGE.id} <= recorded(context).keys()
@@ -197,26 +197,26 @@ def test_events_that_are_pruned_before_they_are_recorded_cost_no_row(context: Se
     recorder.record()
     assert {each.id for each in (first, *later)} <= recorded(context).keys()
     recorder.record()
-    assert len(records.files(context.store)) == 2
+    assert len(record_files.files(context.store)) == 2
 
 
 def test_objects_are_merged_and_say_the_same(context: ServiceContext) -> None:
     recorder = Recorder(context.catalog, context.store)
-    made = many(3 * records.MERGED + 5)
+    made = many(3 * record_files.MERGED + 5)
     for each in made:
         finish(context, each)
         recorder.record()
     event = NewEvent("attachment.deleted", made[0].id, 4, {})
     context.catalog.set_state([made[0].id], AttachmentState.DELETED, events=[event])
     recorder.record()
-    found = records.files(context.store)
+    found = record_files.files(context.store)
     assert len(found) == 3 + 6
     rows = recorded(context)
     assert {each.id for each in made} <= rows.keys()
     deleted = rows[made[0].id]
     assert isinstance(deleted, AttachmentRecord)
     assert deleted.state is AttachmentState.DELETED
-    assert len([*records.rows(context.store)]) == len(made) + 1
+    assert len([*record_files.rows(context.store)]) == len(made) + 1
 
 
 def test_a_damaged_object_is_told_of_and_costs_what_lies_in_it(context: ServiceContext, tmp_path: Path) -> None:
@@ -225,23 +225,23 @@ def test_a_damaged_object_is_told_of_and_costs_what_lies_in_it(context: ServiceC
     for each in (first, second):
         finish(context, each)
         recorder.record()
-    path = Path(context.store.local_path(records.files(context.store)[1].name) or "")
+    path = Path(context.store.local_path(record_files.files(context.store)[1].name) or "")
     data = bytearray(path.read_bytes())
-    sound, damaged = [*records.rows(context.store)], 0
+    sound, damaged = [*record_files.rows(context.store)], 0
     for at in range(12, len(data)):
         flipped = bytearray(data)
         flipped[at] ^= 0x10
         path.write_bytes(flipped)
         told: list[GatewayError] = []
-        found = [*records.rows(context.store, told.append)]
+        found = [*record_files.rows(context.store, told.append)]
         if not told:  # a bit that fills up a byte
             assert found == sound
             continue
         damaged += 1
         assert {row.id for row in found} == {first.id, MESSAGE.id}
         with pytest.raises(GatewayError):
-            [*records.rows(context.store)]
+            [*record_files.rows(context.store)]
     assert damaged > (len(data) - 12) * 0.98
     path.write_bytes(data[:-4])
     with pytest.raises(GatewayError, match="too early"):
-        [*records.rows(context.store)]
+        [*record_files.rows(context.store)]

@@ -11,12 +11,12 @@ import pytest
 from app.model.attachment import AttachmentState
 from app.model.records import DAMAGED_CONTENT, AttachmentRecord, Finished
 from app.ports import ContentStore
-from app.service.content.access import open_content
-from app.service.content.damage import Damages, WatchedContent
+from app.service.content.content_damage import Damages, WatchedContent
+from app.service.content.stored_content import open_content
 from app.service.context import ServiceContext, at_once
-from app.service.deletion import Deletion
 from app.service.repair import restoring
-from app.service.repair.scrubbing import Scrubber
+from app.service.repair.scrubber import Scrubber
+from app.service.retention.deletion import Deletion
 from tests.support.kept import Kept, flip
 
 FAST = {"scrub": {"rate": "1 GiB", "interval": "1d"}}

@@ -14,9 +14,9 @@ from app.model.records import DeliveryRecord
 from app.ports import Progress, SendFailed
 from app.service.context import ServiceContext
 from app.service.sending import outbox
-from app.service.sending.deliveries import Deliveries
-from app.service.sending.errors import DeliveryOver
-from app.testing.context import ManualClock, service_context
+from app.service.sending.delivery_creation import Deliveries
+from app.service.sending.sending_errors import DeliveryOver
+from app.testing.gateway_stages import ManualClock, service_context
 from tests.service.sending.test_deliveries import DESTINATIONS, FILE, Sending
 
 Meanwhile = Callable[[], object]

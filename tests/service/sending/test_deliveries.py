@@ -12,7 +12,7 @@ from adapters.memory import MemoryDestinationSettings, MemorySender
 from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.errors import GatewayError, StoreFull
 from app.service.context import ServiceContext
-from app.service.sending.deliveries import Deliveries, Submission, folder_of
+from app.service.sending.delivery_creation import Deliveries, Submission, folder_of
 from app.service.sending.drafts import (
     ApplicationMessageDraft,
     AttachmentDraft,
@@ -20,7 +20,7 @@ from app.service.sending.drafts import (
     check_destination_takes,
     find_destination,
 )
-from app.service.sending.errors import (
+from app.service.sending.sending_errors import (
     CannotSend,
     DestinationRefuses,
     KeyReused,
@@ -28,8 +28,8 @@ from app.service.sending.errors import (
     UnknownDestination,
     UnsuitableDataSets,
 )
-from app.service.sending.parts import PartWriter, StoredPart
-from app.testing.context import service_context
+from app.service.sending.upload_parts import PartWriter, StoredPart
+from app.testing.gateway_stages import service_context
 
 DESTINATIONS: dict[str, Any] = {
     "partner": {"transport": "memory", "queue": "partner"},

@@ -3,7 +3,7 @@
 import pytest
 
 from app.model.errors import StoreFull
-from app.service.sending.room import Room
+from app.service.sending.upload_space import Room
 
 
 def test_uploads_that_run_keep_what_they_announced_from_others() -> None:

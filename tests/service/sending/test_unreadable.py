@@ -12,7 +12,7 @@ from adapters.object_store import ObjectStore
 from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.errors import CatalogError, DamagedError, GatewayError
 from app.model.records import DeliveryRecord
-from app.service.content.access import opened
+from app.service.content.stored_content import opened
 from tests.service.sending.test_changing import World, world
 from tests.service.sending.test_deliveries import DATA_SET, FILE
 

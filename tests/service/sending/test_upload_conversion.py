@@ -20,12 +20,12 @@ from app.model.records import DeliveryRecord, FramingOptions, OutgoingAttachment
 from app.service.context import ServiceContext
 from app.service.sending.framer import Framer
 from app.service.sending.outbox import framing_options
-from app.service.sending.parts import StoredPart
 from app.service.sending.upload_conversion import ConversionRequest, ConvertedFile, convert_and_store, target_of
+from app.service.sending.upload_parts import StoredPart
 from app.settings import Destination
 from app.tables.read.overrides import DataSetOverrides, VariableOverrides
-from app.testing.context import service_context
-from app.testing.outgoing import delivery
+from app.testing.gateway_stages import service_context
+from app.testing.outgoing_files import delivery
 from tests.service.test_round_trip import content, receive, received
 from tests.support.tables import visits
 from tests.tables.out.making import made

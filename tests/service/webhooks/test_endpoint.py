@@ -10,12 +10,12 @@ import pytest
 
 from app.model.errors import CatalogError
 from app.model.records import Checkpoint, EventRecord, NewEvent
-from app.model.webhooks import WebhookState
+from app.model.webhook_state import WebhookState
 from app.service.context import ServiceContext
 from app.service.retention.removal import Retaining, RetentionClock
-from app.service.webhooks.endpoint import Endpoint
-from app.service.webhooks.posting import Answer, Outcome
-from app.testing.context import ManualClock, service_context
+from app.service.webhooks.webhook import Endpoint
+from app.service.webhooks.webhook_request import Answer, Outcome
+from app.testing.gateway_stages import ManualClock, service_context
 from tests.support.webhook_receiver import SECRET
 
 DOWN = Answer(Outcome.FAILED, "down")

@@ -17,9 +17,9 @@ from standardwebhooks import WebhookVerificationError
 from app.model.event_logs import EventLogs
 from app.model.records import EventRecord
 from app.secret import Secret, Words
-from app.service.webhooks import network
-from app.service.webhooks.posting import MOST_RETRY_AFTER, Answer, Outcome, Poster, retry_after
-from app.service.webhooks.signing import signed_headers
+from app.service.webhooks import checked_network
+from app.service.webhooks.webhook_request import MOST_RETRY_AFTER, Answer, Outcome, Poster, retry_after
+from app.service.webhooks.webhook_signature import signed_headers
 from app.settings.webhooks import Webhook, secret_bytes
 from tests.support.mosquitto import free_port
 from tests.support.webhook_receiver import OTHER_SECRET, SECRET, Answered, WebhookReceiver
@@ -205,14 +205,14 @@ def test_retry_after(given: str, seconds: float) -> None:
     ],
 )
 def test_addresses_that_are_not_public_are_refused(address: str) -> None:
-    assert not network.is_allowed(ip_address(address), [])
+    assert not checked_network.is_allowed(ip_address(address), [])
     if ":" not in address:
-        assert network.is_allowed(ip_address(address), [ip_network(f"{address}/32")])
+        assert checked_network.is_allowed(ip_address(address), [ip_network(f"{address}/32")])
 
 
 @pytest.mark.parametrize("address", ["93.184.215.14", "2606:2800:21f:cb07:6820:80da:af6b:8b2c", "::ffff:8.8.8.8"])
 def test_public_addresses_are_allowed(address: str) -> None:
-    assert network.is_allowed(ip_address(address), [])
+    assert checked_network.is_allowed(ip_address(address), [])
 
 
 def test_a_private_receiver_is_not_connected_to(receiver: WebhookReceiver) -> None:

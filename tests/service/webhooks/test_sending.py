@@ -4,7 +4,7 @@ from pathlib import Path
 from random import Random
 
 from app.model.records import Checkpoint, NewEvent
-from app.service.webhooks import sending
+from app.service.webhooks import webhook_threads
 from app.testing.waiting import until
 from tests.support.mosquitto import free_port
 from tests.support.webhook_receiver import SECRET, Answered, WebhookReceiver
@@ -86,7 +86,7 @@ def test_two_webhooks_of_one_host_share_a_thread_and_one_that_fails_stops_no_oth
 
 def test_the_idle_time_bounds_how_late_an_event_of_another_process_is(tmp_path: Path) -> None:
     """The Spark job logs events in a process of its own, which wakes nobody here."""
-    assert sending.IDLE_SECONDS <= 1.0
+    assert webhook_threads.IDLE_SECONDS <= 1.0
     with WebhookReceiver() as receiver:
         stock = Stock(tmp_path, webhooks=hooks(receiver.port))
         stock.gateway.start()

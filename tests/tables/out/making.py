@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.tables.out import FORMATS, Options, outgoing
+from app.tables.write import FORMATS, Options, outgoing
 from tests.support.tables import parquet
 
 CREATED = datetime(2026, 11, 21, 8, 30, tzinfo=UTC)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.tables.out import FORMATS
+from app.tables.write import FORMATS
 from tests.support.tables import pupils
 from tests.tables.out.making import made
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.dataset import side_columns
-from app.tables.out import FORMATS
+from app.tables.write import FORMATS
 from tests.support import dataset_json
 from tests.support.tables import field, visits, wide
 from tests.tables.out.making import made

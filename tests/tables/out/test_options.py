@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.tables.out import FORMATS, OptionError, Options
+from app.tables.write import FORMATS, OptionError, Options
 from tests.support.tables import field, visits
 from tests.tables.out.making import made
 

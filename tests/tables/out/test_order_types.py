@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from app.model.errors import InvalidInputError
-from app.tables.out import FORMATS
+from app.tables.write import FORMATS
 from tests.tables.out.making import made
 
 TABLE = pa.table(

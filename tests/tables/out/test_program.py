@@ -8,7 +8,7 @@ from io import BytesIO, StringIO
 import pyarrow as pa
 import pytest
 
-from app.tables.xpt.limits import MisfitError
+from app.tables.xpt.xpt_limits import MisfitError
 from tests.support.tables import field, visits
 from tests.tables.out.making import made
 

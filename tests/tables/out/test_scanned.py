@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.tables.out import FORMATS, OptionError, Options, Outgoing, scanned
-from app.tables.out.scanned import head, outgoing
+from app.tables.write import FORMATS, OptionError, Options, Outgoing, scanned_table
+from app.tables.write.scanned_table import head, outgoing
 from tests.support.tables import long, visits
 from tests.tables.out.making import CREATED, made
 
@@ -62,8 +62,8 @@ def test_only_what_is_asked_for_is_read(numbered: ds.Dataset, monkeypatch: pytes
         groups.append((Path(piece.path).name, piece.row_groups[0].id))
         return read(piece, *given)
 
-    read = scanned._batches
-    monkeypatch.setattr(scanned, "_batches", reading)
+    read = scanned_table._batches
+    monkeypatch.setattr(scanned_table, "_batches", reading)
     batches = list(head(Seen(), numbered.schema, ["Half"], 6, 3))
     assert [value for batch in batches for value in batch["Half"].to_pylist()] == [3.0, 3.5, 4.0]
     assert groups == [("2.parquet", 0), ("2.parquet", 1), ("3.parquet", 0)]

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.dataset import parquet
-from app.tables.out import FORMATS, Options, TableFormat, outgoing
-from app.tables.out.pieces import LARGEST_PIECE
+from app.tables.write import FORMATS, Options, TableFormat, outgoing
+from app.tables.write.output_pieces import LARGEST_PIECE
 from tests.support.tables import long
 from tests.tables.out.making import CREATED
 

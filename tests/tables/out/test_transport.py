@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyreadstat
 import pytest
 
-from app.tables.xpt.limits import MisfitError
-from app.tables.xpt.read import read
+from app.tables.xpt.xpt_limits import MisfitError
+from app.tables.xpt.xpt_reader import read
 from tests.support.tables import field, visits
 from tests.tables.out.making import made
 

@@ -5,16 +5,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from app.tables.read import formats
+from app.tables.read import file_formats
 from app.tables.read.defining import Definition, define
 from app.tables.read.overrides import DataSetOverrides, Target, VariableOverrides
-from app.tables.read.request import Options, Reading
+from app.tables.read.read_request import Options, Reading
 
 
 def opened(data: bytes, name: str = "", media_type: str = "", **options: Any) -> Reading:
     """A file's table, in the format that its content or else its name tells."""
     file = BytesIO(data)
-    return formats.read(file, formats.format_of(file, name, media_type), Options(**options))
+    return file_formats.read(file, file_formats.format_of(file, name, media_type), Options(**options))
 
 
 def table_of(reading: Reading) -> pa.Table:

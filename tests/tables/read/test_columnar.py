@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.model.errors import InvalidInputError
-from app.tables.read import inflation, sharing
+from app.tables.read import arrow_inflation, shared_values
 from app.tables.read.columnar import read_parquet
 from app.tables.read.overrides import Target, VariableOverrides
-from app.tables.read.request import Options
+from app.tables.read.read_request import Options
 from tests.tables.read.reading import defined, opened, sent, table_of, whole
 
 LONG = "x" * (1 << 20)
@@ -121,7 +121,7 @@ def test_a_long_value_of_many_rows_is_not_laid_out(write: Any, column: str, pool
             opened(data)
     else:
         assert [fault.code for fault in defined(data).errors] == ["value"]
-    assert 0 < pool.max_memory() < 4 * sharing.BYTES_A_BATCH
+    assert 0 < pool.max_memory() < 4 * shared_values.BYTES_A_BATCH
 
 
 def test_the_damaged_column_is_looked_for_without_laying_out_long_values(pool: pa.MemoryPool) -> None:
@@ -132,7 +132,7 @@ def test_the_damaged_column_is_looked_for_without_laying_out_long_values(pool: p
     data[chunk.dictionary_page_offset + chunk.total_compressed_size - 8] ^= 0xFF
     with pytest.raises(InvalidInputError, match="in column number of row group 1 of 1"):
         table_of(opened(bytes(data)))
-    assert 0 < pool.max_memory() < 4 * sharing.BYTES_A_BATCH
+    assert 0 < pool.max_memory() < 4 * shared_values.BYTES_A_BATCH
 
 
 def test_views_of_one_long_value_are_not_laid_out() -> None:
@@ -148,9 +148,9 @@ def test_views_of_nulls_are_not_followed() -> None:
     views = struct.pack("<i12s", 1, b"a") + struct.pack("<i4sii", 100, b"xxxx", 7, 1 << 30)
     for data_type, value in ((pa.string_view(), "a"), (pa.binary_view(), b"a")):
         column = pa.Array.from_buffers(data_type, 2, [pa.py_buffer(b"\1"), pa.py_buffer(views + b"\0")])
-        assert sharing.laid_out(column).to_pylist() == [value, None]
-        assert sharing.laid_out(column.slice(1)).to_pylist() == [None]
-        assert sharing.laid_out(column.slice(2)).to_pylist() == []
+        assert shared_values.laid_out(column).to_pylist() == [value, None]
+        assert shared_values.laid_out(column.slice(1)).to_pylist() == [None]
+        assert shared_values.laid_out(column.slice(2)).to_pylist() == []
 
 
 def test_only_a_dictionary_s_values_that_occur_count() -> None:
@@ -166,7 +166,7 @@ def test_rows_of_long_values_come_in_small_batches(write: Any) -> None:
     data = write(pa.table({"c": repeated("y" * 32_000, 5_000)}))
     rows = [batch.num_rows for batch in opened(data).batches()]
     assert sum(rows) == 5_000
-    assert max(rows) * 32_000 <= sharing.BYTES_A_BATCH
+    assert max(rows) * 32_000 <= shared_values.BYTES_A_BATCH
 
 
 @pytest.mark.parametrize("write", [stream, arrow_file])
@@ -175,9 +175,9 @@ def test_a_batch_that_asks_for_too_much_is_refused_before_it_is_read(
     write: Any, compression: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers = pa.table({"x": np.zeros(100_000), "c": pa.array(["a", "b"] * 50_000).dictionary_encode()})
-    monkeypatch.setattr(inflation, "MOST_INFLATED", 1_200_000)
+    monkeypatch.setattr(arrow_inflation, "MOST_INFLATED", 1_200_000)
     assert table_of(opened(write(numbers, compression))).num_rows == 100_000
-    monkeypatch.setattr(inflation, "MOST_INFLATED", 1_100_000)
+    monkeypatch.setattr(arrow_inflation, "MOST_INFLATED", 1_100_000)
     with pytest.raises(InvalidInputError, match="1,200,000 bytes after decompression"):
         opened(write(numbers, compression))
     assert table_of(opened(write(numbers))).num_rows == 100_000

@@ -5,7 +5,7 @@ import codecs
 import pytest
 
 from app.model.errors import InvalidInputError
-from app.tables.read import charsets, csv
+from app.tables.read import csv_reader, text_charsets
 from tests.tables.read.reading import defined, opened, sent, table_of
 
 LAYOUTS = {
@@ -50,14 +50,14 @@ def test_a_blank_line_is_a_row_of_one_column(begin: bytes, wrong: bytes) -> None
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_rows_of_later_blocks_are_counted_from_the_first(wrong: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv, "BLOCK_BYTES", 1 << 10)
-    monkeypatch.setattr(csv, "ROWS_A_BLOCK", 1)
+    monkeypatch.setattr(csv_reader, "BLOCK_BYTES", 1 << 10)
+    monkeypatch.setattr(csv_reader, "ROWS_A_BLOCK", 1)
     assert refused(b"a,b\n" + b"1,2\n" * 5000 + wrong, delimiter=",").startswith("row 5001: ")
 
 
 def test_a_row_that_is_too_long_names_the_rows_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv, "BLOCK_BYTES", 1 << 10)
-    monkeypatch.setattr(csv, "ROWS_A_BLOCK", 1)
+    monkeypatch.setattr(csv_reader, "BLOCK_BYTES", 1 << 10)
+    monkeypatch.setattr(csv_reader, "ROWS_A_BLOCK", 1)
     said = refused(b"a,b\n" + b"1,2\n" * 256 + b"3," + b"x" * 3000 + b"\n")
     assert said == "a row after row 256 is longer than 1,024 bytes"
 
@@ -104,7 +104,7 @@ def test_a_nul_in_json_is_a_character_that_is_kept() -> None:
 def test_the_byte_that_is_not_in_the_character_set_is_counted_from_the_beginning(
     encoding: str, good: str, bad: bytes, piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(charsets, "_PIECE", piece)
+    monkeypatch.setattr(text_charsets, "_PIECE", piece)
     begin = (good * 5).encode(encoding)
     said = refused(begin + bad, encoding=encoding)
     assert said == f"byte {len(begin)} is not in character set {encoding}; state the encoding of the file"

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.model.errors import InvalidInputError
-from app.tables.read import catalogs, formats
-from app.tables.read.damage import COLUMNAR, READSTAT, REMEDY, UNKNOWN
+from app.tables.read import file_formats, label_catalogs
+from app.tables.read.damage_errors import COLUMNAR, READSTAT, REMEDY, UNKNOWN
 from app.tables.read.defining import define
 from app.tables.read.overrides import DataSetOverrides, Target
-from app.tables.read.request import Options
+from app.tables.read.read_request import Options
 from tests.support.readstat import Written, write_sas7bcat, write_sas7bdat
 
 WAYS = 200
@@ -91,9 +91,9 @@ def refused(kind: str, data: bytes, encoding: str | None = None) -> str:
     file = BytesIO(data)
     try:
         if kind == "sas7bcat":
-            catalogs.read(file, "formats.sas7bcat", "")
+            label_catalogs.read(file, "formats.sas7bcat", "")
         else:
-            for batch in formats.read(file, kind.removesuffix("-file"), Options(encoding=encoding)).batches():
+            for batch in file_formats.read(file, kind.removesuffix("-file"), Options(encoding=encoding)).batches():
                 batch.validate()
     except InvalidInputError as error:
         return str(error)
@@ -148,7 +148,7 @@ def test_a_text_of_a_sas7bdat_that_does_not_decode_is_kept_and_its_row_is_told(r
     text = f"text {row - 1}".encode().ljust(12, b"\0" if b"text 0\0" in data else b" ")
     assert data.count(text) == 1
     changed = b"\xff" + text[1:]
-    reading = formats.read(BytesIO(data.replace(text, changed)), "sas7bdat", Options())
+    reading = file_formats.read(BytesIO(data.replace(text, changed)), "sas7bdat", Options())
     faults = define(reading, DataSetOverrides(), Target()).warnings
     assert [(fault.code, fault.row) for fault in faults if fault.code == "damaged"] == [("damaged", row)]
     (side,) = [name for name in reading.schema.names if name.endswith("__bytes")]

@@ -10,7 +10,7 @@ from app.model.errors import InvalidInputError
 from app.tables.read import define_xml, enriching
 from app.tables.read.defining import Definition, define
 from app.tables.read.overrides import DataSetOverrides, Target, VariableOverrides
-from app.tables.read.request import Options
+from app.tables.read.read_request import Options
 from tests.support import define_xml as example
 from tests.support.tables import field
 from tests.tables.out.making import made

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from app.dataset import checks
 from app.model.errors import InvalidInputError
 from app.tables.read.overrides import Target, VariableOverrides
-from app.tables.read.request import Options
+from app.tables.read.read_request import Options
 from tests.tables.read.reading import defined, sent, whole
 
 LATIN = Target("latin-1")

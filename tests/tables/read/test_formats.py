@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from app.dataset import side_columns
 from app.model.errors import InvalidInputError
-from app.tables.read import formats, json_document
+from app.tables.read import file_formats, json_document
 from app.tables.read.overrides import Target, VariableOverrides
-from app.tables.read.request import MOST_COLUMNS, Options, VariableType
+from app.tables.read.read_request import MOST_COLUMNS, Options, VariableType
 from tests.support.tables import visits
 from tests.tables.out.making import made
 from tests.tables.read.reading import defined, opened, sent, table_of
@@ -89,18 +89,18 @@ def test_undecodable_bytes_are_kept_and_warned_of_whatever_the_destination() -> 
     ],
 )
 def test_content_tells_the_format_and_else_the_name(head: bytes, name: str, media_type: str, expected: str) -> None:
-    assert formats.format_of(BytesIO(head), name, media_type) == expected
+    assert file_formats.format_of(BytesIO(head), name, media_type) == expected
 
 
 @pytest.mark.parametrize("name", ["parquet", "arrow", "arrow-file", "ndjson", "dataset-json", "dataset-ndjson", "dsjc"])
 def test_a_table_is_recognised_by_its_content(name: str) -> None:
-    assert formats.table_format(made(visits(), name)) == name
-    assert formats.table_format(made(visits().slice(0, 2), name)) == name
+    assert file_formats.table_format(made(visits(), name)) == name
+    assert file_formats.table_format(made(visits().slice(0, 2), name)) == name
 
 
 @pytest.mark.parametrize("name", ["xpt", "xpt-v5"])
 def test_transport_files_of_both_versions_are_recognised(name: str) -> None:
-    assert formats.table_format(made(visits(), name, rename=True)) == "xpt"
+    assert file_formats.table_format(made(visits(), name, rename=True)) == "xpt"
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_transport_files_of_both_versions_are_recognised(name: str) -> None:
     ],
 )
 def test_other_content_is_not_taken_for_a_table(head: bytes) -> None:
-    assert formats.table_format(head) is None
+    assert file_formats.table_format(head) is None
 
 
 @pytest.mark.parametrize("data", [b"PK\3\4\0\0", b"\x89PNG\0", b"\0"])
@@ -382,7 +382,7 @@ def test_a_json_array_of_objects_is_read(monkeypatch: pytest.MonkeyPatch) -> Non
     objects = [{"a": 1, "b": "]}"}, {"a": None, "b": "{["}, {"c": 2.5}]
     for indent, piece in ((None, 1), (1, 3), (None, 1 << 20)):
         monkeypatch.setattr(json_document, "BLOCK_BYTES", max(piece, 2))
-        table = table_of(formats.read(BytesIO(json.dumps(objects, indent=indent).encode()), "json", Options()))
+        table = table_of(file_formats.read(BytesIO(json.dumps(objects, indent=indent).encode()), "json", Options()))
         assert table.to_pydict() == {"a": [1, None, None], "b": ["]}", "{[", None], "c": [None, None, 2.5]}
 
 
@@ -457,8 +457,8 @@ def test_zones_in_dataset_json_are_converted_and_told() -> None:
 def test_json_may_have_a_byte_order_mark(name: str) -> None:
     data = made(visits(), name, missing="column")
     marked = codecs.BOM_UTF8 + data
-    assert formats.format_of(BytesIO(marked), "", "") == name
-    assert formats.table_format(marked) == formats.table_format(data)
+    assert file_formats.format_of(BytesIO(marked), "", "") == name
+    assert file_formats.table_format(marked) == file_formats.table_format(data)
     assert table_of(opened(marked)).equals(table_of(opened(data)))
 
 

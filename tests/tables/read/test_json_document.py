@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from app.model.errors import InvalidInputError
 from app.tables.read import json_document
 from app.tables.read.json_document import Document
-from app.tables.read.request import MOST_COLUMNS
+from app.tables.read.read_request import MOST_COLUMNS
 
 TRICKY = st.text(st.sampled_from('[]{},:"\\ \n' + "rows" + "é😀"), max_size=8)
 CELLS = st.none() | st.booleans() | st.integers(-5, 5) | st.floats(-1, 1) | TRICKY

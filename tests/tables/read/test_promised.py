@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.model.errors import InvalidInputError
-from app.tables.read import quotes
+from app.tables.read import open_quotes
 from tests.support.tables import pupils
 from tests.tables.out.making import made
 from tests.tables.read.reading import opened, table_of
@@ -115,13 +115,15 @@ CELL = st.text(st.sampled_from('",\n\rx'), max_size=5)
 def test_no_well_formed_file_is_refused(rows: list[list[str]], piece: int, ends: bool) -> None:
     lines = [",".join('"' + cell.replace('"', '""') + '"' for cell in row) for row in [["p", "q"], *rows]]
     data = ("\n".join(lines) + "\n" * ends).encode()
-    before, quotes.PIECE_BYTES = quotes.PIECE_BYTES, piece  # type: ignore[misc]
+    before, open_quotes.PIECE_BYTES = open_quotes.PIECE_BYTES, piece  # type: ignore[misc]
     try:
-        quotes.check_quotes(io.BytesIO(data), "utf-8", ",", 1, blank_rows=False)
+        open_quotes.check_quotes(io.BytesIO(data), "utf-8", ",", 1, blank_rows=False)
         with pytest.raises(InvalidInputError, match=f"row {len(rows) + 1}: the quote that opens at byte "):
-            quotes.check_quotes(io.BytesIO("\n".join([*lines, 'x,"y']).encode()), "utf-8", ",", 1, blank_rows=False)
+            open_quotes.check_quotes(
+                io.BytesIO("\n".join([*lines, 'x,"y']).encode()), "utf-8", ",", 1, blank_rows=False
+            )
     finally:
-        quotes.PIECE_BYTES = before  # type: ignore[misc]
+        open_quotes.PIECE_BYTES = before  # type: ignore[misc]
 
 
 # --- Arrow, Parquet, gzip -----------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ import pytest
 
 from app.dataset.value_labels import value_text
 from app.model.errors import InvalidInputError
-from app.tables.read import catalogs, formats, sas7bcat, sas7bdat
-from app.tables.read.request import Options
+from app.tables.read import file_formats, label_catalogs, sas7bcat, sas7bdat
+from app.tables.read.read_request import Options
 from tests.support.readstat import Formats, Value, Written, write_sas7bcat, write_sas7bdat
 
 VARIABLES = (
@@ -39,13 +39,13 @@ def pupils(tmp_path: Path) -> Path:
 
 
 def read(data: bytes, encoding: str | None = None) -> pa.Table:
-    reading = formats.read(io.BytesIO(data), "sas7bdat", Options(encoding=encoding))
+    reading = file_formats.read(io.BytesIO(data), "sas7bdat", Options(encoding=encoding))
     return pa.Table.from_batches(reading.batches(), reading.schema)
 
 
 def test_it_is_known_by_its_content(pupils: Path) -> None:
     with pupils.open("rb") as file:
-        assert formats.format_of(file, "pupils.csv", "text/csv") == "sas7bdat"
+        assert file_formats.format_of(file, "pupils.csv", "text/csv") == "sas7bdat"
 
 
 def test_values_have_the_types_of_their_formats_and_special_missing_values_are_kept(pupils: Path) -> None:
@@ -99,7 +99,7 @@ def test_rows_are_read_some_at_a_time(
     monkeypatch.setattr(sas7bdat, "CELLS_A_CHUNK", chunk * len(VARIABLES))
     monkeypatch.setattr(sas7bdat, "CELLS_A_BATCH", 14 * len(VARIABLES))
     monkeypatch.setattr(sas7bdat, "MOST_BYTES", most_bytes)
-    reading = formats.read(io.BytesIO(pupils.read_bytes()), "sas7bdat", Options())
+    reading = file_formats.read(io.BytesIO(pupils.read_bytes()), "sas7bdat", Options())
     batches = list(reading.batches())
     assert [batch.num_rows for batch in batches] == batches_of
     table = pa.Table.from_batches(batches, reading.schema)
@@ -195,12 +195,12 @@ def test_damaged_catalogs_are_refused_with_errors_of_ours(tmp_path: Path) -> Non
     dice = random.Random(2)
     for kept in (32, 100, 4096, len(data) // 2):
         with pytest.raises(InvalidInputError):
-            catalogs.read(io.BytesIO(data[:kept]), "formats.sas7bcat", "")
+            label_catalogs.read(io.BytesIO(data[:kept]), "formats.sas7bcat", "")
     for _ in range(150):
         damaged = bytearray(data)
         damaged[dice.randrange(32, len(data))] = dice.randrange(256)
         try:
-            catalogs.read(io.BytesIO(damaged), "formats.sas7bcat", "")
+            label_catalogs.read(io.BytesIO(damaged), "formats.sas7bcat", "")
         except InvalidInputError:
             continue
 
@@ -210,7 +210,7 @@ def test_a_catalog_may_be_a_data_set_of_proc_format() -> None:
         b"FMTNAME,START,END,LABEL,TYPE,HLO\r\nAGEF,           1,           1,one,N,\r\nAGEF,B,B,refused,N,\r\n"
         b"AGEF,5,9,many,N,\r\nAGEF,**OTHER**,**OTHER**,?,N,O\r\nSEX,M,M,Male,C,\r\n"
     )
-    assert catalogs.read(io.BytesIO(data), "cntlout.csv", "text/csv")[0] == {
+    assert label_catalogs.read(io.BytesIO(data), "cntlout.csv", "text/csv")[0] == {
         "AGEF": {"1": "one", ".B": "refused"},
         "$SEX": {"M": "Male"},
     }
@@ -218,4 +218,4 @@ def test_a_catalog_may_be_a_data_set_of_proc_format() -> None:
 
 def test_another_file_is_no_catalog() -> None:
     with pytest.raises(InvalidInputError, match="neither a sas7bcat nor a data set with FMTNAME, START and LABEL"):
-        catalogs.read(io.BytesIO(b"A,B\r\n1,2\r\n"), "x.csv", "text/csv")
+        label_catalogs.read(io.BytesIO(b"A,B\r\n1,2\r\n"), "x.csv", "text/csv")

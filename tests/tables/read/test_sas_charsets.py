@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from app.model.errors import InvalidInputError
-from app.tables.read import catalogs, formats, sas_charsets
+from app.tables.read import file_formats, label_catalogs, sas_file_charsets
 from app.tables.read.defining import define
 from app.tables.read.overrides import DataSetOverrides, Target
-from app.tables.read.request import Options, Reading
+from app.tables.read.read_request import Options, Reading
 from tests.support import charsets
 from tests.support.readstat import Written, write_sas7bcat, write_sas7bdat
 
@@ -64,7 +64,7 @@ def made(tmp_path: Path, number: int, texts: list[bytes]) -> bytes:
 
 
 def read(data: bytes, encoding: str | None = None) -> Reading:
-    return formats.read(io.BytesIO(data), "sas7bdat", Options(encoding=encoding))
+    return file_formats.read(io.BytesIO(data), "sas7bdat", Options(encoding=encoding))
 
 
 def table_of(reading: Reading) -> pa.Table:
@@ -76,7 +76,7 @@ def label_of(table: pa.Table, column: str) -> str:
 
 
 def test_every_number_of_the_tables_of_others_is_known() -> None:
-    assert charsets.SAS.keys() | {55} == sas_charsets._CODECS.keys() | sas_charsets._UNSTATED.keys()
+    assert charsets.SAS.keys() | {55} == sas_file_charsets._CODECS.keys() | sas_file_charsets._UNSTATED.keys()
 
 
 @numbers
@@ -108,7 +108,7 @@ def test_catalogs_are_those_of_an_independent_decoder(number: int, tmp_path: Pat
     path = write_sas7bcat(tmp_path / "f.sas7bcat", {"$F": dict(zip(texts, reversed(texts), strict=True))})
     data = bytearray(path.read_bytes())
     data[70] = number
-    found, warnings = catalogs.read(io.BytesIO(bytes(data)), "f.sas7bcat", "")
+    found, warnings = label_catalogs.read(io.BytesIO(bytes(data)), "f.sas7bcat", "")
     ours = {composed(value): composed(label) for value, label in found["$F"].items()}
     theirs = zip(expected(texts, number), expected(texts[::-1], number), strict=True)
     assert ours == {value.rstrip(" "): label.rstrip(" ") for value, label in theirs}

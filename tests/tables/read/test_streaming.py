@@ -7,10 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from app.tables.read import csv, formats, json_document, lines
+from app.tables.read import csv_reader, file_formats, json_document, json_lines
 from app.tables.read.defining import define
 from app.tables.read.overrides import DataSetOverrides, Target
-from app.tables.read.request import Options
+from app.tables.read.read_request import Options
 from tests.support.tables import long, wide
 from tests.tables.out.making import made
 from tests.tables.read.reading import opened
@@ -27,17 +27,19 @@ def table() -> pa.Table:
 
 @pytest.mark.parametrize("name", ["csv", "parquet", "arrow", "ndjson", "dataset-json", "dsjc", "xpt"])
 def test_memory_is_flat(table: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    for module in (csv, json_document, lines):
+    for module in (csv_reader, json_document, json_lines):
         monkeypatch.setattr(module, "BLOCK_BYTES", BLOCK)
     path = tmp_path / "long"
     path.write_bytes(made(table, name, rows_a_group=20_000))
     before = pa.total_allocated_bytes()
     arrow = rows = 0
     with path.open("rb") as file:
-        format_ = formats.format_of(BytesIO(file.read(1 << 16)), "", "")
+        format_ = file_formats.format_of(BytesIO(file.read(1 << 16)), "", "")
         tracemalloc.start()
         try:
-            definition = define(formats.read(file, format_, Options()), DataSetOverrides(), Target("latin-1", "ibm"))
+            definition = define(
+                file_formats.read(file, format_, Options()), DataSetOverrides(), Target("latin-1", "ibm")
+            )
             for batch in definition.batches():
                 arrow = max(arrow, pa.total_allocated_bytes() - before)
                 rows += batch.num_rows
@@ -50,9 +52,9 @@ def test_memory_is_flat(table: pa.Table, tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("name", ["json", "ndjson", "dataset-json", "dataset-ndjson", "dsjc"])
 def test_blocks_of_wide_rows_are_larger(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    for module in (json_document, lines):
+    for module in (json_document, json_lines):
         monkeypatch.setattr(module, "BLOCK_BYTES", 16 << 10)
-    monkeypatch.setattr(lines, "LARGEST_BLOCK", 128 << 10)
+    monkeypatch.setattr(json_lines, "LARGEST_BLOCK", 128 << 10)
     reading = opened(made(wide(rows=200), name, rows_a_group=200), f"x.{name}")
     rows = [batch.num_rows for batch in reading.batches()]
     assert sum(rows) == 200

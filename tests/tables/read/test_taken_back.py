@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from app.dataset import side_columns
-from app.tables.out import FORMATS
 from app.tables.read.overrides import Target
+from app.tables.write import FORMATS
 from tests.support.tables import visits
 from tests.tables.out.making import made
 from tests.tables.read.reading import defined, opened, sent

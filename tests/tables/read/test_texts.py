@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.tables.read.texts import MISSING_WORDS
+from app.tables.read.typed_texts import MISSING_WORDS
 from tests.tables.read.reading import opened, table_of
 
 NUMBERS = st.one_of(

@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from app.tables.xpt.parts import Version
-from app.tables.xpt.read import read, read_whole
-from app.tables.xpt.write import write
+from app.tables.xpt.header_records import Version
+from app.tables.xpt.xpt_reader import read, read_whole
+from app.tables.xpt.xpt_writer import write
 
 VERSIONS: tuple[Version, ...] = (5, 8)
 

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.model.errors import InvalidInputError
-from app.tables.read import formats
+from app.tables.read import file_formats
 from app.tables.read.defining import Definition, define
 from app.tables.read.overrides import DataSetOverrides, Target
-from app.tables.read.request import Options, Reading
-from app.tables.xpt.layouts import RECORD
-from app.tables.xpt.parts import Version
+from app.tables.read.read_request import Options, Reading
+from app.tables.xpt.header_records import Version
+from app.tables.xpt.xpt_layouts import RECORD
 from tests.tables.xpt.tables import VERSIONS, character, file_of, numeric, table, table_of
 
 VECTORS = Path("tests/vectors/sas_files")
@@ -33,7 +33,7 @@ def file_with(version: Version = 5, **said: bytes) -> bytes:
 
 
 def read(data: bytes, encoding: str | None = None) -> tuple[Reading, Definition]:
-    reading = formats.read(io.BytesIO(data), "xpt", Options(encoding=encoding))
+    reading = file_formats.read(io.BytesIO(data), "xpt", Options(encoding=encoding))
     return reading, define(reading, DataSetOverrides(), Target())
 
 

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.model.errors import InvalidInputError
-from app.tables.xpt.layouts import RECORD
-from app.tables.xpt.parts import Version
-from app.tables.xpt.read import members, read
-from app.tables.xpt.write import write
+from app.tables.xpt.header_records import Version
+from app.tables.xpt.xpt_layouts import RECORD
+from app.tables.xpt.xpt_reader import members, read
+from app.tables.xpt.xpt_writer import write
 from tests.tables.xpt.tables import VERSIONS, character, file_of, missing, numeric, table, table_of
 
 versions = pytest.mark.parametrize("version", VERSIONS)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.tables.xpt.limits import LIMITS, Misfit, MisfitError, fit
-from app.tables.xpt.parts import Version
+from app.tables.xpt.header_records import Version
+from app.tables.xpt.xpt_limits import LIMITS, Misfit, MisfitError, fit
 
 VERSIONS: tuple[Version, ...] = (5, 8)
 

@@ -19,8 +19,8 @@ from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
 from app.model.records import Checkpoint, GroupProgress, NewEvent, PartRun, StoredObject
 from app.model.times import to_microseconds
-from app.service.access.keys import UNLIMITED, Limits, make_key
-from app.service.monitoring import physical
+from app.service.access.api_keys import UNLIMITED, Limits, make_key
+from app.service.monitoring import physical_messages
 from app.testing.waiting import until
 from tests.support.sas_client import Program, binary_file, message
 from tests.web.conftest import connected
@@ -209,8 +209,10 @@ def test_messages_of_others_are_not_served(arrived: Arrived) -> None:
 def test_a_page_ends_after_some_batches(arrived: Arrived, monkeypatch: pytest.MonkeyPatch) -> None:
     for each in (arrived.header, *arrived.parts, arrived.count):
         arrived.stock.deliver([each])
-    page = physical.PhysicalMessages.page
-    monkeypatch.setattr(physical.PhysicalMessages, "page", lambda self, after, limit: page(self, after, limit, 2))
+    page = physical_messages.PhysicalMessages.page
+    monkeypatch.setattr(
+        physical_messages.PhysicalMessages, "page", lambda self, after, limit: page(self, after, limit, 2)
+    )
     first = arrived.get("/physical-messages")
     assert (len(first["items"]), first["next"] is None) == (2, False)
     following = arrived.get("/physical-messages", cursor=first["next"])

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from app.model.attachment import AttachmentKind
 from app.model.errors import GatewayError
 from app.model.records import AttachmentRecord
-from app.web import content_response as content
+from app.web.responses import content_response as content
 from tests.web.stock import Stock
 
 DATA = b"".join(n.to_bytes(4) for n in range(1 << 20))

@@ -146,7 +146,7 @@ def test_the_event_loop_never_waits_for_the_catalog(
         return mark_damaged(*arguments)
 
     monkeypatch.setattr(stock.catalog, "mark_damaged", watched)
-    monkeypatch.setattr("app.web.content_response._QUICK_SECONDS", inf)
+    monkeypatch.setattr("app.web.responses.content_response._QUICK_SECONDS", inf)
     flip(file_of(stock, record), 5 << 20)
     with pytest.raises(httpx.RemoteProtocolError):
         get(http, record)

@@ -5,9 +5,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.codecs.sas.dataset import DataSetDefinition, Variable
+from app.codecs.sas.data_set_messages import DataSetDefinition, Variable
 from app.dataset.decode import first_plan
-from app.dataset.layout import Representation
+from app.dataset.observation_layout import Representation
 from app.model.attachment import AttachmentKind
 from app.model.records import AttachmentRecord
 from tests.web.stock import Stock

@@ -15,10 +15,10 @@ from app.model.attachment import AttachmentKind
 from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord
-from app.service.finishing import leading
-from app.tables.out import page
+from app.service.finishing import partial_content
+from app.tables.write import rows_page
 from app.testing.waiting import until
-from app.web.attachments import partial
+from app.web.resources.attachments import unfinished_content
 from tests.support.sas_client import Attached, Program, binary_file, data_set, message, text_file
 from tests.support.tables import parquet, pupils
 from tests.web.attachments.test_arrival import grouped
@@ -101,7 +101,7 @@ def test_a_record_across_parts_is_read_as_far_as_it_came(arriving_http: Arriving
 
 
 def test_an_answer_has_a_largest_size(arriving_http: Arriving, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partial, "MOST_BYTES", 1000)
+    monkeypatch.setattr(unfinished_content, "MOST_BYTES", 1000)
     attached = binary_file(Program(Random(82), body_limit=20_000), "b.bin", LINES)
     arriving_http.send(attached, slice(0, 3))
     assert arriving_http.get().content == LINES[:1000]
@@ -135,7 +135,7 @@ def test_rows_that_can_be_decoded(arriving_http: Arriving, monkeypatch: pytest.M
     assert (csv.status_code, csv.text) == (200, "N,C\r\n0,c0\r\n1,c1\r\n")
     assert csv.headers["missing-parts"] == f"7-{len(attached.bodies)}"
     assert len(arriving_http.get(format="csv").text.splitlines()) == available + 1
-    monkeypatch.setattr(leading, "MOST_BODIES", 50_000)
+    monkeypatch.setattr(partial_content, "MOST_BODIES", 50_000)
     assert arriving_http.get("/rows", limit=1000, sort="N").json()["has_more"] is True
     monkeypatch.undo()
     arriving_http.stock.deliver(late)
@@ -183,7 +183,7 @@ def sorted_rows(shared_stock: Stock) -> AttachmentRecord:
 def test_rows_are_sorted_and_paged(
     shared_http: httpx.Client, sorted_rows: AttachmentRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page, "_PRUNED", 1000)
+    monkeypatch.setattr(rows_page, "_PRUNED", 1000)
 
     def rows(**query: Any) -> list[list[Any]]:
         seen = shared_http.get(f"/v1/attachments/{sorted_rows.id}/rows", params=query).raise_for_status().json()
@@ -229,7 +229,7 @@ def test_what_is_wrong_with_rows_is_told(
     wrong: list[tuple[dict[str, str | int], str]] = [
         ({"sort": "NONE"}, "sort"),
         ({"columns": "NONE"}, "columns"),
-        ({"sort": "N", "offset": page.MOST_SORTED}, "offset"),
+        ({"sort": "N", "offset": rows_page.MOST_SORTED}, "offset"),
         ({"limit": 1001}, "limit"),
     ]
     for query, parameter in wrong:

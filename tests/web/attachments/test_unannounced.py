@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 
 from app.model.access import Scope
 from app.model.identity import attachment_id
-from app.service.access.keys import Limits, make_key
+from app.service.access.api_keys import Limits, make_key
 from app.testing.waiting import until
 from tests.support.announcing import KEY, Known, Sent, traffic
 from tests.support.sas_client import Program, binary_file, message

@@ -6,7 +6,7 @@ from hashlib import sha256, sha512
 import httpx
 import pytest
 
-from app.web.digests import Digests
+from app.web.http.digests import Digests
 from app.web.problems import Problem
 from tests.web.stock import Stock
 

@@ -12,7 +12,7 @@ import pytest
 
 from app.model.access import Scope
 from app.model.attachment import AttachmentKind
-from app.service.access.keys import Limits, make_key
+from app.service.access.api_keys import Limits, make_key
 from tests.web.messages.sending import delivery
 from tests.web.stock import Stock
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.object_store import ObjectStore
-from app.service.sending.parts import StoredPart
-from app.web.messages.upload import PartHead, Upload
+from app.service.sending.upload_parts import StoredPart
 from app.web.problems import Problem
+from app.web.resources.messages.multipart_upload import PartHead, Upload
 
 BOUNDARY = "--a-boundary"
 NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters='"%\\'), min_size=1, max_size=20)

@@ -20,11 +20,11 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, Unautho
 from pyiceberg.table import StaticTable
 from pyspark.sql import SparkSession
 
-from adapters.delta_tables import DeltaTables, log
+from adapters.delta_tables import DeltaTables, delta_log
 from adapters.delta_tables import iceberg as adapter
 from adapters.delta_tables.iceberg import VERSION, IcebergOverDelta
-from app.service.iceberg import identifier
-from app.web.api import create_app
+from app.service.tables.iceberg_identifiers import identifier
+from app.web.app import create_app
 from tests.support.tables import visits
 from tests.web.stock import Stock, serving
 
@@ -208,11 +208,11 @@ def test_a_load_that_is_overtaken_drops_no_snapshots(tmp_path: Path, monkeypatch
     store = DeltaTables(tmp_path / "tables")
     add(store, 0, visits())
     with closing(IcebergOverDelta(str(tmp_path / "tables"), tmp_path)) as tables:
-        stale = log.Snapshot(store.location(TABLE), TABLE)
+        stale = delta_log.Snapshot(store.location(TABLE), TABLE)
         add(store, 1, visits())
         before, metadata = tables.load(TABLE)
         read = [stale]
-        monkeypatch.setattr(adapter, "Snapshot", lambda *place: read.pop() if read else log.Snapshot(*place))
+        monkeypatch.setattr(adapter, "Snapshot", lambda *place: read.pop() if read else delta_log.Snapshot(*place))
         assert tables.load(TABLE) == (before, metadata)
         assert not read
 

@@ -15,10 +15,10 @@ from pyiceberg.catalog.rest import RestCatalog
 
 from adapters.delta_tables import DeltaTables
 from app.model.table_names import table_name
-from app.service.iceberg import identifier
-from app.service.querying import confined
-from app.service.tables import open_table
-from app.web.api import create_app
+from app.service.tables.iceberg_identifiers import identifier
+from app.service.tables.sql_queries import confined
+from app.service.tables.table_reader import open_table
+from app.web.app import create_app
 from tests.web.stock import Stock, serving
 
 ODD = (

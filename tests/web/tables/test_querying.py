@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 from app.model.access import Scope
-from app.service.access.keys import Limits, make_key
+from app.service.access.api_keys import Limits, make_key
 from app.service.conversion import Conversions
 from app.testing.waiting import PATIENCE
-from app.web.access.tables import KnownTables
+from app.web.dependencies.known_tables import KnownTables
 from tests.web.conftest import connected
 from tests.web.stock import Stock
 

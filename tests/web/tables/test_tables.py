@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from app.model.attachment import AttachmentKind
 from app.model.records import AttachmentRecord
-from app.tables.out import FORMATS
+from app.tables.write import FORMATS
 from tests.support import dataset_json
 from tests.support.tables import field, long, parquet, visits, wide
 from tests.web.stock import Stock

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pyreadstat
 import pytest
 
-from app.pipeline.tables import QUALITY, Increment, hour_of
-from app.tables.out import FORMATS
-from app.web.tables.endpoints import JSON_ROWS
+from app.pipeline.commit.tables import QUALITY, Increment, hour_of
+from app.tables.write import FORMATS
+from app.web.resources.tables.endpoints import JSON_ROWS
 from tests.support.built import RECEIVED, Built, without_deltalake
 from tests.support.tables import field, long, pupils, visits
 from tests.web.conftest import connected, stocked

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.web.api import create_app
+from app.web.app import create_app
 from tests.support.breaking import breaking
 from tests.support.environment import with_proxies
 from tests.support.fetched import ran

@@ -8,10 +8,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.service.uploads import pieces
+from app.service.uploads import upload_pieces
 from app.testing.waiting import until
-from app.web.api import create_app
-from app.web.uploads.receiving import Receivers
+from app.web.app import create_app
+from app.web.resources.uploads.upload_receiving import Receivers
 from tests.web.conftest import connected
 from tests.web.stock import Stock, serving
 from tests.web.uploads.uploading import (
@@ -150,7 +150,7 @@ def test_many_writers_at_once_end_each_other_and_nothing_else(stock: Stock) -> N
 
 def test_what_a_restarted_gateway_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces that are no continuation, and those of no upload, are removed."""
-    monkeypatch.setattr(pieces, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(upload_pieces, "PIECE_BYTES", 1000)
     stock = Stock(tmp_path)
     with connected(stock) as http:
         path = begun_by_tus(http, 4000, Upload_Metadata=metadata(filename="ä.txt", filetype="text/plain"))

@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from app.testing.waiting import until
-from app.web.api import create_app
-from app.web.uploads import endpoints
+from app.web.app import create_app
+from app.web.resources.uploads import endpoints
 from tests.web.stock import Stock, serving
 from tests.web.uploads.uploading import (
     DATA,

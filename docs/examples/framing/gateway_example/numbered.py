@@ -12,20 +12,12 @@ from itertools import count
 
 from app.codecs.sas import dialect
 from app.framing.joined import joined_file
-from app.framing.outgoing import fixed_records, message_identifier
-from app.framing.protocol import (
-    ArrangementName,
-    Contents,
-    DataSetFacts,
-    FileContent,
-    Framing,
-    Received,
-    StoreTable,
-)
+from app.framing.outgoing_parts import fixed_records, message_identifier
+from app.framing.protocol import ArrangementName, Contents, DataSetFacts, FileContent, Framing, Received, StoreTable
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
 from app.model.errors import InvalidInputError
 from app.model.event import Announced, Event, PartArrived, Unsequenced
-from app.model.framing import FramingTraits
+from app.model.framing_facts import FramingTraits
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions, OutgoingAttachment
 

@@ -1,0 +1,164 @@
+"""The identity of the journal in a folder, and the lowest number that its next segment may have.
+
+The file `identity` has two blocks that are written alternately and in place. So writing needs no free space, and an
+interrupted write leaves the other block unchanged. Each block holds a line of JSON and its CRC-32C.
+
+A journal that several processes open one after the other has one file for each opening: `replace_file` gives the name
+`identity` to a new file. The process before keeps its own file open and writes to that. So it never changes what the
+next process has written, however late it goes on.
+"""
+
+import json
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from secrets import token_hex
+
+import structlog
+from crc32c import crc32c
+
+from adapters.arrow_journal.arrow_ipc import BLOCK
+from adapters.disk import ReadFile, UnreadableError, sync_folder
+from app.model.records import JournalIdentity
+
+NAME = "identity"
+SLOTS = 2
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The content of the file.
+
+    The next segment has at least the number `following`: lower ones may have held acknowledged messages. `end` is the
+    packed position of the last message in retired segments. `saved` counts how often the file was written.
+    """
+
+    id: str
+    epoch: int
+    following: int
+    end: int | None = None
+    saved: int = 0
+
+    @property
+    def identity(self) -> JournalIdentity:
+        return JournalIdentity(self.id, self.epoch)
+
+
+def new_id() -> str:
+    return token_hex(16)
+
+
+def load(folder: Path) -> Known | None:
+    """Return the content of the file in a journal's folder; None if it is missing or cannot be read."""
+    path = folder / NAME
+    try:
+        file = ReadFile(path)
+    except FileNotFoundError:
+        return None
+    blocks = [_block(file, slot) for slot in range(SLOTS)]
+    known = sorted(filter(None, map(_parsed, blocks)), key=lambda each: each.saved)
+    if not known:
+        _log.error("identity_damaged", file=str(path), action="recovered from the segments")
+        return None
+    if all(any(block) for block in blocks) and len(known) < SLOTS:
+        _log.error("identity_damaged", file=str(path), action="older block used")
+        last = known[-1]
+        return replace(last, epoch=last.epoch + 1, following=last.following + 1)
+    return known[-1]
+
+
+def save(folder: Path, known: Known, own: int | None = None) -> Known:
+    """Write the file durably and return its new content. Raises OSError.
+
+    `own` is the descriptor of the file that this process has made by `replace_file`.
+    """
+    known = replace(known, saved=known.saved + 1)
+    block = _written(known)
+    path = folder / NAME
+    if own is not None:
+        os.pwrite(own, block, BLOCK * (known.saved % SLOTS))
+        os.fdatasync(own)
+        return known
+    if not path.exists():
+        _make(path, known)
+        return known
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.pwrite(descriptor, block, BLOCK * (known.saved % SLOTS))
+        os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)
+    return known
+
+
+def replace_file(folder: Path, known: Known) -> tuple[Known, int]:
+    """Give the name `identity` to a new file. Return its content, and its descriptor for writing. Raises OSError."""
+    known = replace(known, saved=known.saved + 1)
+    path = folder / NAME
+    partial = folder / f"{NAME}.{token_hex(8)}.partial"
+    descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+    try:
+        os.pwrite(descriptor, _both(known), 0)
+        os.fsync(descriptor)
+        partial.rename(path)
+        sync_folder(folder)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return known, descriptor
+
+
+def epoch_in(folder: Path) -> int | None:
+    """Return the epoch of the process that opened the journal last; None if the file is missing or cannot be read.
+
+    The file is opened by its name each time, so that a network file system asks its server. Reads both blocks.
+    """
+    try:
+        descriptor = os.open(folder / NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        data = os.pread(descriptor, SLOTS * BLOCK, 0)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    known = filter(None, (_parsed(data[at : at + BLOCK]) for at in range(0, len(data), BLOCK)))
+    return max((each.epoch for each in known), default=None)
+
+
+def _make(path: Path, known: Known) -> None:
+    partial = path.with_name(f"{NAME}.partial")
+    with partial.open("wb") as file:
+        file.write(_both(known))
+        file.flush()
+        os.fsync(file.fileno())
+    partial.rename(path)
+    sync_folder(path.parent)
+
+
+def _both(known: Known) -> bytes:
+    """Return both blocks, of which one holds the content."""
+    blocks = [bytes(BLOCK)] * SLOTS
+    blocks[known.saved % SLOTS] = _written(known)
+    return b"".join(blocks)
+
+
+def _block(file: ReadFile, slot: int) -> bytes:
+    try:
+        return file.read(slot * BLOCK, (slot + 1) * BLOCK)
+    except UnreadableError:
+        return b"unreadable"
+
+
+def _written(known: Known) -> bytes:
+    said = json.dumps({name: getattr(known, name) for name in Known.__slots__}).encode() + b"\n"
+    return (said + b"%08x\n" % crc32c(said)).ljust(BLOCK, b"\0")
+
+
+def _parsed(block: bytes) -> Known | None:
+    said, _, checksum = block.rstrip(b"\0").rstrip(b"\n").rpartition(b"\n")
+    said += b"\n"
+    return Known(**json.loads(said)) if checksum == b"%08x" % crc32c(said) else None

@@ -1,0 +1,114 @@
+"""The header of a segment: an Arrow schema in whole blocks, whose metadata identify the journal.
+
+`attachment_gateway.journal` is the format, and `.created_at` the time when the segment was begun (µs). `.journal_id`
+and `.epoch` are the journal's identity. `.header_crc32` is the CRC-32C of these blocks, computed with dashes in place
+of its own digits.
+"""
+
+import re
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from adapters.arrow_journal import arrow_ipc
+from adapters.arrow_journal.batch_columns import SCHEMA
+from adapters.disk import ReadFile, UnreadableError
+from app.model.records import JournalIdentity
+
+FORMAT = 1
+MAX_HEADER = 64 << 10
+
+_PREFIX = b"attachment_gateway."
+_VERSION, _CREATED, _ID, _EPOCH, _CHECKSUM = (
+    _PREFIX + name for name in (b"journal", b"created_at", b"journal_id", b"epoch", b"header_crc32")
+)
+_AN_ID = re.compile(rb"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")
+_MARK, _DASHES = b"crc32c:", b"-" * 8
+
+
+def seed_of(journal_id: str, segment: int) -> int:
+    """Return the seed of the checksums of a segment's batches.
+
+    No other segment has the same seed, so a body's content can never be mistaken for a batch.
+    """
+    return crc32c(f"{journal_id}/{segment}".encode())
+
+
+class SegmentHeader(NamedTuple):
+    """The content of a segment's header. `end` is the beginning of the first batch."""
+
+    created_at: int
+    journal: JournalIdentity
+    end: int
+
+
+class BadHeader(ValueError):
+    """A file does not begin with a segment's header. With `foreign` it is an Arrow stream of another program or
+    version."""
+
+    def __init__(self, why: str, *, foreign: bool = False) -> None:
+        super().__init__(why)
+        self.foreign = foreign
+
+
+def header_bytes(created_at: int, journal: JournalIdentity) -> bytes:
+    """Return the header of a segment of this journal that was begun at this time (µs)."""
+    values = {
+        _VERSION: str(FORMAT),
+        _CREATED: str(created_at),
+        _ID: journal.id,
+        _EPOCH: str(journal.epoch),
+        _CHECKSUM: _MARK + _DASHES,
+    }
+    data = arrow_ipc.in_blocks(SCHEMA.with_metadata(values).serialize().to_pybytes())
+    return data.replace(_MARK + _DASHES, _MARK + _checksum(data))
+
+
+def read_header(start: bytes) -> SegmentHeader:
+    """Return the header of a file that begins with `start`, which may be cut at MAX_HEADER bytes. Raises BadHeader."""
+    end = arrow_ipc.metadata_end(start)
+    try:
+        schema = arrow_ipc.schema_of(start[:end] if end else start)
+    except (*arrow_ipc.READ_ERRORS, EOFError, ValueError) as error:
+        raise BadHeader(f"it does not begin with an Arrow schema: {error}") from error
+    metadata = schema.metadata or {}
+    version = metadata.get(_VERSION, b"none").decode("utf-8", "replace")
+    checksum = metadata.get(_CHECKSUM)
+    if end and (checksum is not None or version == str(FORMAT)):
+        _check(start[:end], checksum)
+    if version != str(FORMAT):
+        raise BadHeader(f"journal format {version}, expected {FORMAT}", foreign=True)
+    if not end or end % arrow_ipc.BLOCK or not schema.equals(SCHEMA):
+        raise BadHeader(f"journal format {version} with unknown columns", foreign=True)
+    try:
+        created_at = int(metadata[_CREATED])
+        journal = JournalIdentity(metadata[_ID].decode(), int(metadata[_EPOCH]))
+    except (KeyError, ValueError) as error:
+        raise BadHeader(f"its metadata are damaged: {error}") from error
+    return SegmentHeader(created_at, journal, end)
+
+
+def header_of(file: ReadFile, size: int) -> SegmentHeader:
+    """Return the header of a file of this size in bytes. Raises BadHeader."""
+    try:
+        start = file.read(0, min(size, arrow_ipc.BLOCK))
+        end = arrow_ipc.metadata_end(start) or 0
+        return read_header(file.read(0, min(size, end, MAX_HEADER)) if end > len(start) else start)
+    except UnreadableError as error:
+        raise BadHeader(str(error)) from error
+
+
+def told_journals(file: ReadFile) -> list[str]:
+    """Return what may be the id of the journal in a damaged header. It is right if it finds batches."""
+    return [found.decode() for found in _AN_ID.findall(file.read_as_is(0, arrow_ipc.BLOCK))]
+
+
+def _check(data: bytes, checksum: bytes | None) -> None:
+    if checksum is None or data.count(checksum) != 1 or not checksum.startswith(_MARK):
+        raise BadHeader("its checksum is damaged")
+    if checksum != _MARK + _checksum(data.replace(checksum, _MARK + _DASHES)):
+        raise BadHeader("its checksum does not match")
+
+
+def _checksum(data: bytes) -> bytes:
+    return b"%08x" % crc32c(data)

@@ -1,0 +1,392 @@
+"""A `TableStore` of Delta tables."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import structlog
+from deltalake.exceptions import DeltaError
+from pyarrow.dataset import Dataset, FileSystemDataset
+
+from adapters.delta_tables import delta_log, delta_schema, table_folders
+from adapters.delta_tables.bucket_storage import Bucket
+from adapters.delta_tables.delta_log import Active, KeptSnapshots, Snapshot
+from adapters.delta_tables.file_joining import last_files, neighbours
+from adapters.delta_tables.local_storage import LocalFolder
+from adapters.delta_tables.statistics import COLUMNS, statistics
+from adapters.delta_tables.table_storage import Place
+from app.model.errors import GatewayError
+from app.ports import TableFile, TableVersion
+
+ROW_GROUP_BYTES = 32 << 20
+ROW_GROUP_ROWS = 1 << 20
+ROWS_A_BATCH = 16_384
+CELLS_A_BATCH = 4 << 20
+"""The limit of cells in a batch: batches of wide tables have fewer rows."""
+SMALL_FILE = 64 << 20
+"""`compact` joins smaller files, to files of about twice this size."""
+ATTEMPTS = 100
+"""How often a commit is tried again after another process has committed first."""
+CHECKPOINT_EVERY = 20
+"""Versions between two checkpoints of the log, so that a reader reads few of its files."""
+JOIN_EVERY = 32
+"""Versions between two looks for small files at the end of a table, which are joined."""
+KEPT_SNAPSHOTS = 1024
+"""The number of tables whose newest version stays in memory between two commits."""
+RECEIVED_AT = "received_at"
+
+_REMOTE_SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")
+
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+class DeltaTables:
+    """Delta tables by name.
+
+    A path or `file://` is a local folder, created with the first table. `s3://`, `gs://` and `az://` are buckets; their
+    credentials come from the environment variables of the providers' own tools. Any number of processes may use one
+    store.
+
+    Raises ValueError for another URL. Methods raise GatewayError, or StoreFull when there is no space left.
+    """
+
+    def __init__(self, url: str | Path) -> None:
+        self._place = _place(url)
+        self._kept = KeptSnapshots(KEPT_SNAPSHOTS)
+
+    def names(self) -> list[str]:
+        found = ((folder, self._name(folder)) for folder in self._place.folders())
+        return sorted(name for folder, name in found if name is not None and table_folders.folder(name) == folder)
+
+    def schema(self, name: str) -> pa.Schema:
+        known = self._newest(name)
+        if known is None:
+            raise KeyError(name)
+        schema = known.schema()
+        self._kept.put(name, known)
+        return schema
+
+    def describe(self, name: str) -> TableVersion:
+        snapshot = self._snapshot(name)
+        modified, files = snapshot.modified_at(), snapshot.files()
+        rows, size = sum(file.rows for file in files), sum(file.size for file in files)
+        return TableVersion(name, snapshot.version, rows, len(files), size, modified)
+
+    def reached(self, name: str, application: str) -> int | None:
+        known = self._newest(name)
+        reached = None if known is None else self._reached(name, known, application)
+        self._kept.put(name, known)
+        return reached
+
+    def applications(self, name: str) -> list[str]:
+        known = self._newest(name)
+        noted = [] if known is None else known.applications()
+        self._kept.put(name, known)
+        return noted
+
+    def location(self, name: str) -> str:
+        self._snapshot(name)
+        return self._place.location(table_folders.folder(name))
+
+    def write(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> TableFile:
+        path = f"{uuid4()}.zstd.parquet"
+        whole = f"{table_folders.folder(name)}/{path}"
+        stored = delta_schema.stored_schema(schema)
+        collector: list[pq.FileMetaData] = []
+        nans: set[str] = set()
+        with self._place.create(whole) as file:
+            options = {"compression": "zstd", "compression_level": 1, "store_schema": False}
+            with pq.ParquetWriter(file, stored, metadata_collector=collector, **options) as writer:
+                for group in _row_groups(stored, batches):
+                    nans.update(_with_nans(group))
+                    writer.write_table(group, row_group_size=max(1, group.num_rows))
+        return TableFile(path, self._place.size(whole), collector[0].num_rows, statistics(collector[0], nans))
+
+    def commit(
+        self, name: str, schema: pa.Schema, files: Sequence[TableFile], application: str, transaction: int
+    ) -> bool:
+        for _ in range(ATTEMPTS):
+            known = self._newest(name)
+            reached = None if known is None else self._reached(name, known, application)
+            if reached is not None and reached >= transaction:
+                return False
+            described = delta_log.metadata(name, schema, known, delta_log.committed_by(application, known))
+            actions = [
+                *([delta_log.protocol()] if known is None else []),
+                *([described] if described is not None else []),
+                delta_log.transaction(application, transaction),
+                *delta_log.added(files, known),
+            ]
+            data = delta_log.entry("WRITE", {"mode": "Append", "partitionBy": "[]"}, actions, appends=True)
+            if self._put(name, known, data):
+                if known is not None and known.version % JOIN_EVERY == JOIN_EVERY - 1:
+                    self._join_last(name)
+                self._kept.put(name, known)
+                return True
+        raise _busy(name)
+
+    def replace(self, name: str, schema: pa.Schema, files: Sequence[TableFile], gone: pc.Expression) -> int:
+        stays = ~pc.coalesce(gone, pc.scalar(False))
+        for _ in range(ATTEMPTS):
+            known = self._newest(name)
+            went, kept = ([], []) if known is None else self._without(name, known, stays)
+            described = delta_log.metadata(name, schema, known)
+            actions = [
+                *([delta_log.protocol()] if known is None else []),
+                *([described] if described is not None else []),
+                *(delta_log.removed(file, is_change=True) for file in went),
+                *delta_log.added([file for file in (*kept, *files) if file.rows], known),
+            ]
+            if self._put(name, known, delta_log.entry("MERGE", {}, actions, appends=False)):
+                self._kept.put(name, known)
+                return sum(file.rows for file in went) - sum(file.rows for file in kept)
+        raise _busy(name)
+
+    def _without(self, name: str, known: Snapshot, stays: pc.Expression) -> tuple[list[Active], list[TableFile]]:
+        """Return the files of a version with rows that do not stay, and new files with the others of their rows."""
+        schema = known.schema()
+        went, kept = [], []
+        for file in known.files():
+            rows = pa.Table.from_batches(self._read(name, schema, [file]), schema).filter(stays)
+            if rows.num_rows < file.rows:
+                went.append(file)
+                kept.append(self.write(name, schema, rows.to_batches()))
+        return went, kept
+
+    def rows(self, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        snapshot = self._snapshot(name)
+        schema = snapshot.schema()
+        if columns is not None:
+            schema = pa.schema([_field(schema, column, name) for column in columns], schema.metadata)
+        return self._read(name, schema, snapshot.files())
+
+    def dataset(self, name: str) -> Dataset:
+        """Return a table's dataset, with its files in the order in which they were added."""
+        snapshot = self._snapshot(name)
+        try:
+            found = snapshot.delta.to_pyarrow_dataset()
+        except (DeltaError, OSError) as error:
+            raise GatewayError(f"the table {name!r} cannot be read: {error}") from error
+        order = {file.path: at for at, file in enumerate(snapshot.files())}
+        fragments = sorted(found.get_fragments(), key=lambda fragment: order[fragment.path])
+        return FileSystemDataset(fragments, found.schema, found.format, found.filesystem)
+
+    def compact(self, name: str) -> int:
+        for _ in range(ATTEMPTS):
+            snapshot = self._snapshot(name)
+            schema = snapshot.schema()
+            joined = list(neighbours([file for file in snapshot.files() if file.size < SMALL_FILE], 2 * SMALL_FILE))
+            if not joined:
+                return 0
+            if self._join(name, schema, joined):
+                return sum(map(len, joined))
+        raise _busy(name)
+
+    def _join(self, name: str, schema: pa.Schema, joined: Sequence[Sequence[Active]]) -> bool:
+        """Replace each of these groups of files by one file in its place. Return False when another process has
+        replaced one of them before."""
+        went = [file for files in joined for file in files]
+        written = [self.write(name, schema, self._read(name, schema, files)) for files in joined]
+        actions = [
+            *(delta_log.removed(file, is_change=False) for file in went),
+            *(delta_log.moved(file, files[-1]) for file, files in zip(written, joined, strict=True)),
+        ]
+        return self._replaced(name, went, "OPTIMIZE", actions)
+
+    def _join_last(self, name: str) -> None:
+        """Join the small files at the end of a table. A later call tries again if another process is at it too, or if
+        it fails: the table is whole without it."""
+        try:
+            snapshot = self._snapshot(name)
+            if len(last := last_files(snapshot.files(), SMALL_FILE)) > 1:
+                self._join(name, snapshot.schema(), [last])
+        except (GatewayError, KeyError) as error:
+            _log.warning("files_not_joined", table=name, reason=str(error))
+
+    def retain(self, name: str, received_from: int) -> int:
+        """Remove rows received before a time (µs) and return their number. A table without the column `received_at`
+        keeps all."""
+        for _ in range(ATTEMPTS):
+            snapshot = self._snapshot(name)
+            schema = snapshot.schema()
+            if RECEIVED_AT not in schema.names:
+                return 0
+            went = [
+                file for file in snapshot.files() if file.least_received is None or file.least_received < received_from
+            ]
+            kept = [
+                self.write(name, schema, _received_from(self._read(name, schema, [file]), received_from))
+                for file in went
+            ]
+            if not went:
+                return 0
+            actions = [
+                *(delta_log.removed(file, is_change=True) for file in went),
+                *delta_log.added([file for file in kept if file.rows], snapshot),
+            ]
+            if self._replaced(name, went, "DELETE", actions, received_from):
+                return sum(file.rows for file in went) - sum(file.rows for file in kept)
+        raise _busy(name)
+
+    def vacuum(self, name: str, older_than: float) -> int:
+        """Delete files that no version of the last `older_than` seconds has, rounded up to hours. Return their number.
+
+        A file that a process has written and not yet committed is deleted too. So `older_than` must be longer than any
+        transaction takes, or no process may be writing.
+        """
+        snapshot = self._snapshot(name)
+        folder = table_folders.folder(name)
+        try:  # dry run: deltalake's own vacuum writes its deletions to the log, and does not flush it to disk
+            gone = snapshot.delta.vacuum(
+                math.ceil(older_than / 3600), dry_run=True, enforce_retention_duration=False, full=True
+            )
+        except (DeltaError, OSError) as error:
+            raise GatewayError(f"the table {name!r} cannot be vacuumed: {error}") from error
+        there = sorted({*gone} & {*self._place.files(folder)})
+        for path in there:
+            self._place.delete(f"{folder}/{path}")
+        self._place.sweep(folder, older_than)
+        return len(there)
+
+    def _name(self, folder: str) -> str | None:
+        """Return the name of the table in a folder; None if it is not a table of this store, or its name is unknown."""
+        if not table_folders.is_cut(folder):
+            return table_folders.name(folder)
+        with suppress(KeyError, GatewayError):
+            return Snapshot(self._place.location(folder), folder).name
+        return None
+
+    def _newest(self, name: str) -> Snapshot | None:
+        """Return the newest version; None if there is no such table.
+
+        One that was kept reads only the versions after it. It is kept again by the caller, so that no two threads use
+        the same one.
+        """
+        kept = self._kept.take(name)
+        with suppress(GatewayError, KeyError):
+            if kept is not None and self._place.has(delta_log.version_path(table_folders.folder(name), kept.version)):
+                kept.update()
+                return kept
+        with suppress(KeyError):
+            return self._snapshot(name)
+        return None
+
+    def _snapshot(self, name: str) -> Snapshot:
+        folder = table_folders.folder(name)
+        if not self._place.may_have_log(folder):  # opening takes ten times as long, also of a missing table
+            raise KeyError(name)
+        return Snapshot(self._place.location(folder), name)
+
+    def _reached(self, name: str, known: Snapshot, application: str) -> int | None:
+        """Return the last transaction. Flush its version first: its writer may have been killed before it was on
+        disk."""
+        reached = known.reached(application)
+        if reached is not None:
+            self._place.flush([delta_log.version_path(table_folders.folder(name), known.version)])
+        return reached
+
+    def retained_from(self, name: str) -> int | None:
+        return self._snapshot(name).retained_from()
+
+    def _replaced(
+        self,
+        name: str,
+        went: Sequence[Active],
+        operation: str,
+        actions: Sequence[delta_log.Action],
+        received_from: int | None = None,
+    ) -> bool:
+        """Replace files in a new version, which notes `received_from` if it is given. Return False when another process
+        has replaced one of them before."""
+        for _ in range(ATTEMPTS):
+            snapshot = self._snapshot(name)
+            if not {file.path for file in went} <= {file.path for file in snapshot.files()}:
+                return False
+            noted = None if received_from is None else delta_log.retained(name, snapshot, received_from)
+            all_actions = [*([] if noted is None else [noted]), *actions]
+            if self._put(name, snapshot, delta_log.entry(operation, {}, all_actions, appends=False)):
+                return True
+        raise _busy(name)
+
+    def _put(self, name: str, known: Snapshot | None, entry: bytes) -> bool:
+        """Write the version after the known one. Return False when another process has written it first."""
+        version = 0 if known is None else known.version + 1
+        if known is not None and version % CHECKPOINT_EVERY == 0:
+            with suppress(
+                DeltaError, OSError, GatewayError
+            ):  # another process may write the checkpoint too, and a version does not need it
+                self._sum_up(name, known)
+        return self._place.put_new(delta_log.version_path(table_folders.folder(name), version), entry)
+
+    def _sum_up(self, name: str, known: Snapshot) -> None:
+        known.delta.create_checkpoint()
+        self._place.flush(delta_log.checkpoint_paths(table_folders.folder(name), known.version))
+        known.delta.cleanup_metadata()
+
+    def _read(self, name: str, schema: pa.Schema, files: Sequence[Active]) -> Iterator[pa.RecordBatch]:
+        rows_a_batch = max(1, min(ROWS_A_BATCH, CELLS_A_BATCH // max(1, len(schema))))
+        for file in files:
+            with self._place.open(f"{table_folders.folder(name)}/{file.path}") as source:
+                parquet = pq.ParquetFile(source)
+                there = set(parquet.schema_arrow.names)
+                wanted = [column for column in schema.names if column in there]
+                for group in range(
+                    parquet.num_row_groups
+                ):  # otherwise a batch of long rows would hold any number of groups
+                    for batch in parquet.iter_batches(rows_a_batch, [group], wanted):
+                        yield delta_schema.with_types(batch, schema)
+
+
+def _place(url: str | Path) -> Place:
+    parts = urlsplit(str(url))
+    if isinstance(url, Path) or "://" not in url:
+        return LocalFolder(Path(url))
+    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
+        return LocalFolder(Path(unquote(parts.path)))
+    if parts.scheme in _REMOTE_SCHEMES:
+        return Bucket(url)
+    raise ValueError(f"unknown table store URL {url}; give a path, or a URL with file, s3, gs or az")
+
+
+def _field(schema: pa.Schema, column: str, name: str) -> pa.Field:
+    at = schema.get_field_index(column)
+    if at < 0:
+        raise KeyError(f"{name}: {column}")
+    return schema.field(at)
+
+
+def _row_groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    group: list[pa.RecordBatch] = []
+    size = rows = 0
+    for batch in batches:
+        group.append(delta_schema.with_types(batch, schema))
+        size += batch.nbytes
+        rows += batch.num_rows
+        if size >= ROW_GROUP_BYTES or rows >= ROW_GROUP_ROWS:
+            yield pa.Table.from_batches(group, schema)
+            group, size, rows = [], 0, 0
+    if group:
+        yield pa.Table.from_batches(group, schema)
+
+
+def _with_nans(table: pa.Table) -> Iterator[str]:
+    for field in list(table.schema)[:COLUMNS]:
+        if pa.types.is_floating(field.type) and pc.any(pc.is_nan(table[field.name])).as_py():
+            yield field.name
+
+
+def _received_from(batches: Iterable[pa.RecordBatch], time: int) -> Iterator[pa.RecordBatch]:
+    bound = pa.scalar(time, pa.timestamp("us", "UTC"))
+    for batch in batches:
+        yield batch.filter(pc.fill_null(pc.greater_equal(batch.column(RECEIVED_AT), bound), fill_value=True))
+
+
+def _busy(name: str) -> GatewayError:
+    return GatewayError(f"other processes changed the table {name!r} during {ATTEMPTS} attempts; try again later")

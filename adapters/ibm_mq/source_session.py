@@ -1,0 +1,277 @@
+"""One connection of a source, from its start to its end.
+
+Messages are got under syncpoint and passed to the intake while more are got, so that the journal writes and the queue
+manager delivers at the same time. A unit of work ends with an empty queue or at its limit. Then the session waits for
+the journal and commits the durable messages.
+
+A message that was backed out twice ends its unit. So a message that crashes the process does not raise the backout
+count of others up to their threshold. A backout count of one may come from any restart.
+
+An MQGET that fails ends its unit too. If the connection is still open, the messages got before are committed, also when
+the queue manager quiesces: a backout would raise the backout count of each. If it is not open, the next unit ends
+before the place of the failure (`Pace`), so that a permanent failure in one place does not stop other messages.
+"""
+
+from collections.abc import Callable, Mapping
+from threading import Event as StopSignal
+
+import structlog
+
+from adapters.connections import LogIn
+from adapters.ibm_mq.backout import Poison
+from adapters.ibm_mq.client import Connection, Library, MqiError, MqMessage
+from adapters.ibm_mq.constants import (
+    MQIA_CURRENT_Q_DEPTH,
+    MQIA_MAX_Q_DEPTH,
+    MQIA_MAX_UNCOMMITTED_MSGS,
+    MQIA_OPEN_INPUT_COUNT,
+    MQIA_PLATFORM,
+    MQPL_ZOS,
+)
+from adapters.ibm_mq.descriptor import descriptor_to_get, received
+from adapters.ibm_mq.in_doubt import InDoubt
+from adapters.ibm_mq.input_queue import Input
+from adapters.ibm_mq.reason_codes import MQRC_SYNCPOINT_LIMIT_REACHED
+from adapters.ibm_mq.settings import SourceSettings
+from adapters.ibm_mq.unit_of_work import Unit
+from app.codecs.ibm_mq.unwrap import unwrap
+from app.model.framing_facts import FramingTraits
+from app.model.message import PhysicalMessage
+from app.ports import Intake
+from app.wire import WireError
+
+_GLANCE = 0.02
+_FAREWELL = 0.5
+_LONGEST_UNIT = 60.0
+_TWICE = 2
+
+_log = structlog.get_logger(__name__)
+
+
+class Pace:
+    """The number of messages in a unit of work: reduced after a failure, then doubled step by step. It outlives
+    sessions."""
+
+    def __init__(self, most: int) -> None:
+        self.limit = self.most = most
+
+    def failed(self, messages: int) -> None:
+        """Limit the next unit to this number of messages."""
+        self.limit = max(1, messages)
+
+    def succeeded(self) -> None:
+        self.limit = min(self.most, self.limit * 2)
+
+
+class Session:
+    """A session, opened by the constructor. All methods raise MqiError when a call fails. `on_commit` is called after
+    each commit."""
+
+    def __init__(
+        self,
+        library: Library,
+        name: str,
+        framing: FramingTraits,
+        settings: SourceSettings,
+        in_doubt: InDoubt,
+        pace: Pace,
+        intake: Intake,
+        stop: StopSignal,
+        log_in: LogIn,
+        on_commit: Callable[[], None],
+    ) -> None:
+        self._name, self._framing, self._settings = name, framing, settings
+        self._in_doubt, self._pace, self._intake, self._stop = in_doubt, pace, intake, stop
+        self._log = _log.bind(source=name, broker=settings.broker, queue=settings.queue)
+        self._on_commit = on_commit
+        self._connection = Connection(library, settings, log_in)
+        self.unacknowledged = 0
+        self.on_waiting: Callable[[], None] = lambda: None
+        """A function that is called twice a second while no message is got because the journal takes none."""
+        try:
+            self._queue = self._open()
+            self._poison = Poison(self._connection, self._queue, settings)
+            allowed: int = self._connection.readable_attribute(MQIA_MAX_UNCOMMITTED_MSGS) or settings.batch_messages
+            self._most = min(
+                settings.batch_messages, max(1, allowed - 1)
+            )  # reserve one for a message that goes to the backout queue
+        except MqiError:
+            self._connection.close()
+            raise
+
+    def _open(self) -> Input:
+        """Open the queue. Segments are reassembled if the framing reads whole messages. z/OS segments no message, and
+        its queues refuse to reassemble any."""
+        settings = self._settings
+        complete = settings.mqmd_version == 2 and not self._framing.reads_segments
+        if complete:
+            complete = self._connection.readable_attribute(MQIA_PLATFORM) != MQPL_ZOS
+        descriptor = descriptor_to_get(settings.mqmd_version)
+        return Input(
+            self._connection,
+            settings.queue,
+            descriptor,
+            settings.wait,
+            exclusive=settings.is_exclusive,
+            complete=complete,
+        )
+
+    @property
+    def too_long(self) -> Mapping[bytes, int]:
+        """Return `Input.too_long`."""
+        return self._queue.too_long
+
+    def open_inputs(self) -> int | None:
+        """Return how many handles have the queue open to get from, this one included; None without authority to
+        inquire."""
+        count: int | None = self._connection.readable_attribute(MQIA_OPEN_INPUT_COUNT, self._queue.resolved)
+        return count
+
+    def depth(self) -> int | None:
+        """Return the number of messages on the queue, even those that cannot be got; None without authority to
+        inquire."""
+        count: int | None = self._connection.readable_attribute(MQIA_CURRENT_Q_DEPTH, self._queue.resolved)
+        return count
+
+    def max_depth(self) -> int | None:
+        """Return the queue's MAXDEPTH; None without authority to inquire."""
+        depth: int | None = self._connection.readable_attribute(MQIA_MAX_Q_DEPTH, self._queue.resolved)
+        return depth
+
+    def first_put_time(self) -> int:
+        """Return `Connection.first_put_time` of the queue. Raises MqiError without authority to browse."""
+        return self._connection.first_put_time(self._settings.queue)
+
+    def wait(self) -> MqMessage | None:
+        """Return a message, if one comes within the waiting time of the settings."""
+        return self._queue.get(wait=True)
+
+    def carry(self, message: MqMessage) -> None:
+        """Process one unit of work, from its first message to its end.
+
+        Raises MqiError also if all messages that were got are committed and the next could not be got.
+        """
+        unit = Unit(self._intake)
+        failure: MqiError | None = None
+        try:
+            failure = self._fill(unit, message)
+            if self._is_durable(unit):
+                self._commit(unit)
+            else:
+                self._give_back(unit)
+        except MqiError:
+            unit.submit()
+            if unit.wait(_FAREWELL):
+                self._in_doubt.remember(unit.journalled)
+            raise
+        finally:
+            self.unacknowledged = 0
+        if failure is not None:
+            raise failure
+
+    def _commit(self, unit: Unit) -> None:
+        try:
+            self._connection.commit()
+        except MqiError:
+            self._pace.failed(unit.count // 2)
+            raise
+        self._pace.succeeded()
+        self._on_commit()
+
+    def back_out(self) -> None:
+        self._connection.back_out()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _fill(self, unit: Unit, first: MqMessage) -> MqiError | None:
+        """Get messages and pass them on until the queue is empty and all are durable, or until the unit is at its
+        limit.
+
+        Return the error of a failed MQGET after which the messages got before can be committed.
+        """
+        message: MqMessage | None = first
+        failure: MqiError | None = None
+        while failure is None:
+            if message is None:
+                unit.submit()
+                if unit.wait(_GLANCE):
+                    break
+            elif self._take(unit, message) or self._is_full(unit):
+                break
+            # Every message got from here on is in the unit of work, and must be taken before the loop may end.
+            if self._stop.is_set() or unit.age > _LONGEST_UNIT:
+                break
+            self.unacknowledged = unit.count
+            try:
+                message = self._queue.get()
+            except MqiError as error:
+                failure = self._after(error, unit)
+                message = None
+                if error.reason == MQRC_SYNCPOINT_LIMIT_REACHED:
+                    break
+        unit.submit()
+        return failure
+
+    def _after(self, error: MqiError, unit: Unit) -> MqiError | None:
+        """Return the error if the unit of work can be committed without the message that could not be got.
+
+        Return None if the unit is only full. Raise the error if the unit is lost.
+        """
+        if error.reason == MQRC_SYNCPOINT_LIMIT_REACHED:
+            self._most = max(1, unit.count - 1)  # reserve one for a message that goes to the backout queue
+            return None
+        if error.is_broken or error.took_message:
+            self._pace.failed(unit.count)
+            raise error
+        return error
+
+    def _is_full(self, unit: Unit) -> bool:
+        return unit.count >= min(self._most, self._pace.limit) or unit.bytes >= self._settings.batch_bytes
+
+    def _take(self, unit: Unit, message: MqMessage) -> bool:
+        """Add a message to the unit. Return True when the unit must end with it."""
+        if self._in_doubt.recall(message):
+            unit.note(message)
+            return False
+        found, backed_out = received(message, self._name, self._framing.name)
+        if self._poison.threshold and backed_out >= self._poison.threshold:
+            self._set_aside(unit, message, found, backed_out)
+            return True
+        unit.note(message)
+        try:
+            unit.take(unwrap(found))
+        except WireError as error:
+            unit.refuse(found, "bad-mq-header", str(error))
+        return backed_out >= _TWICE
+
+    def _set_aside(self, unit: Unit, message: MqMessage, found: PhysicalMessage, backed_out: int) -> None:
+        if (taken_by := self._poison.set_aside(message)) is not None:
+            self._log.warning("message_set_aside", backout_count=backed_out, queue=taken_by)
+            return
+        why = (
+            f"backed out {backed_out} times (the threshold is {self._poison.threshold}), and no backout queue takes it"
+        )
+        unit.note(message)
+        unit.refuse(found, "backed-out", why)
+
+    def _is_durable(self, unit: Unit) -> bool:
+        """Wait for the journal, for a limited time, and only briefly when the gateway stops. Return whether all is
+        durable."""
+        while not unit.wait(_GLANCE):
+            if self._stop.is_set():
+                return unit.wait(_FAREWELL)
+            if unit.age > _LONGEST_UNIT:
+                return False
+        return True
+
+    def _give_back(self, unit: Unit) -> None:
+        """Back out, and get no more messages until the journal has those that will come again."""
+        self._connection.back_out()
+        if not self._stop.is_set():
+            self._log.warning("unit_backed_out", messages=unit.count, reason="the journal takes too long")
+        while not self._stop.is_set():
+            if unit.wait(_FAREWELL):
+                self._in_doubt.remember(unit.journalled)
+                return
+            self.on_waiting()

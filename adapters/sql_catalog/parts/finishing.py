@@ -1,0 +1,197 @@
+"""The steps from complete to finished, settled, quarantined or deleted."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import BigInteger, Connection, Row, bindparam, exists, func, literal_column, select, tuple_, update
+
+from adapters.sql_catalog.bulk_rows import Bulk
+from adapters.sql_catalog.parts.closing import finish, forget_pieces, place, states
+from adapters.sql_catalog.parts.part import CatalogPart, Lookup, among, chunks, log_events
+from adapters.sql_catalog.schema import catalog_tables
+from adapters.sql_catalog.schema.bounded_types import AnyText, Octets
+from adapters.sql_catalog.schema.record_rows import attachment_record, unpack_extents
+from adapters.sql_catalog.schema.state_conditions import may_become
+from app.assembly.states import Input, follow
+from app.model.attachment import AttachmentState
+from app.model.identity import announces_application
+from app.model.records import DAMAGED_CONTENT, AttachmentRecord, Extent, Finished, NewEvent, StoredObject
+
+_attachments, _messages = catalog_tables.attachments, catalog_tables.messages
+_state = _attachments.c.state
+
+_COMPLETE = AttachmentState.COMPLETE.value
+_FINISHED = AttachmentState.FINISHED.value
+_RECEIVING = AttachmentState.RECEIVING.value
+_NOT_FINISHED = tuple(state.value for state in AttachmentState if state is not AttachmentState.FINISHED)
+
+_theirs = _attachments.c.message_id == _messages.c.id
+_INCOMPLETE = select(
+    _messages.c.id,
+    _messages.c.source,
+    _messages.c.attachments,
+    _messages.c.message_correl_id,
+    _messages.c.application_body.is_not(None).label("answered"),
+    select(func.count()).where(_theirs, _state == _FINISHED).scalar_subquery().label("finished"),
+).where(_messages.c.complete_at.is_(None), ~exists().where(_theirs, _state.in_(_NOT_FINISHED)))
+_INCOMPLETE_OF = Lookup(
+    _attachments.c.id,
+    lambda wanted: _INCOMPLETE.where(_messages.c.id.in_(select(_attachments.c.message_id).where(wanted))),
+)
+_FINISHED_OF = Lookup(_attachments.c.id, lambda wanted: select(_attachments.c.id).where(wanted, _state == _FINISHED))
+_EXTENTS = Lookup(
+    catalog_tables.extents.c.attachment_id,
+    lambda wanted: select(catalog_tables.extents.c.attachment_id, catalog_tables.extents.c.extents).where(wanted),
+)
+_COMPLETE_MESSAGE = Bulk(
+    update(_messages)
+    .where(_messages.c.id == bindparam("message", type_=AnyText))
+    .values(complete_at=bindparam("now", type_=BigInteger)),
+    ("message", "now"),
+)
+
+
+_SETTLE = Bulk(
+    update(_attachments)
+    .where(_attachments.c.id == bindparam("attachment", type_=AnyText))
+    .values(
+        storage=literal_column("'store'"),
+        object_name=bindparam("object", type_=AnyText),
+        checksums=bindparam("sums", type_=Octets),
+        settled_at=bindparam("now", type_=BigInteger),
+    ),
+    ("attachment", "object", "sums", "now"),
+)
+
+
+class Finishing(CatalogPart):
+    """`app.ports.FinishingCatalog` over SQL."""
+
+    def complete_attachments(
+        self, limit: int | None = None, after: AttachmentRecord | None = None
+    ) -> list[AttachmentRecord]:
+        order = (_attachments.c.first_received_at, _attachments.c.id)
+        complete = select(_attachments).where(_state == _COMPLETE).order_by(*order).limit(limit)
+        if after is not None:
+            complete = complete.where(tuple_(*order) > (after.first_received_at, after.id))
+        return self._all(complete, attachment_record)
+
+    def unsettled_attachments(
+        self, finished_before: int, limit: int, after: AttachmentRecord | None = None
+    ) -> list[AttachmentRecord]:
+        order = (_attachments.c.finished_at, _attachments.c.id)
+        unsettled = select(_attachments).where(
+            catalog_tables.IS_UNSETTLED, _attachments.c.finished_at < finished_before
+        )
+        if after is not None:
+            unsettled = unsettled.where(tuple_(*order) > (after.finished_at, after.id))
+        return self._all(unsettled.order_by(*order).limit(limit), attachment_record)
+
+    def stale_attachments(self, last_received_before: int, limit: int) -> list[AttachmentRecord]:
+        # No index has this order, since every checkpoint would have to rewrite it. The query scans all receiving
+        # attachments.
+        last_received_at = _attachments.c.last_received_at
+        stale = select(_attachments).where(_state == _RECEIVING, last_received_at < last_received_before)
+        return self._all(stale.order_by(last_received_at, _attachments.c.id).limit(limit), attachment_record)
+
+    def finish(self, finished: Sequence[Finished], events: Sequence[NewEvent]) -> set[str]:
+        with self._database.write() as connection:
+            known = states(connection, [each.id for each in finished])
+            accepted = {each for each, state in known.items() if follow(state, Input.CONTENT_READ) is not None}
+            contents = [each for each in finished if each.id in accepted]
+            finish(connection, contents)
+            place(connection, contents)
+            log_events(connection, [event for event in events if event.subject in accepted])
+        return accepted
+
+    def settle(self, objects: Mapping[str, StoredObject], now: int) -> set[str]:
+        with self._database.write() as connection:
+            known = states(connection, objects)
+            settled = [each for each in objects if known.get(each) is AttachmentState.FINISHED]
+            names, checksums = [objects[each].name for each in settled], [objects[each].checksums for each in settled]
+            times = [now] * len(settled)
+            _SETTLE.run(connection, {"attachment": settled, "object": names, "sums": checksums, "now": times})
+            forget_pieces(connection, settled)
+        return set(settled)
+
+    def mark_damaged(self, attachment_id: str, reason: str | None, events: Sequence[NewEvent] = ()) -> bool:
+        code = None if reason is None else DAMAGED_CONTENT
+        marked = update(_attachments).where(
+            _attachments.c.id == attachment_id, _state == _FINISHED, _attachments.c.reason_code.is_distinct_from(code)
+        )
+        with self._database.write(durable=True) as connection:
+            if not connection.execute(marked.values(reason_code=code, reason=reason)).rowcount:
+                return False
+            log_events(connection, events)
+        return True
+
+    def extents(self, attachment_id: str) -> tuple[Extent, ...]:
+        with self._database.read() as connection:
+            packed = connection.scalar(
+                select(catalog_tables.extents.c.extents).where(catalog_tables.extents.c.attachment_id == attachment_id)
+            )
+        return unpack_extents(packed or b"")
+
+    def extents_of(self, attachment_ids: Sequence[str]) -> dict[str, tuple[Extent, ...]]:
+        with self._database.read() as connection:
+            rows = [row for some in chunks(attachment_ids) for row in _EXTENTS.run(connection, some)]
+        return {row.attachment_id: unpack_extents(row.extents) for row in rows}
+
+    def complete_messages(
+        self, attachment_ids: Sequence[str], now: int, event: Callable[[str, str], NewEvent]
+    ) -> set[str]:
+        with self._database.write() as connection:
+            waiting = {row.id: row for some in chunks(attachment_ids) for row in _waiting_messages(connection, some)}
+            doubtful = [row for row in waiting.values() if row.finished != len(row.attachments)]
+            finished = _finished(connection, {each for row in doubtful for each in row.attachments})
+            open_ones = {row.id for row in doubtful if not finished.issuperset(row.attachments)}
+            done = [row for each, row in waiting.items() if each not in open_ones]
+            ids = [row.id for row in done]
+            _COMPLETE_MESSAGE.run(connection, {"message": ids, "now": [now] * len(ids)})
+            log_events(connection, [event(row.id, row.source) for row in done])
+        return set(ids)
+
+    def set_state(
+        self,
+        attachment_ids: Sequence[str],
+        state: AttachmentState,
+        *,
+        reason_code: str | None = None,
+        reason: str | None = None,
+        events: Sequence[NewEvent] = (),
+    ) -> None:
+        """Change the state of the attachments for which the transition table allows it.
+
+        The row of a deleted attachment remains, so that messages of it that still arrive are recognized. The references
+        to its content are deleted.
+        """
+        allowed = may_become(state)
+        values = {"state": state.value, "reason_code": reason_code, "reason": reason}
+        if state is AttachmentState.DELETED:
+            values["storage"] = None
+        changed: set[str] = set()
+        with self._database.write(durable=True) as connection:
+            for some in chunks(attachment_ids):
+                which = among(connection, _attachments.c.id, some), allowed
+                changed.update(connection.scalars(select(_attachments.c.id).where(*which)))
+                connection.execute(update(_attachments).where(*which).values(values))
+                if state is AttachmentState.DELETED:
+                    forget_pieces(connection, some)
+            log_events(connection, [event for event in events if event.subject in changed])
+
+
+def _waiting_messages(connection: Connection, attachment_ids: Sequence[str]) -> list[Row[Any]]:
+    """Return the incomplete messages of these attachments that miss no application message and have no unfinished
+    attachment. Each has the number of its attachments that are `finished`.
+
+    The index answers this: a message may list very many attachments, and each of them asks.
+    """
+    rows = _INCOMPLETE_OF.run(connection, attachment_ids)
+    return [row for row in rows if row.answered or not announces_application(row.message_correl_id)]
+
+
+def _finished(connection: Connection, attachment_ids: Collection[str]) -> set[str]:
+    found: set[str] = set()
+    for some in chunks([*attachment_ids]):
+        found.update(_FINISHED_OF.run(connection, some).scalars())
+    return found

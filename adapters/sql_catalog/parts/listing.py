@@ -1,0 +1,264 @@
+"""The listings and records that clients read."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any, TypeVar, get_args
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    Table,
+    TextClause,
+    case,
+    func,
+    literal,
+    null,
+    select,
+)
+
+from adapters.sql_catalog.listing_pages import Listing, between, fetch_page
+from adapters.sql_catalog.parts.part import CatalogPart, Lookup, chunks, limited
+from adapters.sql_catalog.schema import catalog_tables
+from adapters.sql_catalog.schema.bounded_types import AnyText
+from adapters.sql_catalog.schema.record_rows import attachment_record, folded, message_record
+from app.model.attachment import AttachmentState, DeliveryState
+from app.model.records import AttachmentRecord, MessageRecord, QuarantineState
+from app.ports import NEWEST_FIRST, AttachmentFilter, Identified, Page, Sort, Tallies
+
+T = TypeVar("T")
+
+_attachments, _messages = catalog_tables.attachments, catalog_tables.messages
+
+_SORTS: Mapping[str, ColumnElement[Any]] = {
+    "received": _attachments.c.first_received_at,
+    "size": func.coalesce(_attachments.c.size, literal(-1, BigInteger)),
+    "name": _attachments.c.name_folded,
+}
+_ATTACHMENTS: Mapping[str, Listing[AttachmentRecord]] = {
+    sort: Listing(
+        _SORTS[sort.removeprefix("-")],
+        _attachments.c.id,
+        attachment_record,
+        None if sort == NEWEST_FIRST else sort,
+        sort.startswith("-"),
+    )
+    for sort in get_args(Sort)
+}
+_MESSAGES = Listing(_messages.c.received_at, _messages.c.id, message_record)
+_ATTACHMENTS_BY_ID = Lookup(_attachments.c.id, select(_attachments).where)
+_MESSAGES_BY_ID = Lookup(_messages.c.id, select(_messages).where)
+_MESSAGES_THAT_WAITED = Lookup(
+    _messages.c.waited_as,
+    lambda wanted: (
+        select(_messages)
+        .where(catalog_tables.HAS_WAITED, wanted)
+        .order_by(_messages.c.waited_as, _messages.c.header_position, _messages.c.id)
+    ),
+)
+
+_IDENTIFIED: Mapping[Identified, Sequence[tuple[Column[Any], Column[str]]]] = {
+    "attachments": ((_attachments.c.id, _attachments.c.source), (_messages.c.waited_as, _messages.c.source)),
+    "messages": ((_messages.c.id, _messages.c.source),),
+    "deliveries": ((catalog_tables.deliveries.c.id, catalog_tables.deliveries.c.destination),),
+}
+_LAST_DIGITS = "f" * 32
+
+_FINISHED = AttachmentState.FINISHED.value
+_NOT_FINISHED = _attachments.c.state.in_([state.value for state in AttachmentState if state.value != _FINISHED])
+
+_IS_UNANNOUNCED = _attachments.c.kind.is_(None)
+_WAITS = _IS_UNANNOUNCED & (_attachments.c.state == AttachmentState.RECEIVING.value)
+_UNANNOUNCED = "unannounced"
+_STANDING = case((_attachments.c.kind.is_not(None), _attachments.c.state), (_WAITS, _UNANNOUNCED))
+"""The state of what is announced, and whether anything else waits for its header; null for what no longer does."""
+
+_COUNTED: tuple[tuple[Table, tuple[str, ...]], ...] = (
+    (catalog_tables.deliveries, tuple(DeliveryState)),
+    (catalog_tables.quarantine, get_args(QuarantineState)),
+)
+
+
+class Reading(CatalogPart):
+    """`app.ports.ListingCatalog` over SQL."""
+
+    def attachments(
+        self, which: AttachmentFilter, cursor: str | None, limit: int, sort: Sort = NEWEST_FIRST
+    ) -> Page[AttachmentRecord]:
+        statement = select(_attachments).where(*self._conditions(which))
+        with self._database.read() as connection:
+            return fetch_page(connection, _ATTACHMENTS[sort], statement, cursor, limit)
+
+    def count_attachments(self, which: AttachmentFilter) -> int:
+        """Return the number of attachments on all pages.
+
+        The indexes that give the number of all do not have which are announced. So the others, which are few, are
+        subtracted.
+        """
+        with self._database.read() as connection:
+            if not which.announced:
+                return self._count(connection, which)
+            every, others = replace(which, announced=None), replace(which, announced=False)
+            return self._count(connection, every) - self._count(connection, others)
+
+    def _count(self, connection: Connection, which: AttachmentFilter) -> int:
+        counted = select(func.count()).select_from(_attachments).where(*self._conditions(which))
+        return connection.scalar(counted) or 0
+
+    def attachment(self, attachment_id: str) -> AttachmentRecord | None:
+        return self._one(select(_attachments).where(_attachments.c.id == attachment_id), attachment_record)
+
+    def attachments_by_id(self, attachment_ids: Sequence[str]) -> list[AttachmentRecord]:
+        return self._by_id(_ATTACHMENTS_BY_ID, attachment_ids, attachment_record)
+
+    def messages_by_id(self, message_ids: Sequence[str]) -> list[MessageRecord]:
+        return self._by_id(_MESSAGES_BY_ID, message_ids, message_record)
+
+    def messages_that_waited(self, attachment_ids: Sequence[str]) -> list[MessageRecord]:
+        return self._by_id(_MESSAGES_THAT_WAITED, attachment_ids, message_record)
+
+    def _by_id(self, lookup: Lookup, ids: Sequence[str], record: Callable[[Row[Any]], T]) -> list[T]:
+        with self._database.read() as connection:
+            return [record(row) for some in chunks(ids) for row in lookup.run(connection, some)]
+
+    def messages(
+        self,
+        source: str | None,
+        cursor: str | None,
+        limit: int,
+        within: Collection[str] | None = None,
+        received_after: int | None = None,
+        received_before: int | None = None,
+    ) -> Page[MessageRecord]:
+        statement = select(_messages).where(*limited(_messages.c.source, source, within))
+        statement = statement.where(*between(_messages.c.received_at, received_after, received_before))
+        with self._database.read() as connection:
+            return fetch_page(connection, _MESSAGES, statement, cursor, limit)
+
+    def message(self, message_id: str) -> MessageRecord | None:
+        return self._one(select(_messages).where(_messages.c.id == message_id), message_record)
+
+    def identifiers(self, of: Identified, prefix: str, limit: int, within: Collection[str] | None = None) -> list[str]:
+        """Return the first identifiers that begin with a prefix.
+
+        A range of the primary key, not LIKE: PostgreSQL can use an index for LIKE only with the collation C.
+        """
+        with self._database.read() as connection:
+            columns = _IDENTIFIED[of]
+            found = (self._begin(connection, each, place, prefix, limit, within) for each, place in columns)
+            return sorted(set(chain.from_iterable(found)))[:limit]
+
+    @staticmethod
+    def _begin(
+        connection: Connection,
+        column: Column[Any],
+        place: Column[str],
+        prefix: str,
+        limit: int,
+        within: Collection[str] | None,
+    ) -> Iterable[str]:
+        begins = column.between(literal(prefix, AnyText), literal(prefix + _LAST_DIGITS, AnyText))
+        which = select(column).where(begins, *limited(place, None, within))
+        if column.nullable:
+            which = which.where(catalog_tables.HAS_WAITED)
+        return connection.scalars(which.order_by(column).limit(limit))
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Return the number of records in every state, 0 included."""
+        with self._database.read() as connection:
+            every = _states(connection, _by_state(_attachments), AttachmentState)
+            others = _states(connection, _by_state(_attachments).where(_IS_UNANNOUNCED), AttachmentState)
+            counted = {table.name: _states(connection, _by_state(table), states) for table, states in _COUNTED}
+        announced = {state: number - others[state] for state, number in every.items()}
+        return {"attachments": announced, _UNANNOUNCED: others, **counted}
+
+    def tallies(self, times: Sequence[int]) -> Tallies:
+        """Return how many there are, by place and state.
+
+        Most attachments are finished, and an index without the rows has how many there are of a source. So only the
+        others are read. All finished ones are announced.
+        """
+        source, destination = _attachments.c.source, catalog_tables.deliveries.c.destination
+        with self._database.read() as connection:
+            all_of = {row.place: row.number for row in connection.execute(_by(_attachments, source))}
+            others = _placed(connection.execute(_by(_attachments, source, _STANDING).where(_NOT_FINISHED)))
+            deliveries = _placed(
+                connection.execute(_by(catalog_tables.deliveries, destination, catalog_tables.deliveries.c.state))
+            )
+            quarantined = catalog_tables.quarantine.c
+            kept = _placed(connection.execute(_by(catalog_tables.quarantine, quarantined.source, quarantined.state)))
+            waiting = _placed(connection.execute(_waiting(times)))
+        attachments = {
+            place: {_FINISHED: number - sum(others.get(place, {}).values())} | others.get(place, {})
+            for place, number in all_of.items()
+        }
+        unannounced = {place: found.pop(_UNANNOUNCED, 0) for place, found in attachments.items()}
+        for found in attachments.values():
+            found.pop(None, None)
+        ages = {place: [found.get(age, 0) for age in range(len(times) + 1)] for place, found in waiting.items()}
+        return Tallies(attachments, deliveries, kept, ages, unannounced)
+
+    def _conditions(self, which: AttachmentFilter) -> Iterator[ColumnElement[bool] | TextClause]:
+        # SQLite prefers an index on a column with an equality condition. But few attachments have warnings.
+        of: Callable[[Column[Any]], ColumnElement[Any]] = _unindexed if which.warned else lambda column: column
+        equal: tuple[tuple[ColumnElement[Any], object], ...] = (
+            (of(_attachments.c.state), which.state and which.state.value),
+            (of(_attachments.c.kind), which.kind and int(which.kind)),
+            (_attachments.c.message_id, which.message),
+        )
+        yield from limited(of(_attachments.c.source), which.source, which.within)
+        if which.announced is not None:
+            yield _attachments.c.kind.is_not(None) if which.announced else _IS_UNANNOUNCED
+        for column, wanted in equal:
+            if wanted is not None:
+                yield column == wanted
+        yield from between(_attachments.c.first_received_at, which.received_after, which.received_before)
+        if which.min_size is not None:
+            yield _attachments.c.size >= which.min_size
+        if which.max_size is not None:
+            yield _attachments.c.size <= which.max_size
+        if which.warned is not None:
+            yield catalog_tables.HAS_WARNINGS if which.warned else catalog_tables.HAS_NO_WARNINGS
+        if which.name:
+            # LIKE would need escaped wildcards, limit the length of the search text, and use the database's own letter
+            # case.
+            find = func.instr if self._database.dialect == "sqlite" else func.strpos
+            yield find(_attachments.c.name_folded, literal(folded(which.name), AnyText)) > 0
+
+
+def _unindexed(column: Column[Any]) -> ColumnElement[Any]:
+    """Return the values of a column, as an expression that no index has."""
+    return func.coalesce(column, null())
+
+
+def _by_state(table: Table) -> Select[tuple[str, int]]:
+    return select(table.c.state, func.count().label("number")).group_by(table.c.state)
+
+
+def _states(connection: Connection, counted: Select[tuple[str, int]], states: Iterable[str]) -> dict[str, int]:
+    found = {row.state: row.number for row in connection.execute(counted)}
+    return {str(state): found.get(state, 0) for state in states}
+
+
+def _by(table: Table, place: ColumnElement[str], *more: ColumnElement[Any]) -> Select[Any]:
+    """Return how many rows there are by place, and by another column that is called `kind` here."""
+    named = [column.label("kind") for column in more]
+    return select(place.label("place"), *named, func.count().label("number")).select_from(table).group_by(place, *more)
+
+
+def _waiting(times: Sequence[int]) -> Select[Any]:
+    last = _attachments.c.last_received_at
+    age = case(*((last > time, at) for at, time in enumerate(times)), else_=len(times))
+    is_receiving = _attachments.c.state == AttachmentState.RECEIVING.value
+    return _by(_attachments, _attachments.c.source, age).where(is_receiving, _attachments.c.kind.is_not(None))
+
+
+def _placed(rows: Iterable[Row[Any]]) -> dict[str, dict[Any, int]]:
+    found: dict[str, dict[Any, int]] = {}
+    for row in rows:
+        found.setdefault(row.place, {})[row.kind] = row.number
+    return found

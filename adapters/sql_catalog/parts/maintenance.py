@@ -1,0 +1,170 @@
+"""A catalog's database as a whole: checking it, setting it aside, copying it out and in.
+
+A copy is a SQLite file, whatever the catalog's database is, so that a backup of one can be restored into the other.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from sqlalchemy import Connection, create_engine, delete, func, insert, inspect, select, text
+
+from adapters.disk import make_folders, sync_folder
+from adapters.sql_catalog.database import Database
+from adapters.sql_catalog.database_address import parsed
+from adapters.sql_catalog.database_errors import explained
+from adapters.sql_catalog.parts.events import begin_event_log
+from adapters.sql_catalog.schema import catalog_tables
+from app.model.errors import GatewayError
+from app.model.masking import masked
+
+ROWS_AT_ONCE = 1000
+_MOST_TOLD = 10
+_BESIDE = ("", "-wal", "-shm")
+_SOUND = "ok"
+_NUMBERED = ("events", "part_runs")
+
+
+class Maintenance:
+    """The database at a SQLAlchemy URL, as `app.ports.CatalogDatabase`. Raises the same ValueError as `Database`."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._address = parsed(url)
+        self.place = masked(url)
+
+    def exists(self) -> bool:
+        if (path := self._path) is not None:
+            return path.exists() and path.stat().st_size > 0
+        with self._connected() as connection:
+            return inspect(connection).has_table(catalog_tables.attachments.name)
+
+    def problems(self) -> list[str]:
+        path = self._path
+        if path is None:
+            return []
+        try:
+            with closing(_read_only(path)) as connection:
+                found = [str(row[0]) for row in connection.execute(f"PRAGMA integrity_check({_MOST_TOLD})")]
+                found += [
+                    f"a row of {row[0]} has no {row[2]}" for row in connection.execute("PRAGMA foreign_key_check")
+                ]
+        except sqlite3.DatabaseError as error:
+            return [str(error)]
+        return [each for each in found if each != _SOUND][:_MOST_TOLD]
+
+    def is_empty(self) -> bool:
+        if not self.exists():
+            return True
+        with closing(Database(self._url)) as database, database.read() as connection:
+            counted = (
+                catalog_tables.attachments,
+                catalog_tables.messages,
+                catalog_tables.deliveries,
+                catalog_tables.quarantine,
+            )
+            return not any(connection.scalar(select(func.count()).select_from(table)) for table in counted)
+
+    def set_aside(self) -> str:
+        path = self._path
+        if path is None:
+            return self._clear()
+        aside = _free_name(path)
+        for suffix in _BESIDE:
+            beside = path.with_name(path.name + suffix)
+            if beside.exists():
+                beside.rename(aside.with_name(aside.name + suffix))
+        sync_folder(path.parent)
+        return str(aside)
+
+    def snapshot(self, target: Path) -> None:
+        path = self._path
+        if path is not None:
+            with closing(_read_only(path)) as source, closing(sqlite3.connect(target)) as copy:
+                try:
+                    source.backup(copy)
+                except sqlite3.DatabaseError as error:
+                    raise GatewayError(f"the catalog {self.place} cannot be copied: {error}") from error
+        else:
+            with closing(Database(f"sqlite:///{target}")) as database, database.write(durable=True) as connection:
+                self._copy_out(connection)
+        _single_file(target)
+
+    def load(self, source: Path) -> None:
+        if not self.is_empty():
+            raise GatewayError(f"the catalog {self.place} is not empty: restore into an empty catalog")
+        path = self._path
+        if path is not None:
+            make_folders(path.absolute().parent)
+            with closing(_read_only(source)) as copied, closing(sqlite3.connect(path)) as target:
+                copied.backup(target)
+            sync_folder(path.absolute().parent)
+            return
+        with (
+            closing(Database(f"sqlite:///{source}")) as copied_database,
+            closing(Database(self._url)) as database,
+            copied_database.read() as rows,
+            database.write(durable=True) as connection,
+        ):
+            _copy(rows, connection)
+            for name in _NUMBERED:
+                connection.execute(
+                    text(
+                        f"SELECT setval(pg_get_serial_sequence('{name}', 'number'), "  # noqa: S608 - names of our own
+                        f"(SELECT COALESCE(MAX(number), 1) FROM {name}))"
+                    )
+                )
+
+    @property
+    def _path(self) -> Path | None:
+        """Return the file of a SQLite database; None for PostgreSQL."""
+        return Path(self._address.database or "") if self._address.get_backend_name() == "sqlite" else None
+
+    def _clear(self) -> str:
+        with closing(Database(self._url)) as database, database.write(durable=True) as connection:
+            for table in reversed(catalog_tables.metadata.sorted_tables):
+                connection.execute(delete(table))
+            connection.execute(insert(catalog_tables.progress).values(id=1, position=None))
+            begin_event_log(connection)
+        return f"the rows of {self.place} were removed"
+
+    def _copy_out(self, target: Connection) -> None:
+        """Copy the state that one transaction sees."""
+        with self._connected("REPEATABLE READ") as source:
+            _copy(source, target)
+
+    @contextmanager
+    def _connected(self, isolation: str = "AUTOCOMMIT") -> Iterator[Connection]:
+        engine = create_engine(self._address, hide_parameters=True, isolation_level=isolation)
+        try:
+            with explained(self.place), engine.connect() as connection:
+                yield connection
+        finally:
+            engine.dispose()
+
+
+def _copy(source: Connection, target: Connection) -> None:
+    for table in reversed(catalog_tables.metadata.sorted_tables):
+        target.execute(delete(table))
+    for table in catalog_tables.metadata.sorted_tables:
+        found = source.execution_options(yield_per=ROWS_AT_ONCE).execute(select(table))
+        for rows in found.partitions(ROWS_AT_ONCE):
+            target.execute(insert(table), [dict(row._mapping) for row in rows])
+
+
+def _read_only(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=30)
+
+
+def _single_file(path: Path) -> None:
+    """Merge the write-ahead log into the file, so that the file is the whole database."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+
+
+def _free_name(path: Path) -> Path:
+    number = 1
+    while (aside := path.with_name(f"{path.name}.aside-{number}")).exists():
+        number += 1
+    return aside

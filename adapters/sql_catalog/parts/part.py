@@ -1,0 +1,130 @@
+"""The base class of the catalog's parts."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import (
+    JSON,
+    ColumnElement,
+    Connection,
+    CursorResult,
+    Row,
+    Select,
+    bindparam,
+    func,
+    insert,
+    literal,
+    select,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.types import TypeEngine
+
+from adapters.sql_catalog.bulk_rows import Bulk
+from adapters.sql_catalog.database import FROM_HEX, Database
+from adapters.sql_catalog.schema.bounded_types import AnyText, Octets, all_storable
+from adapters.sql_catalog.schema.catalog_tables import events
+from adapters.sql_catalog.schema.record_rows import columns_of
+from app.model.records import NewEvent
+
+T = TypeVar("T")
+
+# Well under the limits of SQLite (32,766) and PostgreSQL (65,535) for the parameters of one statement.
+_PARAMETERS = 1000
+
+_INSERT_EVENTS = Bulk(insert(events), NewEvent._fields)
+
+
+class CatalogPart:
+    """One concern of the catalog, over its database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def _one(self, statement: Select[Any], record: Callable[[Row[Any]], T]) -> T | None:
+        with self._database.read() as connection:
+            row = connection.execute(statement).first()
+        return None if row is None else record(row)
+
+    def _all(self, statement: Select[Any], record: Callable[[Row[Any]], T]) -> list[T]:
+        with self._database.read() as connection:
+            return [record(row) for row in connection.execute(statement)]
+
+
+def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Return pieces that fit the parameters of one statement."""
+    return (items[start : start + _PARAMETERS] for start in range(0, len(items), _PARAMETERS))
+
+
+def among(connection: Connection, column: ColumnElement[T], values: Sequence[T]) -> ColumnElement[bool]:
+    """Return the condition that a column has one of these values.
+
+    PostgreSQL joins with an array of them. Without statistics of a table it may compare a list with every row, which
+    takes minutes in a catalog that grows fast. SQLite takes texts and bytes as one list in JSON: SQLAlchemy would
+    prepare each parameter of a list by itself, which takes longer than looking it up.
+    """
+    dialect = connection.dialect.name
+    if dialect == "sqlite" and not isinstance(column.type, AnyText | Octets):
+        return column.in_(values)
+    return _is_one_of(dialect, column, literal(_listed(dialect, column, values), _list_type(dialect, column)))
+
+
+class Lookup:
+    """A query for the rows in which a column has one of many texts or bytes.
+
+    `rows` makes it of this condition. It is made once for each database: for few values SQLAlchemy takes longer to put
+    a query together than the database to answer it.
+    """
+
+    def __init__(self, column: ColumnElement[Any], rows: Callable[[ColumnElement[bool]], Select[Any]]) -> None:
+        self._column, self._rows = column, rows
+        self._queries: dict[str, Select[Any]] = {}
+
+    def run(self, connection: Connection, values: Sequence[Any], **others: Any) -> CursorResult[Any]:
+        """Return the rows for these values. `others` are the query's own parameters."""
+        dialect, column = connection.dialect.name, self._column
+        query = self._queries.get(dialect)
+        if query is None:
+            wanted = bindparam("wanted", type_=_list_type(dialect, column))
+            query = self._queries[dialect] = self._rows(_is_one_of(dialect, column, wanted))
+        return connection.execute(query, {"wanted": _listed(dialect, column, values), **others})
+
+
+def _is_one_of(dialect: str, column: ColumnElement[Any], wanted: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Return the condition that a column has a value of a list, which is one parameter."""
+    if dialect == "postgresql":
+        return column.in_(select(func.unnest(wanted)))
+    value = func.json_each(wanted).table_valued("value").c.value
+    return column.in_(select(getattr(func, FROM_HEX)(value) if isinstance(column.type, Octets) else value))
+
+
+def _listed(dialect: str, column: ColumnElement[Any], values: Sequence[Any]) -> Sequence[Any]:
+    """Return the values as the database takes their list."""
+    if dialect == "postgresql":
+        return list(values)
+    return [each.hex() for each in values] if isinstance(column.type, Octets) else [*all_storable(values)]
+
+
+def _list_type(dialect: str, column: ColumnElement[Any]) -> TypeEngine[Any]:
+    return ARRAY(column.type) if dialect == "postgresql" else JSON()
+
+
+def limited(
+    column: ColumnElement[str], wanted: str | None, within: Collection[str] | None
+) -> list[ColumnElement[bool]]:
+    """Return the conditions that a column has the wanted value, and one of `within`; None: any.
+
+    A search for several values goes through a listing in its order, not by an index on the column, after which all rows
+    with these values would be sorted for each page.
+    """
+    conditions = [] if wanted is None else [column == wanted]
+    if within is None:
+        return conditions
+    if len(within) == 1:
+        return [*conditions, column == next(iter(within))]
+    return [*conditions, func.coalesce(column, column).in_([literal(each, column.type) for each in sorted(within)])]
+
+
+def log_events(connection: Connection, new: Sequence[NewEvent]) -> None:
+    """Add events in the caller's transaction: they are saved together with the changes that they report, or not at
+    all."""
+    _INSERT_EVENTS.run(connection, columns_of(NewEvent, new))

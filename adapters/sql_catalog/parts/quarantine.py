@@ -1,0 +1,127 @@
+"""Quarantined messages, which could not be decoded or assembled."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from sqlalchemy import ColumnElement, Connection, bindparam, func, select, update
+
+from adapters.sql_catalog.bulk_rows import Bulk
+from adapters.sql_catalog.listing_pages import Listing, fetch_page
+from adapters.sql_catalog.parts.part import CatalogPart, among, chunks, limited
+from adapters.sql_catalog.schema.bounded_types import AnyText
+from adapters.sql_catalog.schema.catalog_tables import IS_IN_JOURNAL, quarantine, quarantine_copies
+from adapters.sql_catalog.schema.record_rows import quarantine_record
+from app.model.errors import kind_of_reason
+from app.model.records import QuarantineCopy, QuarantineRecord, QuarantineState
+from app.ports import Page, QuarantineGroup, QuarantineGroups
+
+_copies = quarantine_copies
+_SET_OBJECT = Bulk(
+    update(quarantine)
+    .where(quarantine.c.id == bindparam("entry", type_=AnyText))
+    .values(object_name=bindparam("name", type_=AnyText)),
+    ("entry", "name"),
+)
+_QUARANTINE = Listing(quarantine.c.received_at, quarantine.c.id, quarantine_record)
+_GROUP = (quarantine.c.source, quarantine.c.code, quarantine.c.why_kind)
+
+
+class Quarantine(CatalogPart):
+    """`app.ports.QuarantineCatalog` over SQL."""
+
+    def quarantined(
+        self,
+        source: str | None,
+        state: QuarantineState | None,
+        cursor: str | None,
+        limit: int,
+        within: Collection[str] | None = None,
+        code: str | None = None,
+        why: str | None = None,
+    ) -> Page[QuarantineRecord]:
+        statement = select(quarantine).where(*_conditions(source, state, within, code, why))
+        with self._database.read() as connection:
+            return fetch_page(connection, _QUARANTINE, statement, cursor, limit)
+
+    def quarantine_groups(
+        self,
+        source: str | None,
+        state: QuarantineState | None,
+        limit: int,
+        within: Collection[str] | None = None,
+        code: str | None = None,
+        why: str | None = None,
+    ) -> QuarantineGroups:
+        received, reason, count = quarantine.c.received_at, quarantine.c.why, func.count()
+        shown = (count, func.min(received), func.max(received), func.min(reason), func.max(reason))
+        of_all = (func.count().over(), func.sum(count).over())
+        grouped = select(*_GROUP, *shown, *of_all).where(*_conditions(source, state, within, code, why))
+        with self._database.read() as connection:
+            rows = connection.execute(grouped.group_by(*_GROUP).order_by(count.desc(), *_GROUP).limit(limit)).all()
+        items = [
+            QuarantineGroup(source, code, least if least == greatest else kind, number, first, last)
+            for source, code, kind, number, first, last, least, greatest, _, _ in rows
+        ]
+        groups, entries = map(int, rows[0][-2:]) if rows else (0, 0)
+        return QuarantineGroups(items, groups, entries)
+
+    def quarantine_between(self, source: str, first: int, last: int, limit: int) -> list[QuarantineRecord]:
+        received = quarantine.c.received_at
+        which = select(quarantine).where(quarantine.c.source == source, received.between(first, last))
+        return self._all(which.order_by(received, quarantine.c.id).limit(limit), quarantine_record)
+
+    def quarantine_entry(self, quarantine_id: str) -> QuarantineRecord | None:
+        return self._one(select(quarantine).where(quarantine.c.id == quarantine_id), quarantine_record)
+
+    def set_quarantine_state(self, quarantine_id: str, state: QuarantineState) -> bool:
+        """Set the state of an entry. Return False when there is no such entry."""
+        change = update(quarantine).where(quarantine.c.id == quarantine_id).values(state=state)
+        with self._database.write(durable=True) as connection:
+            return bool(connection.execute(change).rowcount)
+
+    def quarantine_copy(self, quarantine_id: str) -> QuarantineCopy | None:
+        return self._one(
+            select(_copies).where(_copies.c.id == quarantine_id),
+            lambda row: QuarantineCopy(row.id, row.descriptor, row.body),
+        )
+
+    def uncopied_quarantine(self, position_below: int, largest: int, limit: int) -> list[QuarantineRecord]:
+        position = quarantine.c.position
+        which = (
+            IS_IN_JOURNAL,
+            position < position_below,
+            quarantine.c.state != "dismissed",
+            quarantine.c.size <= largest,
+        )
+        return self._all(select(quarantine).where(*which).order_by(position).limit(limit), quarantine_record)
+
+    def copied_quarantine(
+        self, copies: Sequence[QuarantineCopy], objects: Mapping[str, str], gone: Sequence[str]
+    ) -> None:
+        add = self._database.insert(_copies).on_conflict_do_nothing()
+        with self._database.write() as connection:
+            for some in chunks([*(copy.id for copy in copies), *gone]):
+                copied = among(connection, quarantine.c.id, some)
+                connection.execute(update(quarantine).where(copied).values(in_journal=False))
+            _SET_OBJECT.run(connection, {"entry": [*objects], "name": [*objects.values()]})
+            here = {each for some in chunks([copy.id for copy in copies]) for each in _known(connection, some)}
+            rows = [copy._asdict() for copy in copies if copy.id in here]
+            if rows:
+                connection.execute(add, rows)
+
+
+def _conditions(
+    source: str | None,
+    state: QuarantineState | None,
+    within: Collection[str] | None,
+    code: str | None,
+    why: str | None,
+) -> list[ColumnElement[bool]]:
+    kind = None if why is None else kind_of_reason(why)
+    equal = ((quarantine.c.state, state), (quarantine.c.code, code), (quarantine.c.why_kind, kind))
+    conditions = [column == wanted for column, wanted in equal if wanted is not None]
+    return [*limited(quarantine.c.source, source, within), *conditions]
+
+
+def _known(connection: Connection, ids: Sequence[str]) -> Iterator[str]:
+    """Yield those of the entries that have not been deleted meanwhile."""
+    yield from connection.scalars(select(quarantine.c.id).where(among(connection, quarantine.c.id, ids)))

@@ -1,0 +1,372 @@
+"""The catalog's tables.
+
+Their columns have the names of the fields of `app.model.records`. More columns exist for searching. Times are
+microseconds since 1970-01-01 UTC, positions are packed (`Position.pack`).
+"""
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    TextClause,
+    UniqueConstraint,
+    false,
+    text,
+)
+
+from adapters.sql_catalog.schema.bounded_types import AnyText, BitMask, Choices, Octets, RowNumber
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    }
+)
+
+# Conditions of partial indexes. A query uses such an index only if it has the same condition, with literals. SQLite
+# prefers an index on a column with an equality condition, so these queries compare no state in addition.
+IS_UNSETTLED = text("storage = 'journal'")
+IS_OPEN = text("state IN ('queued', 'sending')")
+IS_OVER = text("state NOT IN ('queued', 'sending')")
+IS_HOLDING = text("holds_content")
+HAS_CONTENT = text("storage IS NOT NULL")
+IS_ENDED = text("state NOT IN ('receiving', 'complete', 'finished')")
+HAS_PENDING = text("pending_position IS NOT NULL")
+HAS_WARNINGS = text("json_array_length(warnings) > 0")
+HAS_NO_WARNINGS = text("json_array_length(warnings) = 0")
+IS_IN_JOURNAL = text("in_journal")
+HAS_WAITED = text("waited_as IS NOT NULL")
+
+
+def _index_where(name: str, condition: TextClause, *columns: str) -> Index:
+    return Index(f"ix_{name}", *columns, sqlite_where=condition, postgresql_where=condition)
+
+
+progress = Table(
+    "progress",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("position", BigInteger, comment="of the last physical message that the catalog includes"),
+    Column("journal_id", AnyText, comment="of the journal that this catalog belongs to"),
+    Column("journal_epoch", BigInteger, comment="of the gateway that bound it last"),
+    comment="one row",
+)
+
+source_dialects = Table(
+    "source_dialects",
+    metadata,
+    Column("source", AnyText, primary_key=True),
+    Column("dialects", BitMask, nullable=False),
+)
+
+attachments = Table(
+    "attachments",
+    metadata,
+    Column("id", AnyText, primary_key=True),
+    Column("source", AnyText, nullable=False),
+    Column("correl_id", Octets, nullable=False),
+    Column("state", AnyText, nullable=False),
+    Column("message_id", AnyText),
+    Column("ordinal", BigInteger, nullable=False),
+    Column("kind", Integer),
+    Column("qualifier_1", AnyText, nullable=False),
+    Column("qualifier_2", AnyText, nullable=False),
+    Column("description", AnyText, nullable=False),
+    Column("minor_version", BigInteger, nullable=False),
+    Column("major_version", BigInteger, nullable=False),
+    Column("dialects", BitMask, nullable=False),
+    Column("parts_expected", BigInteger),
+    Column("parts_received", BigInteger, nullable=False),
+    Column("bytes_received", BigInteger, nullable=False),
+    Column("duplicates", BigInteger, nullable=False),
+    Column("pending_counts", JSON, nullable=False),
+    Column("pending_position", BigInteger),
+    Column("first_position", BigInteger, nullable=False),
+    Column("last_position", BigInteger, nullable=False),
+    Column("first_received_at", BigInteger, nullable=False),
+    Column("last_received_at", BigInteger, nullable=False),
+    Column("completed_at", BigInteger),
+    Column("finished_at", BigInteger),
+    Column("size", BigInteger),
+    Column("sha256", AnyText),
+    Column("content_type", AnyText),
+    Column("storage", AnyText),
+    Column("object_name", AnyText),
+    Column("checksums", Octets, comment="of stored content: the CRC-32C of each MiB, little-endian"),
+    Column("observations", BigInteger),
+    Column("variables", BigInteger),
+    Column("record_length", BigInteger, comment="of a file, as its sender says"),
+    Column("announced_size", BigInteger, comment="of a file, as its sender says"),
+    Column("warnings", JSON, nullable=False, server_default="[]", comment="what contradicts the sender, in sentences"),
+    Column("evidence", Choices, nullable=False, server_default="[]", comment="the choices between readings"),
+    Column("settled_at", BigInteger, comment="when content was copied from the journal to the content store"),
+    Column("reason_code", AnyText),
+    Column("reason", AnyText),
+    Column("name_folded", AnyText, nullable=False, comment="qualifier 2, case folded, for searching"),
+    Column("group_last", BigInteger, comment="MsgSeqNumber of a group's last logical message"),
+    Column("group_ended", BigInteger, comment="logical messages whose end has come; null of what is no group"),
+    Column("group_size", BigInteger, comment="bytes of those logical messages"),
+    Column("trace_parent", AnyText, comment="W3C traceparent of the message that announced it"),
+    UniqueConstraint("source", "correl_id"),
+    Index(None, "first_received_at", "id"),
+    Index(None, "state", "first_received_at", "id"),
+    Index(None, "kind", "first_received_at", "id"),
+    Index(None, "source", "first_received_at", "id"),
+    Index(None, "message_id", "state"),
+    _index_where("unsettled", IS_UNSETTLED, "finished_at", "id"),
+    _index_where("content", HAS_CONTENT, "finished_at", "id", "size"),
+    _index_where("ended", IS_ENDED, "last_received_at", "id"),
+    _index_where("pending", HAS_PENDING, "pending_position"),
+    _index_where("warned", HAS_WARNINGS, "first_received_at", "id"),
+)
+
+part_runs = Table(
+    "part_runs",
+    metadata,
+    Column("number", RowNumber, primary_key=True, autoincrement=True),
+    Column("attachment_id", AnyText, ForeignKey("attachments.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("runs", Octets, nullable=False, comment="what one checkpoint added: triplets of first, length, position"),
+    Column("segment", BigInteger, nullable=False, index=True, comment="the journal segment that holds all of them"),
+    comment="append-only, so that a checkpoint costs what it adds and not what is there",
+)
+
+extents = Table(
+    "extents",
+    metadata,
+    Column("attachment_id", AnyText, ForeignKey("attachments.id", ondelete="CASCADE"), primary_key=True),
+    Column("extents", Octets, nullable=False, comment="triplets of segment, offset, length"),
+)
+
+messages = Table(
+    "messages",
+    metadata,
+    Column("id", AnyText, primary_key=True),
+    Column("source", AnyText, nullable=False),
+    Column("header_correl_id", Octets, nullable=False),
+    Column("message_correl_id", Octets, nullable=False),
+    Column("original_msg_type", BigInteger, nullable=False),
+    Column("original_correl_id", Octets, nullable=False),
+    Column("attachments", JSON, nullable=False, comment="identifiers in the header's order"),
+    Column("header_position", BigInteger, nullable=False),
+    Column("received_at", BigInteger, nullable=False),
+    Column("application_body", Octets),
+    Column("application_format", AnyText, nullable=False),
+    Column("application_ccsid", BigInteger, nullable=False),
+    Column("complete_at", BigInteger),
+    Column("correl_key", Octets, nullable=False, comment="the 20 bytes by which the application message is found"),
+    Column("waited_as", AnyText, comment="the attachment as which its application message waited for the header"),
+    Index(None, "source", "correl_key", "header_position"),
+    Index(None, "received_at", "id"),
+    Index(None, "source", "received_at", "id"),
+    _index_where("waited", HAS_WAITED, "waited_as", "header_position", "id"),
+)
+
+quarantine = Table(
+    "quarantine",
+    metadata,
+    Column("id", AnyText, primary_key=True),
+    Column("source", AnyText, nullable=False),
+    Column("position", BigInteger, nullable=False),
+    Column("code", AnyText, nullable=False),
+    Column("row", AnyText, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("why", AnyText, nullable=False),
+    Column("msg_type", BigInteger, nullable=False),
+    Column("correl_id", Octets, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("received_at", BigInteger, nullable=False),
+    Column("state", AnyText, nullable=False),
+    Column("object_name", AnyText, comment="the copy of its body in the content store, where it is not in the catalog"),
+    Column("in_journal", Boolean, nullable=False, comment="its bytes are in the journal only"),
+    Column("why_kind", AnyText, nullable=False, comment="why, without its numbers: what a group has in common"),
+    Index(None, "received_at", "id"),
+    Index(None, "source", "received_at", "id", "size"),
+    Index(None, "state", "received_at", "id"),
+    _index_where("in_journal", IS_IN_JOURNAL, "position"),
+)
+
+quarantine_copies = Table(
+    "quarantine_copies",
+    metadata,
+    Column("id", AnyText, ForeignKey("quarantine.id", ondelete="CASCADE"), primary_key=True),
+    Column("descriptor", Octets, nullable=False, comment="the message's fields but its body, in JSON"),
+    Column("body", Octets, comment="null when the content store has it"),
+)
+
+receiving_time = Table(
+    "receiving_time",
+    metadata,
+    Column("source", AnyText, primary_key=True),
+    Column("counted", BigInteger, nullable=False, comment="microseconds in which the source could receive"),
+)
+
+receiving_marks = Table(
+    "receiving_marks",
+    metadata,
+    Column("source", AnyText, primary_key=True),
+    Column("counted", BigInteger, primary_key=True, autoincrement=False),
+    Column("position", BigInteger, nullable=False, comment="all that was journalled when so much had been counted"),
+)
+
+counting = Table(
+    "counting",
+    metadata,
+    Column("source", AnyText, primary_key=True),
+    Column("subject", AnyText, primary_key=True),
+    Column("rules", AnyText, nullable=False),
+    Column("learned", BigInteger, nullable=False, comment="a number that grows: the one learnt last has the highest"),
+    comment="how the senders on a subject count, as their messages have shown",
+)
+
+expirations = Table(
+    "expirations",
+    metadata,
+    Column("attachment_id", AnyText, ForeignKey("attachments.id", ondelete="CASCADE"), primary_key=True),
+    Column("source", AnyText, nullable=False),
+    Column("counted", BigInteger, nullable=False, comment="its source's receiving time when it expired"),
+    Index(None, "source", "counted"),
+    comment="expired attachments whose parts are still kept",
+)
+
+deliveries = Table(
+    "deliveries",
+    metadata,
+    Column("id", AnyText, primary_key=True),
+    Column("destination", AnyText, nullable=False),
+    Column("header_correl_id", Octets, nullable=False),
+    Column("message_correl_id", Octets, nullable=False),
+    Column(
+        "attachments",
+        JSON,
+        nullable=False,
+        comment="objects named as OutgoingAttachment's fields, bytes in hexadecimal",
+    ),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Column("state", AnyText, nullable=False),
+    Column("original_msg_type", BigInteger, nullable=False),
+    Column("original_correl_id", Octets, nullable=False),
+    Column("application_body", Octets),
+    Column("application_format", AnyText, nullable=False),
+    Column("application_ccsid", BigInteger, nullable=False),
+    Column("cut", JSON(none_as_null=True), comment="named as the fields of FramingOptions; the first attempt sets it"),
+    Column("messages_sent", BigInteger, nullable=False),
+    Column("messages_total", BigInteger),
+    Column("attempts", BigInteger, nullable=False),
+    Column("next_attempt_at", BigInteger, nullable=False),
+    Column("reason", AnyText),
+    Column("idempotency_key", AnyText),
+    Column("fingerprint", AnyText),
+    Column(
+        "subscribers",
+        AnyText,
+        comment="what the broker said of subscribers: none, unknown, or null where it reported no lack",
+    ),
+    Column("holds_content", Boolean, nullable=False, comment="it has ended and an attachment still names an object"),
+    Column(
+        "cancel_requested",
+        Boolean,
+        nullable=False,
+        server_default=false(),
+        comment="it is open, and a client has cancelled it",
+    ),
+    Column("trace_parent", AnyText, comment="W3C traceparent of the request that queued it"),
+    UniqueConstraint("idempotency_key"),
+    Index(None, "created_at", "id"),
+    Index(None, "state", "created_at", "id"),
+    Index(None, "destination", "created_at", "id"),
+    _index_where("open", IS_OPEN, "destination", "created_at", "id"),
+    _index_where("holding", IS_HOLDING, "updated_at", "id"),
+    _index_where("over", IS_OVER, "updated_at", "id"),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("number", RowNumber, primary_key=True, autoincrement=True),
+    Column("type", AnyText, nullable=False),
+    Column("subject", AnyText, nullable=False),
+    Column("time", BigInteger, nullable=False, index=True),
+    Column("data", JSON, nullable=False),
+    Column("trace_parent", AnyText, comment="W3C traceparent of the subject"),
+    sqlite_autoincrement=True,
+)
+
+event_logs = Table(
+    "event_logs",
+    metadata,
+    Column("name", AnyText, primary_key=True),
+    Column("begins_after", BigInteger, nullable=False, comment="the number of an event"),
+    comment="each time that a gateway opened the catalog, and has logged events since",
+)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("id", AnyText, primary_key=True),
+    Column("name", AnyText, nullable=False),
+    Column("digest", Octets, nullable=False, comment="SHA-256 of the key"),
+    Column("scopes", JSON, nullable=False),
+    Column("sources", JSON(none_as_null=True), comment="null: all"),
+    Column("destinations", JSON(none_as_null=True), comment="null: all"),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger),
+    Column("revoked_at", BigInteger),
+    Column("last_used_at", BigInteger),
+    comment="keys of clients of REST; a revoked one stays",
+)
+
+pipeline_runs = Table(
+    "pipeline_runs",
+    metadata,
+    Column("id", AnyText, primary_key=True),
+    Column("kind", AnyText, nullable=False),
+    Column("state", AnyText, nullable=False),
+    Column("began_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger),
+    Column("messages", BigInteger, nullable=False),
+    Column("attachments", BigInteger, nullable=False),
+    Column("refused", BigInteger, nullable=False),
+    Column("quarantined", BigInteger, nullable=False),
+    Column("rows", BigInteger, nullable=False),
+    Column("error", AnyText),
+    Index(None, "began_at", "id"),
+    comment="the newest runs of the pipeline on Spark",
+)
+
+webhooks = Table(
+    "webhooks",
+    metadata,
+    Column("name", AnyText, primary_key=True),
+    Column("position", BigInteger, nullable=False, comment="all events up to this one are done"),
+    Column("state", AnyText, nullable=False),
+    Column("attempts", BigInteger, nullable=False, comment="failures since the last success"),
+    Column("failing_since", BigInteger),
+    Column("next_attempt_at", BigInteger, nullable=False),
+    Column("reason", AnyText),
+    Column("updated_at", BigInteger, nullable=False),
+)
+
+dead_letters = Table(
+    "dead_letters",
+    metadata,
+    Column("webhook", AnyText, primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False, comment="of the event"),
+    Column("type", AnyText, nullable=False),
+    Column("subject", AnyText, nullable=False),
+    Column("time", BigInteger, nullable=False),
+    Column("data", JSON, nullable=False),
+    Column("failed_at", BigInteger, nullable=False, index=True),
+    Column("reason", AnyText, nullable=False),
+    Column("queued_at", BigInteger, comment="when a client asked to send it again"),
+    Column("trace_parent", AnyText, comment="W3C traceparent of the subject"),
+    comment="events that were given up for a webhook",
+)

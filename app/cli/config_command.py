@@ -1,0 +1,101 @@
+"""`config`: show the configuration, and all errors in it."""
+
+import json
+from collections.abc import Iterator, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from app.cli.terminal import Failure, err, out, table
+from app.model.masking import masked
+from app.settings import Settings, SettingsError, load
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        envvar="ATTACHMENT_GATEWAY_CONFIG",
+        help="TOML configuration file. Without it: defaults and environment variables.",
+    ),
+]
+
+
+config = typer.Typer(no_args_is_help=True, help="Check and show the configuration.")
+
+
+@config.command()
+def check(
+    path: Config = None,
+    *,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only, and no settings.")] = False,
+) -> None:
+    """Check the configuration: list all errors, or the effective settings."""
+    settings = read(path)
+    if quiet:
+        return
+    rows = dict(_rows(effective(settings)))
+    defaults = dict(_rows(effective(Settings.model_construct())))
+    grid = table("Setting", "Value")
+    for name, value in rows.items():
+        style = "dim" if defaults.get(name) == value else "bold"
+        grid.add_row(escape(name), f"[{style}]{escape(value)}[/]")
+    out.print(grid)
+    err.print("the configuration is valid", style="green")
+
+
+@config.command()
+def example() -> None:
+    """Print a complete configuration file: every setting with its default and its meaning."""
+    typer.echo(resources.files("app.settings").joinpath("example.toml").read_text(), nl=False)
+
+
+@config.command()
+def show(path: Config = None) -> None:
+    """Print the effective configuration as JSON, with secrets masked."""
+    typer.echo(json.dumps(effective(read(path)), indent=2, ensure_ascii=False))
+
+
+def read(path: Path | None, *, transports: bool = True) -> Settings:
+    """Return the settings, as `app.settings.load`; all their errors become one Failure."""
+    try:
+        return load(path, transports=transports)
+    except SettingsError as error:
+        count = len(error.problems)
+        why = "\n".join(f"  {problem}" for problem in error.problems)
+        title = f"{count} problem{'s' * (count > 1)} in the configuration"
+        raise Failure(f"{title}\n{why}", "attachment-gateway config example   explains every setting") from error
+
+
+def effective(settings: Settings) -> dict[str, Any]:
+    """Return the effective settings in the form of the file, without passwords."""
+    said: dict[str, Any] = settings.model_dump(mode="json", exclude_none=True)
+    said["journal"]["folder"] = str(settings.journal_folder)
+    said["catalog"]["url"] = settings.catalog_url
+    said["content"]["url"] = settings.content_url
+    said["tables"]["url"] = settings.tables_url
+    said["pipeline"]["checkpoint"] = settings.pipeline_checkpoint
+    for endpoint in (*said["sources"].values(), *said["destinations"].values()):
+        endpoint.update(endpoint.pop("options"))
+    shown: dict[str, Any] = _masked(said)
+    return shown
+
+
+def _masked(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _masked(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_masked(each) for each in value]
+    return masked(value) if isinstance(value, str) else value
+
+
+def _rows(said: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in said.items():
+        if isinstance(value, Mapping):
+            yield from _rows(value, f"{path}{key}.")
+        else:
+            plain = isinstance(value, str) and value.isprintable()
+            yield path + key, value if plain else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,166 @@
+"""`demo`: the whole way through a broker, on this machine only."""
+
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from shutil import disk_usage
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.cli.rest_client import Client
+from app.cli.terminal import Failure, out, size
+from app.model.errors import GatewayError
+from app.observe import configure_logging
+from app.plugins import PluginError, how_to_install
+from app.settings import Http, Settings
+
+if TYPE_CHECKING:
+    from app.service.gateway import Gateway
+
+TOPIC = "attachments/demo"
+_PORTS = (*range(8080, 8100), 0)
+"""Ports to try, in this order; the last is any free one."""
+
+_NEEDED = 64 << 20
+"""Bytes that the demo writes at most, in addition to `limits.free_bytes`."""
+
+
+def demo(
+    *,
+    once: Annotated[bool, typer.Option("--once", help="End after the comparison.")] = False,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder for journal, catalog and content (default: temporary, deleted at the end)."),
+    ] = None,
+) -> None:
+    """Start a broker and a gateway, send a text, a picture and a data set through both, and compare the results.
+
+    Nothing of the gateway's configuration is used: neither its file nor ATTACHMENT_GATEWAY_… of the environment.
+    """
+    # These imports take a second, which other commands should not wait for, and not every installation has the broker.
+    try:
+        from app.cli.demo import demo_broker, demo_steps  # noqa: PLC0415
+    except ModuleNotFoundError as missing:
+        library = (missing.name or "").partition(".")[0]
+        raise Failure(f"the demo needs the library {library!r}", how_to_install(library)) from missing
+
+    configure_logging("warning", "console")
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, signal.default_int_handler)  # otherwise the folder would be left after a SIGTERM
+    with _folder() as folder, demo_broker.EmbeddedBroker() as mqtt, closing(_listener()) as listener:
+        host, port = listener.getsockname()
+        settings = _settings(data or folder / "data", mqtt.url, port)
+        for place in (folder, settings.data):
+            _require_space(place, settings.limits.free_bytes + _NEEDED)
+        url = f"http://{host}:{port}"
+        out.print(f"MQTT broker   {mqtt.url} (in this process)", highlight=False)
+        out.print(f"gateway       {url}", highlight=False)
+        out.print(f"data          {settings.data}\n", highlight=False, soft_wrap=True)
+        with _running(settings, listener) as gateway, Client(url) as client:
+            stage = demo_steps.Stage(client, gateway, folder, out)
+            results = demo_steps.play(stage)
+            out.print()
+            demo_steps.report(results, out)
+            out.print()
+            for what, path in (
+                ("console", "/console/"),
+                ("REST, described", "/docs"),
+                ("attachments", "/v1/attachments"),
+                ("metrics", "/metrics"),
+            ):
+                out.print(f"{what:16} {url}{path}", highlight=False)
+            if not once:
+                out.print(f"\nIn another terminal: {sys.argv[0]} ls --url {url}     Ctrl-C ends this.", highlight=False)
+                _until_interrupted()
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """Provide a temporary folder for the block. Errors of the disk become a Failure."""
+    hint = "free some space, or set TMPDIR to a folder on another disk"
+    try:
+        with tempfile.TemporaryDirectory(prefix="attachment-gateway-") as folder:
+            yield Path(folder)
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        raise Failure(f"the demo cannot write its files: {error.strerror or error}{where}", hint) from error
+
+
+def _require_space(folder: Path, needed: int) -> None:
+    """Raise Failure where the gateway would pause at once, since the disk is nearly full."""
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    free = disk_usage(there).free
+    if free < needed:
+        hint = "free some space, or set TMPDIR or --data to a folder on another disk"
+        raise Failure(f"{there} has {size(free)} free; the demo needs {size(needed)}", hint)
+
+
+def _listener() -> socket.socket:
+    """Return a socket that listens on the first free port. Raises Failure."""
+    from app.main import bound  # noqa: PLC0415
+
+    refusals = []
+    for port in _PORTS:
+        try:
+            listener = bound(Http(port=port))
+            listener.listen()
+        except (GatewayError, OSError) as error:
+            refusals.append(str(error))
+        else:
+            return listener
+    raise Failure(f"the demo found no free port: {refusals[-1]}")
+
+
+def _settings(data: Path, broker: str, port: int) -> Settings:
+    endpoint = {"transport": "mqtt", "url": broker, "version": "3.1.1", "topic": TOPIC}
+    return Settings.model_validate(
+        {
+            "data": data,
+            "http": {"port": port},
+            "log": {"level": "warning"},
+            "sources": {"demo": endpoint},
+            "destinations": {"demo": endpoint},
+        }
+    )
+
+
+@contextmanager
+def _running(settings: Settings, listener: socket.socket) -> Iterator["Gateway"]:
+    """Run the gateway and its REST interface, in threads, for the block."""
+    import uvicorn  # noqa: PLC0415
+
+    from app.main import build  # noqa: PLC0415
+    from app.web.app import create_app  # noqa: PLC0415
+    from app.web.server.http_protocol import configuration  # noqa: PLC0415
+
+    try:
+        gateway = build(settings)
+    except (PluginError, GatewayError) as error:
+        raise Failure(str(error)) from error
+    gateway.start()
+    config = configuration(create_app(gateway), settings.http, timeout_graceful_shutdown=2)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=([listener],), name="http", daemon=True)
+    thread.start()
+    try:
+        yield gateway
+    finally:
+        gateway.drain()
+        server.should_exit = True
+        thread.join(10)
+        gateway.stop()
+
+
+def _until_interrupted() -> None:
+    try:
+        while True:
+            time.sleep(3600)
+    except KeyboardInterrupt:
+        out.print("\nending")

@@ -1,0 +1,129 @@
+"""The demo's steps: send three attachments through a broker, watch them arrive, and compare the results."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import pyarrow.parquet as pq
+from attachment_gateway_client import Attachment
+from rich.console import Console
+from rich.progress import MofNCompleteColumn
+
+from app.cli.demo import demo_content
+from app.cli.get_command import fetch
+from app.cli.rest_client import Client
+from app.cli.send_command import post, readable
+from app.cli.terminal import Failure, progress, size, table
+from app.cli.watch_command import Board
+
+if TYPE_CHECKING:
+    from app.service.gateway import Gateway
+
+DESTINATION = "demo"
+MESSAGE = "This is the actual application message."
+_DEADLINE_SECONDS = 60
+_LOOK_SECONDS = 0.1
+
+T = TypeVar("T")
+
+
+class Compared(NamedTuple):
+    """One attachment that was sent and received."""
+
+    attachment: Attachment
+    equal: bool
+    how: str
+
+
+class Stage(NamedTuple):
+    """The demo's gateway, a client of it, the folder for the files, and where steps are shown."""
+
+    client: Client
+    gateway: "Gateway"
+    folder: Path
+    console: Console
+
+
+def play(stage: Stage) -> list[Compared]:
+    """Run all steps. Raises Failure when nothing arrives in time."""
+    client, _, folder, console = stage
+    _eventually(stage, "the gateway to be ready", lambda: stage.gateway.health().ready or None)
+    sent = demo_content.write(folder)
+    for path in sent:
+        console.print(f"  sending [bold]{path.name}[/], {size(path.stat().st_size)}", highlight=False)
+    outgoing = [readable(path) for path in sent]
+    delivery = post(client, DESTINATION, outgoing, description="sent by the demo", message=MESSAGE)
+    attachments = _arrival(stage, delivery, len(sent))
+    came = folder / "came"
+    came.mkdir(exist_ok=True)
+    return [_compare(client, path, attachment, came) for path, attachment in zip(sent, attachments, strict=True)]
+
+
+def report(results: list[Compared], console: Console) -> None:
+    """Print the results as a table. Raises Failure when anything differs."""
+    grid = table("Attachment", "Kind", ">Size", "SHA-256", "Sent and received")
+    for attachment, equal, how in results:
+        verdict = f"[green]equal[/], {how}" if equal else f"[red]different[/], {how}"
+        digest = (attachment["sha256"] or "")[:16] + "…"
+        grid.add_row(attachment["name"], attachment["kind"], size(attachment["size"]), digest, verdict)
+    console.print(grid)
+    if not all(result.equal for result in results):
+        raise Failure("the received attachments differ from those sent")
+
+
+def _eventually(stage: Stage, what: str, look: Callable[[], T | None]) -> T:
+    """Return the result of `look` as soon as it finds something.
+
+    Raises Failure when it finds nothing for a minute, with the gateway's checks that failed; at once when the gateway
+    does not receive.
+    """
+    deadline = time.monotonic() + _DEADLINE_SECONDS
+    while (found := look()) is None:
+        checks = stage.gateway.health().checks
+        if holding := checks["journal"]["holding"]:
+            raise Failure(f"the demo's gateway does not receive: {holding}")
+        if time.monotonic() > deadline:
+            failed = "; ".join(f"{name}: {check}" for name, check in checks.items() if not check["ok"])
+            raise Failure(f"waited {_DEADLINE_SECONDS} seconds for {what}", failed)
+        time.sleep(_LOOK_SECONDS)
+    return found
+
+
+def _arrival(stage: Stage, delivery: dict[str, Any], count: int) -> list[Attachment]:
+    """Show the attachments arriving, and return them when finished, in the message's order."""
+    with progress(stage.console, MofNCompleteColumn) as bars:
+        board = Board(bars)
+
+        def look() -> list[Attachment] | None:
+            found = _attachments(stage.client, delivery)
+            board.show({item["id"]: _bar(item) for item in found})
+            done = len(found) == count and all(item["state"] == "finished" for item in found)
+            return found if done else None
+
+        return _eventually(stage, "the attachments to arrive", look)
+
+
+def _attachments(client: Client, delivery: dict[str, Any]) -> list[Attachment]:
+    """Return the attachments of this delivery; none before its header has arrived."""
+    for message in client.messages(20):
+        if message["header_correl_id"] == delivery["header_correl_id"]:
+            return [client.attachment(identifier) for identifier in message["attachments"]]
+    return []
+
+
+def _bar(item: Attachment) -> tuple[str, int, int | None]:
+    parts = item["progress"]
+    name = item["name"] or item["correl_id"]
+    return f"  {item['state']:9} {name}", parts["parts_received"], parts["parts_expected"]
+
+
+def _compare(client: Client, sent: Path, attachment: Attachment, folder: Path) -> Compared:
+    received = folder / sent.name
+    fetch(client, attachment, received)
+    if attachment["kind"] != "data-set":
+        return Compared(attachment, sent.read_bytes() == received.read_bytes(), "byte for byte")
+    ours, theirs = pq.read_table(sent), pq.read_table(received)
+    names = ours.column_names
+    equal = theirs.column_names[: len(names)] == names and ours.to_pylist() == theirs.select(names).to_pylist()
+    return Compared(attachment, equal, f"{theirs.num_rows:,} rows")

@@ -1,0 +1,297 @@
+"""`journal`: import captures as journal segments, and list the contents of segments."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from pathlib import Path
+from re import fullmatch
+from time import time_ns
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+
+import typer
+from rich.markup import escape
+from rich.progress import DownloadColumn, Progress, TransferSpeedColumn
+
+from app import plugins
+from app.capture.capture_entries import Refused, Skipped
+from app.capture.recognising import FORMATS
+from app.cli.capture_files import Capture, Wanted, shown
+from app.cli.line_tables import Column, List, numbers
+from app.cli.terminal import Failure, bars, err, out, size
+from app.codecs.mqtt.packets import Version
+from app.framing.arrivals import ArrivalsBySource
+from app.framing.counting import RULE_NAMES
+from app.framing.protocol import ArrivalOptions
+from app.framing.registry import FRAMINGS, UnknownFraming, default_framing, traits
+from app.model.errors import GatewayError
+from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage
+from app.model.times import to_time
+from app.ports import Journal, JournalArchive
+
+FormatWord = Literal["auto", "qload", "raw", "mqtt", "rendezvous"]
+
+_LEAST, _MOST = -(1 << 31), (1 << 31) - 1
+_SOURCE = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
+if TYPE_CHECKING:
+    CountingRule = str
+else:
+    CountingRule = Literal[RULE_NAMES]
+
+_SEGMENTS = (
+    *numbers("Segment", "Messages", "Bytes"),
+    Column("Received from", order=1),
+    Column("to", order=2),
+    Column("Sources", least=12),
+)
+_CAPTURES = (
+    Column("Capture", least=12),
+    Column("Format", order=1),
+    Column("Framing", order=2),
+    *numbers("Messages", "Bytes", "Unreadable"),
+    Column("Skipped", least=8, order=3),
+)
+_BATCH_BYTES = 4 << 20
+_DEFAULTS = ", ".join(f"{default_framing(each)} for {each}" for each in FORMATS)
+_MOST_TOLD = 20
+
+journal = typer.Typer(no_args_is_help=True, help="Import captures into journals, and list segments.")
+
+
+@journal.command("import")
+def import_(
+    captures: Annotated[list[Path], typer.Argument(metavar="CAPTURE...", help="Files, or folders of message files.")],
+    to: Annotated[Path, typer.Option("--to", help="The journal's folder.")],
+    *,
+    as_format: Annotated[FormatWord, typer.Option("--format", help="Format of the captures.")] = "auto",
+    source: Annotated[str, typer.Option(help="Name of the source to record for the messages.")] = "imported",
+    framing: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"Framing: {', '.join(FRAMINGS)}, or one of another package. Default: {_DEFAULTS}.",
+        ),
+    ] = None,
+    msg_type: Annotated[
+        int, typer.Option(min=_LEAST, max=_MOST, help="The message type of bodies without a descriptor.")
+    ] = 0,
+    encoding: Annotated[int, typer.Option(min=_LEAST, max=_MOST, help="The Encoding of messages without one.")] = 0,
+    ccsid: Annotated[int, typer.Option(min=_LEAST, max=_MOST, help="The CodedCharSetId of messages without one.")] = 0,
+    mq_format: Annotated[str, typer.Option(help="The Format of bodies without a descriptor, such as MQSTR.")] = "",
+    mqtt_version: Annotated[
+        Version | None, typer.Option(help="The version of MQTT. Default: from the envelopes.")
+    ] = None,
+    counts: Annotated[
+        CountingRule | None,
+        typer.Option(help="What last messages on Rendezvous count. Default: found out from the messages."),
+    ] = None,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Import unreadable pieces for quarantine, and continue.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per capture.")] = False,
+) -> None:
+    """Convert captures to journal segments: unloaded queues, message files, MQTT and Rendezvous in hexadecimal."""
+    if not fullmatch(_SOURCE, source):
+        raise Failure(f"{source!r} is not a valid name of a source", "use letters, digits, . _ and -, at most 64")
+    _check_framing(framing)
+    wanted = Wanted(
+        PhysicalMessage(source, "", msg_type, encoding=encoding, ccsid=ccsid, format=mq_format),
+        None if as_format == "auto" else as_format,
+        framing,
+        mqtt_version,
+    )
+    found = [Capture(path, wanted) for path in captures]
+    try:
+        with closing(plugins.journal()(to)) as target:
+            before = {segment.number for segment in target.segments()}
+            importer = Importer(target, lambda: time_ns() // 1000, ArrivalOptions(counts=counts), keep_going=keep_going)
+            with bars(DownloadColumn, TransferSpeedColumn) as progress:
+                told = [importer.take(capture, progress) for capture in found]
+            target.seal()
+            written = [segment for segment in target.segments() if segment.number not in before]
+    except (GatewayError, OSError, plugins.PluginError) as error:
+        raise Failure(str(error)) from error
+    if as_json:
+        for capture, count in zip(found, told, strict=True):
+            typer.echo(json.dumps(count.facts(capture), ensure_ascii=False))
+    else:
+        _report(found, told)
+    new = f"{len(written)} new segment{'' if len(written) == 1 else 's'}"
+    err.print(f"{new}, {size(sum(each.size for each in written))}, in {to}", markup=False, highlight=False)
+
+
+@journal.command("ls")
+def segments(
+    folder: Annotated[str, typer.Argument(help="A journal, or an archive of segments: a folder or a URL.")],
+    *,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per line; times in µs since 1970.")
+    ] = False,
+) -> None:
+    """List sealed segments: messages, bytes of their bodies, when they were received, and their sources."""
+    try:
+        archive = plugins.archive()(folder)
+        found = [held for segment in archive.segments() if (held := _held(archive, segment.number)) is not None]
+    except (GatewayError, OSError, ValueError, plugins.PluginError) as error:
+        raise Failure(str(error)) from error
+    if not found:
+        raise Failure(
+            f"no sealed segment in {folder}",
+            "a gateway seals one when it is large or old enough, and when it stops; journal import seals at once",
+        )
+    if as_json:
+        for held in found:
+            typer.echo(json.dumps(held._asdict(), ensure_ascii=False))
+        return
+    grid = List(_SEGMENTS)
+    for held in found:
+        sources = ", ".join(f"{name} {count:,}" for name, count in held.sources.items())
+        moments = (_moment(held.received_from), _moment(held.received_to))
+        grid.add_row(str(held.segment), f"{held.messages:,}", size(held.bytes), *moments, escape(sources))
+    out.print(grid)
+
+
+class Held(NamedTuple):
+    """The contents of a segment.
+
+    `bytes` is the size of all bodies; times are in µs since 1970; `sources` has the number of messages by source.
+    """
+
+    segment: int
+    messages: int
+    bytes: int
+    received_from: int
+    received_to: int
+    sources: dict[str, int]
+
+
+def _check_framing(name: str | None) -> None:
+    if name is not None:
+        try:
+            traits(name)
+        except UnknownFraming as error:
+            raise Failure(str(error)) from None
+
+
+def _held(archive: JournalArchive, segment: int) -> Held | None:
+    """Return the contents of a segment; None when it has been retired in the meantime.
+
+    Raises GatewayError when it cannot be read.
+    """
+    try:
+        return _counted(archive, segment)
+    except KeyError:
+        return None
+
+
+def _counted(archive: JournalArchive, segment: int) -> Held:
+    import pyarrow.compute as pc  # noqa: PLC0415 - no other command should wait for it
+
+    messages = bytes_ = last = 0
+    first: int | None = None
+    sources: Counter[str] = Counter()
+    for number in range(len(archive.batch_sizes(segment))):
+        batch = archive.record_batch(segment, number)
+        messages += batch.num_rows
+        bytes_ += pc.sum(pc.binary_length(batch["body"])).as_py() or 0
+        received = pc.min_max(batch["received_at"].cast("int64")).as_py()
+        first = received["min"] if first is None else min(first, received["min"])
+        last = max(last, received["max"])
+        for counted in pc.value_counts(batch["source"]).to_pylist():
+            sources[counted["values"]] += counted["counts"]
+    return Held(segment, messages, bytes_, first or 0, last, dict(sources.most_common()))
+
+
+def _moment(microseconds: int) -> str:
+    return f"{to_time(microseconds):%Y-%m-%d %H:%M:%S}"
+
+
+class Count:
+    """The result of importing a capture; `skipped` counts by kind."""
+
+    def __init__(self) -> None:
+        self.messages = self.bytes = self.refused = 0
+        self.skipped: Counter[str] = Counter()
+
+    def cells(self) -> tuple[str, str, str, str]:
+        skipped = ", ".join(f"{count:,} {what}" for what, count in sorted(self.skipped.items()))
+        return f"{self.messages:,}", size(self.bytes), f"{self.refused:,}", skipped
+
+    def facts(self, capture: Capture) -> dict[str, Any]:
+        """Return the result as JSON has it."""
+        about = {"capture": shown(capture.path), "format": capture.format, "framing": capture.framing}
+        counts = {"messages": self.messages, "bytes": self.bytes, "unreadable": self.refused}
+        return {**about, **counts, "skipped": dict(self.skipped)}
+
+
+def _report(captures: Iterable[Capture], counts: Iterable[Count]) -> None:
+    grid = List(_CAPTURES)
+    for capture, count in zip(captures, counts, strict=True):
+        grid.add_row(escape(shown(capture.path)), capture.format, capture.framing, *count.cells())
+    out.print(grid)
+
+
+class Importer:
+    """An importer that appends captures to a journal, one after the other. `now` is the clock, in µs since 1970."""
+
+    def __init__(self, target: Journal, now: Callable[[], int], options: ArrivalOptions, *, keep_going: bool) -> None:
+        self._journal, self._now, self._options, self._keep_going = target, now, options, keep_going
+        self._batch: list[PhysicalMessage] = []
+        self._batch_bytes = 0
+        self._told = 0
+
+    def take(self, capture: Capture, progress: Progress) -> Count:
+        """Append all of a capture, or all in front of the first piece that cannot be read. Raises Failure for that,
+        and GatewayError when the journal takes nothing more."""
+        count, arrivals = Count(), ArrivalsBySource(lambda _source: self._options)
+        bar = progress.add_task(escape(shown(capture.path)), total=capture.bytes)
+        for path, entry in capture.entries(self._now):
+            if isinstance(entry, Skipped):
+                count.skipped[entry.what] += 1
+                continue
+            if isinstance(entry, Refused):
+                count.refused += 1
+                message = self._refused(path, entry)
+            else:
+                count.messages += 1
+                message = entry
+            count.bytes += len(message.body)
+            for numbered in arrivals.numbered([message]):
+                self._append(numbered)
+            if not self._batch:
+                progress.update(bar, completed=capture.done)
+        self._flush()
+        progress.update(bar, completed=capture.bytes)
+        return count
+
+    def _refused(self, path: Path, entry: Refused) -> PhysicalMessage:
+        """Return the message that represents an unreadable piece in the journal.
+
+        Raises Failure when it is not to be kept.
+        """
+        why = f"{_place(path, entry)}: {entry.why}"
+        if not self._keep_going:
+            self._flush()
+            hint = "everything before it is in the journal; --keep-going imports such pieces for quarantine"
+            raise Failure(why, hint)
+        self._told += 1
+        if self._told <= _MOST_TOLD:
+            err.print(why, markup=False, highlight=False)
+        if self._told == _MOST_TOLD:
+            err.print("further unreadable pieces are only counted", style="dim")
+        return entry.message.unreadable(entry.code, why)
+
+    def _append(self, message: PhysicalMessage) -> None:
+        self._batch.append(message)
+        self._batch_bytes += len(message.body)
+        if len(self._batch) == MAX_ROWS_A_BATCH or self._batch_bytes >= _BATCH_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._journal.append(self._batch)
+        self._batch, self._batch_bytes = [], 0
+
+
+def _place(path: Path, entry: Refused) -> str:
+    line = f", line {entry.line:,}" if entry.line else ""
+    return f"{shown(path)}{line}" + (f", byte {entry.at:,}" if entry.at >= 0 else "")

@@ -1,0 +1,129 @@
+"""Tables of one line a row, which fit the width of the terminal.
+
+A terminal that is wide enough, a file and a pipe show everything in full. In a narrow terminal, identifiers become as
+short as they can while they differ, then texts are cut, with an ellipsis, and at last the least important columns are
+left out. `--json` always has everything.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from app.cli.terminal import printable
+
+_GAP = 2
+_FIRST_DIGITS = 8
+
+Shorten = Callable[[Sequence[str]], list[str]]
+
+
+class Column(NamedTuple):
+    """A column of a list.
+
+    `shorten` makes the cells of the whole column shorter. `least` is the width to which texts may be cut (None: they
+    are shown in full). Of the columns with an `order`, the one with the highest is left out first.
+    """
+
+    title: str
+    is_number: bool = False
+    shorten: Shorten | None = None
+    least: int | None = None
+    order: int = 0
+
+
+def first_digits(identifiers: Sequence[str]) -> list[str]:
+    """Return the first digits of identifiers: at least eight, and so many that different identifiers differ."""
+    count, different = _FIRST_DIGITS, len(set(identifiers))
+    while len({each[:count] for each in identifiers}) < different:
+        count += 1
+    return [each[:count] for each in identifiers]
+
+
+def without_zeros(identifiers: Sequence[str]) -> list[str]:
+    """Return the identifiers of quarantine entries without their leading zeros."""
+    return [each.lstrip("0") or "0" for each in identifiers]
+
+
+IDENTIFIER = Column("ID", shorten=first_digits)
+STATE = Column("State")
+
+
+@dataclass
+class List:
+    """A table that is fitted when it is printed. Cells are texts with rich's markup."""
+
+    columns: Sequence[Column]
+    rows: list[tuple[str, ...]] = field(default_factory=list)
+
+    def add_row(self, *cells: str) -> None:
+        """Add a row, with a cell for each column. A line break in a cell becomes a blank."""
+        self.rows.append(tuple(printable(" ".join(cell.splitlines())) for cell in cells))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield _table(_fitted(self.columns, [list(row) for row in zip(*self.rows, strict=True)], options.max_width))
+
+
+class _Fitted(NamedTuple):
+    column: Column
+    cells: list[str]
+    width: int
+
+
+def _fitted(columns: Sequence[Column], cells: list[list[str]], room: int) -> list[_Fitted]:
+    """Return the columns and cells that are shown in this many characters, with the width of each column."""
+    shown = [_Fitted(column, some, _width(column, some)) for column, some in zip(columns, cells, strict=True)]
+    if _total(shown) <= room:
+        return shown
+    shown = [_shortened(each) for each in shown]
+    while True:
+        cut = _cut(shown, room)
+        if _total(cut) <= room or not any(each.column.order for each in shown):
+            return cut
+        shown.remove(max(shown, key=lambda each: each.column.order))
+
+
+def _shortened(fitted: _Fitted) -> _Fitted:
+    column = fitted.column
+    if column.shorten is None:
+        return fitted
+    cells = column.shorten(fitted.cells)
+    return _Fitted(column, cells, _width(column, cells))
+
+
+def _cut(shown: Sequence[_Fitted], room: int) -> list[_Fitted]:
+    """Return the columns with the widest of those that may be cut made narrower, as far as necessary and possible."""
+    widths = {each.column: each.width for each in shown}
+    least = {each.column: min(each.column.least, each.width) for each in shown if each.column.least is not None}
+    over = _total(shown) - room
+    while over > 0 and (able := [column for column in least if widths[column] > least[column]]):
+        widths[max(able, key=lambda column: widths[column])] -= 1
+        over -= 1
+    return [each._replace(width=widths[each.column]) for each in shown]
+
+
+def _width(column: Column, cells: Sequence[str]) -> int:
+    return max([cell_len(column.title), *(cell_len(Text.from_markup(cell).plain) for cell in cells)])
+
+
+def _total(shown: Sequence[_Fitted]) -> int:
+    return sum(each.width for each in shown) + _GAP * (len(shown) - 1)
+
+
+def _table(shown: Sequence[_Fitted]) -> Table:
+    grid = Table(box=None, pad_edge=False, header_style="bold")
+    for column, _, width in shown:
+        justify = "right" if column.is_number else "left"
+        grid.add_column(column.title, justify=justify, width=width, no_wrap=True, overflow="ellipsis")  # type: ignore[arg-type]
+    for row in zip(*(each.cells for each in shown), strict=True):
+        grid.add_row(*row)
+    return grid
+
+
+def numbers(*titles: str) -> Iterator[Column]:
+    """Return columns of numbers, which are always shown in full."""
+    return (Column(title, is_number=True) for title in titles)

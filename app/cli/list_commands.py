@@ -1,0 +1,299 @@
+"""Commands that list attachments, deliveries and quarantine."""
+
+import json
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from app.cli.line_tables import IDENTIFIER, STATE, Column, List, without_zeros
+from app.cli.rest_client import DEFAULT_URL, Url, connect, located
+from app.cli.terminal import err, out, size, state, table, time
+from app.model.attachment import AttachmentState, DeliveryState
+
+KindWord = StrEnum("KindWord", {"DATA_SET": "data-set", "TEXT_FILE": "text-file", "BINARY_FILE": "binary-file"})
+Kept = StrEnum("Kept", {"KEPT": "kept", "REPLAYED": "replayed", "DISMISSED": "dismissed"})
+KEPT = Kept("kept")
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line, in the format of REST.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of rows.")]
+
+SUBSCRIBERS = {"none": "nobody was subscribed", "unknown": "subscribers unknown"}
+"""What deliveries say of the subscribers of their destination, in words."""
+
+_ATTACHMENTS = (
+    IDENTIFIER,
+    STATE,
+    Column("Kind", order=4),
+    Column("Name", least=12),
+    Column("Size", is_number=True, order=1),
+    Column("Source", least=6, order=5),
+    Column("Received", order=3),
+    Column("", least=12, order=2),
+)
+_DELIVERIES = (
+    IDENTIFIER,
+    STATE,
+    Column("Destination", least=8, order=1),
+    Column("Attachments", least=12),
+    Column("Messages", is_number=True),
+    Column("Attempts", is_number=True, order=4),
+    Column("Created", order=3),
+    Column("", least=12, order=2),
+)
+_QUARANTINE = (
+    Column("ID", shorten=without_zeros),
+    Column("State", order=5),
+    Column("Source", least=6, order=3),
+    Column("Code", order=1),
+    Column("Size", is_number=True, order=6),
+    Column("Received", order=4),
+    Column("Where", least=12, order=2),
+    Column("Why", least=16),
+)
+
+_SHOWN_APART = frozenset(("evidence", "warnings", "progress", "links"))
+"""The fields of an attachment that are no line of `show`."""
+
+quarantine = typer.Typer(no_args_is_help=True, help="List and handle messages that the gateway cannot read.")
+
+
+def attachments(
+    *,
+    state_: Annotated[AttachmentState | None, typer.Option("--state", help="Only those in this state.")] = None,
+    kind: Annotated[KindWord | None, typer.Option(help="Only those of this kind.")] = None,
+    source: Annotated[str | None, typer.Option(help="Only those of this source.")] = None,
+    name: Annotated[str | None, typer.Option(help="Only those with this in their name.")] = None,
+    message: Annotated[str | None, typer.Option(help="Only those of the message with this identifier.")] = None,
+    after: Annotated[str | None, typer.Option(help="Only those received after this time (RFC 3339).")] = None,
+    before: Annotated[str | None, typer.Option(help="Only those received before this time.")] = None,
+    unannounced: Annotated[
+        bool, typer.Option("--unannounced", help="What waits for its header instead: no attachment is known of it.")
+    ] = False,
+    warned: Annotated[
+        bool | None, typer.Option("--warned/--unwarned", help="Only those with warnings, or only those without.")
+    ] = None,
+    limit: Limit = 50,
+    as_json: Json = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """List attachments, newest first."""
+    with connect(url) as client:
+        found = client.pages(
+            "attachments",
+            limit,
+            state=state_,
+            kind=kind,
+            source=source,
+            name=name,
+            message=message,
+            received_after=after,
+            received_before=before,
+            announced=not unannounced,
+            warned=None if warned is None else str(warned).lower(),
+        )
+        if as_json:
+            return lines(found)
+        shown(attachment_list(found), "nothing waits for its header" if unannounced else "no attachments")
+    return None
+
+
+def show_attachment(
+    identifier: Annotated[str, typer.Argument(metavar="ID")], *, as_json: Json = False, url: Url = DEFAULT_URL
+) -> None:
+    """Show what is known of one attachment: its warnings too, and how it was read where that was a choice."""
+    with connect(url) as client:
+        found = client.get(located("attachments", identifier))
+    if as_json:
+        return lines([found])
+    evidence, warnings = found["evidence"], found["warnings"]
+    grid = table("", "")
+    grid.show_header = False
+    for name, value in {**found, "parts": _parts(found["progress"]), "reason": _why(found)}.items():
+        if value not in (None, "") and name not in _SHOWN_APART:
+            grid.add_row(name, escape(str(value)))
+    out.print(grid)
+    for warning in warnings:
+        out.print(f"warning: {warning}", markup=False, highlight=False)
+    if evidence:
+        grid = table("Question", "Reading", "Decided by", "Other readings")
+        for choice in evidence:
+            others = ", ".join(choice["others"]) or "-"
+            grid.add_row(*map(escape, (choice["question"], choice["reading"], choice["ground"], others)))
+        out.print(grid)
+    return None
+
+
+def attachment_list(items: Iterable[dict[str, Any]]) -> List:
+    """Return attachments of the REST interface as a list for people."""
+    grid = List(_ATTACHMENTS)
+    for item in items:
+        grid.add_row(
+            item["id"],
+            state(item["state"]),
+            item["kind"] or "-",
+            escape(item["name"]),
+            size(item["progress"]["bytes_received"] if item["size"] is None else item["size"]),
+            item["source"],
+            time(item["first_received_at"]),
+            escape(_remark(item)),
+        )
+    return grid
+
+
+def deliveries(
+    *,
+    state_: Annotated[DeliveryState | None, typer.Option("--state", help="Only those in this state.")] = None,
+    destination: Annotated[str | None, typer.Option(help="Only those to this destination.")] = None,
+    limit: Limit = 50,
+    as_json: Json = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """List deliveries, newest first."""
+    with connect(url) as client:
+        found = client.pages("deliveries", limit, state=state_, destination=destination)
+        if as_json:
+            return lines(found)
+        grid = List(_DELIVERIES)
+        for item in found:
+            grid.add_row(
+                item["id"],
+                state(item["state"]),
+                item["destination"],
+                escape(", ".join(attachment["name"] for attachment in item["attachments"])),
+                f"{item['messages_sent']}/{'?' if item['messages_total'] is None else item['messages_total']}",
+                str(item["attempts"]),
+                time(item["created_at"]),
+                escape(item["reason"] or SUBSCRIBERS.get(item["subscribers"], "")),
+            )
+    shown(grid, "no deliveries")
+    return None
+
+
+@quarantine.command("ls")
+def quarantined(
+    *,
+    state_: Annotated[Kept, typer.Option("--state", help="Only those in this state.")] = KEPT,
+    source: Annotated[str | None, typer.Option(help="Only those of this source.")] = None,
+    limit: Limit = 50,
+    as_json: Json = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """List the quarantined messages, newest first."""
+    with connect(url) as client:
+        found = client.pages("quarantine", limit, state=state_, source=source)
+        if as_json:
+            return lines(found)
+        grid = List(_QUARANTINE)
+        for item in found:
+            where = item["row"] if item["at"] is None else f"{item['row']} at byte {item['at']}"
+            grid.add_row(
+                item["id"],
+                state(item["state"]),
+                item["source"],
+                item["code"],
+                size(item["size"]),
+                time(item["received_at"]),
+                escape(where),
+                escape(item["why"]),
+            )
+    shown(grid, "quarantine is empty")
+    return None
+
+
+@quarantine.command()
+def show(
+    identifier: Annotated[str, typer.Argument(metavar="ID")], *, as_json: Json = False, url: Url = DEFAULT_URL
+) -> None:
+    """Show one entry with its first bytes."""
+    with connect(url) as client:
+        entry = client.get(located("quarantine", identifier))
+    if as_json:
+        return lines([entry])
+    preview = bytes.fromhex(entry.pop("preview") or "")
+    entry.pop("links")
+    grid = table("", "")
+    grid.show_header = False
+    for name, value in entry.items():
+        grid.add_row(name, escape("-" if value is None else str(value)))
+    out.print(grid)
+    if preview:
+        out.print()
+    for at in range(0, len(preview), 16):
+        piece = preview[at : at + 16]
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in piece)
+        out.print(f"{at:6d}  {piece.hex(' '):47}  {text}", markup=False, highlight=False)
+    return None
+
+
+@quarantine.command()
+def replay(identifier: Annotated[str, typer.Argument(metavar="ID")], url: Url = DEFAULT_URL) -> None:
+    """Process a quarantined message again, e.g. after correcting the source's settings."""
+    with connect(url) as client:
+        outcome = client.request("POST", f"{located('quarantine', identifier)}/replay").json()["outcome"]
+    for line in _became(outcome):
+        err.print(line, markup=False, highlight=False)
+
+
+@quarantine.command()
+def dismiss(identifier: Annotated[str, typer.Argument(metavar="ID")], url: Url = DEFAULT_URL) -> None:
+    """Mark an entry as not needed; its bytes are deleted later."""
+    with connect(url) as client:
+        client.request("DELETE", located("quarantine", identifier))
+    err.print(f"{identifier} was dismissed")
+
+
+def _became(outcome: dict[str, Any]) -> Iterator[str]:
+    """Yield sentences on what became of a replayed message."""
+    if outcome["result"] == "pending":
+        yield "written to the journal; it is not assembled yet"
+    elif outcome["result"] == "quarantined":
+        yield f"quarantined again as {outcome['entry']['id']}: {outcome['entry']['why']}"
+    elif not outcome["attachments"]:
+        yield "processed; no attachment is known to which it belongs"
+    for attachment in outcome["attachments"]:
+        yield f"attachment {attachment['id']} {attachment['name']} {_now(attachment)}".replace("  ", " ")
+
+
+def _now(attachment: dict[str, Any]) -> str:
+    if attachment["state"] == "receiving":
+        expected = attachment["parts_expected"]
+        return f"is waiting: {attachment['parts_received']} of {expected or 'an unknown number of'} parts have arrived"
+    reason = attachment["reason"]
+    return f"is {attachment['state']}" + (f": {reason['text']}" if reason else "")
+
+
+def _remark(item: dict[str, Any]) -> str:
+    if item["reason"]:
+        return _why(item)
+    progress = item["progress"]
+    if item["state"] == "receiving":
+        return f"{_parts(progress)} parts"
+    count = item["warnings_count"]
+    warned = "" if not count else "1 warning" if count == 1 else f"{count} warnings"
+    about = f"{item['observations']:,} observations" if item["observations"] is not None else item["description"]
+    return "; ".join(filter(None, (warned, about)))
+
+
+def _why(item: dict[str, Any]) -> str:
+    return str(item["reason"]["text"]) if item["reason"] else ""
+
+
+def _parts(progress: dict[str, Any]) -> str:
+    return f"{progress['parts_received']} of {progress['parts_expected'] or '?'}"
+
+
+def shown(grid: List, nothing: str) -> None:
+    """Print a list, or a sentence if it is empty."""
+    if grid.rows:
+        out.print(grid)
+    else:
+        err.print(nothing)
+
+
+def lines(items: Iterable[dict[str, Any]]) -> None:
+    """Print one JSON object per line."""
+    for item in items:
+        typer.echo(json.dumps(item, ensure_ascii=False))

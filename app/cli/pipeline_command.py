@@ -1,0 +1,366 @@
+"""`pipeline`: assembly and tables on Spark."""
+
+import json
+import signal
+import tempfile
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from app import plugins
+from app.cli import tables_command
+from app.cli.config_command import Config, read
+from app.cli.demo.demo_command import demo as gateway_demo
+from app.cli.line_tables import IDENTIFIER, STATE, Column, List, numbers
+from app.cli.list_commands import Json, Limit, lines, shown
+from app.cli.rest_client import DEFAULT_URL, Url, connect
+from app.cli.spark_options import Conf, Master, Memory, Partitions, spark_session, spark_settings
+from app.cli.terminal import FAILED, Failure, err, out, state, time
+from app.model.times import to_microseconds
+from app.observe import configure_logging, logger
+from app.pipeline.read.segment_gaps import spoken
+from app.settings import CatalogSettings, ContentSettings, Settings, TableSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from app.pipeline.commit.commit import Committed
+    from app.pipeline.run.runs import Again
+    from app.pipeline.watch.expectation_checks import Violation
+    from app.pipeline.watch.report import Report
+
+_MOST_SHOWN = 20
+_LOOK_SECONDS = 1
+_LAST_EVENTS_SECONDS = 10
+_TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]
+EXPECTATION = 4
+"""Exit status of a run whose quality violates an expectation."""
+_WHEN_SEALED = "a gateway seals its journal when it ends, and by size and age"
+
+_RUNS = (
+    IDENTIFIER,
+    STATE,
+    Column("Kind", order=4),
+    Column("Began"),
+    *numbers("Took", "Messages", "Attachments"),
+    Column("Refused", is_number=True, order=2),
+    Column("Quarantined", is_number=True, order=3),
+    *numbers("Rows"),
+    Column("", least=12, order=1),
+)
+
+MakeTables = Annotated[
+    bool, typer.Option("--tables/--no-tables", help="Whether to write data sets and files to tables.")
+]
+
+log = logger(__name__)
+
+pipeline = typer.Typer(no_args_is_help=True, help="Assemble whole journals and write tables, on Apache Spark.")
+
+
+@pipeline.command()
+def batch(
+    journal: Annotated[str, typer.Argument(metavar="JOURNAL", help="Folder or URL of sealed segments.")],
+    *,
+    path: Config = None,
+    to: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder for content, catalog and tables. Default: as configured."),
+    ] = None,
+    in_place: Annotated[
+        bool,
+        typer.Option("--in-place", help="Leave the content of binary files in the journal; the journal must be kept."),
+    ] = False,
+    tables: MakeTables = True,
+    again_from: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="SEGMENT", help="Process messages from this segment on again, and commit changes."),
+    ] = None,
+    since: Annotated[
+        datetime | None,
+        typer.Option(formats=_TIMES, metavar="TIME", help="Process messages received since then again (UTC)."),
+    ] = None,
+    source: Annotated[str | None, typer.Option(help="Process only messages of this source again.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
+    master: Master = None,
+    memory: Memory = None,
+    partitions: Partitions = None,
+    conf: Conf = None,
+) -> None:
+    """Assemble and decode all messages of an archive of segments, and write tables.
+
+    With --again-from, --since or --source, messages that were processed before are processed again, e.g. after missing
+    or damaged segments were replaced. Exit status: 0 all is processed, 1 some messages are damaged, 4 the quality
+    violates an expectation.
+    """
+    settings = _settings(path, to)
+    again = _again(again_from, since, source)
+    with spark_session(spark_settings(master, memory, partitions, conf, brief=True), settings) as spark:
+        committed, report, violations = _run_batch(
+            spark, settings, journal, in_place=in_place, tables=tables, again=again
+        )
+    if committed is None:
+        raise Failure(f"no sealed segment in {journal}", _WHEN_SEALED)
+    if as_json:
+        told = _as_json(committed, report) | {"violations": [each._asdict() for each in violations]}
+        typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
+    else:
+        _show(committed, report)
+    _show_damage(committed)
+    _require(violations)
+    if committed.damaged:
+        raise typer.Exit(FAILED)
+
+
+@pipeline.command()
+def stream(
+    *,
+    path: Config = None,
+    journal: Annotated[
+        str | None, typer.Option(help="Folder or URL of sealed segments. Default: the gateway's journal.")
+    ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="End when all segments that are sealed now have been processed.")
+    ] = False,
+    tables: MakeTables = True,
+    master: Master = None,
+    memory: Memory = None,
+    partitions: Partitions = None,
+    conf: Conf = None,
+) -> None:
+    """Assemble attachments while the gateway seals its journal (its setting: assembler = "spark")."""
+    settings = _settings(path, None)
+    if journal is None and settings.assembler != "spark":
+        hint = 'set assembler = "spark" in the configuration of both, or name an archive with --journal'
+        raise Failure("the gateway of this configuration assembles attachments itself", hint)
+    place = journal or settings.journal.archive_url or str(settings.journal_folder.absolute())
+    chosen = spark_settings(master, memory, partitions or settings.pipeline.partitions, conf)
+    if chosen.connect is not None:
+        hint = "Use spark://… or k8s://…, or run `pipeline batch` again and again."
+        raise Failure("a stream does not run on Spark Connect, because it commits in this process", hint)
+    with spark_session(chosen, settings) as spark:
+        _run_stream(spark, settings, place, in_place=journal is None, once=once, tables=tables)
+
+
+@pipeline.command("ls")
+def list_runs(*, limit: Limit = 20, as_json: Json = False, url: Url = DEFAULT_URL) -> None:
+    """List the runs that the gateway's catalog has a record of, newest first."""
+    with connect(url) as client:
+        found = client.pages("pipeline/runs", limit)
+        if as_json:
+            return lines(found)
+        grid = List(_RUNS)
+        for run in found:
+            took = "-" if run["seconds"] is None else f"{run['seconds']:,.1f} s"
+            counts = (
+                f"{run[name]:,}" for name in ("messages", "attachment_count", "refused", "quarantined", "row_count")
+            )
+            grid.add_row(
+                run["id"],
+                state(run["state"]),
+                run["kind"],
+                time(run["began_at"]),
+                took,
+                *counts,
+                escape(run["error"] or ""),
+            )
+    shown(grid, "no runs")
+    return None
+
+
+@pipeline.command()
+def demo(*, master: Master = None, memory: Memory = None) -> None:
+    """Run the gateway's demo, assemble its journal again with Spark, and show the tables."""
+    with tempfile.TemporaryDirectory(prefix="attachment-gateway-") as folder:
+        gateway_demo(once=True, data=Path(folder) / "gateway")
+        out.print("\n[bold]the same journal, on Spark[/]\n")
+        settings = Settings(data=Path(folder) / "pipeline")
+        configure_logging(settings.log.level, settings.log.format)
+        with spark_session(spark_settings(master, memory, None, None, brief=True), settings) as spark:
+            journal = str(Path(folder) / "gateway" / "journal")
+            committed, report, _ = _run_batch(spark, settings, journal, in_place=False, tables=True)
+        if committed is None:
+            raise Failure("the demo has left no sealed segment", _WHEN_SEALED)
+        _show(committed, report)
+        place = settings.tables_url
+        out.print("\n[bold]tables[/]\n")
+        tables_command.ls(place=place)
+        for name in sorted(each.table for each in committed.tables):
+            out.print(f"\n[bold]{escape(name)}[/]\n", highlight=False)
+            tables_command.head(name, rows=5, place=place)
+
+
+# --- running ----------------------------------------------------------------------------------------------------------
+
+
+def _settings(path: Path | None, to: Path | None) -> Settings:
+    settings = read(path, transports=False)
+    configure_logging(settings.log.level, settings.log.format)
+    if to is None:
+        return settings
+    own = {"data": to, "catalog": CatalogSettings(), "content": ContentSettings(), "tables": TableSettings()}
+    return settings.model_copy(update=own)
+
+
+def _again(from_segment: int | None, since: datetime | None, source: str | None) -> "Again | None":
+    """Return the messages to process again; None for no messages."""
+    from app.pipeline.run.runs import Again  # noqa: PLC0415
+
+    if from_segment is None and since is None and source is None:
+        return None
+    micros = None if since is None else to_microseconds(since)
+    return Again(from_segment, micros, source)
+
+
+def _run_batch(
+    spark: "SparkSession",
+    settings: Settings,
+    journal: str,
+    *,
+    in_place: bool,
+    tables: bool,
+    again: "Again | None" = None,
+) -> tuple["Committed | None", "Report", "list[Violation]"]:
+    from app.main import SystemClock  # noqa: PLC0415
+    from app.pipeline.job.job import Job, open_job  # noqa: PLC0415
+    from app.pipeline.run.batch import run  # noqa: PLC0415
+    from app.pipeline.watch.progress_bars import progress  # noqa: PLC0415
+    from app.pipeline.watch.report import report  # noqa: PLC0415
+    from app.pipeline.watch.run_monitor import monitored  # noqa: PLC0415
+
+    job = Job.of(settings, journal, in_place=in_place, tables=tables)
+    clock = SystemClock()
+    with (
+        closing(plugins.catalog()(settings.catalog_url)) as catalog,
+        monitored(job, "batch", settings.pipeline, catalog, clock) as monitor,
+    ):
+        started = clock.monotonic()
+        with progress(spark, "assembling", err):
+            committed = run(spark, job, catalog, clock, again)
+        if committed is not None:
+            monitor.metrics.took(clock.monotonic() - started, {})
+            monitor.committed(committed)
+        return committed, report(catalog, open_job(job).archive), monitor.violations
+
+
+def _run_stream(
+    spark: "SparkSession", settings: Settings, journal: str, *, in_place: bool, once: bool, tables: bool
+) -> None:
+    from app.main import SystemClock  # noqa: PLC0415
+    from app.pipeline.job.job import Job  # noqa: PLC0415
+    from app.pipeline.run.streaming import start  # noqa: PLC0415
+    from app.pipeline.watch.run_monitor import monitored  # noqa: PLC0415
+    from app.pipeline.watch.stream_progress import ProgressListener  # noqa: PLC0415
+
+    ending = Event()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, lambda *_: ending.set())
+    job, clock = Job.of(settings, journal, in_place=in_place, tables=tables), SystemClock()
+    with (
+        closing(plugins.catalog()(settings.catalog_url)) as catalog,
+        monitored(job, "stream", settings.pipeline, catalog, clock) as monitor,
+    ):
+        listener = ProgressListener(monitor.metrics)
+        spark.streams.addListener(listener)
+        query = start(
+            spark,
+            job,
+            catalog,
+            clock,
+            checkpoint=settings.pipeline_checkpoint,
+            bytes_per_trigger=settings.pipeline.bytes_per_trigger,
+            every=None if once else settings.pipeline.trigger.total_seconds(),
+            watch=lambda _number, _results, committed: monitor.committed(committed),
+        )
+        log.info("assembly_started", journal=journal, spark=spark.version)
+        while not query.awaitTermination(_LOOK_SECONDS):
+            if ending.is_set() or monitor.failures:
+                query.stop()
+        listener.ended.wait(_LAST_EVENTS_SECONDS)
+        spark.streams.removeListener(listener)
+        _require(monitor.failures)
+
+
+def _require(violations: "list[Violation]") -> None:
+    """Show violated expectations. Raises Failure if one of them is to end the run."""
+    for each in violations:
+        if not each.is_failure:
+            err.print(escape(str(each)), style="yellow", highlight=False)
+    if failed := [str(each) for each in violations if each.is_failure]:
+        hint = "What was received is committed; pipeline.expectations of the configuration has the limits."
+        raise Failure("\n".join(["the quality is not as expected:", *failed]), hint, EXPECTATION)
+
+
+# --- showing ----------------------------------------------------------------------------------------------------------
+
+
+def _show(committed: "Committed", report: "Report") -> None:
+    states = ", ".join(f"{count:,} {state}" for state, count in report.states.items())
+    out.print(f"attachments   {states or 'none'}", highlight=False)
+    if report.unannounced:
+        out.print(f"unannounced   {report.unannounced:,} waiting for a header", highlight=False)
+    out.print(f"messages      {committed.duplicates:,} duplicates, {committed.conflicts:,} conflicts", highlight=False)
+    reasons = ", ".join(f"{count:,} {escape(code)}" for code, count in report.reasons.items())
+    out.print(f"quarantine    {reasons or 'empty'}", highlight=False)
+    if committed.was_known:
+        out.print("no change: all of it had been processed before", style="dim")
+    _show_incomplete(report)
+    for each in committed.tables:
+        for warning in each.warnings:
+            err.print(f"{escape(each.table)}: {escape(warning)}", style="yellow", highlight=False)
+
+
+def _show_damage(committed: "Committed") -> None:
+    """Print on standard error what could not be read, and how to recover it."""
+    hint = "put {} back and run the same command with --again-from {}"
+    if committed.missing:
+        said = f"missing segments: {spoken(committed.missing)} (deleted by retention, or lost)"
+        err.print(f"{said}; if they were lost, {hint.format('them', committed.missing[0][0])}", style="yellow")
+    if committed.damaged:
+        said = f"damaged segments: {spoken([(each, each) for each in committed.damaged])} (see the quarantine)"
+        err.print(f"{said}; {hint.format('undamaged copies', committed.damaged[0])}", style="red")
+
+
+def _show_incomplete(report: "Report") -> None:
+    if not report.incomplete:
+        return
+    grid = List((IDENTIFIER, Column("Name", least=12), *numbers("Parts", "Expected"), Column("Missing", least=8)))
+    for record, missing in report.incomplete[:_MOST_SHOWN]:
+        expected = "-" if record.parts_expected is None else f"{record.parts_expected:,}"
+        grid.add_row(
+            record.id, escape(record.qualifier_2), f"{record.parts_received:,}", expected, spoken(missing) or "unknown"
+        )
+    out.print()
+    out.print(grid)
+    if len(report.incomplete) > _MOST_SHOWN:
+        out.print(f"and {len(report.incomplete) - _MOST_SHOWN:,} more", style="dim")
+
+
+def _as_json(committed: "Committed", report: "Report") -> dict[str, Any]:
+    return {
+        "attachments": report.states,
+        "unannounced": report.unannounced,
+        "incomplete": [
+            {
+                "id": record.id,
+                "source": record.source,
+                "name": record.qualifier_2,
+                "parts_received": record.parts_received,
+                "parts_expected": record.parts_expected,
+                "missing": missing,
+            }
+            for record, missing in report.incomplete
+        ],
+        "quarantine": report.reasons,
+        "duplicates": committed.duplicates,
+        "conflicts": committed.conflicts,
+        "tables": [each._asdict() for each in committed.tables],
+        "known_before": committed.was_known,
+        "missing_segments": committed.missing,
+        "damaged_segments": committed.damaged,
+    }

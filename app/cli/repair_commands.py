@@ -1,0 +1,205 @@
+"""`fsck` and `rebuild`: check and repair the data of a gateway in place."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.progress import Progress, TaskID, TimeRemainingColumn
+
+from app.cli.config_command import Config, read
+from app.cli.terminal import Failure, Yes, bars, confirm, err, out, table
+from app.model.errors import GatewayError
+from app.observe import configure_logging
+from app.plugins import PluginError
+
+if TYPE_CHECKING:
+    from app.service.repair.findings import Finding
+    from app.service.repair.repairs import Outcome, Plan
+
+FOUND, UNCHECKED = 1, 2
+_PASSES = 3
+_SHOWN = 20
+"""Maximum number of differences of one kind that are listed; the JSON has all."""
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
+
+
+def fsck(
+    path: Config = None,
+    *,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Show a plan, ask, and repair. Stop the gateway first.")
+    ] = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Check journal, catalog, content and tables against each other, and every byte against its digest.
+
+    Exit status: 0 nothing found (or all repaired), 1 differences are left, 2 something could not be checked.
+    """
+    with failures(UNCHECKED):
+        findings, unchecked = _repaired(path, yes, as_json) if repair else _checked(path, as_json)
+    for why in unchecked:
+        err.print(why, style="yellow", markup=False, highlight=False)
+    if findings:
+        raise typer.Exit(FOUND)
+    if unchecked:
+        raise typer.Exit(UNCHECKED)
+    if not as_json:
+        err.print("no differences were found", style="green")
+
+
+def rebuild(path: Config = None, *, yes: Yes = False) -> None:
+    """Make a new catalog from the journal, the content store and the old catalog, if that is intact.
+
+    Stop the gateway first.
+    """
+    from app.service.repair.rebuilding import rebuild as rebuild_catalog  # noqa: PLC0415
+    from app.service.repair.repair_stores import opened  # noqa: PLC0415 - a second of imports
+
+    settings = read(path)
+    configure_logging(settings.log.level, settings.log.format)
+    if not settings.data.exists() and not settings.journal_folder.exists():
+        raise Failure(f"nothing to rebuild from: no folder {settings.journal_folder}", code=UNCHECKED)
+    with failures(UNCHECKED), opened(settings, write=True) as estate:
+        if estate.database.exists():
+            confirm(f"The catalog {estate.database.place} will be set aside, and a new one made.", yes=yes)
+        with shown() as progress:
+            rebuilt = rebuild_catalog(estate, progress)
+    counts = f"{rebuilt.recorded:,} rows from the records, {rebuilt.replayed:,} messages from the journal"
+    out.print(f"{counts}, {rebuilt.finished:,} attachments finished, {rebuilt.lost:,} lost", highlight=False)
+    if rebuilt.orphaned:
+        out.print(f"{rebuilt.orphaned:,} objects belong to no known attachment", highlight=False)
+    if rebuilt.aside:
+        out.print(f"the old catalog: {rebuilt.aside}", markup=False, highlight=False)
+    for name, count in rebuilt.unsent.items():
+        said = (
+            f"webhook {name} had not got the last events of the old catalog, at most {count:,}; it gets new ones only"
+        )
+        err.print(escape(said), style="yellow", highlight=False)
+    if rebuilt.lost:
+        raise typer.Exit(FOUND)
+
+
+def _checked(path: Config, as_json: bool) -> "tuple[Sequence[Finding], Sequence[str]]":
+    from app.service.repair.consistency_check import checked  # noqa: PLC0415 - a second of imports
+    from app.service.repair.repair_stores import opened  # noqa: PLC0415
+
+    settings = read(path)
+    configure_logging("warning", settings.log.format)
+    with opened(settings, write=False) as estate, shown() as progress:
+        found = checked(estate, progress)
+    _list(found.findings, as_json)
+    return found
+
+
+def _repaired(path: Config, yes: bool, as_json: bool) -> "tuple[Sequence[Finding], Sequence[str]]":
+    """Repair and check again, since a repair may uncover more. Return what is left."""
+    from app.service.repair.consistency_check import checked  # noqa: PLC0415 - a second of imports
+    from app.service.repair.repair_stores import opened  # noqa: PLC0415
+    from app.service.repair.repairs import plan  # noqa: PLC0415
+    from app.service.repair.repairs import repair as carry_out  # noqa: PLC0415
+
+    settings = read(path)
+    configure_logging("warning", settings.log.format)
+    failed: dict[Finding, None] = {}
+    unchecked: Sequence[str] = ()
+    for _ in range(_PASSES):
+        with opened(settings, write=True) as estate:
+            with shown() as progress:
+                findings, unchecked = checked(estate, progress)
+            new = [finding for finding in findings if finding not in failed]
+            planned = plan(new)
+            if not planned:
+                _list(new, as_json)
+                return [*failed, *new], unchecked
+            _show_plan(planned, as_json)
+            confirm("Repair?", yes=yes)
+            with shown() as progress:
+                outcomes = carry_out(estate, planned, progress)
+        _tell(outcomes, as_json)
+        failed |= {outcome.finding: None for outcome in outcomes if not outcome.done}
+    return [*failed], unchecked
+
+
+def _list(findings: "Sequence[Finding]", as_json: bool) -> None:
+    if as_json:
+        for finding in findings:
+            typer.echo(json.dumps(finding.as_json()))
+        return
+    by_kind = Counter(finding.kind for finding in findings)
+    for kind, count in by_kind.items():
+        alike = [finding for finding in findings if finding.kind == kind]
+        known = alike[0].known
+        out.print(f"[bold red]{kind}[/]  {count:,}: {escape(known.what)}")
+        out.print(f"  cost    {escape(known.cost)}", style="dim")
+        out.print(f"  repair  {escape(known.repair)}", style="dim")
+        for finding in alike[:_SHOWN]:
+            detail = f": {finding.detail}" if finding.detail else ""
+            out.print(f"  {escape(finding.where)}{escape(detail)}", highlight=False)
+        if count > _SHOWN:
+            out.print(f"  and {count - _SHOWN:,} more; --json lists all", style="dim")
+
+
+def _show_plan(planned: "Plan", as_json: bool) -> None:
+    if as_json:
+        for findings in planned.values():
+            _list(findings, as_json)
+        return
+    for findings in planned.values():
+        _list(findings, as_json)
+    grid = table("Plan", ">Differences")
+    for action, findings in planned.items():
+        grid.add_row(action.value, f"{len(findings):,}")
+    out.print(grid)
+
+
+def _tell(outcomes: "Sequence[Outcome]", as_json: bool) -> None:
+    if as_json:
+        for outcome in outcomes:
+            said: dict[str, Any] = {"kind": outcome.finding.kind, "subject": outcome.finding.subject}
+            typer.echo(json.dumps(said | {"repaired": outcome.done, "note": outcome.note}))
+        return
+    done = sum(outcome.done for outcome in outcomes)
+    out.print(f"repaired {done:,} of {len(outcomes):,}", highlight=False)
+    for outcome in outcomes:
+        if outcome.note:
+            style = "green" if outcome.done else "yellow"
+            out.print(f"  {outcome.finding.where}: {outcome.note}", style=style, markup=False, highlight=False)
+
+
+class _Shown:
+    """Progress of work, shown as a bar."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task: TaskID | None = None
+
+    def begin(self, work: str, total: int | None) -> None:
+        if self._task is not None:
+            self._progress.remove_task(self._task)
+        self._task = self._progress.add_task(work, total=total)
+
+    def advance(self, amount: int) -> None:
+        if self._task is not None:
+            self._progress.advance(self._task, amount)
+
+
+@contextmanager
+def shown() -> Iterator["_Shown"]:
+    """Show the progress of long work if standard error is a terminal."""
+    with bars(TimeRemainingColumn) as progress:
+        yield _Shown(progress)
+
+
+@contextmanager
+def failures(code: int) -> Iterator[None]:
+    """Convert the errors of the block to a sentence and an exit status."""
+    try:
+        yield
+    except (PluginError, GatewayError, OSError) as error:
+        raise Failure(str(error), code=code) from error

@@ -1,0 +1,71 @@
+"""Output of rows: to people in a terminal, and to files."""
+
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from rich.markup import escape
+
+from app.cli.command_files import whole_file
+from app.cli.download_formats import choose
+from app.cli.terminal import Failure, err, out, printable, table
+from app.tables.write import FORMATS, Options, Outgoing, text_cells
+from app.tables.write.plain_rows import Rows
+from app.tables.write.row_cells import Cell, cells
+
+WRITTEN = ("parquet", "arrow", "arrow-file", "csv", "json", "ndjson")
+"""The formats that do not begin with the number of rows, which is unknown before the last row."""
+
+_TAGS = Options(missing="tag")
+
+
+def to_terminal(rows: Rows, most: int) -> None:
+    """Print rows as a grid, at most `most`; special missing values are shown in their cells."""
+    shown = cells(rows.schema, _TAGS)
+    grid = table()
+    for cell in shown:
+        is_number = text_cells.is_bare(cell.type)
+        grid.add_column(escape(printable(cell.name)), justify="right" if is_number else "left", overflow="fold")
+    more = False
+    for batch in rows.batches:
+        more = batch.num_rows > most - grid.row_count
+        for row in _lines(shown, batch.slice(0, most - grid.row_count)):
+            grid.add_row(*row)
+        if more:
+            break
+    out.print(grid)
+    if more:
+        err.print(f"only the first {most:,} rows are shown")
+
+
+def to_stream(rows: Rows, word: str) -> None:
+    """Write rows in a text format to standard output; special missing values are in their cells."""
+    _write(rows, word, _TAGS, sys.stdout.buffer)
+
+
+def to_file(rows: Rows, output: str) -> None:
+    """Write rows to a file in the format of its extension; the file appears when it is complete. Raises Failure."""
+    word = choose(None, output, None).word
+    if word not in WRITTEN:
+        raise Failure(f"{output}: rows cannot be written as {word}", f"known formats: {', '.join(WRITTEN)}")
+    with whole_file(Path(output)) as file:
+        _write(rows, word, Options(), file)
+
+
+def _write(rows: Rows, word: str, options: Options, file: BinaryIO) -> None:
+    known = FORMATS[word]
+    file.writelines(known.write(Outgoing(rows.schema, rows.batches, 0, datetime.now(UTC)), known.settled(options)))
+    file.flush()
+
+
+def _lines(shown: list[Cell], batch: pa.RecordBatch) -> Iterator[list[str]]:
+    columns = []
+    for cell in shown:
+        written, tags = cell.written(batch), cell.tags(batch)
+        columns.append((written if tags is None else pc.coalesce(written, tags)).to_pylist())
+    for row in zip(*columns, strict=True):
+        yield ["[dim]null[/]" if value is None else escape(printable(value)) for value in row]

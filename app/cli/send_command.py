@@ -1,0 +1,235 @@
+"""`send`: send files to a destination, streamed."""
+
+import json
+import re
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from pathlib import Path
+from shutil import copyfileobj
+from tempfile import TemporaryDirectory
+from types import MappingProxyType
+from typing import Annotated, Any, BinaryIO
+
+import typer
+from attachment_gateway_client import File
+from rich.markup import escape
+from rich.progress import DownloadColumn, MofNCompleteColumn, TransferSpeedColumn
+
+from app.cli import data_set_options
+from app.cli.list_commands import SUBSCRIBERS, KindWord
+from app.cli.rest_client import DEFAULT_URL, Client, Url, connect
+from app.cli.terminal import Failure, bars, err
+
+_DATA_SET = re.compile(r"[^.]+\.[^.]+")
+_KINDS = [kind.value for kind in KindWord]
+_LOOK_SECONDS = 0.2
+_INPUT = Path("-")
+
+
+def send(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="The files; - is standard input.")],
+    to: Annotated[str, typer.Option("--to", help="The destination's name.")],
+    *,
+    as_: Annotated[
+        str | None,
+        typer.Option(
+            "--as",
+            metavar="KIND|LIBRARY.MEMBER",
+            help=f"Send as this kind ({', '.join(_KINDS)}), or as a data set of this name. Default: by content.",
+        ),
+    ] = None,
+    input_name: Annotated[
+        str, typer.Option("--name", help="Name of the file that standard input is sent as.")
+    ] = "stdin",
+    description: Annotated[str, typer.Option(help="The attachments' description.")] = "",
+    message: Annotated[str | None, typer.Option(help="Text of the application message.")] = None,
+    key: Annotated[
+        str | None, typer.Option(help="Idempotency key: repeated requests with it send only one message.")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the broker has confirmed all messages.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be sent, with every variable of data sets; send nothing.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON (only with --dry-run).")] = False,
+    formats: data_set_options.Formats = None,
+    informats: data_set_options.Informats = None,
+    lengths: data_set_options.Lengths = None,
+    labels: data_set_options.Labels = None,
+    types: data_set_options.Types = None,
+    renames: data_set_options.Renames = None,
+    file_format: data_set_options.FileFormat = None,
+    encoding: data_set_options.Encoding = None,
+    delimiter: data_set_options.Delimiter = None,
+    decimal: data_set_options.Decimal = None,
+    missing: data_set_options.MissingAs = None,
+    names: data_set_options.NameRule = None,
+    member: data_set_options.Member = None,
+    title: data_set_options.Title = None,
+    catalog: data_set_options.Catalog = None,
+    define: data_set_options.Define = None,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Send files as the attachments of one message.
+
+    A data set may be a file of CSV, Parquet, Arrow, NDJSON, Dataset-JSON, SAS transport format or sas7bdat:
+
+    send --as WORK.SALES --format DT=DATE9. --length C=40 --label "X=Amount in EUR" sales.csv --to DEST --dry-run
+    """
+    wanted = data_set_options.wanted(
+        {
+            "format": formats,
+            "informat": informats,
+            "length": lengths,
+            "label": labels,
+            "type": types,
+            "name": renames,
+        },
+        format=file_format,
+        encoding=encoding,
+        delimiter=delimiter,
+        decimal=decimal,
+        missing=missing,
+        names=names,
+        member=member,
+        label=title,
+    )
+    beside = {word: path for word, path in (("catalog", catalog), ("define", define)) if path is not None}
+    kind, name = _meaning(as_, files, wanted)
+    if beside and kind not in (None, "data-set"):
+        raise Failure(f"--{min(beside)} describes data sets, not a {kind}", "leave --as out, or give --as data-set")
+    with connect(url) as client, ExitStack() as stack:
+        more = wanted | {word: word for word in beside}
+        outgoing = [readable(path, kind, name, more) for path in _as_files(files, input_name, stack)]
+        if dry_run:
+            rehearsal = post(
+                client, to, outgoing, description=description, message=message, dry_run=True, beside=beside
+            )
+            return typer.echo(json.dumps(rehearsal)) if as_json else data_set_options.show(rehearsal)
+        delivery = post(client, to, outgoing, description=description, message=message, key=key, beside=beside)
+        err.print(f"delivery {delivery['id']} to {to} is {delivery['state']}", highlight=False)
+        if wait:
+            delivery = follow(client, delivery)
+            told = SUBSCRIBERS.get(delivery["subscribers"])
+            err.print(f"sent: {delivery['messages_sent']} messages" + (f" ({told})" if told else ""), highlight=False)
+    return typer.echo(delivery["id"])
+
+
+def _as_files(files: list[Path], name: str, stack: ExitStack) -> list[Path]:
+    """Return the files, with one of all that it brings in place of standard input and of each pipe. Raises Failure.
+
+    The gateway must know a file's size before its content, so what has no size is read to its end first.
+    """
+    if files.count(_INPUT) > 1:
+        raise Failure("standard input can be sent only once")
+    if _INPUT in files and (name in ("", ".", "..") or "/" in name):
+        raise Failure(f"--name {name!r} is not the name of a file")
+    return [_regular(path, name, stack) for path in files]
+
+
+def _regular(path: Path, name: str, stack: ExitStack) -> Path:
+    if path != _INPUT and not (path.is_fifo() or path.is_char_device()):
+        return path
+    name = name if path == _INPUT else path.name
+    kept = Path(stack.enter_context(TemporaryDirectory(prefix="attachment-gateway-"))) / name
+    with reading(path) if path != _INPUT else nullcontext(sys.stdin.buffer) as source:
+        try:
+            with kept.open("wb") as file:
+                copyfileobj(source, file)
+        except OSError as error:
+            what = "standard input" if path == _INPUT else str(path)
+            raise Failure(f"cannot keep {what} in {kept}: {error.strerror}") from error
+    return kept
+
+
+def _meaning(said: str | None, files: list[Path], wanted: dict[str, Any]) -> tuple[str | None, str | None]:
+    """Return the kind, and the name of a data set, that `--as` stands for. Raises Failure."""
+    if said is None or said in _KINDS:
+        kind = said or ("data-set" if wanted else None)
+        if wanted and kind != "data-set":
+            raise Failure(f"a {kind} has no variables", "formats, lengths, labels and the like are only for data sets")
+        return kind, None
+    if not _DATA_SET.fullmatch(said):
+        raise Failure(
+            f"--as {said!r} is neither a kind nor a name", f"write {', '.join(_KINDS)}, or a name such as WORK.SALES"
+        )
+    if len(files) > 1:
+        raise Failure(f"--as {said} names one data set, but there are {len(files)} files")
+    return "data-set", said
+
+
+def post(
+    client: Client,
+    to: str,
+    files: Sequence[File],
+    *,
+    description: str = "",
+    message: str | None = None,
+    key: str | None = None,
+    dry_run: bool = False,
+    beside: Mapping[str, Path] = MappingProxyType({}),
+) -> Any:
+    """Send a message with these attachments, with a progress bar.
+
+    `beside` are files that describe the data sets: `catalog`, `define`.
+
+    Return its delivery, or the dry run. Raises Failure for a file that cannot be read, and what the client raises.
+    """
+    parts = {f"file-{number}": file for number, file in enumerate(files)}
+    draft: dict[str, Any] = {
+        "destination": to,
+        "description": description,
+        "attachments": [file.entry(part) for part, file in parts.items()],
+    }
+    if message is not None:
+        draft["application_message"] = {"text": message}
+    with bars(DownloadColumn, TransferSpeedColumn) as progress:
+        shown = {part: progress.add_task(escape(file.file_name), total=file.size) for part, file in parts.items()}
+
+        def tell(part: str, sent: int) -> None:
+            if part in shown:
+                progress.update(shown[part], completed=sent)
+
+        every = {**parts, **{word: readable(path) for word, path in beside.items()}}
+        if dry_run:
+            return client.dry_run(draft, every, progress=tell)
+        return client.send_message(draft, every, key=key, progress=tell)
+
+
+def readable(path: Path, kind: str | None = None, name: str | None = None, data_set: Any = None) -> File:
+    """Return a file to send. `name` is a data set's `LIBRARY.MEMBER`, `data_set` its options. Raises Failure."""
+    with reading(path):
+        pass
+    if kind not in (None, "data-set"):
+        return File.of(path, kind=kind, name=path.name)
+    return File.of(path, kind=kind, name=name, attachment={"data_set": data_set} if data_set else None)
+
+
+def follow(client: Client, delivery: dict[str, Any]) -> dict[str, Any]:
+    """Wait, with a progress bar, until a delivery is sent. Raises Failure when it has failed."""
+    with bars(MofNCompleteColumn) as progress:
+        bar = progress.add_task("sending", total=None)
+        while delivery["state"] in {"queued", "sending"}:
+            text = f"sending ({escape(delivery['reason'])})" if delivery["reason"] else "sending"
+            progress.update(
+                bar, description=text, completed=delivery["messages_sent"], total=delivery["messages_total"]
+            )
+            time.sleep(_LOOK_SECONDS)
+            delivery = client.get(f"deliveries/{delivery['id']}")
+    if delivery["state"] == "failed":
+        raise Failure(f"delivery {delivery['id']} has failed: {delivery['reason']}")
+    if delivery["state"] == "cancelled":
+        raise Failure(f"delivery {delivery['id']} was cancelled")
+    return delivery
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[BinaryIO]:
+    """Open a file. Raises Failure when it cannot be read."""
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise Failure(f"cannot read {path}: {error.strerror}") from error
+    with file:
+        yield file

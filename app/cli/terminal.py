@@ -1,0 +1,157 @@
+"""Output of commands: results on standard output, everything else on standard error."""
+
+import re
+import sys
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.table import Column, Table
+from rich.text import Text
+
+_UNLIMITED = 1 << 16
+_NARROW = 100
+_WHOLE = {"ID", "State", "Kind"}
+
+_LINE_END = "\n"
+
+
+def printable(text: str, also: str = "") -> str:
+    """Return text without control characters, since it may come from anywhere."""
+    return text if text.isprintable() else "".join(c if c.isprintable() or c in also else "\ufffd" for c in text)
+
+
+class _Printing(Console):
+    """A console that prints only printable text, also in the cells of tables."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(printable(text, _LINE_END), **options)
+
+
+out = _Printing() if sys.stdout.isatty() else _Printing(width=_UNLIMITED)
+"""Standard output. Only the lines of a terminal have a width; files and pipes get everything in full."""
+
+err = _Printing(stderr=True, soft_wrap=True)
+
+FAILED = 1
+UNREACHABLE = 3
+BROKEN_PIPE = 141
+"""Exit statuses, which docs/cli.md lists. The last one is that of a program that SIGPIPE ends."""
+
+_SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_STYLES = {
+    "receiving": "cyan",
+    "complete": "blue",
+    "finished": "green",
+    "queued": "cyan",
+    "running": "cyan",
+    "committed": "green",
+    "interrupted": "red",
+    "sending": "blue",
+    "sent": "green",
+    "expired": "yellow",
+    "kept": "yellow",
+    "failed": "red",
+    "cancelled": "red",
+    "quarantined": "red",
+    "deleted": "dim",
+    "dismissed": "dim",
+    "replayed": "dim",
+}
+
+
+_OF_PROGRAMS = re.compile(r"\[Errno -?\d+\] |\s*\n+Debug source:\n.*", re.DOTALL)
+"""What libraries write into errors for programs: the number of an OSError, and the inside of an error of obstore."""
+
+
+class Failure(Exception):
+    """An error for a command that cannot do what was asked: a sentence for people, and perhaps a hint."""
+
+    def __init__(self, why: str, hint: str = "", code: int = FAILED) -> None:
+        super().__init__(_OF_PROGRAMS.sub("", why))
+        self.hint, self.code = hint, code
+
+
+def tell(failure: Failure, console: Console) -> None:
+    """Print a failure and its hint."""
+    console.print("[bold red]error:[/] ", end="")
+    console.print(str(failure), markup=False, highlight=False)
+    if failure.hint:
+        console.print(failure.hint, style="dim", markup=False, highlight=False)
+
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+
+
+def confirm(what: str, *, yes: bool) -> None:
+    """Ask whether something is to be done, unless `yes`. Raises Failure when it is not, or nobody can be asked."""
+    if yes:
+        return
+    if not err.is_terminal:
+        raise Failure(f"{what} Nothing was done: there is no terminal to ask for confirmation", "add --yes")
+    if not typer.confirm(what, err=True):
+        raise Failure("nothing was done")
+
+
+def size(bytes_: int | None) -> str:
+    """Return a number of bytes for people."""
+    if bytes_ is None:
+        return "-"
+    value, unit = float(bytes_), 0
+    while value >= 1024 and unit < len(_SIZE_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{bytes_} B" if unit == 0 else f"{value:.1f} {_SIZE_UNITS[unit]}"
+
+
+def time(text: str | None) -> str:
+    """Return a time of the REST interface for people, in UTC."""
+    return datetime.fromisoformat(text).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S") if text else "-"
+
+
+def state(word: str | None) -> str:
+    """Return a state in its colour."""
+    return f"[{_STYLES.get(word or '', 'default')}]{word or '-'}[/]"
+
+
+class _Name(TextColumn):
+    """The description of a bar: one line, cut where there is no room."""
+
+    def __init__(self) -> None:
+        super().__init__("{task.description}", table_column=Column())
+
+    def render(self, task: Task) -> Text:
+        text = super().render(task)
+        text.no_wrap, text.overflow = True, "ellipsis"
+        return text
+
+
+def progress(console: Console, *columns: type[ProgressColumn], **options: Any) -> Progress:
+    """Return progress bars that stay within the width: only descriptions are cut. Their texts have rich's markup."""
+    bar = BarColumn(bar_width=max(8, min(40, console.width // 6)), table_column=Column(no_wrap=True))
+    others = (column(table_column=Column(no_wrap=True)) for column in columns)
+    return Progress(_Name(), bar, *others, console=console, **options)
+
+
+def bars(*columns: type[ProgressColumn]) -> Progress:
+    """Return progress bars that disappear when they are done, and are not shown if standard error is no terminal."""
+    return progress(err, *columns, transient=True, disable=not err.is_terminal)
+
+
+def is_narrow(console: Console) -> bool:
+    """Return whether lines with whole identifiers and dates are too long for this console."""
+    return console.width < _NARROW
+
+
+def table(*columns: str) -> Table:
+    """Return a table whose long cells take several lines, without borders, so that it can be copied.
+
+    Columns that begin with `>` are numbers. `app.cli.line_tables` is for lists.
+    """
+    grid = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        number = column.startswith(">")
+        justify: Literal["left", "right"] = "right" if number else "left"
+        grid.add_column(column.removeprefix(">"), justify=justify, overflow="fold", no_wrap=number or column in _WHOLE)
+    return grid

@@ -1,0 +1,135 @@
+"""`trace`: decode captured bytes field by field. It needs no gateway."""
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from enum import Enum
+from io import BytesIO
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.cells import cell_len, set_cell_size
+
+from app.capture.bounded_lines import Line, lines
+from app.capture.hexadecimal import Capture, capture
+from app.cli.terminal import FAILED, Failure, err, out
+from app.trace import FORMATS, Frame, Said, explain
+from app.wire import Cell
+
+_SHOWN = 24
+"""Maximum bytes of a value in the output for people."""
+
+_NAME, _NAME_LEAST, _WIDE = 46, 16, 100
+"""Width of the names of cells, their least width, and the width of a terminal that needs no cutting."""
+
+_DIRECTED: Final = re.compile(rb"\s*(REQUEST|RECEIVE)(?=\s)")
+"""The word that may precede an order packet."""
+
+_SAYS: Final = {b"REQUEST": Said(direction="REQUEST"), b"RECEIVE": Said(direction="RECEIVE"), b"": Said()}
+
+
+def trace(
+    file: Annotated[str, typer.Argument(metavar="FILE|-", help="File with captured bytes, or - for standard input.")],
+    *,
+    as_format: Annotated[
+        str | None, typer.Option("--as", metavar="FORMAT", help="Format of the bytes: " + ", ".join(FORMATS) + ".")
+    ] = None,
+    as_hex: Annotated[bool, typer.Option("--hex", help="FILE has hexadecimal digits, one capture per line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per frame.")] = False,
+) -> None:
+    """Decode captured bytes of MQ, SAS attachment messages, MQTT, Rendezvous and the SAP DB order interface.
+
+    Order packets are printed as the text of a kernel's vtrace. With --as order-packet --hex, a line may begin with
+    REQUEST or RECEIVE.
+    """
+    if as_format is not None and as_format not in FORMATS:
+        raise Failure(f"unknown format {as_format!r}", "known formats: " + ", ".join(FORMATS))
+    content = _read(file)
+    if not content:
+        raise Failure("nothing to decode: the input is empty")
+    refused = printed = 0
+    for line in lines(BytesIO(content)) if as_hex else [Line(0, content)]:
+        try:
+            word, rest = _direction(line) if as_hex and as_format == "order-packet" else (b"", line)
+            found = capture(rest) if as_hex else Capture(line.number, content)
+            frames = explain(found.data, as_format, _SAYS[word]) if found else []
+        except ValueError as error:
+            where = f"line {line.number}: " if as_hex else ""
+            err.print(f"{where}{error}", markup=False, highlight=False, soft_wrap=True)
+            refused += 1
+            continue
+        for frame in frames:
+            if as_json:
+                _print_json(frame, line.number)
+            else:
+                _print(frame, line.number, is_first=not printed)
+            printed += 1
+    if refused:
+        raise typer.Exit(FAILED)
+
+
+def _read(file: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise Failure(f"cannot read {file}: {error.strerror}") from error
+
+
+def _direction(line: Line) -> tuple[bytes, Line]:
+    """Return the word before a packet, and the line with blanks in its place."""
+    found = _DIRECTED.match(line.content)
+    if found is None:
+        return b"", line
+    return found[1], line._replace(content=b" " * found.end() + line.content[found.end() :])
+
+
+def _print(frame: Frame, line: int, *, is_first: bool) -> None:
+    if text := frame.decoded.get("trace"):
+        typer.echo("\n" * (not is_first) + "\n".join(text))
+        return
+    for each in frame_lines(frame, line, out.width):
+        typer.echo(each)
+
+
+def frame_lines(frame: Frame, line: int, room: int) -> Iterator[str]:
+    """Yield a frame and its cells as lines, of at most `room` characters a cell."""
+    where = f"line {line}, byte {frame.offset}" if line else f"byte {frame.offset}"
+    yield f"{frame.format} at {where}" + (f"  ({frame.note})" if frame.note else "")
+    for cell in frame.cells:
+        yield _line(cell, room)
+
+
+def _line(cell: Cell, room: int) -> str:
+    """Return a cell as a line. In a narrow terminal, the beginning of its name and the end of its value are cut."""
+    name, wide = cell.name, _NAME if room >= _WIDE else max(_NAME_LEAST, room // 2 - 16)
+    if len(name) > wide and room < _WIDE:
+        name = "…" + name[len(name) - wide + 1 :]
+    line = f"{cell.at:8d} {cell.size:6d}  {name:{wide}} {_shown(cell.value)}"
+    return line if cell_len(line) <= room else set_cell_size(line, room - 1).rstrip() + "…"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bytes):
+        more = f" and {len(value) - _SHOWN:,} bytes more" if len(value) > _SHOWN else ""
+        return value[:_SHOWN].hex().upper() + more
+    if isinstance(value, Enum):
+        return f"{value.value} {value.name}"
+    return repr(value) if isinstance(value, str) else str(value)
+
+
+def _print_json(frame: Frame, line: int) -> None:
+    cells = [
+        {"offset": cell.at, "size": cell.size, "name": cell.name, "value": _plain(cell.value)} for cell in frame.cells
+    ]
+    said: dict[str, Any] = {"line": line} if line else {}
+    said |= {"format": frame.format, "offset": frame.offset, "note": frame.note, "cells": cells, **frame.decoded}
+    typer.echo(json.dumps(said, ensure_ascii=False))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value for JSON: bytes in hexadecimal, members of enumerations as their numbers."""
+    if isinstance(value, bytes):
+        return value.hex()
+    return value.value if isinstance(value, Enum) else value

@@ -1,0 +1,341 @@
+"""The buffers of data parts <-> record batches, a column at a time.
+
+Where a column's cells cannot be read together, `app.codecs.sapdb.parameter_values` reads them one by one and says
+exactly what is wrong with which. So errors and odd values are the same as those of a single value.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from app.codecs.sapdb.constants import ASCII_TEXTS, LONGS, MOMENTS, NUMBERS, WHOLE_NUMBERS, DataType, Undef
+from app.codecs.sapdb.data_rows import check_rows, row_size
+from app.codecs.sapdb.packet_records import LongDescriptor, ParameterInfo
+from app.codecs.sapdb.parameter_values import (
+    FIRST_UNDEF,
+    NO_BOOLEAN,
+    WIDE,
+    Described,
+    Manner,
+    beyond,
+    decode_value,
+    fill,
+    fraction,
+    text_codec,
+)
+from app.codecs.sapdb.temporal_digits import Time
+from app.dataset import sas_columns
+from app.dataset.conversion_error import BadValueError, refuse_any
+from app.dataset.sapdb import number_columns, text_columns, time_columns
+from app.dataset.sapdb.column_types import BYTES
+from app.model.errors import InvalidInputError
+from app.wire import WireError
+from app.wire.kinds import Buffer
+
+Bytes = NDArray[np.uint8]
+Flags = NDArray[np.bool_]
+
+LongName = Callable[[int, int, LongDescriptor], str | None]
+"""What a cell says of a LONG value, by its row, its column (both from 0) and its descriptor."""
+
+LongNamed = Callable[[str], LongDescriptor]
+"""The descriptor of a LONG value by what a cell says of it. Raises InvalidInputError."""
+
+
+def named_by_descriptor(_row: int, _column: int, descriptor: LongDescriptor) -> str:
+    """Return the identifier of a LONG value in hexadecimal."""
+    return bytes(descriptor.descriptor).hex()
+
+
+class LongTimes(Exception):
+    """A time of a column that has times of day is longer than a day. The column is to have durations."""
+
+    def __init__(self, column: int) -> None:
+        super().__init__(f"column {column} has times of more than 24 hours")
+        self.column = column
+
+
+class Column(NamedTuple):
+    """A column of rows about to be read: what describes it, its Arrow type, its values without their undef bytes, which
+    of them are absent, which of them have two bytes a character, what reads one of them by itself, and what errors call
+    one: its name, and its byte in the part."""
+
+    number: int
+    info: Described
+    wanted: pa.DataType
+    cells: Bytes
+    absent: Flags
+    wide: Flags
+    read_one: Callable[[int], Any]
+    place: Callable[[int], tuple[str, int]]
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def decode(
+    buffer: Buffer,
+    parameters: Sequence[ParameterInfo],
+    count: int,
+    manner: Manner,
+    schema: pa.Schema,
+    long_name: LongName = named_by_descriptor,
+    first: int = 0,
+) -> pa.RecordBatch:
+    """Return so many rows of a data part. Undef bytes are nulls, whichever they are.
+
+    `first` is the number of the first row, for errors. Raises WireError as `app.codecs.sapdb.data_rows.decode_rows`
+    does, and LongTimes.
+    """
+    size = row_size(parameters)
+    check_rows(buffer, parameters, size, count)
+    rows = np.frombuffer(buffer, np.uint8, count * size).reshape(count, size)
+    arrays = []
+    for number, (info, field) in enumerate(zip(parameters, schema, strict=True)):
+        arrays.append(read_column(_column(rows, number, info, field.type, manner, first), manner, long_name))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def decode_parts(
+    parts: Sequence[tuple[Buffer, int]],
+    parameters: Sequence[ParameterInfo],
+    manner: Manner,
+    schema: pa.Schema,
+    first: int = 0,
+) -> pa.RecordBatch:
+    """Return the rows of several data parts (the buffer and its number of rows of each) as one batch.
+
+    `first` is the number of the first row. Raises WireError, with the byte in its part, and LongTimes.
+    """
+    size = row_size(parameters)
+    try:
+        for buffer, count in parts:
+            check_rows(buffer, parameters, size, count)
+        joined = b"".join(buffer for buffer, _ in parts)
+        return decode(joined, parameters, sum(count for _, count in parts), manner, schema)
+    except WireError:
+        for buffer, count in parts:
+            decode(buffer, parameters, count, manner, schema, first=first)
+            first += count
+        raise
+
+
+def _column(rows: Bytes, number: int, info: ParameterInfo, wanted: pa.DataType, manner: Manner, first: int) -> Column:
+    at, size = info.bufpos - 1, rows.shape[1]
+    cells = rows[:, at : at + info.in_out_len]
+
+    def place(row: int) -> tuple[str, int]:
+        return f"row[{first + row}].value[{number}]", row * size + at
+
+    def read_one(row: int) -> Any:
+        return decode_value(info.data_type, memoryview(cells[row].tobytes()), manner, *place(row))
+
+    undef = cells[:, 0]
+    return Column(number, info, wanted, cells[:, 1:], undef >= FIRST_UNDEF, undef == WIDE, read_one, place)
+
+
+def read_column(column: Column, manner: Manner, long_name: LongName) -> pa.Array:
+    """Return a column as an Arrow array. Raises WireError and LongTimes."""
+    if column.info.data_type in LONGS:
+        return _longs(column, long_name)
+    try:
+        return _together(column, manner)
+    except BadValueError as error:
+        for row in range(error.row + 1):  # one of them may be wrong in another way, and is the first one then
+            if not column.absent[row]:
+                column.read_one(row)
+        if pa.types.is_time(column.wanted):
+            raise LongTimes(column.number) from None
+        raise WireError(*column.place(error.row), error.why) from None
+    except time_columns.Mixed:
+        return _one_by_one(column)
+
+
+def _together(column: Column, manner: Manner) -> pa.Array:
+    info, cells, absent = column.info, column.cells, column.absent
+    data_type = info.data_type
+    if data_type in NUMBERS:
+        if pa.types.is_floating(column.wanted):
+            return number_columns.doubles(cells, absent)
+        found = number_columns.decimals(cells, absent, column.wanted.precision, column.wanted.scale)
+        _refuse_beyond(found, data_type)
+        return found
+    if data_type == DataType.BOOLEAN:
+        if cells.shape[1] != 1:
+            raise time_columns.Mixed
+        refuse_any((cells[:, 0] > 1) & ~absent, NO_BOOLEAN)
+        return _booleans(cells[:, 0] != 0, absent)
+    codec = _codec(column, manner)
+    if codec is None:
+        if data_type in BYTES:
+            refuse_any(cells[:, info.length :].any(axis=1) & ~absent, longer(info, "bytes"))
+        return text_columns.binaries(cells, absent, trimmed=data_type == DataType.VARCHAR_BYTE)
+    if data_type in MOMENTS:
+        return time_columns.moments(_ascii(cells, absent, codec), absent, data_type, column.wanted)
+    return _no_longer(text_columns.strings(cells, absent, codec), info, cells.shape[1])
+
+
+def longer(info: Described, unit: str) -> str:
+    """Return why a text or a byte string is none of its type."""
+    return f"the value has more than the {info.length} {unit} of its type"
+
+
+def _no_longer(found: pa.StringArray, info: Described, width: int) -> pa.StringArray:
+    """Return texts that are no longer than their type. Raises BadValueError."""
+    if width > info.length:
+        refuse_any(text_columns.wide_lengths(pc.fill_null(found, "")) > info.length, longer(info, "characters"))
+    return found
+
+
+def _refuse_beyond(values: pa.Array, data_type: int) -> None:
+    """Raise BadValueError for the first number that SMALLINT or INTEGER does not have."""
+    limits = WHOLE_NUMBERS.get(data_type)
+    if limits is not None:
+        wrong = pc.or_(pc.less(values, limits[0]), pc.greater(values, limits[-1]))
+        refuse_any(pc.fill_null(wrong, False).to_numpy(zero_copy_only=False), beyond(data_type))
+
+
+def _codec(column: Column, manner: Manner) -> str | None:
+    """Return the codec of a column's texts; None for bytes. Raises Mixed where some have two bytes a character, and
+    others one."""
+    wide = False
+    if column.info.data_type in ASCII_TEXTS or column.info.data_type in MOMENTS:
+        wide = bool((column.wide & ~column.absent).any())
+        if wide and not (column.wide | column.absent).all():
+            raise time_columns.Mixed
+    return text_codec(column.info.data_type, manner.code, wide=wide)
+
+
+def _ascii(cells: Bytes, absent: Flags, codec: str) -> Bytes:
+    """Return characters of one byte of texts, where they are in ASCII. Raises Mixed."""
+    if codec == "latin-1":
+        return cells
+    if cells.shape[1] % 2:
+        raise time_columns.Mixed
+    high, low = (cells[:, 0::2], cells[:, 1::2]) if codec == "utf-16-be" else (cells[:, 1::2], cells[:, 0::2])
+    if (high[~absent] != 0).any():
+        raise time_columns.Mixed
+    return np.ascontiguousarray(low)
+
+
+def _booleans(values: Flags, absent: Flags) -> pa.BooleanArray:
+    return pa.array(values, pa.bool_(), mask=absent)
+
+
+def _longs(column: Column, long_name: LongName) -> pa.StringArray:
+    found = []
+    for row, absent in enumerate(column.absent):
+        value = None if absent else column.read_one(row)
+        found.append(long_name(row, column.number, value) if isinstance(value, LongDescriptor) else None)
+    return pa.array(found, pa.string())
+
+
+def _one_by_one(column: Column) -> pa.Array:
+    """Convert the values of a column one at a time, where they are not alike."""
+    is_time = pa.types.is_time(column.wanted)
+    values = []
+    for row, absent in enumerate(column.absent):
+        value = None if absent else column.read_one(row)
+        if isinstance(value, Time):
+            value = timedelta(hours=value.hours, minutes=value.minutes, seconds=value.seconds)
+            if is_time and value.days:
+                raise LongTimes(column.number)
+        values.append(None if isinstance(value, Undef) else value)
+    if not is_time:
+        return pa.array(values, column.wanted)
+    return pa.array(values, pa.duration("us")).cast(pa.int64()).cast(column.wanted)
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+_NULL: Final = int(Undef.NULL)
+
+
+def encode(
+    batch: pa.RecordBatch,
+    parameters: Sequence[ParameterInfo],
+    manner: Manner,
+    first: int = 0,
+    long_named: LongNamed | None = None,
+) -> Bytes:
+    """Return the rows of a batch as an array of rows by bytes, whose bytes are those of a data part.
+
+    `first` is the number of the batch's first row, for errors. Raises InvalidInputError, naming column and row, for a
+    value that its column's type does not have.
+    """
+    rows = np.zeros((batch.num_rows, row_size(parameters)), np.uint8)
+    for field, values, info in zip(batch.schema, batch.columns, parameters, strict=True):
+        at = info.bufpos - 1
+        place = rows[:, at : at + info.in_out_len]
+        if info.data_type in LONGS:
+            # A data set of SAS has no text that is missing, only empty ones.
+            values = pc.if_else(pc.equal(values, ""), None, values)  # noqa: PLW2901
+        with located(field.name, first):
+            cells, undef = encode_column(values, info, manner, long_named)
+            if cells.shape[1] > (room := info.in_out_len - 1):
+                raise BadValueError(0, f"values take {cells.shape[1]} bytes, where there is room for {room}")
+        _put(cells, undef, values, place, manner, info)
+    return rows
+
+
+def _put(cells: Bytes, undef: int, values: pa.Array, place: Bytes, manner: Manner, info: Described) -> None:
+    place[:, 0] = undef
+    width = cells.shape[1]
+    place[:, 1 : 1 + width] = cells
+    if width < place.shape[1] - 1:
+        _, filler = fill(info.data_type, manner)
+        rest = place.shape[1] - 1 - width
+        place[:, 1 + width :] = np.frombuffer((filler * rest)[:rest], np.uint8)
+    if values.null_count:
+        is_null = values.is_null().to_numpy(zero_copy_only=False)
+        place[is_null] = 0
+        place[is_null, 0] = _NULL
+
+
+def encode_column(
+    values: pa.Array, info: Described, manner: Manner, long_named: LongNamed | None = None
+) -> tuple[Bytes, int]:
+    """Return the cells of a column without their undef bytes, and the undef byte of a value that is there.
+
+    Raises BadValueError.
+    """
+    data_type, width = info.data_type, info.in_out_len - 1
+    if data_type in LONGS and long_named is not None:
+        descriptors = [None if name is None else long_named(name) for name in values.to_pylist()]
+        joined = b"".join(bytes(width) if each is None else each.encode(manner.context) for each in descriptors)
+        return np.frombuffer(joined, np.uint8).reshape(len(values), width), 0
+    undef, _ = fill(data_type, manner)
+    codec = text_codec(data_type, manner.code, wide=manner.code.is_unicode)
+    if data_type in NUMBERS:
+        _refuse_beyond(values, data_type)
+        return number_columns.encode(values, info.length, fraction(info)), undef
+    if data_type == DataType.BOOLEAN:
+        flags = pc.fill_null(values, False).cast(pa.uint8()).to_numpy(zero_copy_only=False)
+        return flags.reshape(-1, 1), undef
+    if data_type in MOMENTS:
+        characters = time_columns.encode(values, data_type, manner.date_format)
+        return (_widened(characters, codec or "") if codec != "latin-1" else characters), undef
+    if codec is None:
+        return text_columns.encode_binaries(values, width, trimmed=data_type == DataType.VARCHAR_BYTE), undef
+    return text_columns.encode_strings(sas_columns.strings(values), width, codec), undef
+
+
+def _widened(characters: Bytes, codec: str) -> Bytes:
+    wide = np.zeros((len(characters), 2 * characters.shape[1]), np.uint8)
+    wide[:, (1 if codec == "utf-16-be" else 0) :: 2] = characters
+    return wide
+
+
+@contextmanager
+def located(column: str, first: int) -> Iterator[None]:
+    """Turn a bad value into InvalidInputError with its column and its row (from 1)."""
+    try:
+        yield
+    except BadValueError as error:
+        raise InvalidInputError("value", column, -1, f"row {first + error.row + 1}: {error.why}") from None

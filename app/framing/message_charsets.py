@@ -1,0 +1,61 @@
+"""The character sets in which the text of a SAS message is read and written."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from app.codecs.ibm_mq.encodings import EBCDIC, is_ebcdic
+from app.codecs.ibm_mq.encodings import charset as named_charset
+from app.dataset import decode
+from app.dataset.character_columns import GUESSES
+from app.dataset.decode import Blocks, Plan, Unforeseen
+from app.framing.protocol import StoreTable
+from app.model.message import PhysicalMessage
+from app.model.records import FramingOptions
+
+
+def charsets(message: PhysicalMessage) -> Iterator[str]:
+    """Yield the character sets to read a message's text in: the one that its descriptor names first, Latin-1 last.
+
+    Latin-1 reads any bytes, so that a name in an undeclared character set does not lose an attachment.
+    """
+    named = _nearest(message.ccsid, message.encoding)
+    yield from dict.fromkeys(name for name in (named, "utf-8", *GUESSES) if name)
+
+
+class Stored(NamedTuple):
+    """The number of observations that were stored, and the plan by which they were read."""
+
+    observations: int
+    plan: Plan
+
+
+def store_table(plan: Plan, blocks: Blocks, message: PhysicalMessage, store: StoreTable) -> Stored:
+    """Store the observations of a data set whose first message is given.
+
+    If values do not fit the plan, they are stored by one that fits. If texts do not decode and no character set is
+    declared, it is guessed for all of them. Raises as `decode.batches` does, except Unforeseen.
+    """
+    try:
+        return Stored(store(plan.schema, decode.batches(plan, blocks)), plan)
+    except Unforeseen as unforeseen:
+        fitting = unforeseen.plan
+    if fitting.has_damaged_texts and named_charset(message.ccsid, message.encoding) is None:
+        for charset in GUESSES:
+            why = f"no character set is declared, and the texts are not {plan.how.charset}: they were read as {charset}"
+            guessed = fitting.in_charset(charset, why)
+            try:
+                return Stored(store(guessed.schema, decode.batches(guessed, blocks)), guessed)
+            except Unforeseen:
+                continue
+    return Stored(store(fitting.schema, decode.batches(fitting, blocks)), fitting)
+
+
+def charset_of(options: FramingOptions) -> str:
+    """Return the Python codec of the character set that names and texts are written in."""
+    return _nearest(options.ccsid, options.encoding) or "utf-8"
+
+
+def _nearest(ccsid: int, encoding: int) -> str | None:
+    """Return the Python codec of a character set. For one of EBCDIC that has none, it is that of code page 500, where
+    the capitals, digits and blanks are the same."""
+    return named_charset(ccsid, encoding) or (EBCDIC if is_ebcdic(ccsid) else None)

@@ -1,0 +1,203 @@
+"""The content of complete attachments, from the packets that brought it."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from app.codecs.sapdb.constants import LONGS, PartKind, ValMode
+from app.codecs.sapdb.data_rows import columns, inputs
+from app.codecs.sapdb.packet_records import LongDescriptor, ParameterInfo
+from app.codecs.sapdb.parameter_values import Described, Manner
+from app.codecs.sapdb.part_buffers import long_data
+from app.dataset.sapdb import column_types, varying
+from app.dataset.sapdb import row_columns as data_rows
+from app.framing.order_packet.packet_pieces import (
+    LONG_ID_SIZE,
+    REFERENCE,
+    Content,
+    Description,
+    body_message,
+    contents,
+    description_of,
+    is_description,
+    long_key,
+    long_pieces,
+    rows_of,
+)
+from app.framing.protocol import DataSetFacts, FileContent, Received, Span, StoreTable
+from app.model.errors import InvalidInputError
+from app.model.records import AttachmentRecord
+from app.wire.kinds import Buffer
+
+BATCH_BYTES: Final = 2 << 20
+"""Bytes of rows that are decoded together, at most, but for those of one packet."""
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def file(record: AttachmentRecord, received: Received) -> FileContent:
+    """Return where the bytes of a LONG value lie. Raises InvalidInputError and WireError as they are gone over."""
+
+    def spans() -> Iterator[Span]:
+        offset = 0
+        for number, body in enumerate(received.bodies()):
+            piece = next(
+                (
+                    piece
+                    for content in contents(body_message(received.first, body))
+                    for piece in long_pieces(content)
+                    if piece.key == record.correl_id and piece.offset == offset
+                ),
+                None,
+            )
+            if piece is None:
+                raise InvalidInputError(
+                    "bad-group", "intern_pos", -1, f"no piece of the LONG value begins at byte {offset}"
+                )
+            yield number, piece.start, body[piece.start : piece.start + piece.size], True
+            offset += piece.size
+
+    return FileContent(spans)
+
+
+# --- data sets --------------------------------------------------------------------------------------------------------
+
+
+class _Table(NamedTuple):
+    """A data set as its description has it: the columns that its rows have, and their schema."""
+
+    parameters: tuple[Described, ...]
+    schema: pa.Schema
+
+    @property
+    def has_longs(self) -> bool:
+        return any(each.data_type in LONGS for each in self.parameters)
+
+
+class _Some(NamedTuple):
+    """Rows of one segment: the number of the first one, the part that has them, and how it is written."""
+
+    first: int
+    length: int
+    buffer: Buffer
+    manner: Manner
+    is_varying: bool
+
+
+def data_set(record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
+    """Store the table of a complete data set. Raises InvalidInputError and WireError."""
+    described, is_input = _described(record, received)
+    chosen = inputs(described.parameters) if is_input else columns(described.parameters)  # type: ignore[arg-type]
+    if not chosen:
+        raise InvalidInputError("no-columns", "shortinfo", -1, "none of the columns is one of the rows' direction")
+    names = _names(described, chosen)
+    called = {"sas.library": record.qualifier_1, "sas.member": record.qualifier_2}
+    table = _Table(tuple(chosen), column_types.schema(names, chosen, called))
+    while True:
+        try:
+            count = store(table.schema, _batches(record, received, table))
+        except data_rows.LongTimes as longer:
+            field = table.schema.field(longer.column).with_type(pa.duration("us"))
+            table = table._replace(schema=table.schema.set(longer.column, field))
+        else:
+            return DataSetFacts(count, len(table.parameters))
+
+
+def _described(record: AttachmentRecord, received: Received) -> tuple[Description, bool]:
+    """Return the description of the columns, which the first part has, and whether the rows go to a kernel."""
+    first, second = islice(received.bodies([0, 1]), 2)
+    segments = _segments(record, received, first)
+    described = next((content for content in segments if is_description(content, rows_of(content))), None)
+    if described is None:
+        raise InvalidInputError("no-description", "shortinfo", -1, "the first packet does not describe the columns")
+    for content in _segments(record, received, second):
+        if (found := rows_of(content)) is not None:
+            return description_of(described), found.is_input
+    raise InvalidInputError("no-rows", "data", -1, "the second packet has no rows")
+
+
+def _names(described: Description, chosen: Sequence[Described]) -> list[str]:
+    """Return the names of the chosen columns, where there is one for each of them, or for each of all."""
+    if len(described.names) == len(chosen):
+        return list(described.names)
+    if len(described.names) == len(described.parameters):
+        named = zip(described.names, described.parameters, strict=True)
+        return [name for name, each in named if any(each is one for one in chosen)]
+    return []
+
+
+def _segments(record: AttachmentRecord, received: Received, body: Buffer) -> list[Content]:
+    found = contents(body_message(received.first, body))
+    return [content for content in found if content.statement == record.correl_id]
+
+
+def _batches(record: AttachmentRecord, received: Received, table: _Table) -> Iterator[pa.RecordBatch]:
+    """Return the rows in their order, those of many packets at once."""
+    held: list[_Some] = []
+    for some in _in_order(record, received):
+        size = sum(len(each.buffer) for each in held)
+        if held and (size >= BATCH_BYTES or some.manner != held[0].manner or some.is_varying or held[0].is_varying):
+            yield _decoded(held, table)
+            held = []
+        held.append(some)
+    if held:
+        yield _decoded(held, table)
+
+
+def _in_order(record: AttachmentRecord, received: Received) -> Iterator[_Some]:
+    expected = 0
+    for body in received.bodies(range(1, len(received))):
+        for content in _segments(record, received, body):
+            found = rows_of(content)
+            if found is not None and found.first == expected:
+                break
+        else:
+            raise InvalidInputError(
+                "bad-group", "resultcount", -1, f"no packet brings the rows from row {expected + 1} on"
+            )
+        kind = content.row_kind()
+        buffer = b"" if kind is None else content.parts[kind].part.buffer
+        if not found.length and not buffer:
+            continue
+        yield _Some(found.first, found.length, buffer, content.manner, kind == PartKind.VARDATA)
+        expected += found.length
+
+
+def _decoded(held: Sequence[_Some], table: _Table) -> pa.RecordBatch:
+    some = held[0]
+    if some.is_varying:
+        batch = varying.decode(
+            some.buffer, table.parameters, some.manner, table.schema, _long_names(some, table), some.first
+        )
+        if batch.num_rows != some.length:
+            why = f"{batch.num_rows} rows, where the part says {some.length}"
+            raise InvalidInputError("bad-rows", "vardata", -1, why)
+        return batch
+    parameters: Sequence[ParameterInfo] = table.parameters  # type: ignore[assignment]
+    if not table.has_longs:
+        return data_rows.decode_parts(
+            [(each.buffer, each.length) for each in held], parameters, some.manner, table.schema, some.first
+        )
+    batches = [
+        data_rows.decode(
+            each.buffer, parameters, each.length, each.manner, table.schema, _long_names(each, table), each.first
+        )
+        for each in held
+    ]
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0] if len(batches) > 1 else batches[0]
+
+
+def _long_names(some: _Some, table: _Table) -> data_rows.LongName:
+    """Return what cells of LONG columns are: the value itself, where it came with its row, or the name of its file."""
+
+    def name(row: int, column: int, descriptor: LongDescriptor) -> str | None:
+        if descriptor.valmode in {ValMode.ALLDATA, ValMode.LASTDATA} and descriptor.valpos:
+            data = long_data(some.buffer, descriptor, f"row[{some.first + row}].value[{column}]")
+            return column_types.long_text(table.parameters[column].data_type, data, some.manner)
+        key = long_key(descriptor)
+        return REFERENCE + key[:LONG_ID_SIZE].hex() if key else None
+
+    return name

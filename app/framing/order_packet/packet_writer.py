@@ -1,0 +1,266 @@
+"""Deliveries as order packets: data sets as mass inserts, files as the pieces of LONG values.
+
+A data set begins with the reply to a parse, which describes its columns and names its table; the commands that insert
+its rows follow, each with the parsid and the number of rows before its own. A file is cut into putval commands; the
+first one names it. Identifiers follow from the attachment, so the same delivery gives the same packets each time.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.codecs.ibm_mq.encodings import integer_order
+from app.codecs.sapdb.constants import (
+    ALIGNMENT,
+    MOST_BYTES,
+    DataType,
+    FunctionCode,
+    IoType,
+    MessCode,
+    MessSwap,
+    MessType,
+    ParameterMode,
+    PartAttribute,
+    PartKind,
+    SegmentKind,
+    ValMode,
+)
+from app.codecs.sapdb.data_rows import row_size
+from app.codecs.sapdb.packet import Part, encode_packet, laid_out, new_part
+from app.codecs.sapdb.packet_records import (
+    CommandSegment,
+    LongDescriptor,
+    PacketHeader,
+    ParameterInfo,
+    Parsid,
+    PartHeader,
+    ReturnSegment,
+    SegmentHeader,
+)
+from app.codecs.sapdb.parameter_values import LONG_SIZE, Manner
+from app.codecs.sapdb.part_buffers import LongValue, encode_part
+from app.codecs.sapdb.text_codes import code_of
+from app.dataset import side_columns
+from app.dataset.sapdb import describing
+from app.dataset.sapdb import row_columns as data_rows
+from app.framing.order_packet.packet_pieces import KEY_SIZE, LONG_ID_SIZE, REFERENCE
+from app.framing.outgoing_parts import fixed_records, message_identifier
+from app.framing.protocol import Contents
+from app.model.attachment import AttachmentKind
+from app.model.errors import InvalidInputError
+from app.model.message import PhysicalMessage
+from app.model.records import DeliveryRecord, FramingOptions, OutgoingAttachment
+from app.wire import Context
+from app.wire.kinds import Order
+
+NAME: Final = "order_packet"
+
+ROWS_A_BATCH: Final = 16_384
+_MOST_ARGUMENTS: Final = 32_767
+"""Rows of one data part, which a number of two bytes counts."""
+
+_LONGEST_LONG: Final = (1 << 31) - 1
+_INSERT: Final = 35
+_MASS_COMMAND: Final = 70
+"""What a parsid says of the kind of its statement, and of what it asks of the application."""
+
+
+def messages(delivery: DeliveryRecord, options: FramingOptions, contents: Contents) -> Iterator[PhysicalMessage]:
+    """Make all packets of a delivery. Raises InvalidInputError and WireError for what packets have no place for."""
+    numbers = count()
+    files = {each.qualifier_2: each for each in delivery.attachments if each.kind is not AttachmentKind.DATA_SET}
+    for attachment in delivery.attachments:
+        is_table = attachment.kind is AttachmentKind.DATA_SET
+        packets = _table(attachment, options, contents, files) if is_table else _file(attachment, options, contents)
+        for packet in packets:
+            yield PhysicalMessage(
+                delivery.destination,
+                NAME,
+                body=packet,
+                message_id=message_identifier(delivery.id, next(numbers)),
+                group_id=attachment.correl_id.ljust(KEY_SIZE, b"\0"),
+            )
+
+
+class _Packets:
+    """Makes the packets of one attachment: their byte order, the code of their texts, and the room in each."""
+
+    def __init__(self, options: FramingOptions, texts: Sequence[str]) -> None:
+        order: Order = integer_order(options.encoding) or "<"
+        self.is_unicode = not all(_is_latin(text) for text in texts)
+        wide = MessCode.UNICODE if order == ">" else MessCode.UNICODE_SWAP
+        self._code = wide if self.is_unicode else MessCode.ASCII
+        self._swap = MessSwap.NORMAL if order == ">" else MessSwap.FULL_SWAPPED
+        self.manner = Manner(code_of(self._code, order), Context(order))
+        self._size = (min(options.body_limit, MOST_BYTES) - PacketHeader.SIZE) // ALIGNMENT * ALIGNMENT
+
+    def room(self, *buffers: int) -> int:
+        """Return the bytes that a further part's buffer may have behind parts with buffers of these sizes."""
+        taken = CommandSegment.SIZE + sum(PartHeader.SIZE + -(-size // ALIGNMENT) * ALIGNMENT for size in buffers)
+        return self._size - taken - PartHeader.SIZE
+
+    def part(self, kind: int, value: Any) -> Part:
+        """Return a part that holds a value of its kind."""
+        arguments, buffer = encode_part(kind, value, self.manner)
+        return new_part(PartHeader(kind, arg_count=arguments), buffer)
+
+    def packet(self, segment: SegmentHeader, parts: Sequence[Part]) -> bytes:
+        """Return a packet of one segment. Raises WireError where it has no room."""
+        header = PacketHeader(self._code, self._swap, varpart_size=self._size)
+        return encode_packet(laid_out(header, [(segment, parts)]))
+
+
+def _is_latin(text: str) -> bool:
+    return all(ord(character) < 0x100 for character in text)
+
+
+# --- data sets --------------------------------------------------------------------------------------------------------
+
+
+def _table(
+    attachment: OutgoingAttachment,
+    options: FramingOptions,
+    contents: Contents,
+    files: Mapping[str, OutgoingAttachment],
+) -> Iterator[bytes]:
+    with contents.table(attachment) as table:
+        schema = side_columns.without_sides(table.schema_arrow)
+        needed = describing.needs(_batches(table, schema))
+        names = list(describing.row_names(schema))
+        packets = _Packets(options, [*names, attachment.qualifier_1, attachment.qualifier_2])
+        infos = describing.parameters(schema, needed, unicode_packet=packets.is_unicode)
+        statement = packets.part(PartKind.PARSID, [_parsid(attachment)])
+        owner, name = attachment.qualifier_1, attachment.qualifier_2
+        yield packets.packet(
+            ReturnSegment(segm_kind=SegmentKind.RETURN, function_code=FunctionCode.INSERT),
+            [
+                statement,
+                packets.part(PartKind.SHORTINFO, infos),
+                packets.part(PartKind.COLUMNNAMES, names),
+                packets.part(PartKind.TABLENAME, f'"{owner}"."{name}"' if owner else f'"{name}"'),
+            ],
+        )
+        yield from _inserts(packets, statement, _rows(table, schema, infos, packets.manner, files), infos, table)
+
+
+def _batches(table: pq.ParquetFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Return the rows without side columns, read in this thread alone."""
+    for batch in table.iter_batches(ROWS_A_BATCH, use_threads=False):
+        yield batch.select(schema.names)
+
+
+def _parsid(attachment: OutgoingAttachment) -> Parsid:
+    told = attachment.correl_id
+    return Parsid(told[:4], told[4:7], told[7], _INSERT, told[8], _MASS_COMMAND, 0)
+
+
+def _rows(
+    table: pq.ParquetFile,
+    schema: pa.Schema,
+    infos: Sequence[ParameterInfo],
+    manner: Manner,
+    files: Mapping[str, OutgoingAttachment],
+) -> Iterator[data_rows.Bytes]:
+    first = 0
+    for batch in _batches(table, schema):
+        yield data_rows.encode(batch, infos, manner, first, _long_named(files))
+        first += batch.num_rows
+
+
+def _inserts(
+    packets: _Packets,
+    statement: Part,
+    rows: Iterator[data_rows.Bytes],
+    infos: Sequence[ParameterInfo],
+    table: pq.ParquetFile,
+) -> Iterator[bytes]:
+    """Return the commands that insert rows: as many rows each as there is room for."""
+    size, total = row_size(infos), table.metadata.num_rows
+    room = packets.room(len(statement.buffer), len(packets.part(PartKind.RESULTCOUNT, 0).buffer))
+    at_once = min(room // max(size, 1), _MOST_ARGUMENTS)
+    if at_once < 1:
+        why = f"a row takes {size:,} bytes, and a packet has room for {max(room, 0):,}"
+        raise InvalidInputError("too-long", "data", -1, f"{why}: allow longer bodies, or send fewer columns")
+    before = 0
+    for buffer in fixed_records((cells.reshape(-1).data for cells in rows), at_once * size):
+        yield _insert(packets, statement, bytes(buffer), before, len(buffer) // size, total)
+        before += len(buffer) // size
+    if not total:
+        yield _insert(packets, statement, b"", 0, 0, 0)
+
+
+def _insert(packets: _Packets, statement: Part, buffer: bytes, before: int, number: int, total: int) -> bytes:
+    attributes = PartAttribute.FIRST if not before else PartAttribute(0)
+    if before + number == total:
+        attributes |= PartAttribute.LAST
+    data = PartHeader(PartKind.DATA, int(attributes or PartAttribute.NEXT), number)
+    counted = packets.part(PartKind.RESULTCOUNT, before or None)
+    return packets.packet(
+        CommandSegment(segm_kind=SegmentKind.CMD, mess_type=MessType.EXECUTE, mass_cmd=1),
+        [statement, counted, new_part(data, buffer)],
+    )
+
+
+def _long_named(files: Mapping[str, OutgoingAttachment]) -> Callable[[str], LongDescriptor]:
+    """Return a function that finds the descriptor of a LONG value by the name of a file of the delivery, or by a
+    reference."""
+
+    def named(name: str) -> LongDescriptor:
+        if name in files:
+            return _descriptor(files[name].correl_id, valmode=ValMode.NODATA, maxlen=files[name].size)
+        try:
+            told = bytes.fromhex(name.removeprefix(REFERENCE)) if name.startswith(REFERENCE) else b""
+        except ValueError:
+            told = b""
+        if len(told) != LONG_ID_SIZE:
+            raise InvalidInputError("value", "LONG", -1, f"{name[:80]!r} names no file of the same message")
+        return _descriptor(told, valmode=ValMode.NODATA)
+
+    return named
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def _file(attachment: OutgoingAttachment, options: FramingOptions, contents: Contents) -> Iterator[bytes]:
+    if attachment.size > _LONGEST_LONG:
+        why = f"{attachment.size:,} bytes, and a LONG value has at most {_LONGEST_LONG:,}"
+        raise InvalidInputError("too-large", "intern_pos", -1, why)
+    name = attachment.qualifier_2
+    packets = _Packets(options, [name])
+    is_text = attachment.kind is AttachmentKind.TEXT_FILE
+    data_type = DataType.LONG_ASCII if is_text else DataType.LONG_BYTE
+    info = ParameterInfo(ParameterMode.OPTIONAL, IoType.INPUT, data_type, 0, 0, LONG_SIZE, 1)
+    named = [packets.part(PartKind.SHORTINFO, [info]), packets.part(PartKind.COLUMNNAMES, [name])]
+    room = packets.room(*(len(part.buffer) for part in named)) // ALIGNMENT * ALIGNMENT - LONG_SIZE
+    if room < 1:
+        raise InvalidInputError(
+            "too-long", "columnnames", -1, f"the name {name!r} leaves no room in a packet for the file"
+        )
+    offset = 0
+    for piece in fixed_records(contents.pieces(attachment), room):
+        yield _putval(packets, attachment, bytes(piece), offset, named)
+        offset += len(piece)
+    if not offset:
+        yield _putval(packets, attachment, b"", 0, named)
+
+
+def _putval(
+    packets: _Packets, attachment: OutgoingAttachment, piece: bytes, offset: int, named: Sequence[Part]
+) -> bytes:
+    is_last = offset + len(piece) == attachment.size
+    valmode = ValMode.DATAPART if not is_last else ValMode.LASTDATA if offset else ValMode.ALLDATA
+    place = {"intern_pos": offset + 1, "valpos": LONG_SIZE + 1, "vallen": len(piece)}
+    descriptor = _descriptor(attachment.correl_id, valmode=valmode, maxlen=attachment.size, **place)
+    part = packets.part(PartKind.LONGDATA, [LongValue(0, descriptor, piece)])
+    return packets.packet(
+        CommandSegment(segm_kind=SegmentKind.CMD, mess_type=MessType.PUTVAL), [*(() if offset else named), part]
+    )
+
+
+def _descriptor(identifier: bytes, **fields: int) -> LongDescriptor:
+    half = LONG_ID_SIZE // 2
+    return LongDescriptor(identifier[:half], identifier[half:LONG_ID_SIZE].ljust(half, b"\0"), **fields)

@@ -1,0 +1,1 @@
+"""Assembly of references, key by key or by columns, in a batch or with Spark's state."""

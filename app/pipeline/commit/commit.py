@@ -1,0 +1,345 @@
+"""Commit of results to the tables and then to the catalog: a batch is visible as a whole or not at all.
+
+A batch is identified by the packed journal position that it ends at, which only grows. It is the number of the tables'
+transaction, and the catalog's progress; neither accepts a number that it has reached. A job that is killed at any
+moment runs the same batch again (`app.pipeline.commit.commit_intent`). Then content objects are written again under the
+same names with the same bytes, tables that have the batch ignore it, and the catalog, which comes last, records that it
+is done. Only one process may commit: a catalog that has changed meanwhile refuses the batch.
+"""
+
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from app.assembly.part_places import Parts
+from app.assembly.states import DONE
+from app.model.attachment import AttachmentState
+from app.model.errors import GatewayError
+from app.model.message import Position
+from app.model.records import AttachmentRecord, Checkpoint, MessageRecord
+from app.pipeline.commit import tables
+from app.pipeline.commit.commit_intent import Intent, begin, end
+from app.pipeline.commit.packages import Package, finished_in, results_in, without
+from app.pipeline.commit.result_changes import (
+    begun,
+    checkpoint_of,
+    damaged_segments,
+    data_sets,
+    dated,
+    files,
+    ids_of,
+    qualities,
+    traces,
+)
+from app.pipeline.commit.tables import Committed as TableCommitted
+from app.pipeline.commit.tables import TableTask, Written
+from app.pipeline.finish.finish_outcomes import Result, with_content
+from app.pipeline.job.job import Opened
+from app.pipeline.read.segment_gaps import Gaps
+from app.pipeline.run.archive_ownership import claim
+from app.ports import PACKED_AT_ONCE, Catalog, Clock
+from app.service.assembling import finished_in_checkpoint
+from app.service.events.event_entries import complete_messages, lone_message_events
+from app.service.events.event_spans import ratio_of
+from app.service.tables.table_reader import application
+from app.span_names import Added
+from app.tables.quality import Increment, hour_of, increments, quality_rows
+
+AT_ONCE = 5000
+"""The number of finished attachments that the catalog takes in one transaction."""
+
+WriteTables = Callable[[Sequence[TableTask]], Iterable[Written]]
+"""A function that runs table tasks, in this process or in others."""
+
+
+class Committed(NamedTuple):
+    """The outcome of a batch.
+
+    `reached` is the packed position that it ended at. It `was_known` when an earlier run had committed it. `damaged`
+    are the numbers of segments with damaged messages, and `missing` the gaps in the archive's numbers. `quality` has
+    its facts about receiving, by source and hour. `received` are those among them that no earlier run has counted.
+    `traced` are the attachments with a trace whose rows it has added, between two times (µs).
+    """
+
+    reached: int
+    finished: int = 0
+    refused: int = 0
+    quarantined: int = 0
+    duplicates: int = 0
+    conflicts: int = 0
+    tables: tuple[TableCommitted, ...] = ()
+    was_known: bool = False
+    damaged: tuple[int, ...] = ()
+    missing: Gaps = ()
+    quality: tuple[Increment, ...] = ()
+    received: tuple[Increment, ...] = ()
+    traced: tuple[Added, ...] = ()
+    began_at: int = 0
+    ended_at: int = 0
+
+
+class Committer:
+    """Commits the batches of one job, one after the other, in the driver's process.
+
+    `progress` is the packed position that the catalog has reached.
+    """
+
+    def __init__(self, opened: Opened, catalog: Catalog, clock: Clock, write_tables: WriteTables) -> None:
+        self._opened, self._catalog, self._clock, self._write_tables = opened, catalog, clock, write_tables
+        self.progress = catalog.progress()
+        self._journal: str | None = None
+
+    def commit(
+        self,
+        results: Sequence[Result],
+        packages: Sequence[Package] = (),
+        *,
+        left_behind: Collection[str] | None = None,
+    ) -> Committed | None:
+        """Commit the results of a batch, one by one and in packages. Return None for a batch without messages.
+
+        Attachments that are complete in the catalog are finished too, of these only `left_behind` if it is given.
+
+        Raises GatewayError when another process has committed since the last batch, or since this object was made.
+        """
+        if not results and not packages:
+            return None
+        if self._journal is None:
+            self._journal = claim(self._opened, self._catalog)
+        reached = max([result.reached for result in results] + [package.reached for package in packages])
+        progress = self._catalog.progress()
+        if progress is not None and progress >= reached:
+            results = [*results, *results_in(packages, self._catalog)]
+            self._drop_unfinished(results)
+            self._complete_messages(results)
+            return Committed(reached, was_known=True)
+        if progress != self.progress:
+            raise GatewayError(
+                "another process commits to this catalog: stop the other pipeline, or the gateway that assembles"
+            )
+        known, packages = self._apart(packages)
+        results = [*results, *known]
+        others = list(self._left_behind(results, reached, left_behind))
+        now = self._clock.now()
+        results = self._completed([*results, *others], now)
+        store = self._opened.stores.store
+        left = tuple(other.record.id for other in others if other.record is not None)
+        begin(store, Intent(self._journal, Position.unpack(reached).segment, self.progress, left))
+        quality = quality_rows(chain(qualities(results), *(package.quality for package in packages)))
+        news = list(self._news(results))
+        added = self._commit_tables(news, packages, quality, (application(self._journal), reached), now)
+        complete = self._commit_catalog(results, packages, ids_of(news), reached, now)
+        self.progress = reached
+        self._complete_messages(results, complete, packages)
+        end(store)
+        found = summary(results, quality, reached, added)
+        return found._replace(
+            finished=found.finished + sum(len(package.attachments) for package in packages),
+            traced=_traced(chain(traces(news), *(package.traces for package in packages)), added),
+            began_at=now,
+            ended_at=self._clock.now(),
+        )
+
+    def _apart(self, packages: Sequence[Package]) -> tuple[list[Result], list[Package]]:
+        """Return the results of attachments that the catalog has, and the packages without them."""
+        asked = [*chain.from_iterable(package.attachments for package in packages)]
+        known = {record.id for record in self._catalog.attachments_by_id(asked)}
+        results: list[Result] = []
+        others: list[Package] = []
+        for package in packages:
+            some = known.intersection(package.attachments)
+            results += finished_in(package, self._catalog, some)
+            others.append(without(package, some))
+        return results, others
+
+    def _completed(self, results: Iterable[Result], now: int) -> list[Result]:
+        """Return results with the time (µs) of finishing, and with the traces that begin here."""
+        ratio = ratio_of(self._opened.stores.settings.traces)
+        return [begun(dated(result, now), ratio) for result in results]
+
+    # --- tables -------------------------------------------------------------------------------------------------------
+
+    def _commit_tables(
+        self,
+        news: Sequence[Result],
+        packages: Sequence[Package],
+        quality: pa.Table,
+        transaction: tuple[str, int],
+        now: int,
+    ) -> tuple[TableCommitted, ...]:
+        store = self._opened.tables
+        if store is None:
+            return ()
+        new_data_sets = chain(data_sets(news), *(package.data_sets for package in packages))
+        plans = tables.plan(store, new_data_sets, *transaction)
+        written = list(self._write_tables([task for each in plans for task in each.tasks]))
+        committed = tables.commit(plans, written, store, *transaction)
+        packaged = (tables.with_finished_at(package.files, now) for package in packages)
+        own: tuple[tuple[str, pa.Table], ...] = (
+            (tables.FILES, pa.concat_tables([tables.file_rows(files(news)), *packaged])),
+            (tables.QUALITY, quality),
+        )
+        appended = [tables.append(store, name, rows, *transaction) for name, rows in own]
+        return (*committed, *(each for each in appended if each is not None))
+
+    def _news(self, results: Sequence[Result]) -> Iterator[Result]:
+        """Return the finished attachments that no earlier batch has finished and that have not been deleted
+        meanwhile."""
+        over = {record.id for record in self._known(results) if record.state in DONE}
+        finished = (result for result in results if result.finished is not None and result.record is not None)
+        return (result for result in finished if result.record is not None and result.record.id not in over)
+
+    def _known(self, results: Iterable[Result]) -> list[AttachmentRecord]:
+        """Return the catalog's records of the finished attachments."""
+        return self._catalog.attachments_by_id(
+            [result.finished.id for result in results if result.finished is not None]
+        )
+
+    # --- the catalog --------------------------------------------------------------------------------------------------
+
+    def _commit_catalog(
+        self, results: Sequence[Result], packages: Sequence[Package], news: set[str], reached: int, now: int
+    ) -> set[str]:
+        """Save packages and results in the catalog: packages, and many finished attachments, in several transactions
+        beforehand.
+
+        They change nothing for a batch that is run again. Return the messages that this completes: those of which all
+        attachments are among the `news` or in packages.
+        """
+        added, refused = self._add_finished(packages, now)
+        complete = self._add_messages(added, now)
+        news = news.union(*(package.attachments for package in added))
+        results = [*results, *self._completed(results_in(refused, self._catalog), now)]
+        finished = [result for result in results if result.finished is not None]
+        split = len(finished) - len(finished) % AT_ONCE if len(finished) > AT_ONCE else 0
+        for start in range(0, split, AT_ONCE):
+            news = news - self._take(checkpoint_of(finished[start : start + AT_ONCE], now))
+        rest = [result for result in results if result.finished is None]
+        checkpoint = checkpoint_of([*finished[split:], *rest], now)
+        checkpoint.progress = reached
+        messages = chain.from_iterable(result.messages for result in results)
+        checkpoint.events += lone_message_events(filter(_is_answered, messages), now)
+        complete |= finished_in_checkpoint.complete(checkpoint, news, now)
+        self._take(checkpoint)
+        return complete
+
+    def _add_finished(self, packages: Iterable[Package], now: int) -> tuple[list[Package], list[Package]]:
+        """Add the attachments of packages to the catalog. Return the packages that it has taken, and those with
+        attachments that have come to it meanwhile."""
+        added: list[Package] = []
+        refused: list[Package] = []
+        for some in _groups([package for package in packages if package.attachments]):
+            if self._adds_finished(some, now):
+                added += some
+                continue
+            for package in some:
+                is_added = len(some) > 1 and self._adds_finished([package], now)
+                (added if is_added else refused).append(package)
+        return added + [package for package in packages if not package.attachments], refused
+
+    def _adds_finished(self, packages: Sequence[Package], now: int) -> bool:
+        left_out = frozenset().union(*(package.left_out for package in packages))
+        return self._catalog.add_finished([package.finished_rows for package in packages], now, left_out)
+
+    def _add_messages(self, packages: Sequence[Package], now: int) -> set[str]:
+        """Add the messages of packages. Return those of which all attachments are in packages: they are complete."""
+        finished = set().union(*(package.attachments for package in packages))
+        complete: set[str] = set()
+        for some in _groups([package for package in packages if package.messages]):
+            messages = [*chain.from_iterable(package.messages.items() for package in some)]
+            done = {each for each, attachments in messages if finished.issuperset(attachments)}
+            incomplete = [each for each, _ in messages if each not in done]
+            self._catalog.add_messages([package.message_rows for package in some], incomplete, now)
+            complete |= done
+        return complete
+
+    def _take(self, checkpoint: Checkpoint) -> set[str]:
+        """Save a checkpoint. Return the attachments that could not be finished."""
+        objects = {finished.id: finished.object_name for finished in checkpoint.finished}
+        missed = self._catalog.checkpoint(checkpoint)
+        for attachment_id in missed:
+            record = self._catalog.attachment(attachment_id)
+            name = objects.get(attachment_id)
+            if name is not None and record is not None and record.state is AttachmentState.DELETED:
+                self._opened.stores.store.delete(name)
+        return missed
+
+    def _drop_unfinished(self, results: Sequence[Result]) -> None:
+        """Delete the content of attachments that are not finished, although an earlier run committed the batch: this
+        run has written it.
+
+        They were deleted meanwhile, or the archive has segments now that it had not then.
+        """
+        objects = {result.finished.id: result.finished.object_name for result in results if result.finished is not None}
+        finished = {record.id for record in self._known(results) if record.state is AttachmentState.FINISHED}
+        for attachment_id, name in objects.items():
+            if name is not None and attachment_id not in finished:
+                self._opened.stores.store.delete(name)
+
+    def _left_behind(self, results: Sequence[Result], reached: int, only: Collection[str] | None) -> Iterator[Result]:
+        """Yield results of attachments that are complete in the catalog and not in this batch.
+
+        An operator has requested another attempt, or the gateway assembled them and had no time to finish them.
+        """
+        found = {each.id for result in results for each in (result.finished, result.refused) if each is not None}
+        for record in self._catalog.complete_attachments():
+            if record.id in found or (only is not None and record.id not in only):
+                continue
+            quality = Increment(record.source, hour_of(record.first_received_at))
+            parts = Parts(self._catalog.part_runs(record.id))
+            yield with_content(Result(reached, quality, record), record, parts, self._opened.stores)
+
+    def _complete_messages(
+        self, results: Sequence[Result], complete: Container[str] = (), packages: Sequence[Package] = ()
+    ) -> None:
+        """Complete the messages that these results leave without anything missing, apart from those that are."""
+        finished = [(_message(result), result.finished.id) for result in results if result.finished is not None]
+        finished += [(message or "", each) for package in packages for each, message in package.attachments.items()]
+        # The catalog asks once for attachments of one message that are together.
+        waiting = [each for message, each in sorted(pair for pair in finished if pair[0] not in complete)]
+        messages = (message for result in results for message in result.messages if message.id not in complete)
+        answered = [message for message in messages if _is_answered(message)]
+        listed = [attachment for message in answered for attachment in message.attachments]
+        for package in packages:
+            listed += chain.from_iterable(found for each, found in package.messages.items() if each not in complete)
+        complete_messages(self._catalog, [*waiting, *listed], self._clock.now())
+
+
+def _groups(packages: Sequence[Package]) -> Iterator[Sequence[Package]]:
+    """Yield packages that one transaction takes. Each of these writes most pages of the catalog's indexes once, since
+    identifiers have no order."""
+    return (packages[at : at + PACKED_AT_ONCE] for at in range(0, len(packages), PACKED_AT_ONCE))
+
+
+def _message(result: Result) -> str:
+    """Return the message of a result's attachment."""
+    return (result.record and result.record.message_id) or ""
+
+
+def _traced(found: Iterable[Added], added: Collection[TableCommitted]) -> tuple[Added, ...]:
+    """Return those attachments with a trace whose rows are in the `added` tables."""
+    changed_tables = {each.table for each in added}
+    return tuple(each for each in found if each.table in changed_tables)
+
+
+def _is_answered(message: MessageRecord) -> bool:
+    return message.application_body is not None
+
+
+def summary(results: Sequence[Result], quality: pa.Table, reached: int, added: tuple[TableCommitted, ...]) -> Committed:
+    """Return the outcome of committed results with this quality."""
+    facts = tuple(increments(quality))
+    return Committed(
+        reached,
+        finished=sum(result.finished is not None for result in results),
+        refused=sum(result.refused is not None for result in results),
+        quarantined=sum(len(result.quarantine) for result in results),
+        duplicates=sum(fact.duplicates for fact in facts),
+        conflicts=sum(fact.conflicts for fact in facts),
+        tables=added,
+        damaged=damaged_segments(results),
+        quality=facts,
+        received=facts,
+    )

@@ -1,0 +1,288 @@
+"""Schema evolution: how a table's columns follow from the data sets appended to it, without any input or output.
+
+A table begins with the columns of `FIXED`. A column is added after them for each new variable (SAS ignores the case of
+names) and each new side column, and is never removed. If two variables of one data set have names that differ only in
+case, the second one is a variable of its own, with a warning. A variable may have several columns: when data sets have
+values of another type than before, these get a column that is named with the type (`VALUE__text`), and a warning. Times
+of day and durations are one type, since a duration holds both exactly: the column becomes a duration with the first
+one. A variable with the name of a fixed column is named `SOURCE__variable`. Characters that tables do not allow in a
+column name become `_`.
+
+The fields' metadata say which column belongs to which variable, so that names are never parsed:
+
+- `table.variable`: the variable, by its case-folded column name in data sets; by a number and its exact name if another
+  variable of its data set has the same case-folded one;
+- `table.warning`: why the column is not named like its variable;
+- `table.former_labels`, `table.former_formats`: earlier labels and formats in data sets, as JSON.
+
+Label, format and informat are those of the newest data set that has any; the length is the longest so far. The data
+sets of one call are processed in order, so the same data sets in the same order always give the same table.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from app.dataset import side_columns
+from app.model.names import folded
+from app.tables.column_remarks import FORMER_FORMATS, FORMER_LABELS, VARIABLE, WARNING
+
+FIXED = pa.schema(
+    [
+        pa.field("message", pa.string()),
+        pa.field("attachment", pa.string()),
+        pa.field("source", pa.string()),
+        pa.field("received_at", pa.timestamp("us", "UTC")),
+        pa.field("row", pa.int64()),
+    ]
+)
+"""The columns before the variables: identifiers, the source's name, the time when the attachment was received, and the
+number of the observation, from 1."""
+
+MOST_COLUMNS = 100_000
+"""More than a data set can have. Columns beyond this number are only in the stored data sets."""
+
+MOST_FORMER = 10
+"""The number of former labels, and of former formats, that are kept for a column: the newest ones."""
+
+_FORMER = {"sas.label": FORMER_LABELS, "sas.format": FORMER_FORMATS}
+_NEWEST = ("sas.label", "sas.format", "sas.informat", "sas.kind")
+_OF_TABLE = ("sas.library", "sas.member", "sas.label")
+_FIXED_NAMES = frozenset(FIXED.names)
+_SIDES = {side_columns.MISSING_OF.decode(): "missing", side_columns.BYTES_OF.decode(): "bytes"}
+_WORDS = {
+    pa.float64(): "number",
+    pa.string(): "text",
+    pa.date32(): "date",
+    pa.timestamp("us"): "datetime",
+    pa.time64("us"): "time",
+    pa.duration("us"): "time",
+}
+_KINDS = tuple(dict.fromkeys(_WORDS.values()))
+_EXACT = "\x1f"
+"""The beginning of the identity of a variable that is known by a number and its exact name."""
+_REFUSED = frozenset(" ,;{}()=\x7f") | frozenset(map(chr, range(32)))
+"""Characters that some readers of tables do not allow in a column name."""
+
+
+class Source(NamedTuple):
+    """A column of a data set, and the column of the table that its values go to. None: they are left out."""
+
+    column: str
+    target: str | None
+
+
+Mapping = tuple[Source, ...]
+"""The columns of a data set, all of them, in order. Their names may be equal."""
+
+
+class Evolution(NamedTuple):
+    """A table's new schema, the mapping of each data set's columns, and warnings about new columns, for people."""
+
+    schema: pa.Schema
+    mappings: list[Mapping]
+    warnings: list[str]
+
+
+def evolve(current: pa.Schema | None, data_sets: Sequence[pa.Schema]) -> Evolution:
+    """Return the schema of a table (None: it does not exist yet) after these data sets, oldest first, have been
+    appended."""
+    columns = _Columns(FIXED if current is None else current)
+    keys = [schema.serialize().to_pybytes() for schema in data_sets]
+    before = None
+    for key, schema in zip(keys, data_sets, strict=True):
+        if key != before:
+            columns.take(schema)
+        before = key
+    mappings = {key: columns.mapping(schema) for key, schema in dict(zip(keys, data_sets, strict=True)).items()}
+    return Evolution(columns.schema(), [mappings[key] for key in keys], columns.warnings)
+
+
+@dataclass(slots=True)
+class _Column:
+    name: str
+    type: pa.DataType
+    said: dict[str, str]
+
+
+class _Columns:
+    """A table's columns, to which data sets are added."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.warnings: list[str] = []
+        self._said = _decoded(schema.metadata)
+        self._columns = [_Column(field.name, field.type, _decoded(field.metadata)) for field in schema]
+        self._taken = {column.name.casefold() for column in self._columns}
+        self._of_variable = {
+            (column.said[VARIABLE], word(column.type)): column for column in self._columns if VARIABLE in column.said
+        }
+        self._of_side = {
+            (column.said[key], key): column for column in self._columns for key in _SIDES if key in column.said
+        }
+
+    def take(self, schema: pa.Schema) -> None:
+        """Add the columns of a data set."""
+        left_out = 0
+        for variable in self._variables(schema):
+            column = self._place(variable)
+            if column is None and len(self._columns) >= MOST_COLUMNS:
+                left_out += 1
+                continue
+            self._describe(column or self._new_place(variable), variable.field)
+        if left_out:
+            self.warnings.append(f"{left_out:,} columns are left out: a table has at most {MOST_COLUMNS:,}")
+        said = _decoded(schema.metadata)
+        self._said |= {key: said[key] for key in _OF_TABLE if said.get(key)}
+
+    def mapping(self, schema: pa.Schema) -> Mapping:
+        """Return the mapping of the columns of a data set that has been added."""
+        places = ((variable.field.name, self._place(variable)) for variable in self._variables(schema))
+        return tuple(Source(name, None if column is None else column.name) for name, column in places)
+
+    def schema(self) -> pa.Schema:
+        fields = [pa.field(column.name, column.type, metadata=column.said or None) for column in self._columns]
+        return pa.schema(fields, self._said or None)
+
+    def _variables(self, schema: pa.Schema) -> list["_Variable"]:
+        """Return the columns of a data set."""
+        identities = self._identities(schema)
+        found = []
+        for field, identity in zip(schema, identities, strict=True):
+            owner, side = _owner(schema, field)
+            found.append(_Variable(field, identity if owner is None else identities[owner], side))
+        return found
+
+    def _identities(self, schema: pa.Schema) -> list[tuple[str, str]]:
+        """Return an identity for each column of a data set.
+
+        Of those whose names differ only in case, the one that the table's column is named after has the common
+        identity. So their order does not matter. Without such a column, it is the first one.
+        """
+        alike: dict[tuple[str, str], list[int]] = {}
+        for at, field in enumerate(schema):
+            alike.setdefault((folded(field.name), word(field.type)), []).append(at)
+        times: Counter[tuple[str, str]] = Counter()
+        found = [*((field.name, word(field.type)) for field in schema)]
+        for common, places in alike.items():
+            column = self._of_variable.get(common)
+            named = (at for at in places if column is not None and _is_named_after(column, schema.field(at)))
+            first = next(named, places[0])
+            for at in [first, *(at for at in places if at != first)]:
+                times[found[at]] += 1
+                exact = f"{_EXACT}{times[found[at]]}{_EXACT}{schema.field(at).name}"
+                is_common = at == first and not common[0].startswith(_EXACT)
+                found[at] = common if is_common else (exact, common[1])
+        return found
+
+    def _place(self, variable: "_Variable") -> _Column | None:
+        """Return the column for a variable or side column of a data set, if it exists."""
+        column = self._of_variable.get(variable.identity)
+        if column is None or variable.side is None:
+            return column
+        return self._of_side.get((column.name, variable.side))
+
+    def _new_place(self, variable: "_Variable") -> _Column:
+        if variable.side is None:
+            column = self._of_variable[variable.identity] = self._new_variable(variable)
+            return column
+        name, kind = self._of_variable[variable.identity].name, variable.side
+        column = self._of_side[name, kind] = self._new(f"{name}__{_SIDES[kind]}", variable.field.type, {kind: name})
+        return column
+
+    def _new_variable(self, variable: "_Variable") -> _Column:
+        field, (key, kind) = variable.field, variable.identity
+        others = [other for other in _KINDS if (key, other) in self._of_variable]
+        name = "".join("_" if character in _REFUSED else character for character in field.name)
+        said = {VARIABLE: key}
+        if others:
+            name = f"{name}__{kind}"
+            said[WARNING] = f"{field.name} is {kind} in some data sets, and {' or '.join(others)} in others"
+        elif field.name.casefold() in _FIXED_NAMES:
+            name = f"{name}__variable"
+            said[WARNING] = f"{field.name} is a column that every table has"
+        elif key != folded(field.name):
+            said[WARNING] = f"{field.name} is the name of several variables of one data set, apart from its case"
+        column = self._new(name, field.type, said)
+        if column.name != field.name:
+            said["sas.name"] = _decoded(field.metadata).get("sas.name") or field.name
+        if WARNING in said:
+            self.warnings.append(f"{said[WARNING]}: the values are in {column.name}")
+        return column
+
+    def _new(self, name: str, data_type: pa.DataType, said: dict[str, str]) -> _Column:
+        while name.casefold() in self._taken:
+            name += "_"
+        self._taken.add(name.casefold())
+        column = _Column(name, data_type, said)
+        self._columns.append(column)
+        return column
+
+    def _describe(self, column: _Column, field: pa.Field) -> None:
+        """Merge the metadata of a field into its column."""
+        said = _decoded(field.metadata)
+        if column.type != field.type:
+            column.type = pa.duration("us")
+        for key in _NEWEST:
+            if said.get(key):
+                if key in _FORMER:
+                    self._note_former(column, key, said[key])
+                column.said[key] = said[key]
+        if "sas.type" in said:
+            column.said["sas.type"] = said["sas.type"]
+        lengths = [int(each["sas.length"]) for each in (column.said, said) if "sas.length" in each]
+        if lengths:
+            column.said["sas.length"] = str(max(lengths))
+
+    def _note_former(self, column: _Column, key: str, new: str) -> None:
+        old = column.said.get(key)
+        if not old or old == new:
+            return
+        former: list[str] = json.loads(column.said.get(_FORMER[key], "[]"))
+        if new not in former:
+            self.warnings.append(f"{column.name} had the {key.removeprefix('sas.')} {old!r}, and now has {new!r}")
+        noted = [each for each in former if each not in {old, new}] + [old]
+        column.said[_FORMER[key]] = json.dumps(noted[-MOST_FORMER:], ensure_ascii=False)
+
+
+def word(data_type: pa.DataType) -> str:
+    """Return the word for a type in the names of columns."""
+    if pa.types.is_decimal(data_type):
+        return f"decimal_{data_type.precision}_{data_type.scale}"
+    return _WORDS.get(data_type, str(data_type))
+
+
+class _Variable(NamedTuple):
+    """A column of a data set: the identity of its variable in all data sets, and of what kind the column is if it is a
+    side column of that variable.
+
+    The identity is the variable's name without case, and the type of its values. Two variables of one data set never
+    have the same.
+    """
+
+    field: pa.Field
+    identity: tuple[str, str]
+    side: str | None = None
+
+
+def _is_named_after(column: _Column, field: pa.Field) -> bool:
+    said = _decoded(field.metadata).get("sas.name") or field.name
+    return field.name == column.name or said == column.said.get("sas.name")
+
+
+def _owner(schema: pa.Schema, field: pa.Field) -> tuple[int | None, str | None]:
+    """Return where the variable is that a side column belongs to, and the kind of side column. Return None for a
+    variable."""
+    for kind in _SIDES:
+        owner = (field.metadata or {}).get(kind.encode())
+        at = -1 if owner is None else schema.get_field_index(owner.decode())
+        if at >= 0:
+            return at, kind
+    return None, None
+
+
+def _decoded(metadata: dict[bytes, bytes] | None) -> dict[str, str]:
+    return {key.decode(): value.decode() for key, value in (metadata or {}).items()}

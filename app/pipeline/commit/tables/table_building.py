@@ -1,0 +1,239 @@
+"""Building of tables from data sets: one process plans and commits, many write.
+
+A plan skips the tables that have reached its transaction, so that an interrupted transaction is only completed.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.model.table_names import table_name
+from app.pipeline.commit.tables.schema_evolution import FIXED, Mapping, evolve
+from app.ports import ContentStore, TableFile, TableStore
+from app.service.content.stored_content import opened
+from app.service.threads import together
+
+TASK_BYTES = 128 << 20
+"""The size of the stored data sets that one task reads and writes to one file. A larger data set is a task by
+itself."""
+TASK_DATA_SETS = 1000
+ROWS_A_BATCH = 16_384
+CELLS_A_BATCH = 4 << 20
+"""The limit of cells in a batch. Tables with many columns have fewer rows in it, to bound the memory."""
+
+
+class DataSet(NamedTuple):
+    """A finished data set attachment: the names that its sender gave it, and the stored object, its size and its
+    schema.
+
+    `received_at` is when its first message was received (µs).
+    """
+
+    attachment: str
+    message: str | None
+    source: str
+    received_at: int
+    library: str
+    member: str
+    object_name: str
+    size: int
+    schema: pa.Schema
+
+
+class Part(NamedTuple):
+    """A data set in a task: the values of the fixed columns, its object, and the number of its mapping in the task."""
+
+    attachment: str
+    message: str | None
+    source: str
+    received_at: int
+    object_name: str
+    mapping: int
+
+
+class TableTask(NamedTuple):
+    """The data sets that go to one file of a table. `schema` is the table's, in the form of Arrow IPC. `size` is that
+    of the stored data sets, in bytes."""
+
+    table: str
+    schema: bytes
+    mappings: tuple[Mapping, ...]
+    parts: tuple[Part, ...]
+    size: int = 0
+
+
+class TablePlan(NamedTuple):
+    """The part of a transaction that changes one table."""
+
+    table: str
+    schema: bytes
+    tasks: list[TableTask]
+    warnings: list[str]
+
+
+class Written(NamedTuple):
+    """A file that a task has written, which no reader sees yet."""
+
+    table: str
+    file: TableFile
+
+
+class Committed(NamedTuple):
+    """A table that a transaction has changed, the number of rows, and warnings for people."""
+
+    table: str
+    rows: int
+    warnings: list[str]
+
+
+def plan(tables: TableStore, data_sets: Iterable[DataSet], application: str, transaction: int) -> list[TablePlan]:
+    """Return the plans, by table, that add these data sets to the tables."""
+    by_table = _by_table(data_sets)
+
+    def planned(table: str) -> TablePlan | None:
+        if _has_reached(tables, table, application, transaction):
+            return None
+        return _planned(tables, table, by_table[table])
+
+    return [each for each in together(planned, list(by_table)) if each is not None]
+
+
+def _by_table(data_sets: Iterable[DataSet]) -> dict[str, list[DataSet]]:
+    """Return data sets by table in the order of the names, those of a table in the order of their reception."""
+    by_table: dict[str, list[DataSet]] = {}
+    for each in data_sets:
+        by_table.setdefault(table_name(each.library, each.member), []).append(each)
+    return {
+        table: sorted(found, key=lambda each: (each.received_at, each.attachment))
+        for table, found in sorted(by_table.items())
+    }
+
+
+def plan_again(tables: TableStore, data_sets: Iterable[DataSet]) -> list[TablePlan]:
+    """Return the plans, by table, that add these data sets to the tables whatever transactions these have reached.
+
+    For `TableStore.replace`, which adds the same rows only once.
+    """
+    by_table = _by_table(data_sets)
+    return together(lambda table: _planned(tables, table, by_table[table]), list(by_table))
+
+
+def write(task: TableTask, tables: TableStore, content: ContentStore) -> Written:
+    """Run a task, in any process. It holds one row group in memory, however large the data sets are."""
+    schema = _schema(task.schema)
+    return Written(task.table, tables.write(task.table, schema, _batches(task, schema, content)))
+
+
+def commit(
+    plans: Iterable[TablePlan], written: Iterable[Written], tables: TableStore, application: str, transaction: int
+) -> list[Committed]:
+    """Make the files of the tasks visible, table by table. Return the tables that had not reached the transaction
+    before."""
+    files: dict[str, list[TableFile]] = {}
+    for each in written:
+        if each.file.rows:
+            files.setdefault(each.table, []).append(each.file)
+
+    def committed(plan: TablePlan) -> Committed | None:
+        added = files.get(plan.table, [])
+        if not tables.commit(plan.table, _schema(plan.schema), added, application, transaction):
+            return None
+        return Committed(plan.table, sum(file.rows for file in added), plan.warnings)
+
+    return [each for each in together(committed, list(plans)) if each is not None]
+
+
+def append(tables: TableStore, table: str, rows: pa.Table, application: str, transaction: int) -> Committed | None:
+    """Add rows to a table of the pipeline's own, in one step.
+
+    Return None, and change nothing, if there are no rows, or if the table has reached the transaction.
+    """
+    if not rows.num_rows or _has_reached(tables, table, application, transaction):
+        return None
+    file = tables.write(table, rows.schema, rows.to_batches())
+    is_done = tables.commit(table, rows.schema, [file], application, transaction)
+    return Committed(table, file.rows, []) if is_done else None
+
+
+def _has_reached(tables: TableStore, table: str, application: str, transaction: int) -> bool:
+    reached = tables.reached(table, application)
+    return reached is not None and reached >= transaction
+
+
+def _planned(tables: TableStore, table: str, data_sets: Sequence[DataSet]) -> TablePlan:
+    try:
+        current = tables.schema(table)
+    except KeyError:
+        current = None
+    evolution = evolve(current, [each.schema for each in data_sets])
+    schema = evolution.schema.serialize().to_pybytes()
+    mapped = zip(data_sets, evolution.mappings, strict=True)
+    tasks = [_task(table, schema, some) for some in _cut(mapped)]
+    return TablePlan(table, schema, tasks, evolution.warnings)
+
+
+def _cut(mapped: Iterable[tuple[DataSet, Mapping]]) -> Iterator[list[tuple[DataSet, Mapping]]]:
+    gathered: list[tuple[DataSet, Mapping]] = []
+    size = 0
+    for data_set, mapping in mapped:
+        if gathered and (size + data_set.size > TASK_BYTES or len(gathered) == TASK_DATA_SETS):
+            yield gathered
+            gathered, size = [], 0
+        gathered.append((data_set, mapping))
+        size += data_set.size
+    yield gathered
+
+
+def _task(table: str, schema: bytes, mapped: Sequence[tuple[DataSet, Mapping]]) -> TableTask:
+    numbers = {mapping: number for number, mapping in enumerate(dict.fromkeys(mapping for _, mapping in mapped))}
+    parts = tuple(
+        Part(each.attachment, each.message, each.source, each.received_at, each.object_name, numbers[mapping])
+        for each, mapping in mapped
+    )
+    return TableTask(table, schema, tuple(numbers), parts, sum(each.size for each, _ in mapped))
+
+
+def _batches(task: TableTask, schema: pa.Schema, content: ContentStore) -> Iterator[pa.RecordBatch]:
+    rows_a_batch = max(1, min(ROWS_A_BATCH, CELLS_A_BATCH // len(schema)))
+    for part in task.parts:
+        mapping = task.mappings[part.mapping]
+        places = {source.target: at for at, source in enumerate(mapping) if source.target is not None}
+        first = 1
+        with opened(content, part.object_name) as file:
+            for batch in _stored(file, rows_a_batch):
+                yield _in_table(batch, schema, places, part, first)
+                first += batch.num_rows
+
+
+def _stored(file: object, rows_a_batch: int) -> Iterator[pa.RecordBatch]:
+    parquet = pq.ParquetFile(file)
+    for group in range(parquet.num_row_groups):  # one by one: a batch could otherwise span any number of row groups
+        yield from parquet.iter_batches(rows_a_batch, [group], use_threads=False)
+
+
+def _in_table(
+    batch: pa.RecordBatch, schema: pa.Schema, places: dict[str, int], part: Part, first: int
+) -> pa.RecordBatch:
+    rows = batch.num_rows
+    arrays = {
+        "message": pa.repeat(pa.scalar(part.message, pa.string()), rows),
+        "attachment": pa.repeat(pa.scalar(part.attachment, pa.string()), rows),
+        "source": pa.repeat(pa.scalar(part.source, pa.string()), rows),
+        "received_at": pa.repeat(pa.scalar(part.received_at, FIXED.field("received_at").type), rows),
+        "row": pa.array(range(first, first + rows), pa.int64()),
+    }
+    for target, at in places.items():
+        arrays[target] = _as(batch.column(at), schema.field(target).type)
+    columns = [arrays[field.name] if field.name in arrays else pa.nulls(rows, field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _as(array: pa.Array, data_type: pa.DataType) -> pa.Array:
+    """Return values in the type of their column in the table: times of day may have become durations."""
+    return array if array.type == data_type else array.view(pa.int64()).view(data_type)
+
+
+def _schema(data: bytes) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(data))

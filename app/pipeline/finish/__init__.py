@@ -1,0 +1,1 @@
+"""Finishing of assembled attachments: their content, read from the journal."""

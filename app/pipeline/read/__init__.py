@@ -1,0 +1,1 @@
+"""Sealed journal segments as Spark reads them."""

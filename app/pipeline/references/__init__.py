@@ -1,0 +1,1 @@
+"""The references of physical messages: their meaning for assembly and their positions, without bodies."""

@@ -1,0 +1,1 @@
+"""The runs of the pipeline: over a whole archive, and over a growing journal."""

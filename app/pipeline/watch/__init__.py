@@ -1,0 +1,1 @@
+"""What a run tells others of itself: metrics, spans, lineage, expectations, and its record."""

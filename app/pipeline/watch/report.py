@@ -1,0 +1,67 @@
+"""The state of the catalog after a run, for people and for programs."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
+
+from app.model.attachment import AttachmentState
+from app.model.records import AttachmentRecord
+from app.ports import AttachmentFilter, Catalog, JournalReader, Page
+from app.service.finishing.stored_parts import missing_ranges
+
+T = TypeVar("T")
+
+MOST_LISTED = 1000
+MOST_RANGES = 10
+_PAGE = 200
+
+
+class Incomplete(NamedTuple):
+    """An attachment that lacks parts: its `missing` ranges of sequence numbers, as far as they are known.
+
+    The ranges may be empty for one without a count (no expected parts).
+    """
+
+    record: AttachmentRecord
+    missing: list[tuple[int, int]]
+
+
+class Report(NamedTuple):
+    """The report of a run.
+
+    `states` counts the attachments, `unannounced` what waits for its header, and `reasons` the entries of quarantine by
+    code. `incomplete` has at most `MOST_LISTED` attachments, the newest first.
+    """
+
+    states: dict[str, int]
+    unannounced: int
+    incomplete: list[Incomplete]
+    reasons: dict[str, int]
+
+
+def report(catalog: Catalog, journal: JournalReader) -> Report:
+    receiving = AttachmentFilter(state=AttachmentState.RECEIVING, announced=True)
+    counts = catalog.counts()
+    records = _all(lambda cursor: catalog.attachments(receiving, cursor, _PAGE), MOST_LISTED)
+    reasons = Counter(entry.code for entry in _all(lambda cursor: catalog.quarantined(None, None, cursor, _PAGE)))
+    return Report(
+        states={state: count for state, count in counts["attachments"].items() if count},
+        unannounced=counts["unannounced"][AttachmentState.RECEIVING],
+        incomplete=[Incomplete(record, missing_ranges(record, catalog, journal, MOST_RANGES)) for record in records],
+        reasons=dict(reasons.most_common()),
+    )
+
+
+def _all(fetch: Callable[[str | None], Page[T]], most: int | None = None) -> Iterator[T]:
+    cursor: str | None = None
+    seen = 0
+    while True:
+        page = fetch(cursor)
+        for item in page.items:
+            if most is not None and seen >= most:
+                return
+            seen += 1
+            yield item
+        cursor = page.next
+        if cursor is None:
+            return

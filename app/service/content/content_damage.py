@@ -1,0 +1,199 @@
+"""Finished content that differs from what was received: it is reported once, marked in the catalog and never served.
+
+A mark can be removed. Content loses it once it reads well from its first byte to its last, because a disk works again
+or the content was rebuilt.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from hashlib import sha256
+from threading import Lock
+from typing import Any
+
+from app.model.attachment import AttachmentState
+from app.model.errors import CatalogError, DamagedError
+from app.model.records import DAMAGED_CONTENT, AttachmentRecord, EventRecord
+from app.model.trace_context import trace_fields
+from app.observe import logger
+from app.service.content.stored_content import MAY_WAIT, Content
+from app.service.context import ServiceContext
+from app.service.events.event_entries import damage_event
+
+log = logger(__name__)
+
+SHOWN = 10
+
+
+class Damages:
+    """The finished attachments whose content this process has found damaged."""
+
+    def __init__(self, context: ServiceContext) -> None:
+        self._context = context
+        self._found: dict[str, str] = {}
+        self._marked: set[str] = set()
+        self._lock = Lock()
+        context.metrics.damaged_attachments.set_function(lambda: len(self._found))
+
+    def found(self, record: AttachmentRecord, error: DamagedError, where: str) -> None:
+        """Report damage. The first report for an attachment is a log line, an event and a mark in the catalog.
+
+        If the catalog fails, the next report makes event and mark.
+        """
+        self._context.metrics.damage.labels(where).inc()
+        with self._lock:
+            is_new, is_marked = record.id not in self._found, record.id in self._marked
+            self._found[record.id] = str(error)
+        if is_new:
+            log.error(
+                "content_damaged",
+                attachment=record.id,
+                where=where,
+                reason=str(error),
+                **trace_fields(record.trace_parent),
+            )
+        if not is_marked:
+            with suppress(CatalogError):  # a damaged disk may be the catalog's, too
+                self._mark(record, str(error))
+
+    def _mark(self, record: AttachmentRecord, reason: str) -> None:
+        """Mark damage in the catalog, and forget it if the attachment was deleted meanwhile. Raises CatalogError."""
+        catalog = self._context.catalog
+        event = damage_event(record, reason, self._context.clock.now())
+        if not catalog.mark_damaged(record.id, reason, [event]):
+            now = catalog.attachment(record.id)
+            if now is None or now.state is not AttachmentState.FINISHED:
+                self._forget(record.id)
+                return
+        with self._lock:
+            if record.id in self._found:
+                self._marked.add(record.id)
+        self._context.notifier.notify()
+
+    def take(self, events: Iterable[EventRecord]) -> None:
+        """Forget the damage of attachments that were deleted, according to these events."""
+        for event in events:
+            if event.type == "attachment.deleted":
+                self._forget(event.subject)
+
+    def _forget(self, attachment_id: str) -> str | None:
+        with self._lock:
+            self._marked.discard(attachment_id)
+            return self._found.pop(attachment_id, None)
+
+    def require_deleted(self, record: AttachmentRecord, gone: KeyError) -> None:
+        """Report content that is gone, unless it was deleted or copied after `record` was read. Raises DamagedError."""
+        if (error := self.lost(record, gone)) is not None:
+            self.found(record, error, "serving")
+            raise error from gone
+
+    def lost(self, record: AttachmentRecord, gone: KeyError) -> DamagedError | None:
+        """Return the damage of content that is gone; None when it was deleted or copied after `record` was read."""
+        now = self._context.catalog.attachment(record.id)
+        if now is None or now.state is not AttachmentState.FINISHED or now.storage != record.storage:
+            return None
+        return missing(record, gone)
+
+    def sound(self, record: AttachmentRecord) -> None:
+        """Remove the mark of content that has just been read completely and without damage."""
+        if self.knows(record):
+            self._forget(record.id)
+            with suppress(CatalogError):
+                self._context.catalog.mark_damaged(record.id, None)
+            log.info("content_recovered", attachment=record.id, **trace_fields(record.trace_parent))
+
+    def knows(self, record: AttachmentRecord) -> bool:
+        """Tell whether content was found damaged, by this process or before."""
+        return record.id in self._found or record.reason_code == DAMAGED_CONTENT
+
+    def ids(self) -> list[str]:
+        """Return the attachments whose content this process has found damaged."""
+        with self._lock:
+            return [*self._found]
+
+    def check(self) -> dict[str, Any]:
+        """Return the damaged attachments for the health report."""
+        with self._lock:
+            some = [{"attachment": each, "reason": why} for each, why in [*self._found.items()][:SHOWN]]
+            return {"ok": not self._found, "damaged": len(self._found), "attachments": some}
+
+
+def missing(record: AttachmentRecord, gone: KeyError) -> DamagedError:
+    """Return the damage of finished content that is nowhere."""
+    return DamagedError(f"its object or journal segment is missing ({gone})", name=record.object_name)
+
+
+class WatchedContent:
+    """A finished attachment's content. Reading damaged content reports the damage and raises DamagedError.
+
+    Content that is read whole is compared with the digest before its last piece is returned, unless reading it compares
+    each part with a checksum (`Content.is_checked`). A range that lacks bytes is damaged. `unwatched` is the same
+    content without all that.
+    """
+
+    def __init__(self, content: Content, record: AttachmentRecord, damages: Damages) -> None:
+        self.unwatched, self._record, self._damages = content, record, damages
+        self.size, self.is_checked = content.size, content.is_checked
+        if record.size is not None and content.size != record.size:
+            error = DamagedError(f"it has {content.size} bytes, but {record.size} were received")
+            damages.found(record, error, "serving")
+            raise error
+
+    def read(self, offset: int, length: int) -> Iterator[memoryview]:
+        """Yield bytes, as `Content.read`. Raises DamagedError."""
+        if offset or length != self.size:
+            return self._watched(self._counted(offset, length))
+        pieces = self._counted(0, self.size) if self.is_checked else self._compared()
+        return self._watched(self._whole(pieces))
+
+    def compared(self) -> Iterator[memoryview]:
+        """Yield all bytes and compare them with the digest, whether they have other checksums or not.
+
+        Raises DamagedError.
+        """
+        return self._watched(self._whole(self._compared()))
+
+    def _watched(self, pieces: Iterator[memoryview]) -> Iterator[memoryview]:
+        try:
+            yield from pieces
+        except DamagedError as error:
+            yield MAY_WAIT
+            self._damages.found(self._record, error, "serving")
+            raise
+        except KeyError as gone:
+            yield MAY_WAIT
+            self._damages.require_deleted(self._record, gone)
+            raise
+
+    def verify(self) -> None:
+        """Read all of it. Raises DamagedError."""
+        for _ in self.read(0, self.size):
+            pass
+
+    def _whole(self, pieces: Iterator[memoryview]) -> Iterator[memoryview]:
+        """Yield these pieces, which are all, the last one only after all checks."""
+        held = None
+        for piece in pieces:
+            if held is not None:
+                yield held
+            held = piece
+        if self._damages.knows(self._record):
+            yield MAY_WAIT
+        self._damages.sound(self._record)
+        if held is not None:
+            yield held
+
+    def _compared(self) -> Iterator[memoryview]:
+        digest = sha256()
+        for piece in self._counted(0, self.size):
+            digest.update(piece)
+            yield piece
+        if self._record.sha256 is not None and digest.hexdigest() != self._record.sha256:
+            raise DamagedError("its SHA-256 is not the one of the received content", name=self._record.object_name)
+
+    def _counted(self, offset: int, length: int) -> Iterator[memoryview]:
+        left = length
+        for piece in self.unwatched.read(offset, length):
+            left -= len(piece)
+            yield piece
+        if left:
+            raise DamagedError(f"{left} bytes of it are missing", name=self._record.object_name)

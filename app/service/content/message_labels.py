@@ -1,0 +1,63 @@
+"""Value labels of received data sets: from the catalogs of their message."""
+
+import io
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.dataset import value_labels
+from app.dataset.value_labels import Catalog, ValueLabels
+from app.model.attachment import AttachmentKind, AttachmentState
+from app.model.names import folded, in_capitals
+from app.model.records import AttachmentRecord
+from app.ports import Catalog as CatalogPort
+from app.service.content.stored_content import Content, ContentFile
+from app.tables.read import sas7bcat
+
+_SUFFIX = ".sas7bcat"
+
+
+def catalogs_of(record: AttachmentRecord, catalog: CatalogPort) -> Iterator[AttachmentRecord]:
+    """Yield the finished attachments of the same message that are catalogs by their names, in the header's order."""
+    message = catalog.message(record.message_id) if record.message_id else None
+    for attachment_id in message.attachments if message is not None else ():
+        found = catalog.attachment(attachment_id)
+        if (
+            found is not None
+            and found.id != record.id
+            and found.state is AttachmentState.FINISHED
+            and _is_catalog(found)
+        ):
+            yield found
+
+
+def _is_catalog(record: AttachmentRecord) -> bool:
+    if record.kind is AttachmentKind.DATA_SET:
+        return in_capitals(record.qualifier_2) == value_labels.MEMBER
+    return folded(record.qualifier_2).endswith(_SUFFIX)
+
+
+def read_catalogs(contents: Sequence[tuple[AttachmentKind, Content]]) -> Catalog:
+    """Return the value labels in catalogs; the first with a format takes precedence.
+
+    Raises InvalidInputError for one that cannot be read.
+    """
+    catalog: dict[str, ValueLabels] = {}
+    for kind, content in contents:
+        file = ContentFile(content)
+        found = _of_data_set(file) if kind is AttachmentKind.DATA_SET else _of_file(file)
+        catalog = {**found, **catalog}
+    return catalog
+
+
+def _of_data_set(file: BinaryIO | ContentFile) -> Catalog:
+    with pq.ParquetFile(pa.PythonFile(file, "r")) as opened:
+        if not value_labels.is_catalog(opened.schema_arrow):
+            return {}
+        return value_labels.from_batches(opened.iter_batches(use_threads=False))
+
+
+def _of_file(file: ContentFile) -> Catalog:
+    return sas7bcat.read_sas7bcat(io.BufferedReader(file))[0]

@@ -1,0 +1,137 @@
+"""What is told of finished content: the choices between readings, and the warnings of all that have looked at it.
+
+Content is read in several ways, early and late, by both hosts. All of them pass their result through here, so that the
+same messages always have the same evidence and warnings.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+from app.codecs.ibm_mq.encodings import charset
+from app.codecs.sas import dialect
+from app.codecs.sas.file_messages import Tally, is_announced_size
+from app.framing.protocol import PartReader
+from app.framing.sas_evidence import Evidence, charset_of_texts
+from app.model.attachment import AttachmentKind
+from app.model.evidence import Choice, Ground, Question, kept_warnings
+from app.model.message import EVIDENCE, PhysicalMessage
+from app.model.records import AttachmentRecord, Finished, changed
+from app.service.context import Stores
+from app.settings import Source
+
+HEADERS = Choice(Question.HEADERS, "not-as-announced", Ground.VALUES)
+"""A header is not what was announced, but could be read for certain. A warning says which."""
+
+_OF_BYTES: Final = (AttachmentKind.BINARY_FILE, Question.RECORD_ENDS)
+
+LINE_END: Final = "line-end"
+_NO_LINE_END: Final = "no-line-end"
+_WITHOUT_BY_SIZE = Choice(Question.LAST_LINE_END, _NO_LINE_END, Ground.ANNOUNCED)
+_WITH_BY_SIZE = Choice(Question.LAST_LINE_END, LINE_END, Ground.ANNOUNCED)
+_WITH_AS_USUAL = Choice(Question.LAST_LINE_END, LINE_END, Ground.PREFERENCE, (_NO_LINE_END,))
+
+
+def last_line_end(size: int, line_end: int, announced: int | None) -> Choice:
+    """Return whether the last line of a text file has a line end, of so many bytes; `size` is that of all else.
+
+    The announced size is compared modulo 2^32, since it may have only 4 bytes; zero announces none. Senders may or may
+    not count line ends, so that a size may agree with neither.
+    """
+    if announced and not (size - announced) % (1 << 32):
+        return _WITHOUT_BY_SIZE
+    return _WITH_BY_SIZE if announced and not (size + line_end - announced) % (1 << 32) else _WITH_AS_USUAL
+
+
+def charset_of_file(kind: AttachmentKind | None, first: PhysicalMessage) -> Evidence:
+    """Return the choice of the character set that the media type of a text file has; none if it has none."""
+    if kind is not AttachmentKind.TEXT_FILE or (named := charset(first.ccsid, first.encoding)) is None:
+        return ()
+    return (charset_of_texts(named, first.ccsid, first.encoding),)
+
+
+def concluded(found: Finished, first: PhysicalMessage, stores: Stores) -> Finished:
+    """Return finished content with what the transport said of its `first` message, and what the settings of its source
+    have decided."""
+    return _concluded(found, stores, first.source, first.properties.get(EVIDENCE), first.ccsid, first.encoding)
+
+
+def concluded_in(found: Finished, doubt: str | None, source: str, stores: Stores) -> Finished:
+    """Return a finished binary file as `concluded`, where no more is known of its first message than the `doubt` of the
+    transport: nothing else of a binary file depends on it."""
+    return _concluded(found, stores, source, doubt)
+
+
+def _concluded(
+    found: Finished, stores: Stores, name: str, doubt: str | None, ccsid: int = 0, encoding: int = 0
+) -> Finished:
+    source = stores.settings.sources.get(name)
+    evidence, warnings = found.evidence, found.warnings
+    if source is not None and (source.dialect or source.ccsid or source.encoding):
+        evidence = _by_setting(evidence, *_settings(source, ccsid, encoding))
+    if doubt:
+        evidence, warnings = (*evidence, HEADERS), (doubt, *warnings)
+    if evidence is found.evidence and not warnings:
+        return found
+    return changed(found, evidence=evidence, warnings=kept_warnings(warnings))
+
+
+def _settings(source: Source, ccsid: int, encoding: int) -> tuple[str | None, bool, bool]:
+    """Return the dialect of a source, and whether it has the character set and the Encoding that a message lacks."""
+    return source.dialect, bool(source.ccsid) and not ccsid, bool(source.encoding) and not encoding
+
+
+@lru_cache(maxsize=256)
+def _by_setting(evidence: Evidence, dialect_name: str | None, has_charset: bool, has_encoding: bool) -> Evidence:
+    """Return choices of which those that rest on settings say so."""
+    decided: Mapping[Question, bool] = {
+        Question.CHARACTER_SET: has_charset,
+        Question.FLOAT_FORMAT: has_encoding,
+        Question.DIALECT: has_encoding,
+    }
+    return tuple(
+        choice._replace(ground=Ground.SETTING)
+        if _is_configured(choice, dialect_name)
+        or (choice.ground is Ground.DESCRIPTOR and decided.get(choice.question, False))
+        else choice
+        for choice in evidence
+    )
+
+
+def _is_configured(choice: Choice, name: str | None) -> bool:
+    if name is None or choice.question is not Question.DIALECT or choice.others:
+        return False
+    return _frame(choice.reading) == _frame(name)
+
+
+def _frame(name: str) -> int:
+    """Return the dialects that differ from the one of this name in nothing but the rule for NULs."""
+    return dialect.frames(dialect.mask_of(dialect.Dialect.parse(name)))
+
+
+@lru_cache(maxsize=256)
+def other_bytes(kind: AttachmentKind | None, evidence: Evidence) -> str | None:
+    """Return a sentence if content has another reading with other bytes, and nothing decides which is right.
+
+    Whether a NUL belongs to a record is a question of bytes in binary files alone.
+    """
+    for question, reading, _, others in evidence:
+        if others and (question is Question.DIALECT or (kind, question) == _OF_BYTES):
+            return f"it reads as {reading} and, with other bytes, as {', '.join(others)}: the setting `dialect` decides"
+    return None
+
+
+def is_certain(reader: PartReader, tally: Tally) -> bool:
+    """Tell whether a binary file that was read to its end has the size that its sender announced, if it announced one,
+    and no other reading."""
+    description = reader.description
+    is_announced = description is None or is_announced_size(description, tally, of_lines=False)
+    return is_announced and other_bytes(AttachmentKind.BINARY_FILE, reader.evidence) is None
+
+
+def with_earlier(found: Finished, record: AttachmentRecord) -> Finished:
+    """Return finished content with what was known of the attachment before its content was read."""
+    if not record.evidence and not record.warnings:
+        return found
+    choices = {choice.question: choice for choice in (*record.evidence, *found.evidence)}
+    return changed(found, evidence=tuple(choices.values()), warnings=kept_warnings((*record.warnings, *found.warnings)))

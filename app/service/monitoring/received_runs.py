@@ -1,0 +1,134 @@
+"""The parts of an attachment for people who look for gaps: runs of sequence numbers, with when they were received."""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from app.assembly.coverage import MOST_NUMBERS, Covered, Runs, State, covered
+from app.assembly.part_places import little_endian
+from app.codecs.sas import correlid
+from app.model.attachment import AttachmentState
+from app.model.errors import DamagedError
+from app.model.message import Position
+from app.model.records import AttachmentRecord, PartRun
+from app.ports import Journal
+from app.service.context import ServiceContext
+from app.service.finishing.stored_parts import missing_ranges
+
+MOST_RUNS: Final = 10_000
+DATED_BATCHES: Final = 500
+"""The most batches of the journal that are read for the times of runs. Beyond that, no run has its times."""
+CONFLICT: Final = "conflicting-part"
+MOST_ENTRIES: Final = 10_000
+"""The most quarantine entries that are looked through for those of an attachment."""
+
+
+class DatedRun(NamedTuple):
+    """A run, and when the first and the last part in it were received (µs); None if that is not known."""
+
+    run: Covered
+    first_received_at: int | None
+    last_received_at: int | None
+
+
+class Parts(NamedTuple):
+    """The parts with the sequence numbers `first` to `last`. `truncated` says that there are more behind."""
+
+    expected: int | None
+    received: int
+    first: int
+    last: int
+    runs: list[DatedRun]
+    truncated: bool
+
+
+def parts_of(record: AttachmentRecord, context: ServiceContext, first: int = 1, last: int | None = None) -> Parts:
+    """Return the parts of an attachment in a closed interval of sequence numbers; without `last`, all behind `first`.
+
+    Of an IBM MQ group they are the logical messages by MsgSeqNumber.
+    """
+    expected = record.parts_expected if record.group is None else record.group.last
+    packed = context.catalog.packed_part_runs(record.id)
+    is_forgotten = not packed and record.state in (AttachmentState.FINISHED, AttachmentState.COMPLETE)
+    if is_forgotten:
+        # The content is in the store, so all parts were here; where they lie in the journal is forgotten.
+        runs = _one_run(expected or record.parts_received)
+    elif record.group is None:
+        runs = Runs.unpack(packed).in_order()
+    else:
+        runs = _whole_messages(record, context)
+    highest = max(expected or 0, runs.highest)
+    marks = {} if record.group is not None else _marks(record, context, highest)
+    end = highest if last is None else min(last, highest)
+    shown = min(end, first + MOST_NUMBERS - 1)
+    found = covered(runs, first, shown, marks, MOST_RUNS)
+    if is_forgotten or record.group is not None:
+        is_whole = is_forgotten and len(found) == 1 and found[0].length == highest
+        times = (record.first_received_at, record.last_received_at) if is_whole else (None, None)
+        dated = [DatedRun(run._replace(begin=None, end=None), *times) for run in found]
+    else:
+        dated = _dated(found, context.journal)
+    return Parts(expected, sum(run.received for run in found), first, max(shown, first - 1), dated, shown < end)
+
+
+def _one_run(length: int) -> Runs:
+    """Return the parts 1 to `length`, of which nobody knows any more where they are."""
+    return Runs(np.ones(min(length, 1), np.int64), np.full(min(length, 1), length), np.zeros(min(length, 1), np.int64))
+
+
+def _marks(record: AttachmentRecord, context: ServiceContext, highest: int) -> dict[int, State]:
+    """Return the parts that came again with other bytes, or with the same. A number beyond the `highest` is one of a
+    sender that writes it little-endian."""
+    entries = context.catalog.quarantine_between(
+        record.source, record.first_received_at, record.last_received_at, MOST_ENTRIES
+    )
+    split = [correlid.split(entry.correl_id) for entry in entries if entry.code == CONFLICT]
+    marks: dict[int, State] = dict.fromkeys(context.repeated.of(record.id), "duplicate")
+    marks.update(dict.fromkeys((number for key, number in split if key == record.correl_id), "conflict"))
+    return {number if number <= highest else little_endian(number): state for number, state in marks.items()}
+
+
+def _whole_messages(record: AttachmentRecord, context: ServiceContext) -> Runs:
+    """Return the logical messages of a group that are whole."""
+    assert record.group is not None
+    missing = missing_ranges(record, context.catalog, context.journal, MOST_RUNS)
+    last = record.group.last or max((end for _, end in missing), default=0) or record.parts_received
+    whole: list[PartRun] = []
+    following = 1
+    for begin, end in [*missing, (last + 1, last + 1)]:
+        if begin > following:
+            whole.append(PartRun(following, begin - following, 0))
+        following = end + 1
+    columns = zip(*whole, strict=True) if whole else ((), (), ())
+    return Runs(*(np.array(column, np.int64) for column in columns))
+
+
+def _dated(runs: Iterable[Covered], journal: Journal) -> list[DatedRun]:
+    """Return runs with the times at which the journal received their first and last messages."""
+    found = list(runs)
+    places = {place for run in found for place in (run.begin, run.end) if place is not None}
+    times = received_at(places, journal) if len({place >> 12 for place in places}) <= DATED_BATCHES else {}
+    return [
+        DatedRun(run, *(None if place is None else times.get(place) for place in (run.begin, run.end))) for run in found
+    ]
+
+
+def received_at(places: Iterable[int], journal: Journal) -> dict[int, int]:
+    """Return when the messages at these packed positions were received (µs), as far as the journal still has them."""
+    times: dict[int, int] = {}
+    batch: tuple[int, int] | None = None
+    column: list[int] = []
+    for place in sorted(places):
+        position = Position.unpack(place)
+        if batch != position[:2]:
+            batch, column = position[:2], []
+            try:
+                descriptors = journal.descriptors(position.segment, position.batch)
+            except (KeyError, DamagedError):
+                continue
+            column = descriptors.column("received_at").view(pa.int64()).to_pylist()
+        if position.row < len(column):
+            times[place] = column[position.row]
+    return times

@@ -1,0 +1,300 @@
+"""Consistent backups of all that a gateway keeps, made while it runs.
+
+Every message that was acknowledged before the call is in the journal, or its results are in the catalog and the content
+store. So the copies are made in this order: sealed segments; the catalog as it is at one moment; the segments that were
+sealed since, and the durable part of the one being written; the content that the catalog names. A segment that the
+catalog needs may be retired before it is copied, when its attachments are settled. Then the catalog is copied again.
+
+Bytes are kept by their digest: a segment, an object or a file of a table that is in the backups is not copied again.
+The manifest is written last; without it there is no backup.
+"""
+
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from hashlib import sha256
+from os import fstat
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import BinaryIO
+
+from app import plugins
+from app.model.attachment import AttachmentState, DeliveryState
+from app.model.errors import DamagedError, GatewayError
+from app.model.records import AttachmentRecord
+from app.model.segment_names import segment_name
+from app.ports import Catalog, ContentStore, Segment
+from app.service.access import audit
+from app.service.repair import backup_manifests
+from app.service.repair.backup_manifests import File, Header, data_name
+from app.service.repair.catalog_pages import attachments_in, pages
+from app.service.repair.content_check import Measure, measure
+from app.service.repair.repair_stores import Estate, Progress
+
+JOURNAL, CONTENT, TABLES, AUDIT, CATALOG = "journal/", "content/", "tables/", "audit/", "catalog.sqlite"
+_OTHER_OBJECTS = ("quarantine/", "pipeline/")
+_OPEN_DELIVERIES = (DeliveryState.QUEUED, DeliveryState.SENDING)
+_ATTEMPTS = 5
+_AT_ONCE = 500
+PIECE = 1 << 20
+
+Read = Callable[[], Iterable[bytes | memoryview]]
+
+
+@dataclass(slots=True)
+class Report:
+    """The results of a backup. `problems` are sentences about damaged or missing bytes, which are not in the backup."""
+
+    id: str
+    files: int = 0
+    bytes: int = 0
+    copied_files: int = 0
+    copied_bytes: int = 0
+    pruned: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+def back_up(estate: Estate, place: ContentStore, progress: Progress, keep: int | None = None) -> Report:
+    """Make a backup. With `keep`, only the newest `keep` backups stay. Raises GatewayError when none could be made."""
+    return _Backup(estate, place, progress).make(keep)
+
+
+class _Backup:
+    def __init__(self, estate: Estate, place: ContentStore, progress: Progress) -> None:
+        self._estate, self._place, self._progress = estate, place, progress
+        self._archive = plugins.archive()(estate.settings.journal_folder)
+        now = estate.clock.now()
+        moment = datetime.fromtimestamp(now / 1e6, UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+        self._report = Report(f"{moment}-{secrets.token_hex(2)}")
+        self._now = now
+        self._there = set(place.names(backup_manifests.DATA))
+        self._files: dict[str, File] = {}
+        self._deleted: list[str] = []
+        self._known = self._last()
+
+    def make(self, keep: int | None) -> Report:
+        self._require_first()
+        self._sealed()
+        with TemporaryDirectory(prefix="backup-") as folder:
+            snapshot = self._consistent(Path(folder))
+            with closing(plugins.catalog()(f"sqlite:///{snapshot}")) as catalog:
+                journal = catalog.journal_identity()
+                self._contents(catalog)
+                self._deliveries(catalog)
+            self._others()
+            self._tables()
+            self._audit_log()
+            whole = Path(folder) / "whole.sqlite"
+            plugins.catalog().database(f"sqlite:///{snapshot}").snapshot(whole)
+            self._keep(CATALOG, measure(_file(whole), _nobody), lambda: _file(whole))
+        header = Header(self._report.id, self._now, journal, max(self._copied(), default=0) + 1, self._deleted)
+        backup_manifests.write(self._place, header, self._files.values())
+        self._report.files, self._report.bytes = len(self._files), sum(file.size for file in self._files.values())
+        if keep is not None:
+            self._report.pruned = backup_manifests.prune(self._place, keep)
+        return self._report
+
+    def _consistent(self, folder: Path) -> Path:
+        """Copy the catalog and the segments that it needs; return the path of the catalog's copy."""
+        for attempt in range(_ATTEMPTS):
+            snapshot = folder / f"catalog-{attempt}.sqlite"
+            self._estate.database.snapshot(snapshot)
+            self._journal(folder)
+            with closing(plugins.catalog()(f"sqlite:///{snapshot}")) as catalog:
+                missing = catalog.needed_segments() - self._copied()
+            if not missing:
+                return snapshot
+        numbers = ", ".join(map(str, sorted(missing)))
+        self._report.problems.append(f"journal segments that attachments need are missing: {numbers}")
+        return snapshot
+
+    def _last(self) -> dict[tuple[str, int], File]:
+        """Return the sealed segments of the last backup, by path and size.
+
+        Raises GatewayError if it is of another journal, whose segments have the same names.
+        """
+        known = backup_manifests.backups(self._place)
+        if not known:
+            return {}
+        header, files = backup_manifests.read(self._place, known[-1])
+        mine = self._archive.identity()
+        if header.journal is not None and mine is not None and header.journal.id != mine.id:
+            raise GatewayError(
+                f"the backups in this place are of journal {header.journal.id}, and this is journal {mine.id}: give "
+                "each gateway a place of its own"
+            )
+        return {(file.path, file.size): file for file in files if file.path.startswith(JOURNAL)}
+
+    def _require_first(self) -> None:
+        journal = self._estate.catalog.journal_identity() if self._estate.catalog else None
+        epoch = None if journal is None else backup_manifests.restored_epoch(self._place, journal.id)
+        if journal is not None and epoch is not None and journal.epoch < epoch:
+            raise GatewayError(
+                f"a backup of this journal was restored elsewhere with epoch {epoch}, and this gateway has epoch "
+                f"{journal.epoch}: stop it, or back it up to a place of its own"
+            )
+
+    # --- the journal ----------------------------------------------------------------------------------------------
+
+    def _sealed(self) -> bool:
+        """Copy sealed segments that are not in this backup yet, or were copied while they were written.
+
+        Return whether there were any.
+        """
+        new = [each for each in self._archive.segments() if self._is_new(each)]
+        self._progress.begin("journal", sum(segment.size for segment in new))
+        for segment in new:
+            path = JOURNAL + segment_name(segment.number)
+            known = self._known.get((path, segment.size))
+            if known is not None and known.name in self._there:
+                self._files[path] = known
+                self._progress.advance(segment.size)
+            else:
+                with suppress(KeyError):  # retired meanwhile
+                    self._copy_segment(path, partial(self._archive.segment_bytes, segment.number))
+        return bool(new)
+
+    def _is_new(self, segment: Segment) -> bool:
+        known = self._files.get(JOURNAL + segment_name(segment.number))
+        return known is None or known.size < segment.size
+
+    def _copy_segment(self, path: str, read: Read) -> None:
+        self._keep(path, measure(read(), _nobody), read)
+
+    def _journal(self, folder: Path) -> None:
+        """Copy the segments that were sealed since, and the durable part of the segment being written.
+
+        That segment may be sealed meanwhile.
+        """
+        while self._sealed():
+            pass
+        opened = self._archive.open_segment()
+        if opened is not None:
+            copy = folder / "open.arrows"
+            with copy.open("wb") as file:
+                for piece in opened.pieces:
+                    file.write(piece)
+            self._copy_segment(JOURNAL + segment_name(opened.number), lambda: _file(copy))
+        while self._sealed():
+            pass
+
+    def _copied(self) -> set[int]:
+        """Return the numbers of the segments in this backup."""
+        names = (path.removeprefix(JOURNAL) for path in self._files if path.startswith(JOURNAL))
+        return {int(name.partition(".")[0]) for name in names}
+
+    # --- content --------------------------------------------------------------------------------------------------
+
+    def _contents(self, catalog: Catalog) -> None:
+        total = sum(record.size or 0 for record in attachments_in(catalog, AttachmentState.FINISHED))
+        self._progress.begin("content", total)
+        for record in attachments_in(catalog, AttachmentState.FINISHED):
+            if record.storage == "store" and record.object_name and record.sha256:
+                expected = Measure(record.size or 0, record.sha256)
+                try:
+                    self._copy_object(record.object_name, expected)
+                except KeyError:
+                    self._gone(record)
+
+    def _gone(self, record: AttachmentRecord) -> None:
+        """Record an attachment whose content is gone, either as deleted meanwhile or as a problem."""
+        now = self._estate.catalog.attachment(record.id) if self._estate.catalog else None
+        if now is None or now.state is not AttachmentState.FINISHED:
+            self._deleted.append(record.id)
+        else:
+            self._report.problems.append(f"the object {record.object_name} of attachment {record.id} is missing")
+
+    def _deliveries(self, catalog: Catalog) -> None:
+        for state in _OPEN_DELIVERIES:
+            for delivery in pages(lambda at, s=state: catalog.deliveries(s, None, at, _AT_ONCE)):  # type: ignore[misc]
+                for attachment in delivery.attachments:
+                    try:
+                        self._copy_object(attachment.object_name, Measure(attachment.size, attachment.sha256))
+                    except (KeyError, ValueError):
+                        why = f"the object {attachment.object_name} of delivery {delivery.id} is missing"
+                        self._report.problems.append(why)
+
+    def _others(self) -> None:
+        for prefix in _OTHER_OBJECTS:
+            for name in list(self._estate.store.names(prefix)):
+                self._copy_file(self._estate.store, name, CONTENT + name)
+
+    def _copy_object(self, name: str, expected: Measure) -> None:
+        try:
+            self._keep(CONTENT + name, expected, lambda: self._estate.store.read(name))
+        except DamagedError as error:
+            self._report.problems.append(f"{name} is not in the backup: {error}")
+
+    # --- tables ---------------------------------------------------------------------------------------------------
+
+    def _tables(self) -> None:
+        """Copy logs before the files that they name, so that each copied version has all of its files."""
+        settings = self._estate.settings
+        if settings.tables.url is None and not (settings.data / "tables").is_dir():
+            return
+        store = plugins.content_store()(settings.tables_url)
+        names = sorted(store.names(), key=lambda name: ("_delta_log/" not in name, name))
+        self._progress.begin("tables", None)
+        for name in names:
+            self._copy_file(store, name, TABLES + name)
+
+    # --- the audit log --------------------------------------------------------------------------------------------
+
+    def _audit_log(self) -> None:
+        """Copy the audit log, to which the gateway appends meanwhile."""
+        with audit.opened_files(self._estate.settings.audit_folder) as files:
+            sizes = {name: fstat(file.fileno()).st_size for name, file in files.items()}
+            self._progress.begin("audit log", sum(sizes.values()))
+            for name, file in files.items():
+                read = partial(_beginning, file, sizes[name])
+                self._keep(AUDIT + name, measure(read(), _nobody), read)
+
+    # --- bytes ----------------------------------------------------------------------------------------------------
+
+    def _copy_file(self, store: ContentStore, name: str, path: str) -> None:
+        try:
+            self._keep(path, measure(store.read(name), _nobody), lambda: store.read(name))
+        except KeyError:  # removed meanwhile
+            return
+        except DamagedError as error:
+            self._report.problems.append(f"{name} is not in the backup: {error}")
+
+    def _keep(self, path: str, known: Measure, read: Read) -> None:
+        """Put a file into the backup. Raises DamagedError when its bytes differ from the known digest."""
+        file = File(path, known.size, known.sha256)
+        if file.name not in self._there:
+            with self._place.create(data_name(known.sha256)) as target:
+                digest = sha256()
+                for piece in read():
+                    digest.update(piece)
+                    target.write(piece)
+                    self._progress.advance(len(piece))
+                if digest.hexdigest() != known.sha256:
+                    raise DamagedError(f"SHA-256 is {digest.hexdigest()}, expected {known.sha256}")
+            self._there.add(file.name)
+            self._report.copied_files += 1
+            self._report.copied_bytes += known.size
+        else:
+            self._progress.advance(known.size)
+        self._files[path] = file
+
+
+def _file(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while piece := file.read(PIECE):
+            yield piece
+
+
+def _beginning(file: BinaryIO, size: int) -> Iterator[bytes]:
+    """Yield the first bytes of a file, which may grow meanwhile."""
+    file.seek(0)
+    while size > 0 and (piece := file.read(min(size, PIECE))):
+        size -= len(piece)
+        yield piece
+
+
+def _nobody(_amount: int) -> None:
+    """Ignore progress."""

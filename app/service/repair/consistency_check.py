@@ -1,0 +1,374 @@
+"""The check of journal, catalog, content and tables against each other, each byte against its digest.
+
+A check only reads, so that it may run beside a gateway. Differences are looked at again before they are reported, as
+data may change meanwhile.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from app import plugins
+from app.model.attachment import AttachmentState, DeliveryState
+from app.model.errors import GatewayError
+from app.model.message import Position
+from app.model.records import CONTENT_LOST, AttachmentRecord, Damage, DeliveryRecord
+from app.ports import Catalog, JournalReader
+from app.service.content.stored_content import object_name
+from app.service.repair import record_files
+from app.service.repair.catalog_pages import AT_ONCE, OPEN, attachments_in, batched, ended_attachments, pages
+from app.service.repair.content_check import measure, unsound
+from app.service.repair.findings import CannotCheck, Finding
+from app.service.repair.record_files import Dropped
+from app.service.repair.record_json import Row
+from app.service.repair.repair_stores import Estate, Progress
+
+ATTACHMENTS, UPLOADS, QUARANTINE = "attachments/", "outgoing/", "quarantine/"
+
+_TOLD = 3
+_OTHER_JOURNAL = ("catalog-foreign", "journal-replaced")
+_OPEN_DELIVERIES = (DeliveryState.QUEUED, DeliveryState.SENDING)
+
+Check = Callable[[Estate, Catalog, Progress], Iterator[Finding]]
+
+
+def check_all(estate: Estate, progress: Progress) -> Iterator[Finding]:
+    """Yield every difference. Raises CannotCheck at the end for parts that could not be checked."""
+    yield from _segments(estate, progress)
+    if estate.catalog is None:
+        kind = "catalog-missing" if estate.catalog_error is None else "catalog-damaged"
+        if estate.catalog_error is not None or _is_anything(estate):
+            yield Finding(kind, estate.database.place, estate.database.place, estate.catalog_error or "")
+    else:
+        foreign = [*_belonging(estate, estate.catalog)]
+        yield from foreign
+        if not any(finding.kind in _OTHER_JOURNAL for finding in foreign):
+            for check in (_needed, _contents, _objects, _messages, _uploads, _quarantine, _records):
+                yield from check(estate, estate.catalog, progress)
+    yield from _tables(estate, progress)
+
+
+def _is_anything(estate: Estate) -> bool:
+    return bool(estate.journal.segments()) or next(iter(estate.store.names(ATTACHMENTS)), None) is not None
+
+
+# --- the journal --------------------------------------------------------------------------------------------------
+
+
+def _segments(estate: Estate, progress: Progress) -> Iterator[Finding]:
+    segments = estate.journal.segments()
+    progress.begin("journal", sum(segment.size for segment in segments))
+    for segment in segments:
+        try:
+            damage = [_place(each) for each in estate.journal.verify(segment.number)]
+        except KeyError:  # retired meanwhile
+            damage = []
+        except GatewayError as error:
+            damage = [str(error)]
+        progress.advance(segment.size)
+        if damage:
+            more = f", and {len(damage) - _TOLD:,} more" if len(damage) > _TOLD else ""
+            detail = "; ".join(damage[:_TOLD]) + more
+            yield Finding("segment-damaged", str(segment.number), f"segment {segment.number}", detail)
+
+
+def _place(damage: Damage) -> str:
+    places = (("batch", damage.batch), ("row", damage.row))
+    where = " ".join(f"{word} {number}" for word, number in places if number is not None)
+    return f"{where}: {damage.why}" if where else damage.why
+
+
+def _belonging(estate: Estate, catalog: Catalog) -> Iterator[Finding]:
+    if estate.writer is None:
+        return
+    bound, journal, end = catalog.journal_identity(), estate.writer.identity(), estate.writer.end()
+    if bound is not None and bound.id != journal.id:
+        why = f"it is bound to {bound.id}, the journal is {journal.id}"
+        kind = "journal-replaced" if is_ahead(estate.journal, catalog) else "catalog-foreign"
+        yield Finding(kind, bound.id, estate.database.place, why)
+        return
+    reached = catalog.progress()
+    if reached is None:
+        return
+    position = Position.unpack(reached)
+    held = [segment.number for segment in estate.journal.segments()]
+    if end is None or end.pack() < reached or position.segment not in held:
+        last = f"segment {held[-1]} is the last" if held else "there is no segment"
+        yield Finding("journal-behind", str(position.segment), f"segment {position.segment}", last)
+
+
+def is_ahead(journal: JournalReader, catalog: Catalog) -> bool:
+    """Tell whether every segment of a journal has a higher number than any that the catalog knows.
+
+    If so, no position in the catalog refers to a message of this journal.
+    """
+    last = last_segment(catalog)
+    return all(segment.number > last for segment in journal.segments())
+
+
+def last_segment(catalog: Catalog) -> int:
+    """Return the highest number of a segment that the catalog knows."""
+    reached = catalog.progress()
+    return max([0 if reached is None else Position.unpack(reached).segment, *catalog.needed_segments()])
+
+
+def _needed(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Finding]:
+    """Find unfinished attachments whose parts were in segments, or at the end of segments, that are gone.
+
+    Beside a running gateway, parts after the last sealed segment are not counted, since the gateway may still be
+    writing them.
+    """
+    progress.begin("unfinished attachments", None)
+    bound = max((segment.number for segment in estate.journal.segments()), default=0)
+    bound = bound if estate.writer is None else 1 << 31
+    for state in OPEN:
+        for record in attachments_in(catalog, state):
+            places = [Position.unpack(run.position + run.length - 1) for run in catalog.part_runs(record.id)]
+            if record.pending_position is not None:
+                places.append(Position.unpack(record.pending_position))
+            gone = {place.segment for place in places if place.segment <= bound and not _is_held(estate, place)}
+            if gone:
+                now = catalog.attachment(record.id)  # it may have been finished meanwhile
+                if now is not None and now.state in OPEN:
+                    numbers = ", ".join(map(str, sorted(gone)))
+                    yield Finding("parts-missing", record.id, _of(record), f"its parts in segments {numbers} are gone")
+
+
+def _is_held(estate: Estate, place: Position) -> bool:
+    """Tell whether the journal has this position, even if it is damaged."""
+    try:
+        list(estate.journal.extents([place]))
+    except KeyError:
+        return False
+    except GatewayError:
+        return True
+    return True
+
+
+# --- attachments and their content ---------------------------------------------------------------------------------
+
+
+def _contents(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Finding]:
+    total = sum(record.size or 0 for record in attachments_in(catalog, AttachmentState.FINISHED))
+    progress.begin("content", total)
+    for record in attachments_in(catalog, AttachmentState.FINISHED):
+        found = _content(estate, catalog, record, progress)
+        if found is not None:
+            yield found
+    for record in attachments_in(catalog, AttachmentState.QUARANTINED):
+        if record.sha256 is not None and record.reason_code != CONTENT_LOST:
+            yield Finding("content-quarantined", record.id, _of(record), record.reason or "")
+
+
+def _content(estate: Estate, catalog: Catalog, record: AttachmentRecord, progress: Progress) -> Finding | None:
+    why = unsound(record, catalog, estate.store, estate.journal, progress.advance)
+    if why is None:
+        return None
+    now = catalog.attachment(record.id)  # it may have been settled or deleted meanwhile
+    if now is None or now.state is not AttachmentState.FINISHED:
+        return None
+    why = unsound(now, catalog, estate.store, estate.journal, lambda _: None)
+    if why is None or (why.kind == "content-missing" and _is_being_written(estate, catalog, now)):
+        return None
+    return Finding(why.kind, record.id, _of(record), why.why)
+
+
+def _is_being_written(estate: Estate, catalog: Catalog, record: AttachmentRecord) -> bool:
+    """Tell whether content may be in the segment that a gateway is writing, which can be read only when it is
+    sealed."""
+    if estate.writer is not None:
+        return False
+    last = max((segment.number for segment in estate.journal.segments()), default=0)
+    return any(extent.segment > last for extent in catalog.extents(record.id))
+
+
+def _of(record: AttachmentRecord) -> str:
+    name = f" ({record.qualifier_2!r} of {record.source})" if record.qualifier_2 else f" (of {record.source})"
+    return f"attachment {record.id}{name}"
+
+
+def _objects(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Finding]:
+    """Find objects without an attachment. If the records have the attachment, its row is missing."""
+    progress.begin("objects", None)
+    strange: dict[str, str] = {}
+    for names in batched(estate.store.names(ATTACHMENTS)):
+        by_id = {name.removeprefix(ATTACHMENTS): name for name in names}
+        known = {record.id: record for record in catalog.attachments_by_id([*by_id])}
+        strange |= {each: name for each, name in by_id.items() if not _owns(known.get(each), name)}
+        progress.advance(len(names))
+    if not strange:
+        return
+    recorded = {row.id: row for row in _recorded(estate) if row.id in strange}
+    for each, name in strange.items():
+        record = catalog.attachment(each)
+        if _owns(record, name) or not _is_there(estate, name):
+            continue
+        said = recorded.get(each)
+        if record is None and isinstance(said, AttachmentRecord) and said.state is AttachmentState.FINISHED:
+            yield Finding("row-missing", each, _of(said), "its object and its record are there")
+        else:
+            yield Finding("object-orphaned", name, name, "" if record is None else f"its attachment is {record.state}")
+
+
+def _owns(record: AttachmentRecord | None, name: str) -> bool:
+    """Tell whether an object may belong to this attachment. It is written before the row says so."""
+    if record is None or object_name(record.id) != name:
+        return False
+    return record.state in (*OPEN, AttachmentState.FINISHED) or (
+        record.state is AttachmentState.QUARANTINED and record.sha256 is not None and record.reason_code != CONTENT_LOST
+    )
+
+
+def _is_there(estate: Estate, name: str) -> bool:
+    try:
+        estate.store.size(name)
+    except KeyError:
+        return False
+    return True
+
+
+def _recorded(estate: Estate) -> Iterator[Row | Dropped]:
+    return record_files.rows(estate.store, lambda _damage: None)
+
+
+def _messages(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Finding]:
+    """Find attachments that a message lists and that have no row."""
+    progress.begin("messages", None)
+    missing: dict[str, str] = {}
+    for messages in batched(pages(lambda at: catalog.messages(None, at, AT_ONCE))):
+        listed = {each: message.id for message in messages for each in message.attachments}
+        for some in batched(listed):
+            known = {record.id for record in catalog.attachments_by_id(some)}
+            missing |= {each: listed[each] for each in some if each not in known}
+        progress.advance(len(messages))
+    if not missing:
+        return
+    dropped = {row.id for row in _recorded(estate) if row.id in missing and _may_be_dropped(row)}
+    now = {record.id for record in catalog.attachments_by_id([*missing])}
+    for each, message in missing.items():
+        has_object = _is_there(estate, object_name(each))  # then it is reported already
+        if each not in dropped and each not in now and not has_object:
+            yield Finding("row-missing", each, f"attachment {each}", f"message {message} lists it")
+
+
+def _may_be_dropped(row: Row | Dropped) -> bool:
+    """Tell whether retention may have removed this row: it has ended without content, or is recorded as dropped."""
+    return isinstance(row, Dropped) or (
+        isinstance(row, AttachmentRecord) and row.state not in (*OPEN, AttachmentState.FINISHED)
+    )
+
+
+# --- deliveries and quarantine ------------------------------------------------------------------------------------
+
+
+def _uploads(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Finding]:
+    progress.begin("deliveries", None)
+    for state in _OPEN_DELIVERIES:
+        for delivery in pages(lambda at, s=state: catalog.deliveries(s, None, at, AT_ONCE)):  # type: ignore[misc]
+            why = _upload(estate, delivery, progress)
+            if why is None:
+                continue
+            now = catalog.delivery(delivery.id)
+            if now is not None and now.state in _OPEN_DELIVERIES:
+                yield Finding("upload-damaged", delivery.id, f"delivery {delivery.id}", why)
+    if estate.writer is None:
+        return  # a running gateway may be receiving an upload
+    for name in estate.store.names(UPLOADS):
+        if catalog.delivery(name.split("/")[1]) is None:
+            yield Finding("upload-orphaned", name, name)
+
+
+def _upload(estate: Estate, delivery: DeliveryRecord, progress: Progress) -> str | None:
+    for attachment in delivery.attachments:
+        try:
+            found = measure(estate.store.read(attachment.object_name), progress.advance)
+        except (KeyError, ValueError):
+            return f"{attachment.object_name or 'an object'} is gone"
+        except GatewayError as error:
+            return str(error)
+        if found.sha256 != attachment.sha256:
+            return f"SHA-256 of {attachment.object_name} is {found.sha256}, was {attachment.sha256}"
+    return None
+
+
+def _quarantine(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Finding]:
+    progress.begin("quarantine", None)
+    for entry in pages(lambda at: catalog.quarantined(None, None, at, AT_ONCE)):
+        name: str | None = getattr(entry, "object_name", None)
+        if name is None:
+            continue
+        try:
+            size = measure(estate.store.read(name), progress.advance).size
+        except KeyError:
+            why = f"{name} is gone"
+        except GatewayError as error:
+            why = str(error)
+        else:
+            why = "" if size == entry.size else f"{size:,} bytes are there, {entry.size:,} were written"
+        if why and catalog.quarantine_entry(entry.id) is not None:
+            yield Finding("quarantine-damaged", entry.id, f"quarantined message {entry.id}", why)
+
+
+# --- records and tables -------------------------------------------------------------------------------------------
+
+
+def _records(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Finding]:
+    progress.begin("records", None)
+    for file in record_files.files(estate.store):
+        try:
+            record_files.check(estate.store, file)
+        except KeyError:  # merged meanwhile
+            continue
+        except GatewayError as error:
+            yield Finding("records-damaged", file.name, file.name, str(error))
+    recorded = {row.id for row in _recorded(estate)}
+    first = min((segment.number for segment in estate.journal.segments()), default=None)
+    missing = sum(
+        record.id not in recorded
+        for record in ended_attachments(catalog)
+        if first is None or Position.unpack(record.first_position).segment < first
+    )
+    if missing and (estate.writer is not None or first is not None):
+        yield Finding("records-missing", record_files.FOLDER, record_files.FOLDER, f"{missing:,} attachments")
+
+
+def _tables(estate: Estate, progress: Progress) -> Iterator[Finding]:
+    progress.begin("tables", None)
+    if estate.settings.tables.url is None and not (estate.settings.data / "tables").is_dir():
+        return
+    try:
+        store = estate.tables()
+        names = sorted(store.names())
+    except (plugins.PluginError, GatewayError) as error:
+        raise CannotCheck(f"the tables were not checked: {error}") from error
+    for name in names:
+        try:
+            known = store.describe(name)
+            rows = 0
+            for batch in store.rows(name):
+                rows += batch.num_rows
+                progress.advance(batch.num_rows)
+            if rows != known.rows and store.describe(name).version == known.version:
+                yield Finding(
+                    "table-damaged", name, f"table {name}", f"{rows:,} rows are there, {known.rows:,} expected"
+                )
+        except KeyError:  # removed meanwhile
+            continue
+        except Exception as error:  # noqa: BLE001 - any library's errors: tables that cannot be read are the findings
+            yield Finding("table-damaged", name, f"table {name}", str(error).partition("\n")[0])
+
+
+class Summary(NamedTuple):
+    """The results of a check."""
+
+    findings: Sequence[Finding]
+    unchecked: Sequence[str]
+
+
+def checked(estate: Estate, progress: Progress) -> Summary:
+    """Return every difference, and the parts that could not be checked."""
+    findings: list[Finding] = []
+    try:
+        findings.extend(check_all(estate, progress))
+    except CannotCheck as error:  # the earlier findings count
+        return Summary(findings, [str(error)])
+    return Summary(findings, [])

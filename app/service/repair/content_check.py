@@ -1,0 +1,68 @@
+"""Finished content, read to its end and compared with the catalog."""
+
+from collections.abc import Callable, Iterable
+from hashlib import sha256
+from typing import NamedTuple
+
+from app.model.errors import GatewayError
+from app.model.records import AttachmentRecord
+from app.ports import ContentStore, JournalReader, JournalReferences
+from app.service.content.stored_content import Content, JournalContent, StoredContent
+
+Advance = Callable[[int], None]
+
+
+class Measure(NamedTuple):
+    """The size of some bytes, and their digest."""
+
+    size: int
+    sha256: str
+
+
+def measure(pieces: Iterable[bytes | memoryview], advance: Advance) -> Measure:
+    """Return the size and the SHA-256 of these bytes."""
+    digest, size = sha256(), 0
+    for piece in pieces:
+        digest.update(piece)
+        size += len(piece)
+        advance(len(piece))
+    return Measure(size, digest.hexdigest())
+
+
+class Unsound(NamedTuple):
+    """The reason why content is not as it was: the kind of the finding, and a sentence."""
+
+    kind: str
+    why: str
+
+
+def unsound(
+    record: AttachmentRecord, catalog: JournalReferences, store: ContentStore, journal: JournalReader, advance: Advance
+) -> Unsound | None:
+    """Return the damage of a finished attachment's content; None when it is as it was received."""
+    what = "object" if record.storage == "store" else "content"
+    try:
+        content: Content = (
+            _stored(record, store) if record.storage == "store" else JournalContent(journal, catalog.extents(record.id))
+        )
+        if content.size != record.size:
+            return Unsound(f"{what}-damaged", f"{content.size:,} bytes are there, {record.size or 0:,} were written")
+        found = measure(content.read(0, content.size), advance)
+    except KeyError as gone:
+        return Unsound(f"{what}-missing", f"{_gone(gone)} is gone")
+    except GatewayError as error:
+        return Unsound(f"{what}-damaged", str(error))
+    if found.sha256 != record.sha256:
+        return Unsound(f"{what}-damaged", f"SHA-256 is {found.sha256}, was {record.sha256}")
+    return None
+
+
+def _stored(record: AttachmentRecord, store: ContentStore) -> StoredContent:
+    if record.object_name is None:
+        raise KeyError("the name of its object")
+    return StoredContent(store, record.object_name, store.size(record.object_name))
+
+
+def _gone(error: KeyError) -> str:
+    what = error.args[0] if error.args else ""
+    return f"journal segment {what}" if isinstance(what, int) else str(what)

@@ -1,0 +1,244 @@
+"""The records: the data that a catalog rebuilt from nothing takes in addition to the journal, in the content store.
+
+The journal has everything until its segments are retired. Before that, each row that has come to an end is written down
+here: an attachment that is finished, expired, quarantined or deleted, with its message; a quarantined message; a
+delivery. One object holds the rows of one round. So recording takes one flush to disk a round, and none for an
+attachment.
+
+- An object is `catalog/<level>-<number>.jsonl.gz`: a header, then one JSON object a line. A line has the `kind` of a
+  row and the `row`, or the `id` of a row that was `dropped`. An object has each row at most once. The object with the
+  higher number is newer, and its version of a row holds.
+- `MERGED` objects of one level become one of the next level. So there are few objects, and each row is rewritten
+  seldom.
+"""
+
+import json
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from re import compile as pattern
+from typing import Any, NamedTuple
+
+import orjson
+
+from app.model.errors import GatewayError
+from app.ports import ContentStore, ObjectWriter
+from app.service.repair.record_json import Row, from_json, kind_of, to_json
+from app.service.repair.record_json import line as to_line
+
+FOLDER = "catalog/"
+FORMAT = 1
+MERGED = 32
+DROPPED = "dropped"
+_NAME = pattern(r"catalog/(\d)-(\d{16})\.jsonl\.gz")
+_GZIP = 31
+_FAST = 1
+_HIGHEST = 9
+_ATTEMPTS = 5
+
+
+class RecordFile(NamedTuple):
+    """One object of records. Objects are ordered by age."""
+
+    number: int
+    level: int
+
+    @property
+    def name(self) -> str:
+        return f"{FOLDER}{self.level}-{self.number:016}.jsonl.gz"
+
+
+class Dropped(NamedTuple):
+    """A row that the catalog no longer has, and that must not be brought back."""
+
+    kind: str
+    id: str
+
+
+class _Line(NamedTuple):
+    """A line of an object: as it is, and what it says. A merge copies lines as they are."""
+
+    data: bytes
+    said: dict[str, Any]
+
+
+_NOTHING = _Line(b"", {})
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The first line: the identifier of the last `event` of the catalog's log that is included, and the `journal` of
+    positions."""
+
+    event: str
+    journal: str | None = None
+
+
+def files(store: ContentStore) -> list[RecordFile]:
+    """Return the objects of records, oldest first."""
+    found = (_NAME.fullmatch(name) for name in store.names(FOLDER))
+    return sorted(RecordFile(int(match[2]), int(match[1])) for match in found if match)
+
+
+def header(store: ContentStore, file: RecordFile) -> Header:
+    """Return the header of an object. Raises KeyError when it is gone, and GatewayError when it is damaged."""
+    return _header(next(_lines(store, file), _NOTHING), file)
+
+
+def write(store: ContentStore, file: RecordFile, said: Header, rows: Iterable[Row | Dropped]) -> None:
+    """Write a whole object of records, each row once."""
+    _write(store, file, said, (to_line(_said(row)) for row in rows))
+
+
+def rows(store: ContentStore, on_damage: Callable[[GatewayError], None] | None = None) -> Iterator[Row | Dropped]:
+    """Yield the newest record of each row. Objects that are merged meanwhile are found again.
+
+    A damaged object is skipped and given to `on_damage`; without that, it raises GatewayError.
+    """
+    seen: set[tuple[str, str]] = set()
+    for line in _newest(store, seen, on_damage):
+        yield _row(line.said)
+
+
+def merge(store: ContentStore) -> int:
+    """Merge each `MERGED` objects of one level into one of the next; return how many objects were removed."""
+    went = 0
+    for level in range(_HIGHEST):
+        alike = [file for file in files(store) if file.level == level]
+        if len(alike) < MERGED:
+            break
+        newest = alike[-1]
+        lines = _once(store, reversed(alike), set())
+        _write(store, RecordFile(newest.number, level + 1), header(store, newest), (line.data for line in lines))
+        for file in alike:
+            store.delete(file.name)
+        went += len(alike)
+    return went
+
+
+def check(store: ContentStore, file: RecordFile) -> None:
+    """Read an object to its end. Raises KeyError when it is gone, and GatewayError when it is damaged."""
+    lines = _lines(store, file)
+    _header(next(lines, _NOTHING), file)
+    for line in lines:
+        if line.said["kind"] != DROPPED:
+            _row(line.said)
+
+
+def _newest(
+    store: ContentStore, seen: set[tuple[str, str]], on_damage: Callable[[GatewayError], None] | None
+) -> Iterator[_Line]:
+    done: set[RecordFile] = set()
+    for _ in range(_ATTEMPTS):
+        try:
+            for file in reversed([file for file in files(store) if file not in done]):
+                try:
+                    check(store, file)
+                except GatewayError as damage:
+                    if on_damage is None:
+                        raise
+                    on_damage(damage)
+                else:
+                    yield from _once(store, [file], seen)
+                done.add(file)
+        except KeyError:  # merged meanwhile
+            continue
+        return
+    raise GatewayError("the catalog's records are rewritten faster than they can be read; try again")
+
+
+def _once(store: ContentStore, found: Iterable[RecordFile], seen: set[tuple[str, str]]) -> Iterator[_Line]:
+    for file in found:
+        lines = _lines(store, file)
+        _header(next(lines, _NOTHING), file)
+        for line in lines:
+            key = _key(line.said)
+            if key not in seen:
+                seen.add(key)
+                yield line
+
+
+def _key(line: dict[str, Any]) -> tuple[str, str]:
+    return (line["of"], line["id"]) if line["kind"] == DROPPED else (line["kind"], line["row"]["id"])
+
+
+def _said(row: Row | Dropped) -> dict[str, Any]:
+    if isinstance(row, Dropped):
+        return {"kind": DROPPED, "of": row.kind, "id": row.id}
+    return {"kind": kind_of(row), "row": to_json(row)}
+
+
+def _row(line: dict[str, Any]) -> Row | Dropped:
+    try:
+        return Dropped(line["of"], line["id"]) if line["kind"] == DROPPED else from_json(line["kind"], line["row"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise GatewayError(f"the catalog's records hold a row that cannot be read: {error}") from error
+
+
+def _write(store: ContentStore, file: RecordFile, said: Header, lines: Iterable[bytes]) -> None:
+    first = {"format": FORMAT, "event": said.event, "journal": said.journal}
+    with store.create(file.name) as target:
+        packer = _Packer(target)
+        packer.write(to_line(first))
+        for line in lines:
+            packer.write(line)
+        packer.finish()
+
+
+class _Packer:
+    """A writer of lines into a gzip file."""
+
+    def __init__(self, target: ObjectWriter) -> None:
+        self._target = target
+        self._deflate = zlib.compressobj(_FAST, zlib.DEFLATED, _GZIP)
+
+    def write(self, line: bytes) -> None:
+        if packed := self._deflate.compress(line):
+            self._target.write(packed)
+
+    def finish(self) -> None:
+        self._target.write(self._deflate.flush())
+
+
+def _header(line: _Line, file: RecordFile) -> Header:
+    said = line.said
+    if said.get("format") != FORMAT or not isinstance(said.get("event"), str | int):
+        raise GatewayError(f"{file.name} is of format {said.get('format')}, expected {FORMAT}")
+    return Header(str(said["event"]), said.get("journal"))
+
+
+def _lines(store: ContentStore, file: RecordFile) -> Iterator[_Line]:
+    inflate = zlib.decompressobj(_GZIP)
+    rest = b""
+    try:
+        for piece in store.read(file.name):
+            *whole, rest = (rest + inflate.decompress(bytes(piece))).split(b"\n")
+            for line in whole:
+                yield _Line(line + b"\n", _parsed(line))
+    except (zlib.error, ValueError) as error:
+        raise GatewayError(f"{file.name} is damaged: {error}") from error
+    if rest or not inflate.eof:
+        raise GatewayError(f"{file.name} is damaged: it ends too early")
+
+
+def _parsed(line: bytes) -> dict[str, Any]:
+    """Return the object of a line. Raises ValueError."""
+    try:
+        said: dict[str, Any] = orjson.loads(line)
+    except ValueError:  # also for lone surrogates, which names may hold
+        said = json.loads(line)
+    return said
+
+
+def next_number(found: list[RecordFile]) -> int:
+    """Return the number of the next object to write."""
+    return found[-1].number + 1 if found else 1
+
+
+def last_header(store: ContentStore) -> Header | None:
+    """Return the header of the newest object that can be read; None when there is none."""
+    for file in reversed(files(store)):
+        with suppress(KeyError, GatewayError):
+            return header(store, file)
+    return None

@@ -1,0 +1,174 @@
+"""The recorder: it writes rows of the catalog to the records, round by round, before journal segments are retired.
+
+A round writes down the rows that changed since the last one, according to the event log. It is on disk before a segment
+is retired (`Sweeper` asks for it). So journal and records together always have the whole catalog. Only changes since
+the last round that are not in the journal (a deletion, a delivery) can be missing.
+
+Each object has the identifier of the last event of its round. If that event is not of this catalog, the whole catalog
+is recorded. This is so in the first round of all, with a catalog that was rebuilt, with an older copy of it, and after
+events were pruned before they were recorded.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from itertools import chain
+from threading import Lock
+from typing import Any
+
+from app.model.records import EventRecord
+from app.observe import Recurring, logger
+from app.ports import Catalog, ContentStore
+from app.service.repair import record_files
+from app.service.repair.catalog_pages import AT_ONCE, OPEN, attachments_in, batched, ended_attachments, pages
+from app.service.repair.record_files import Dropped, Header, RecordFile
+from app.service.repair.record_json import Row
+
+log = logger(__name__)
+
+EVENTS_A_ROUND = 50_000
+
+
+class Recorder:
+    """Writes records. Only one recorder may work on a content store at a time."""
+
+    def __init__(self, catalog: Catalog, store: ContentStore, journal: Callable[[], str | None] = lambda: None) -> None:
+        self._catalog, self._store, self._journal = catalog, store, journal
+        self._recording = Lock()
+        self._reached: int | None = None
+        self._open: dict[str, tuple[object, ...]] = {}
+        self._fault = Recurring(log, "catalog_record")
+
+    def attempt(self) -> None:
+        """Record as `record` does, for a worker that must go on: a failure is logged and shown by `check`."""
+        try:
+            self.record()
+        except Exception as error:  # noqa: BLE001 - `Recurring` logs it
+            self._fault.failed(error)
+        else:
+            self._fault.worked()
+
+    def check(self) -> dict[str, Any]:
+        """Return the state of recording for the health report."""
+        return {"ok": self._fault.error is None, "error": self._fault.error}
+
+    def record(self) -> None:
+        """Write down all changes in the catalog's event log up to now."""
+        with self._recording:
+            last = self._catalog.last_event()
+            if self._reached is None:
+                self._reached = self._start(last)
+            if last < self._reached:
+                self._reached = self._all(last)
+            while self._reached < last:
+                self._reached = self._round(self._reached, last)
+
+    def record_before_retiring(self) -> None:
+        """Write down everything that the journal will not have any more. Call it before segments are retired.
+
+        This includes unfinished attachments: their header may be in a segment that has none of their parts.
+        """
+        self.record()
+        with self._recording:
+            known: dict[str, tuple[object, ...]] = {}
+            rows = self._begun(known)
+            self._write(self._reached or 0, rows)
+            self._open = known
+
+    def _begun(self, known: dict[str, tuple[object, ...]]) -> Iterator[Row]:
+        """Yield the open attachments, and their messages, of which more is known than was recorded."""
+        told: set[str] = set()
+        for state in OPEN:
+            for some in batched(attachments_in(self._catalog, state)):
+                said = {each.id: (each.kind, each.parts_expected, each.message_id) for each in some}
+                known |= said
+                new = [each for each in some if self._open.get(each.id) != said[each.id]]
+                yield from new
+                messages = {each.message_id for each in new if each.message_id is not None} - told
+                told |= messages
+                yield from self._catalog.messages_by_id([*messages])
+
+    def record_all(self) -> None:
+        """Write down the whole catalog, including what was recorded before."""
+        with self._recording:
+            self._reached = self._all(self._catalog.last_event())
+
+    def _start(self, last: int) -> int:
+        """Return the number of the event up to which everything is recorded."""
+        said = record_files.last_header(self._store)
+        if said is None:
+            return self._all(last) if last or self._catalog.progress() is not None else 0
+        with suppress(ValueError):
+            number = self._catalog.event_logs().number(said.event)
+            if number is not None and number <= last:
+                return number
+        return self._all(last)
+
+    def _round(self, reached: int, last: int) -> int:
+        """Record what the next events report, or everything if some of them were pruned."""
+        # A power cut must not lose changes whose record survives: their events would come again under other numbers.
+        self._catalog.flush()
+        events: list[EventRecord] = []
+        while len(events) < EVENTS_A_ROUND and reached < last:
+            some = self._catalog.events_after(reached, AT_ONCE)
+            if not some or some[-1].number != reached + len(some):
+                return self._all(last)
+            events += some
+            reached = some[-1].number
+        self._write(reached, self._told(events))
+        record_files.merge(self._store)
+        return reached
+
+    def _all(self, last: int) -> int:
+        self._catalog.flush()
+        self._write(last, self._everything())
+        log.info("catalog_recorded", up_to_event=last)
+        return last
+
+    def _write(self, event: int, rows: Iterator[Row | Dropped]) -> None:
+        first = next(rows, None)
+        if first is None:
+            return
+        file = RecordFile(record_files.next_number(record_files.files(self._store)), 0)
+        record_files.write(
+            self._store,
+            file,
+            Header(self._catalog.event_logs().identify(event), self._journal()),
+            chain((first,), rows),
+        )
+
+    def _told(self, events: Sequence[EventRecord]) -> Iterator[Row | Dropped]:
+        subjects: dict[str, dict[str, None]] = {}
+        for event in events:
+            subjects.setdefault(event.type, {})[event.subject] = None
+        attachments = _subjects(subjects, "attachment.")
+        dropped = _subjects(subjects, "message.deleted")
+        messages = dict.fromkeys([*_subjects(subjects, "message.complete"), *dropped])
+        for some in batched(attachments):
+            found = self._catalog.attachments_by_id(some)
+            yield from (record for record in found if record.state not in OPEN)
+            yield from (Dropped("attachment", each) for each in set(some) - {record.id for record in found})
+            messages |= dict.fromkeys(record.message_id for record in found if record.message_id is not None)
+        for some in batched([*messages]):
+            found_messages = self._catalog.messages_by_id(some)
+            yield from found_messages
+            gone = set(dropped).intersection(some) - {record.id for record in found_messages}
+            yield from (Dropped("message", each) for each in gone)
+        yield from self._each("quarantine", _subjects(subjects, "message.quarantined"), self._catalog.quarantine_entry)
+        yield from self._each("delivery", _subjects(subjects, "delivery."), self._catalog.delivery)
+
+    @staticmethod
+    def _each(kind: str, ids: Sequence[str], find: Callable[[str], Row | None]) -> Iterator[Row | Dropped]:
+        for each in ids:
+            yield find(each) or Dropped(kind, each)
+
+    def _everything(self) -> Iterator[Row]:
+        catalog = self._catalog
+        yield from ended_attachments(catalog)
+        yield from pages(lambda cursor: catalog.messages(None, cursor, AT_ONCE))
+        yield from pages(lambda cursor: catalog.quarantined(None, None, cursor, AT_ONCE))
+        yield from pages(lambda cursor: catalog.deliveries(None, None, cursor, AT_ONCE))
+
+
+def _subjects(by_type: dict[str, dict[str, None]], prefix: str) -> list[str]:
+    alike = (subjects for kind, subjects in by_type.items() if kind.startswith(prefix))
+    return [*dict.fromkeys(chain.from_iterable(alike))]

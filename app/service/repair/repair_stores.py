@@ -1,0 +1,126 @@
+"""The stores on which a check or a repair works: those of a stopped gateway, or of a running one, only for reading."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from time import monotonic, time_ns
+from typing import Protocol
+
+from app import plugins
+from app.metrics import Metrics
+from app.model.errors import GatewayError
+from app.model.message import Position
+from app.ports import Catalog, CatalogDatabase, Clock, ContentStore, Journal, JournalReader, TableStore
+from app.service.context import ServiceContext
+from app.service.receiving.ownership import assembled
+from app.settings import Settings
+
+
+class Progress(Protocol):
+    """A receiver of the progress of long work."""
+
+    def begin(self, work: str, total: int | None) -> None:
+        """Report that work begins, with its total of bytes or pieces; None when the total is unknown."""
+
+    def advance(self, amount: int) -> None:
+        """Report that `amount` more bytes or pieces are done."""
+
+
+class _Clock:
+    def now(self) -> int:
+        return time_ns() // 1000
+
+    def monotonic(self) -> float:
+        return monotonic()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estate:
+    """All the stores of a gateway.
+
+    `catalog` is None when no catalog can be opened; `catalog_error` says why. `writer` is the journal if it may be
+    written.
+    """
+
+    settings: Settings
+    database: CatalogDatabase
+    catalog: Catalog | None
+    catalog_error: str | None
+    journal: JournalReader
+    writer: Journal | None
+    store: ContentStore
+    tables: Callable[[], TableStore]
+    clock: Clock
+
+    def service_context(self, catalog: Catalog, journal: Journal) -> ServiceContext:
+        """Return the context that the service's own functions need."""
+        return ServiceContext(
+            settings=self.settings,
+            journal=journal,
+            catalog=catalog,
+            store=self.store,
+            clock=self.clock,
+            metrics=Metrics(),
+        )
+
+
+@contextmanager
+def opened(settings: Settings, *, write: bool) -> Iterator[Estate]:
+    """Open all stores: to be read beside a running gateway, or (`write`) alone, with the locks that a gateway takes.
+
+    Raises GatewayError when another process has the locks, or when a store is missing or cannot be opened.
+    """
+    clock = _Clock()
+    database = plugins.catalog().database(settings.catalog_url)
+    with ExitStack() as closing:
+
+        @cache
+        def opened_catalog() -> tuple[Catalog | None, str | None]:
+            catalog, why = _catalog(settings, database)
+            if catalog is not None:
+                closing.callback(catalog.close)
+            return catalog, why
+
+        def durable(journal_id: str) -> Position | None:
+            catalog, _ = opened_catalog()
+            return None if catalog is None else assembled(catalog, journal_id)
+
+        writer: Journal | None = None
+        journal: JournalReader
+        if write:
+            writer = journal = plugins.journal()(settings.journal_folder, clock=clock, durable=durable)
+            closing.callback(writer.close)
+        else:
+            journal = plugins.archive()(settings.journal_folder)
+        catalog, why = opened_catalog()
+        if catalog is not None and write:
+            catalog.lock()
+        yield Estate(
+            settings=settings,
+            database=database,
+            catalog=catalog,
+            catalog_error=why,
+            journal=journal,
+            writer=writer,
+            store=plugins.content_store()(settings.content_url),
+            tables=lambda: tables(settings),
+            clock=clock,
+        )
+
+
+def tables(settings: Settings) -> TableStore:
+    """Return the tables. Raises PluginError when the library that reads them is missing."""
+    return plugins.table_store()(settings.tables_url)
+
+
+def _catalog(settings: Settings, database: CatalogDatabase) -> tuple[Catalog | None, str | None]:
+    if not database.exists():
+        return None, None
+    try:
+        problems = database.problems()
+        if problems:
+            return None, "; ".join(problems)
+        return plugins.catalog()(settings.catalog_url), None
+    except GatewayError as error:
+        return None, str(error)

@@ -1,0 +1,216 @@
+"""The repair of findings, in an order in which one repair does not undo another."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from app.model.attachment import AttachmentState, DeliveryState
+from app.model.message import MAX_BATCHES_A_SEGMENT, MAX_ROWS_A_BATCH, Position
+from app.model.records import PARTS_GONE, AttachmentRecord
+from app.service.context import ServiceContext
+from app.service.events.event_entries import delivery_event, lost_parts_event
+from app.service.repair import record_files
+from app.service.repair.catalog_pages import OPEN
+from app.service.repair.consistency_check import last_segment
+from app.service.repair.findings import Action, Finding
+from app.service.repair.rebuilding import rebuild
+from app.service.repair.recorder import Recorder
+from app.service.repair.repair_stores import Estate, Progress
+from app.service.repair.restoring import Restored, restore_content, restore_rows, restore_rows_from_journal, set_aside
+
+
+class Outcome(NamedTuple):
+    """The outcome of a repair: the difference is gone, or why it is not."""
+
+    finding: Finding
+    done: bool
+    note: str = ""
+
+
+Plan = Mapping[Action, Sequence[Finding]]
+
+
+def plan(findings: Iterable[Finding]) -> Plan:
+    """Return the actions to do, in their order.
+
+    A catalog is rebuilt alone, and everything else is checked again with the new one.
+    """
+    by_action: dict[Action, list[Finding]] = {action: [] for action in Action}
+    for finding in findings:
+        by_action[finding.known.action].append(finding)
+    if rebuilds := by_action[Action.REBUILD_CATALOG]:
+        return {Action.REBUILD_CATALOG: rebuilds}
+    return {action: found for action, found in by_action.items() if found and action is not Action.NONE}
+
+
+def repair(estate: Estate, planned: Plan, progress: Progress) -> list[Outcome]:
+    """Carry out a plan on a stopped gateway's stores."""
+    if rebuilds := planned.get(Action.REBUILD_CATALOG):
+        rebuilt = rebuild(estate, progress)
+        note = f"rebuilt; the old one is {rebuilt.aside}" if rebuilt.aside else "rebuilt"
+        return [Outcome(finding, done=True, note=note) for finding in rebuilds]
+    assert estate.catalog is not None
+    assert estate.writer is not None
+    context = estate.service_context(estate.catalog, estate.writer)
+    outcomes: list[Outcome] = []
+    for action, findings in planned.items():
+        progress.begin(action.value.replace("-", " "), len(findings))
+        outcomes += _DOES[action](findings, context, progress.advance)
+    Recorder(estate.catalog, estate.store).record()
+    return outcomes
+
+
+Does = Callable[[Sequence[Finding], ServiceContext, Callable[[int], None]], list[Outcome]]
+
+
+def _reserve(findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]) -> list[Outcome]:
+    for finding in findings:
+        context.journal.reserve(int(finding.subject))
+        advance(1)
+    fit_progress(context)
+    return _all_done(findings)
+
+
+def _rebind(findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]) -> list[Outcome]:
+    """Bind the catalog to the new journal, so that no position in the lost journal can mean a message of the
+    new one."""
+    context.journal.reserve(last_segment(context.catalog))
+    context.catalog.bind(context.journal.identity())
+    context.catalog.set_progress(None)
+    advance(len(findings))
+    return _all_done(findings)
+
+
+def fit_progress(context: ServiceContext) -> None:
+    """Set the catalog's progress back to the journal's end when the segment, or the end of it, that it had reached is
+    gone.
+
+    Messages after that place have new numbers, and are assembled.
+    """
+    packed, end = context.catalog.progress(), context.journal.end()
+    if packed is None:
+        return
+    reached = Position.unpack(packed)
+    held = [segment.number for segment in context.journal.segments()]
+    if reached.segment in held and end is not None and end >= reached:
+        return
+    before = [number for number in held if number <= reached.segment]
+    if not before or end is None:
+        context.catalog.set_progress(None)
+        return
+    last = Position(before[-1], MAX_BATCHES_A_SEGMENT - 1, MAX_ROWS_A_BATCH - 1)
+    context.catalog.set_progress(min(reached, last, end).pack())
+
+
+def _rows(findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]) -> list[Outcome]:
+    wanted = {finding.subject: finding for finding in findings}
+    recorded = [
+        row
+        for row in record_files.rows(context.store, lambda _damage: None)
+        if isinstance(row, AttachmentRecord) and row.id in wanted and row.state is AttachmentState.FINISHED
+    ]
+    stored = [row for row in recorded if _is_stored(row, context)]
+    restore_rows(stored, context)
+    there = {row.id for row in stored}
+    others = restore_rows_from_journal([each for each in wanted if each not in there], context)
+    advance(len(findings))
+    return [Outcome(wanted[each], done=True) for each in there] + _told(wanted, others)
+
+
+def _is_stored(row: AttachmentRecord, context: ServiceContext) -> bool:
+    try:
+        return context.store.size(f"attachments/{row.id}") == row.size
+    except KeyError:
+        return False
+
+
+def _content(findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]) -> list[Outcome]:
+    wanted = {finding.subject: finding for finding in findings}
+    return _told(wanted, restore_content(wanted, context, advance))
+
+
+def _told(wanted: Mapping[str, Finding], restored: Iterable[Restored]) -> list[Outcome]:
+    return [Outcome(wanted[each.id], each.done, each.why) for each in restored]
+
+
+def _expire(findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]) -> list[Outcome]:
+    for finding in findings:
+        for state in OPEN:
+            context.catalog.restart([finding.subject], state, finding.detail)
+        expired = AttachmentState.EXPIRED
+        record = context.catalog.attachment(finding.subject)
+        source = None if record is None else record.source
+        event = lost_parts_event(finding.subject, source, PARTS_GONE, finding.detail, context.clock.now())
+        context.catalog.set_state(
+            [finding.subject], expired, reason_code=PARTS_GONE, reason=finding.detail, events=[event]
+        )
+        advance(1)
+    return _all_done(findings)
+
+
+def _fail(findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]) -> list[Outcome]:
+    now = context.clock.now()
+    for finding in findings:
+        delivery = context.catalog.delivery(finding.subject)
+        if delivery is not None:
+            failed = replace(delivery, state=DeliveryState.FAILED, reason=finding.detail, updated_at=now)
+            context.catalog.update_delivery(failed, [delivery_event(failed, reason=finding.detail)])
+        advance(1)
+    return _all_done(findings)
+
+
+def _aside(findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]) -> list[Outcome]:
+    for finding in findings:
+        set_aside(finding.subject, context.store)
+        advance(1)
+    return _all_done(findings)
+
+
+def _remove(findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]) -> list[Outcome]:
+    for finding in findings:
+        context.store.delete(finding.subject)
+        advance(1)
+    return _all_done(findings)
+
+
+def _record(findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]) -> list[Outcome]:
+    Recorder(context.catalog, context.store).record_all()
+    for finding in findings:
+        if finding.kind == "records-damaged":
+            set_aside(finding.subject, context.store)
+    advance(len(findings))
+    return _all_done(findings)
+
+
+def _segments(findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]) -> list[Outcome]:
+    needed = context.catalog.needed_segments()
+    outcomes = []
+    for finding in findings:
+        number = int(finding.subject)
+        if number in needed:
+            note = "unfinished attachments, or messages in quarantine, still need it"
+            outcomes.append(Outcome(finding, done=False, note=note))
+        else:
+            context.journal.set_aside(number)
+            outcomes.append(Outcome(finding, done=True))
+        advance(1)
+    fit_progress(context)
+    return outcomes
+
+
+def _all_done(findings: Sequence[Finding]) -> list[Outcome]:
+    return [Outcome(finding, done=True) for finding in findings]
+
+
+_DOES: Mapping[Action, Does] = {
+    Action.REBIND: _rebind,
+    Action.RESERVE: _reserve,
+    Action.RESTORE_ROW: _rows,
+    Action.RESTORE_CONTENT: _content,
+    Action.EXPIRE: _expire,
+    Action.FAIL_DELIVERY: _fail,
+    Action.SET_OBJECT_ASIDE: _aside,
+    Action.REMOVE_UPLOAD: _remove,
+    Action.RECORD: _record,
+    Action.SET_SEGMENT_ASIDE: _segments,
+}

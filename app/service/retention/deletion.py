@@ -1,0 +1,89 @@
+"""The deletion of attachments, messages and deliveries by clients. `app.service.retention` deletes what is old."""
+
+from collections.abc import Iterable, Sequence
+
+from app.assembly.collecting import Key
+from app.assembly.states import Input, follow
+from app.model.attachment import AttachmentState, DeliveryState
+from app.model.records import AttachmentRecord
+from app.service.context import Between, ServiceContext
+from app.service.events.event_entries import deletion_event, delivery_deletion_event, message_deletion_event
+
+_ENDED = (AttachmentState.EXPIRED, AttachmentState.QUARANTINED, AttachmentState.DELETED)
+_OPEN = (DeliveryState.QUEUED, DeliveryState.SENDING)
+
+
+class NotEnded(Exception):
+    """A message or a delivery that cannot be deleted yet.
+
+    `attachments` are those of a message that must be deleted before it, in the header's order; `state` is that of a
+    delivery.
+    """
+
+    def __init__(
+        self, why: str, attachments: Iterable[AttachmentRecord] = (), state: DeliveryState | None = None
+    ) -> None:
+        super().__init__(why)
+        self.attachments, self.state = tuple(attachments), state
+
+
+class Deletion:
+    """Deletes for ever. `between` makes a change between two messages that are assembled."""
+
+    def __init__(self, context: ServiceContext, between: Between) -> None:
+        self._catalog, self._store = context.catalog, context.store
+        self._clock, self._notifier = context.clock, context.notifier
+        self._between = between
+
+    def attachment(self, attachment_id: str) -> bool:
+        """Delete an attachment and its content. Return False when there is none."""
+        record = self._catalog.attachment(attachment_id)
+        if record is None or follow(record.state, Input.DELETE) is None:
+            return False
+        self._delete([record])
+        self._notifier.notify()
+        return True
+
+    def _delete(self, records: Sequence[AttachmentRecord]) -> None:
+        now, ids = self._clock.now(), [each.id for each in records]
+        self._catalog.set_state(ids, AttachmentState.DELETED, events=[deletion_event(each, now) for each in records])
+        deleted = self._catalog.attachments_by_id(ids)  # they may have been finished or settled meanwhile
+        self._store.delete_all([each.object_name for each in deleted if each.object_name is not None])
+
+    def message(self, message_id: str) -> bool:
+        """Delete a message, and its expired and quarantined attachments. Return False when there is none.
+
+        The rows of its attachments remain, so that parts that still arrive are recognised. Raises NotEnded while any
+        other attachment is not deleted.
+        """
+        record = self._catalog.message(message_id)
+        if record is None:
+            return False
+        found = {each.id: each for each in self._catalog.attachments_by_id(record.attachments)}
+        attachments = [found[each] for each in record.attachments if each in found]
+        if there := [each for each in attachments if each.state not in _ENDED]:
+            raise NotEnded(f"{len(there):,} of its attachments are not deleted; delete them before", there)
+        self._delete([each for each in attachments if follow(each.state, Input.DELETE) is not None])
+        deleted = self._catalog.drop_message(message_id, [message_deletion_event(record, self._clock.now())])
+        self._between(lambda: self._forget(message_id))
+        self._notifier.notify()
+        return deleted
+
+    def _forget(self, message_id: str) -> Iterable[Key]:
+        """Delete a message that assembly had in memory, and has written again."""
+        self._catalog.drop_message(message_id, [])
+        return ()
+
+    def delivery(self, delivery_id: str) -> bool:
+        """Delete a delivery that has ended, and its content. Return False when there is none. Raises NotEnded."""
+        record = self._catalog.delivery(delivery_id)
+        if record is None:
+            return False
+        if record.state in _OPEN:
+            raise NotEnded(f"the delivery is {record.state}; delete it when it has ended", state=record.state)
+        if not self._catalog.drop_deliveries([record.id], [delivery_deletion_event(record, self._clock.now())]):
+            return False
+        # After a crash here, the next start finds objects of no delivery, and deletes them.
+        self._store.delete_all([each.object_name for each in record.attachments if each.object_name])
+        self._notifier.notify()
+        return True

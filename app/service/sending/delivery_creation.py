@@ -1,0 +1,270 @@
+"""Deliveries: a message whose parts are stored becomes a delivery, and an outbox sends it."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import NamedTuple
+
+from app.dataset.value_labels import Catalog
+from app.model.attachment import DeliveryState
+from app.model.errors import CatalogError
+from app.model.message import PhysicalMessage
+from app.model.records import DeliveryRecord, FramingOptions
+from app.observe import Recurring, logger
+from app.ports import IdempotencyConflict, Sender
+from app.service.context import ServiceContext
+from app.service.conversion import finished
+from app.service.events.event_entries import delivery_event
+from app.service.sending.drafts import MessageDraft, find_destination, new_delivery
+from app.service.sending.dry_run import DryRun, count_messages
+from app.service.sending.framer import Framer, traced
+from app.service.sending.outbox import CANCELLED, OPEN, RETRIED, Outbox, can_be_retried, framing_options
+from app.service.sending.preparation import Preparation, prepare
+from app.service.sending.sending_errors import DeliveryOver, KeyReused, MessageFault
+from app.service.sending.upload_conversion import (
+    ConversionRequest,
+    ConvertedFile,
+    Run,
+    convert_and_store,
+    convert_catalog,
+    run_here,
+    store_converted,
+    target_of,
+)
+from app.service.sending.upload_parts import Companions, StoredPart
+from app.settings import Destination
+
+log = logger(__name__)
+
+
+class Submission(NamedTuple):
+    """A client's message to send. `parts` are stored, by the names that the message uses.
+
+    With an idempotency `key`, repeating the submission is safe. `fingerprint` tells whether another one with the key is
+    the same. `uploads` are the identifiers of the resumable uploads of which parts are copies. The delivery continues
+    the trace of `trace_parent`.
+    """
+
+    delivery_id: str
+    message: MessageDraft
+    parts: Mapping[str, StoredPart]
+    key: str | None = None
+    fingerprint: str = ""
+    uploads: tuple[str, ...] = ()
+    trace_parent: str | None = None
+
+
+class Accepted(NamedTuple):
+    """A submission as a queued delivery. `is_replayed` if an earlier submission with the same key was queued."""
+
+    delivery: DeliveryRecord
+    warnings: list[MessageFault]
+    is_replayed: bool = False
+
+
+class Deliveries:
+    """The outgoing messages of all destinations. `check_room` raises StoreFull if there is no room for that many bytes
+    more."""
+
+    def __init__(
+        self, context: ServiceContext, senders: Mapping[str, Sender], check_room: Callable[[int], None]
+    ) -> None:
+        self._context, self._check_room = context, check_room
+        self._catalog, self._store, self._clock = context.catalog, context.store, context.clock
+        self._fault = Recurring(log, "dropping_of_parts")
+        self.outboxes: Mapping[str, Outbox] = {
+            name: Outbox(name, sender, self._frame, context) for name, sender in senders.items()
+        }
+
+    def _frame(self, how: FramingOptions, delivery: DeliveryRecord) -> Iterator[PhysicalMessage]:
+        return traced(Framer(how, self._store).frame(delivery), self._context.traces.onward(delivery))
+
+    @property
+    def destinations(self) -> Mapping[str, Destination]:
+        """Return the settings of every destination by name."""
+        return self._context.settings.destinations
+
+    def submit(self, submission: Submission, run: Run = run_here) -> Accepted:
+        """Queue a message. `run` converts its data sets. If the message is not queued, its objects are removed.
+
+        Raises what `enqueue` raises, CannotSend, UnsuitableDataSets, KeyReused and what storing raises.
+        """
+        delivery_id = submission.delivery_id
+        try:
+            prepared = self._prepare(submission, run)
+            delivery = self._new_delivery(submission, prepared)
+        except BaseException:
+            self.discard(delivery_id)
+            raise
+        try:
+            self.enqueue(delivery)
+        except IdempotencyConflict as conflict:
+            if not conflict.same_request:
+                raise KeyReused(f"it was used for delivery {conflict.delivery.id}") from None
+            return Accepted(_as_queued(conflict.delivery), list(prepared.warnings()), is_replayed=True)
+        sent = {attachment.object_name for attachment in delivery.attachments}
+        self._drop_unsent(part.object_name for part in submission.parts.values() if part.object_name not in sent)
+        return Accepted(delivery, list(prepared.warnings()))
+
+    def _drop_unsent(self, names: Iterable[str]) -> None:
+        """Remove the files that data sets were converted from. It must not fail a message that is queued."""
+        try:
+            self._store.delete_all(list(names))
+        except Exception as error:  # noqa: BLE001 - `Recurring` logs it
+            self._fault.failed(error)
+        else:
+            self._fault.worked()
+
+    def dry_run(self, submission: Submission, run: Run = run_here) -> DryRun:
+        """Return the delivery that a message would be, and remove its objects. Raises CannotSend and
+        UnsuitableDataSets."""
+        try:
+            prepared = self._prepare(submission, run)
+            delivery = self._new_delivery(submission, prepared)
+            destination = self.destinations[delivery.destination]
+            how = framing_options(destination, destination.body_limit)
+            total, counts = finished(run(count_messages, how, self._store, delivery))
+        finally:
+            self.discard(submission.delivery_id)
+        parts = [attachment.part for attachment in prepared.message.attachments]
+        return DryRun(delivery, parts, prepared.data_sets, total, counts)
+
+    def discard(self, delivery_id: str) -> None:
+        """Remove every object of a submission that is not queued."""
+        self._store.delete_all(list(self._store.names(f"{folder_of(delivery_id)}/")))
+
+    def enqueue(self, delivery: DeliveryRecord) -> None:
+        """Queue a delivery whose content is stored. If it is not queued, its objects are removed.
+
+        Raises IdempotencyConflict. Raises CatalogError if it is not queued, or if that is not known: its objects stay
+        then, and the next start removes them if they belong to no delivery.
+        """
+        try:
+            self._catalog.add_delivery(delivery, [delivery_event(delivery)])
+        except CatalogError:  # the connection may have broken after the commit, or during it
+            if not self._catalog.is_delivery_recorded(delivery.id):
+                self.discard(delivery.id)
+                raise
+        except BaseException:
+            self.discard(delivery.id)
+            raise
+        self.outboxes[delivery.destination].wake()
+        self._context.notifier.notify()
+
+    def cancel(self, delivery: DeliveryRecord) -> DeliveryRecord:
+        """Cancel a delivery that has not been sent, and return it.
+
+        One that is being sent keeps its state until its next batch, and is sent if there is none. A restart meanwhile
+        changes nothing. Raises DeliveryOver.
+        """
+        outbox = self.outboxes.get(delivery.destination)
+        waiting = (DeliveryState.QUEUED,) if outbox is not None else OPEN
+        reason, now = CANCELLED, self._clock.now()
+        cancelled = replace(delivery, state=DeliveryState.CANCELLED, reason=reason, updated_at=now)
+        event = delivery_event(cancelled, attempts=cancelled.attempts, reason=reason)
+        try:
+            self._catalog.update_delivery(cancelled, [event], waiting)
+        except KeyError:
+            return self._request_cancel(delivery, outbox)
+        self._context.metrics.deliveries.labels(cancelled.state).inc()
+        if outbox is not None:
+            outbox.ended(delivery.id)
+        self._context.notifier.notify()
+        return cancelled
+
+    def _request_cancel(self, delivery: DeliveryRecord, outbox: Outbox | None) -> DeliveryRecord:
+        """Have a delivery cancelled that is being sent, and return it. Raises DeliveryOver."""
+        if outbox is not None:
+            with suppress(KeyError):
+                self._catalog.request_cancel(delivery.id)
+                outbox.cancel(delivery.id)
+                return self._catalog.delivery(delivery.id) or delivery
+        now_it_is = self._catalog.delivery(delivery.id) or delivery
+        raise DeliveryOver(now_it_is.state, f"it is {now_it_is.state} and cannot be cancelled")
+
+    def retry(self, delivery: DeliveryRecord) -> DeliveryRecord:
+        """Queue a delivery again that failed or was cancelled, and return it.
+
+        It goes on after the messages that the broker has confirmed, with the same correlids, and has all its attempts
+        once more. Raises DeliveryOver and UnknownDestination.
+        """
+        find_destination(self.destinations, delivery.destination)
+        if delivery.state not in RETRIED:
+            raise DeliveryOver(delivery.state, f"it is {delivery.state}; only a failed or cancelled one is sent again")
+        if not can_be_retried(delivery):
+            raise DeliveryOver(delivery.state, "its content is gone")
+        queued = replace(
+            delivery,
+            state=DeliveryState.QUEUED,
+            attempts=0,
+            reason=None,
+            next_attempt_at=0,
+            updated_at=self._clock.now(),
+        )
+        outbox = self.outboxes[delivery.destination]
+        outbox.begin_again(delivery.id)
+        try:
+            self._catalog.update_delivery(queued, [delivery_event(queued)], RETRIED)
+        except KeyError:
+            raise DeliveryOver(delivery.state, "it was changed meanwhile") from None
+        self._context.metrics.deliveries.labels(queued.state).inc()
+        outbox.wake()
+        self._context.notifier.notify()
+        return queued
+
+    def repeats(self, destination: str) -> str | None:
+        """Return which messages may arrive twice at a destination; None if none can, or if it is not configured."""
+        outbox = self.outboxes.get(destination)
+        return None if outbox is None else outbox.sender.repeats()
+
+    def _prepare(self, submission: Submission, run: Run) -> Preparation:
+        destination = find_destination(self.destinations, submission.message.destination)
+        most_bytes = self._context.settings.limits.upload_bytes
+
+        def check_room() -> None:
+            self._check_room(0)
+
+        def convert(
+            part: StoredPart, request: ConversionRequest, beside: Companions, object_name: str
+        ) -> ConvertedFile:
+            target = target_of(destination, most_bytes, self._context.settings.limits.expansion)
+            return convert_and_store(self._store, part, request, target, object_name, run, check_room, beside)
+
+        def store_catalog(catalog: Catalog, library: str, object_name: str) -> ConvertedFile:
+            pieces = convert_catalog(catalog, library, target_of(destination, most_bytes))
+            return store_converted(self._store, pieces, object_name, check_room)
+
+        folder = folder_of(submission.delivery_id)
+        return prepare(submission.message, submission.parts, folder, convert, store_catalog)
+
+    def _new_delivery(self, submission: Submission, prepared: Preparation) -> DeliveryRecord:
+        return new_delivery(
+            submission.delivery_id,
+            prepared.message,
+            prepared.parts,
+            self.destinations[submission.message.destination],
+            now=self._clock.now(),
+            key=submission.key,
+            fingerprint=submission.fingerprint,
+            trace_parent=submission.trace_parent,
+        )
+
+
+def folder_of(delivery_id: str) -> str:
+    """Return the folder of the content store with the objects of a delivery."""
+    return f"outgoing/{delivery_id}"
+
+
+def _as_queued(delivery: DeliveryRecord) -> DeliveryRecord:
+    """Return a delivery as the answer to its first submission has it."""
+    return replace(
+        delivery,
+        state=DeliveryState.QUEUED,
+        messages_sent=0,
+        messages_total=None,
+        attempts=0,
+        next_attempt_at=0,
+        reason=None,
+        subscribers=None,
+        updated_at=delivery.created_at,
+    )

@@ -1,0 +1,199 @@
+"""SQL over tables with DuckDB, which can read the tables and nothing else.
+
+Tables are views over Arrow scans, into which DuckDB pushes columns and filters. The table `WORK.CUSTOMERS` is the view
+`"WORK.CUSTOMERS"`. It is also `work.customers`, because its library is a schema. Only tables that a query may refer to
+are opened, because opening a table reads its log.
+
+A query is confined: it is one statement, of a kind that reads; there is no access to files, to the network or to
+extensions; and the configuration is locked. Data that does not fit in memory goes to a temporary folder.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+from app.model.table_names import library_and_member, plain_library
+from app.plugins import how_to_install
+from app.ports import TableStore
+from app.service.tables.query_columns import for_arrow, for_text, quoted
+from app.service.tables.table_reader import OpenTable, open_table
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+    from pyarrow.dataset import Dataset
+
+ROWS_A_BATCH = 16_384
+
+_NOWHERE = "/nonexistent"
+_CONFINED = {
+    "autoload_known_extensions": "false",
+    "autoinstall_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "python_enable_replacements": "false",
+    **dict.fromkeys(("home_directory", "extension_directory", "secret_directory"), _NOWHERE),
+}
+"""Settings for every query. Queries can read them, so they have no folder of this machine."""
+_READING = frozenset({"SELECT", "EXPLAIN"})
+"""DuckDB's kinds of statements that read: WITH, FROM, VALUES, DESCRIBE, SHOW and SUMMARIZE are SELECTs to it."""
+
+_EXPLAIN = re.compile(r"EXPLAIN\b(\s+ANALYZE\b|\s*\(\s*(ANALYZE|FORMAT)\b[^)]*\))?", re.IGNORECASE)
+_OF_ALL = re.compile(r"\bshow\b|\binformation_schema\b|\bduckdb_\w+|\bpg_\w+|\bsqlite_master\b", re.IGNORECASE)
+"""The parts of a query that ask for the names of tables."""
+
+_OWN_SCHEMAS = frozenset({"main", "temp", "system", "information_schema", "pg_catalog"})
+
+_READING_AHEAD = {"batch_size": 32_768, "batch_readahead": 2, "fragment_readahead": 1}
+
+_FROM_LONG = {"time64[us]": "TIME '00:00' + to_microseconds({})", "duration[us]": "to_microseconds({})"}
+"""Types that are stored as integers, and SQL that converts the integers to them."""
+
+LIST_TABLES, MORE_MEMORY = "attachment-gateway tables ls   lists the tables", "give it more with --memory"
+"""The hints that are about the command line."""
+_HINTS = {
+    "PermissionException": "SQL can read the tables and nothing else",
+    "CatalogException": LIST_TABLES,
+    "OutOfMemoryException": MORE_MEMORY,
+}
+
+
+class QueryFailed(Exception):
+    """A query that cannot be run, or failed: a sentence for people, and perhaps a hint. `is_missing` tells that the
+    library for queries is missing."""
+
+    def __init__(self, why: str, hint: str = "", *, is_missing: bool = False) -> None:
+        super().__init__(why)
+        self.hint, self.is_missing = hint, is_missing
+
+
+class Answer(NamedTuple):
+    """The result of a query; its batches can be iterated once, and are computed during the iteration.
+
+    `schema` has the types of the result, and `written` those of the batches, which may be text instead.
+    """
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+    written: pa.Schema
+
+
+@contextmanager
+def answered(store: TableStore, sql: str, memory: str) -> Iterator[Answer]:
+    """Run a query with at most `memory` for DuckDB, such as `1GB`. Raises QueryFailed, also during the iteration."""
+    with (
+        TemporaryDirectory(prefix="attachment-gateway-sql-") as folder,
+        confined(store, store.names(), sql, {"temp_directory": folder, "memory_limit": memory}) as answer,
+    ):
+        yield answer
+
+
+@contextmanager
+def confined(
+    store: TableStore, names: Sequence[str], sql: str, settings: Mapping[str, str], *, as_text: bool = False
+) -> Iterator[Answer]:
+    """Run a query that knows the tables of these names, with more settings of DuckDB. Raises QueryFailed, also during
+    the iteration. With `as_text`, the batches have text where Arrow or Python could not show a value."""
+    duckdb = _duckdb()
+    try:
+        with duckdb.connect(":memory:", config=_CONFINED | dict(settings)) as database:
+            # Among the settings of `connect`, this one would allow, and show, a path in the working folder.
+            database.execute("SET enable_external_access = false")
+            _require_reading(database, sql)
+            database.execute("SET TimeZone = 'UTC'")
+            _make_views(database, [open_table(store, name) for name in _meant(names, sql)])
+            database.execute("SET lock_configuration = true")
+            result = database.sql(sql)
+            shown = for_arrow(result)
+            schema = shown.limit(0).to_arrow_reader(1).schema
+            reader = (for_text(result) if as_text else shown).to_arrow_reader(ROWS_A_BATCH)
+            yield Answer(schema, _read(reader), reader.schema)
+    except duckdb.Error as error:
+        raise QueryFailed(*_explained(error)) from error
+
+
+def _duckdb() -> Any:
+    try:
+        import duckdb  # noqa: PLC0415 - nothing else needs it
+    except ModuleNotFoundError:
+        raise QueryFailed("SQL needs the library 'duckdb'", how_to_install("duckdb"), is_missing=True) from None
+    return duckdb
+
+
+def _require_reading(database: "DuckDBPyConnection", sql: str) -> None:
+    statements = database.extract_statements(sql)
+    if len(statements) != 1:
+        raise QueryFailed(f"write exactly one query; found {len(statements) or 'none'}")
+    (statement,) = statements
+    kind, text = statement.type.name, statement.query
+    if kind not in _READING:
+        why = f"{text.split()[0].upper()} is not a query; tables can only be read"
+        raise QueryFailed(why, "write one SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE or EXPLAIN")
+    if kind == "EXPLAIN":
+        _require_reading(database, _EXPLAIN.sub("", text, count=1))
+
+
+def _meant(names: Sequence[str], sql: str) -> list[str]:
+    """Return the tables that a query may refer to: those whose name, or member, occurs anywhere in it."""
+    if _OF_ALL.search(sql):
+        return list(names)
+    text = sql.casefold().replace('""', '"')
+    return [name for name in names if library_and_member(name)[1].casefold() in text]
+
+
+def _make_views(database: "DuckDBPyConnection", tables: Sequence[OpenTable]) -> None:
+    """Create a view for each table.
+
+    A library that has the name of one of DuckDB's own schemas gets no schema: its members could take the place of the
+    views that list tables, for every query.
+    """
+    for table in tables:
+        relation = database.from_arrow(_sparing(table.dataset))
+        relation.project(", ".join(map(_expression, table.schema))).create_view(table.version.name, replace=False)
+    for table in tables:
+        name = table.version.name
+        library, member = library_and_member(name)
+        library = plain_library(library)
+        if library and library.casefold() not in _OWN_SCHEMAS:
+            with suppress(_duckdb().CatalogException, _duckdb().BinderException):  # DuckDB has something of that name
+                database.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(library)}")
+                database.execute(f"CREATE VIEW {quoted(library)}.{quoted(member)} AS FROM {quoted(name)}")
+
+
+def _sparing(table: "Dataset") -> "Dataset":
+    """Return the same table with little read-ahead in DuckDB's scans, because DuckDB's memory limit does not cover
+    Arrow's memory.
+    """
+    from pyarrow.dataset import FileSystemDataset  # noqa: PLC0415 - takes a quarter of a second to load
+
+    class Sparing(FileSystemDataset):  # type: ignore[misc]
+        def scanner(self, **wanted: Any) -> Any:
+            return super().scanner(**{**_READING_AHEAD, **wanted})
+
+    if not isinstance(table, FileSystemDataset):
+        return table
+    return Sparing(list(table.get_fragments()), table.schema, table.format, table.filesystem)
+
+
+def _expression(field: pa.Field) -> str:
+    column = quoted(field.name)
+    made = _FROM_LONG.get(str(field.type))
+    return f"{made.format(column)} AS {column}" if made else column
+
+
+def _read(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from reader
+    except (pa.ArrowException, OSError) as error:
+        raise QueryFailed(*_explained(error)) from error
+
+
+def _explained(error: Exception) -> tuple[str, str]:
+    """Return DuckDB's message in one sentence, and a hint."""
+    said = str(error).partition("\n\nPossible solutions:")[0].strip()
+    kind = next((kind for kind in _HINTS if kind in type(error).__name__), "")
+    if not kind and "Out of Memory" in said:
+        kind = "OutOfMemoryException"
+    return re.sub(r"^[\w ]+ Error: |\nDid you mean .*", "", said), _HINTS.get(kind, "")

@@ -1,0 +1,94 @@
+"""Tables for reading: found by name, one version at a time."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from app.dataset.description import Contents, contents
+from app.model.message import Position
+from app.model.names import folded
+from app.ports import TableStore, TableVersion
+from app.tables.column_remarks import remarks
+from app.tables.quality import QUALITY, summed
+
+if TYPE_CHECKING:
+    from pyarrow.dataset import Dataset
+
+APPLICATION = "attachment-gateway"
+"""The beginning of the applications in the tables' transactions of the pipeline."""
+
+
+def application(journal: str) -> str:
+    """Return the application of a journal in the tables' transactions. Their numbers are packed positions in it."""
+    return f"{APPLICATION}/{journal}"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTable:
+    """One version of a table: its columns with their metadata, and its rows."""
+
+    version: TableVersion
+    schema: pa.Schema
+    dataset: "Dataset"
+
+
+def outline(store: TableStore, name: str) -> tuple[TableVersion, pa.Schema]:
+    """Return the version and the columns of the table with exactly this name. Raises KeyError when there is none."""
+    if name == QUALITY:
+        opened = open_table(store, name)
+        return opened.version, opened.schema
+    return store.describe(name), store.schema(name)
+
+
+def described(table: OpenTable) -> Contents:
+    """Return the contents of a table, as of a data set; notes also tell how its columns came to be."""
+    found = contents(table.schema, table.version.rows)
+    variables = [
+        variable._replace(notes=(*variable.notes, *remarks(table.schema.field(variable.column))))
+        for variable in found.variables
+    ]
+    return found._replace(variables=tuple(variables))
+
+
+def reached(store: TableStore, name: str) -> Position | None:
+    """Return the pipeline's journal position at its last commit to a table; None for a table of another writer."""
+    ours = (each for each in store.applications(name) if each.startswith(APPLICATION))
+    transactions = (number for each in ours if (number := store.reached(name, each)) is not None)
+    return next(map(Position.unpack, transactions), None)
+
+
+def find_name(store: TableStore, name: str) -> str:
+    """Return the table's exact name for a name in any case, since names in SAS ignore case.
+
+    Raises KeyError when there is no such table, or several and none with the exact name.
+    """
+    names = store.names()
+    if name in names:
+        return name
+    alike = [known for known in names if folded(known) == folded(name)]
+    if len(alike) != 1:
+        raise KeyError(name)
+    return alike[0]
+
+
+def open_table(store: TableStore, name: str) -> OpenTable:
+    """Return the newest version of a table, by its name in any case. Raises KeyError when there is none."""
+    exact = find_name(store, name)
+    opened = _open(store, exact)
+    while store.describe(exact).version != opened.version.version:  # another version was committed meanwhile
+        opened = _open(store, exact)
+    return opened
+
+
+def _open(store: TableStore, name: str) -> OpenTable:
+    opened = OpenTable(store.describe(name), store.schema(name), store.dataset(name))
+    return _summed(opened) if name == QUALITY else opened
+
+
+def _summed(table: OpenTable) -> OpenTable:
+    """Return the quality table, which is stored as increments, with its sums."""
+    from pyarrow.dataset import InMemoryDataset  # noqa: PLC0415 - takes a quarter of a second to load
+
+    rows = summed(table.dataset.to_batches())
+    return OpenTable(table.version._replace(rows=rows.num_rows), rows.schema, InMemoryDataset(rows))

@@ -1,0 +1,94 @@
+"""Connections to hosts whose addresses are checked.
+
+A name is resolved once for each connection, and the connection goes to the address that was checked. So a name server
+cannot give a public address for the check and a private one for the connection.
+"""
+
+import socket
+from collections.abc import Iterable, Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Any
+
+import httpcore
+
+from app.service.webhooks.time_limited_stream import Deadline, LimitedStream
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+_NAT64 = ip_network("64:ff9b::/96")
+_GLOBAL_UNICAST = ip_network("2000::/3")
+"""All that is allocated to public hosts. What Python calls global is more: site-local addresses, and those of
+translators (64:ff9b:1::/48, RFC 8215), which lead to any address of IPv4."""
+
+
+class RefusedAddress(Exception):
+    """A host none of whose addresses may be connected to."""
+
+
+def is_allowed(address: Address, networks: Sequence[Network]) -> bool:
+    """Return whether an address is public, or in one of these networks.
+
+    An IPv6 address that stands for an IPv4 address is as public as that one.
+    """
+    if any(address.version == network.version and address in network for network in networks):
+        return True
+    inner = _embedded(address)
+    if inner is not None:
+        return is_allowed(inner, networks)
+    is_unicast = address.version == 4 or address in _GLOBAL_UNICAST
+    return is_unicast and address.is_global and not address.is_multicast
+
+
+def _embedded(address: Address) -> IPv4Address | None:
+    if isinstance(address, IPv4Address):
+        return None
+    if address in _NAT64:
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour
+
+
+def resolve(host: str, port: int, networks: Sequence[Network]) -> list[str]:
+    """Return those addresses of a host that may be connected to, in the resolver's order.
+
+    Raises RefusedAddress if there are only others, and OSError if the host cannot be resolved.
+    """
+    found = [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    allowed = [each for each in found if is_allowed(ip_address(each.partition("%")[0]), networks)]
+    if not allowed:
+        told = ", ".join(dict.fromkeys(found))
+        raise RefusedAddress(f"{host} has the address {told}, which is not public; `networks` can allow it")
+    return list(dict.fromkeys(allowed))
+
+
+class CheckedBackend(httpcore.NetworkBackend):
+    """Connects to checked addresses only, until a deadline. TLS still verifies the name of the host."""
+
+    def __init__(self, networks: Sequence[Network], deadline: Deadline) -> None:
+        self._networks, self._deadline = networks, deadline
+        self._backend = httpcore.SyncBackend()
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.NetworkStream:
+        """Connect to the first address that answers. Raises RefusedAddress and httpcore.ConnectError."""
+        try:
+            addresses = resolve(host, port, self._networks)
+        except (OSError, UnicodeError) as error:  # UnicodeError: a label that is empty or too long
+            why = getattr(error, "strerror", None) or error
+            raise httpcore.ConnectError(f"cannot resolve {host}: {why}") from error
+        failed: Exception | None = None
+        for address in addresses:
+            try:
+                within = self._deadline.within(timeout)
+                stream = self._backend.connect_tcp(address, port, within, local_address, socket_options)
+                return LimitedStream(stream, self._deadline)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failed = error
+        assert failed is not None
+        raise failed

@@ -1,0 +1,276 @@
+"""One webhook: which event it gets next, when, and what happens if it does not take it.
+
+Its rules:
+
+- Events go out one after the other, in the order of the event log. The next one waits until this one is taken or given
+  up. So the events of each attachment arrive in order.
+- The position in the log is in the catalog. After a crash the last events may be sent again, with the same
+  `webhook-id`. While the catalog cannot be written, nothing more is sent.
+- After a failure, the pauses grow from `retry_first` to `retry_longest`, with jitter. A longer Retry-After is honoured.
+- An event is given up when it, and the failure, are older than `give_up`. It becomes a dead letter. If the receiver
+  refuses this one event, only this one. If it takes none, all that are so old, together.
+- Dead letters that a client has queued are sent before newer events.
+- Status 410 disables the webhook until a client enables it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import takewhile
+from random import uniform
+from threading import Event, Lock
+from typing import Final
+
+from app.model.errors import with_type
+from app.model.event_filter import EventFilter
+from app.model.records import EventRecord
+from app.model.webhook_state import DeadLetter, WebhookRecord, WebhookState
+from app.observe import Recurring, logger
+from app.service.context import ServiceContext
+from app.service.webhooks.webhook_request import Answer, Outcome, Post
+from app.settings import microseconds
+
+AT_ONCE: Final = 100
+"""Events that are read from the catalog together, and after which the position is saved at the latest."""
+BURIED_AT_ONCE: Final = 500
+RETURNED: Final = "it was queued again and was not taken: "
+
+log = logger(__name__)
+
+
+class Endpoint:
+    """Sends events to one webhook. `step` is called by one thread; the other methods by any."""
+
+    def __init__(self, name: str, context: ServiceContext, post: Post, stop: Event) -> None:
+        self.name = name
+        self.settings = context.settings.webhooks[name]
+        self._catalog, self._clock, self._metrics = context.catalog, context.clock, context.metrics
+        self._post, self._stop = post, stop
+        self._which = EventFilter.of(self.settings.types, self.settings.sources, self.settings.destinations)
+        self._fault = Recurring(log, "webhook", webhook=name)
+        self._lock = Lock()
+        self._record = context.catalog.webhooks().get(name) or self._new()
+        self._changes = 0
+        """How often a client has changed the record: what was sent before no longer counts."""
+        self._is_saved = True
+        """Whether the catalog has the record."""
+        self._has_queued = True
+        self._taken: list[int] = []
+        """The dead letters that were taken and that the catalog still has."""
+
+    def _new(self) -> WebhookRecord:
+        """Record a new webhook, which gets the events from now on."""
+        record = WebhookRecord(self.name, self._catalog.last_event(), updated_at=self._clock.now())
+        self._catalog.save_webhook(record)
+        return record
+
+    # --- for clients ------------------------------------------------------------------------------------------------
+
+    @property
+    def record(self) -> WebhookRecord:
+        """How far it has got."""
+        return self._record
+
+    @property
+    def behind(self) -> int:
+        """The number of events in the log after the last one that is done, selected or not."""
+        return max(0, self._catalog.last_event() - self._record.position)
+
+    def enable(self) -> WebhookRecord:
+        """Send events (again), without waiting for the next attempt."""
+        return self._change(state=WebhookState.ACTIVE)
+
+    def rewind(self, after: int) -> WebhookRecord:
+        """Send the events after a number again, or skip those up to it. Those that were removed are left out."""
+        return self._change(position=min(after, self._catalog.last_event()))
+
+    def requeue(self, events: Sequence[int] | None) -> int:
+        """Send dead letters (None: all) again; return how many."""
+        queued = self._catalog.queue_dead_letters(self.name, events, self._clock.now())
+        self._has_queued = True
+        return queued
+
+    def _change(self, **changes: object) -> WebhookRecord:
+        with self._lock:
+            self._changes += 1
+            fresh = {"attempts": 0, "failing_since": None, "next_attempt_at": 0, "reason": None}
+            self._save(replace(self._record, **fresh, **changes))  # type: ignore[arg-type]
+            return self._record
+
+    # --- sending ----------------------------------------------------------------------------------------------------
+
+    def due_in(self) -> float | None:
+        """Return the seconds until an attempt may be made; None while the webhook is disabled."""
+        record = self._record
+        if record.state is WebhookState.DISABLED:
+            return None
+        wait = record.next_attempt_at - self._clock.now()
+        longest = 3_600_000_000 + microseconds(self.settings.retry_longest)
+        return 0.0 if wait > longest else max(0.0, wait / 1e6)  # a clock that was ahead has put it off
+
+    def step(self) -> bool:
+        """Send some of the events that are due. Return whether there may be more that are due now."""
+        if self.due_in() != 0.0:
+            return False
+        with self._lock:
+            if not self._is_saved:
+                self._save(self._record)
+        if self._has_queued and not self._send_queued():
+            return False
+        changes, before = self._changes, self._record.position
+        events = self._catalog.events_after(before, AT_ONCE)
+        reached = before
+        for event in events:
+            if self._stop.is_set() or self._changes != changes:
+                break
+            if self._which.selects(event) and not self._send(event, reached, changes):
+                return self.due_in() == 0.0
+            reached = event.number
+        self._advance(reached, changes)
+        return bool(events)
+
+    def _send(self, event: EventRecord, reached: int, changes: int) -> bool:
+        """Send an event; return whether it was taken. If not, all before is recorded, and when to try again."""
+        answer = self._attempt(event)
+        if answer.outcome is Outcome.DELIVERED:
+            self._worked(changes)
+            return True
+        with self._lock:
+            if self._changes == changes:
+                self._record = replace(self._record, position=max(reached, self._record.position))
+                self._failed(answer, event)
+        return False
+
+    def _attempt(self, event: EventRecord) -> Answer:
+        """Send an event. An error that is not foreseen is a failure, too: it must not repeat the events before."""
+        try:
+            answer = self._post(event, self._clock.now())
+        except Exception as error:  # noqa: BLE001 - `Recurring` logs it
+            self._fault.failed(error)
+            answer = Answer(Outcome.FAILED, with_type(error))
+        else:
+            if answer.outcome is Outcome.DELIVERED:
+                self._fault.worked()
+            else:
+                self._fault.failed(answer.reason or "")
+        self._metrics.webhook_requests.labels(self.name, answer.outcome.name.lower()).inc()
+        return answer
+
+    def _worked(self, changes: int) -> None:
+        if self._record.failing_since is None:
+            return
+        with self._lock:
+            if self._changes == changes:
+                self._record = replace(self._record, attempts=0, failing_since=None, next_attempt_at=0, reason=None)
+
+    def _advance(self, reached: int, changes: int) -> None:
+        with self._lock:
+            if self._changes == changes and reached != self._record.position:
+                self._record = replace(self._record, position=reached)
+                self._save(self._record)
+
+    def _failed(self, answer: Answer, event: EventRecord) -> None:
+        """Record a failure, and give up what is too old."""
+        now = self._clock.now()
+        since = self._record.failing_since or now
+        record = self._put_off(answer, now)
+        if answer.outcome is Outcome.GONE:
+            log.warning("webhook_disabled", webhook=self.name, reason=answer.reason)
+            self._save(replace(record, state=WebhookState.DISABLED))
+            return
+        too_old = now - microseconds(self.settings.give_up)
+        if since > too_old or not self._is_old(event, too_old):
+            self._save(record)
+        elif answer.outcome is Outcome.REFUSED:
+            fresh = WebhookRecord(self.name, event.number)
+            self._bury(fresh, [event], answer)
+        else:
+            self._bury_all(record, too_old, answer)
+
+    def _put_off(self, answer: Answer, now: int) -> WebhookRecord:
+        record = self._record
+        first, longest = microseconds(self.settings.retry_first), microseconds(self.settings.retry_longest)
+        pause = min(longest, first << min(record.attempts, 30)) * uniform(0.5, 1.0)  # noqa: S311 - jitter keeps no secret
+        pause = max(pause, answer.retry_after * 1e6)
+        return replace(
+            record,
+            attempts=record.attempts + 1,
+            failing_since=record.failing_since or now,
+            next_attempt_at=now + int(pause),
+            reason=answer.reason,
+        )
+
+    def _bury_all(self, record: WebhookRecord, too_old: int, answer: Answer) -> None:
+        """Give up all events up to a time."""
+        self._save(record)
+        while events := self._catalog.events_after(record.position, BURIED_AT_ONCE):
+            old = list(takewhile(lambda event: self._is_old(event, too_old), events))
+            if not old:
+                break
+            record = replace(record, position=old[-1].number)
+            self._bury(record, [event for event in old if self._which.selects(event)], answer)
+            if len(old) < len(events):
+                break
+
+    def _is_old(self, event: EventRecord, too_old: int) -> bool:
+        """Tell whether an event is from a time before, or from one that a clock told which was ahead."""
+        return event.time <= too_old or event.time > self._clock.now()
+
+    def _bury(self, record: WebhookRecord, events: Sequence[EventRecord], answer: Answer) -> None:
+        now = self._clock.now()
+        self._save(record, [DeadLetter(self.name, event, now, answer.reason or "") for event in events])
+        self._metrics.webhook_given_up.labels(self.name).inc(len(events))
+        log.error("webhook_gave_up", webhook=self.name, count=len(events), reason=answer.reason)
+
+    def _save(self, record: WebhookRecord, dead: Sequence[DeadLetter] = ()) -> None:
+        record = replace(record, updated_at=self._clock.now())
+        self._is_saved = False
+        self._catalog.save_webhook(record, dead)
+        self._record, self._is_saved = record, True
+
+    # --- dead letters that are sent again ---------------------------------------------------------------------------
+
+    def _send_queued(self) -> bool:
+        """Send the dead letters that clients have queued; return whether the log may go on."""
+        self._has_queued = is_done = False
+        try:
+            is_done = self._send_letters()
+        finally:
+            self._has_queued = self._has_queued or not is_done
+        return is_done
+
+    def _send_letters(self) -> bool:
+        changes = self._changes
+        after = 0
+        self._drop_taken()
+        while letters := self._catalog.dead_letters(self.name, after, AT_ONCE, queued=True):
+            for letter in letters:
+                after = letter.event.number
+                if self._stop.is_set() or not self._send_letter(letter, changes):
+                    return False
+        return True
+
+    def _drop_taken(self) -> None:
+        if self._taken:
+            self._catalog.drop_dead_letters(self.name, self._taken)
+            self._taken = []
+
+    def _send_letter(self, letter: DeadLetter, changes: int) -> bool:
+        """Send a dead letter; return whether the next one may be sent."""
+        answer = self._attempt(letter.event)
+        if answer.outcome is Outcome.DELIVERED:
+            self._worked(changes)
+            self._taken.append(letter.event.number)
+            self._drop_taken()
+            return True
+        now = self._clock.now()
+        with self._lock:
+            since = max(self._record.failing_since or now, letter.queued_at or now)
+            is_over = answer.outcome is Outcome.REFUSED or since <= now - microseconds(self.settings.give_up)
+            back = [DeadLetter(self.name, letter.event, now, RETURNED + (answer.reason or ""))] if is_over else []
+            if answer.outcome is Outcome.REFUSED:
+                self._save(self._record, back)
+                return True
+            record = self._put_off(answer, now)
+            state = WebhookState.DISABLED if answer.outcome is Outcome.GONE else record.state
+            self._save(replace(record, state=state), back)
+        return False

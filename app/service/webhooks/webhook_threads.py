@@ -1,0 +1,105 @@
+"""All webhooks: a thread for each host, which sends the events of the webhooks there."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from functools import partial
+from threading import Event
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from app.model.event_logs import EventLogs
+from app.model.records import EventRecord
+from app.model.webhook_state import WebhookState
+from app.observe import Recurring, logger
+from app.service.context import ServiceContext
+from app.service.threads import Worker
+from app.service.webhooks.webhook import Endpoint
+from app.service.webhooks.webhook_request import Answer, Poster
+from app.settings.webhooks import Webhook
+
+IDLE_SECONDS: Final = 1.0
+"""How often the event log is looked at when nothing in this process has logged an event: a job beside may have."""
+
+log = logger(__name__)
+
+
+def _post(poster: Poster, logs: EventLogs, event: EventRecord, now: int) -> Answer:
+    return poster.post(event, logs, now)
+
+
+class Webhooks:
+    """The webhooks of a gateway, and the threads that send to them. `dead_letters` counts those of a webhook."""
+
+    def __init__(self, context: ServiceContext, stop: Event, dead_letters: Callable[[str], float]) -> None:
+        self._context, self._stop, self._dead_letters = context, stop, dead_letters
+        self._settings = context.settings.webhooks
+        self.endpoints: dict[str, Endpoint] = {}
+        self._posters = {name: Poster(settings) for name, settings in self._settings.items()}
+        by_host: dict[tuple[str, int], list[str]] = defaultdict(list)
+        for name, settings in self._settings.items():
+            by_host[_host(settings)].append(name)
+        self.workers: Mapping[str, Worker] = {
+            f"webhooks {host}:{port}": Worker(f"webhooks {host}:{port}", partial(self._run, names))
+            for (host, port), names in by_host.items()
+        }
+
+    def open(self) -> None:
+        """Read how far each webhook has got. Call it once the catalog belongs to this process."""
+        logs = self._context.catalog.event_logs()
+        for name, poster in self._posters.items():
+            post = partial(_post, poster, logs)
+            endpoint = self.endpoints[name] = Endpoint(name, self._context, post, self._stop)
+            self._observe(endpoint)
+
+    def wake(self) -> None:
+        """Wake the threads, as a client has changed a webhook."""
+        self._context.notifier.notify()
+
+    def _run(self, names: list[str]) -> None:
+        endpoints = [self.endpoints[name] for name in names]
+        faults = {name: Recurring(log, "webhook_sending", webhook=name) for name in names}
+        try:
+            while not self._stop.is_set():
+                seen = self._context.notifier.notifications
+                stepped = [_stepped(endpoint, faults[endpoint.name]) for endpoint in endpoints]
+                if not any(stepped):
+                    waits = [wait for endpoint in endpoints if (wait := endpoint.due_in())]
+                    self._context.notifier.wait(seen, min([*waits, IDLE_SECONDS]))
+        finally:
+            for name in names:
+                self._posters[name].close()
+
+    def checks(self) -> dict[str, dict[str, Any]]:
+        """Return the health of each webhook by the name of its check."""
+        found = {}
+        for name, endpoint in self.endpoints.items():
+            record = endpoint.record
+            is_well = record.state is WebhookState.ACTIVE and record.failing_since is None
+            found[f"webhook {name}"] = {
+                "ok": is_well,
+                "state": record.state.value,
+                "position": record.position,
+                "error": record.reason,
+            }
+        return found
+
+    def _observe(self, endpoint: Endpoint) -> None:
+        metrics, name = self._context.metrics, endpoint.name
+        metrics.webhook_behind_events.labels(name).set_function(lambda: float(endpoint.behind))
+        metrics.webhook_failing.labels(name).set_function(lambda: float(endpoint.record.failing_since is not None))
+        metrics.webhook_dead_letters.labels(name).set_function(partial(self._dead_letters, name))
+
+
+def _stepped(endpoint: Endpoint, fault: Recurring) -> bool:
+    try:
+        has_more = endpoint.step()
+    except Exception as error:  # noqa: BLE001 - `Recurring` logs it
+        fault.failed(error)
+        return False
+    fault.worked()
+    return has_more
+
+
+def _host(settings: Webhook) -> tuple[str, int]:
+    parts = urlsplit(settings.url)
+    return str(parts.hostname), parts.port or (443 if parts.scheme == "https" else 80)

@@ -1,0 +1,147 @@
+"""Sources and destinations: the gateway's own keys, and those of the transport that each names."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import timedelta
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, Field, SerializeAsAny, ValidationInfo, field_validator, model_validator
+
+from app import plugins
+from app.framing.registry import framing
+from app.model.attachment import DataSetVersion
+from app.model.evidence import OnDoubt
+from app.model.records import DEFAULT_FRAMING, GroupedAs
+from app.settings.section import Section, all_errors, with_files
+from app.settings.setting_types import CountingRule, DialectName, Duration, FramingName, LineEnd
+
+_ADDRESSES = ("topic", "queue", "subject")
+"""The options that name what a transport receives from or sends to."""
+_VALIDATE_TRANSPORTS = ContextVar("validate_transports", default=True)
+"""Whether transports are loaded, and their own keys validated."""
+
+
+@contextmanager
+def validating_transports(*, enabled: bool) -> Iterator[None]:
+    """Load transports and validate their keys within this block, or (not `enabled`) ignore both."""
+    before = _VALIDATE_TRANSPORTS.set(enabled)
+    try:
+        yield
+    finally:
+        _VALIDATE_TRANSPORTS.reset(before)
+
+
+class Endpoint(Section):
+    """The keys of sources and destinations alike. `options` holds the keys of the transport, which the configuration
+    has beside the others."""
+
+    options_field: ClassVar[Literal["source_settings", "destination_settings"]]
+
+    transport: str
+    framing: FramingName = DEFAULT_FRAMING
+    options: SerializeAsAny[BaseModel]
+
+    @property
+    def address(self) -> str:
+        """The topic, queue or subject, or several with commas between; empty where the transport has none of these."""
+        found = next((value for key in _ADDRESSES if (value := getattr(self.options, key, None)) is not None), "")
+        return found if isinstance(found, str) else ",".join(found)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather_options(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping) or "options" in given:
+            return given
+        own = {key: value for key, value in given.items() if key in cls.model_fields}
+        others = {key: value for key, value in given.items() if key not in cls.model_fields}
+        return own | {"options": _Options(others, given.get("transport"))}
+
+    @field_validator("transport")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if not _VALIDATE_TRANSPORTS.get():
+            return name
+        try:
+            plugins.transport(name)
+        except plugins.PluginError as error:
+            raise ValueError(str(error)) from error
+        return name
+
+    @field_validator("options", mode="plain")
+    @classmethod
+    def _by_transport(cls, given: Any, info: ValidationInfo) -> BaseModel:
+        if not _VALIDATE_TRANSPORTS.get():
+            return Section()
+        named = given.transport if isinstance(given, _Options) else info.data.get("transport")
+        model = plugins.transport_settings(named, cls.options_field) if isinstance(named, str) else None
+        if model is not None:
+            return given if isinstance(given, model) else model.model_validate(with_files(given, model))
+        if "transport" not in info.data and isinstance(given, Mapping):
+            _refuse_unknown(given, cls.options_field)
+        return Section()
+
+
+class _Options(dict[str, Any]):
+    """The keys of a transport, and its name, whether there is one of this name or not."""
+
+    def __init__(self, keys: Mapping[str, Any], transport: object) -> None:
+        super().__init__(keys)
+        self.transport = transport
+
+
+def _refuse_unknown(given: Mapping[str, Any], field: str) -> None:
+    """Raise ValidationError for keys that no transport has. A wrong name of the transport does not hide them."""
+    models = [plugins.transport_settings(name, field) for name in plugins.names("transport")]
+    if None in models:
+        return
+    known = {key for model in models if model is not None for key in model.model_fields}
+    unknown = [key for key in given if key not in known and key.removesuffix("_file") not in known]
+    if unknown:
+        raise all_errors([((key,), "no such setting, whatever the transport") for key in unknown])
+
+
+class Source(Endpoint):
+    """A place to receive from. `dialect`, `ccsid` and `encoding` apply to messages that do not say them themselves; a
+    dialect that is not given is detected. So is what the last messages of attachments on TIB/Rendezvous count
+    (`counts`). `on_doubt` holds attachments in doubt, or finishes them with a warning; without it those are held of
+    which bytes could be missing."""
+
+    options_field = "source_settings"
+
+    dialect: DialectName | None = None
+    ccsid: int | None = Field(default=None, ge=1, le=65535)
+    encoding: int | None = Field(default=None, ge=0)
+    line_end: LineEnd | None = None
+    on_doubt: OnDoubt | None = None
+    counts: CountingRule | None = None
+
+    @field_validator("counts")
+    @classmethod
+    def _counts_something(cls, rule: str | None, info: ValidationInfo) -> str | None:
+        name = info.data.get("framing")
+        if rule is not None and name is not None and not framing(name).traits.numbered_on_arrival:
+            raise ValueError(f"the framing {name} has no last messages that count; remove it")
+        return rule
+
+
+class Destination(Endpoint):
+    """A place to send to.
+
+    `body_limit` bounds the body of a physical message and `record_length` a record, in bytes. `attempts` of 0 tries
+    for ever, with pauses from `retry_first` up to `retry_longest`. `group` chooses what a framing with groups makes
+    of a file: the messages of a group, or the segments of one message. `data_set_version` is the version of SAS data
+    sets that the receiving program reads."""
+
+    options_field = "destination_settings"
+
+    dialect: DialectName = "big-4-excluded-packed"
+    ccsid: int = Field(default=1208, ge=1, le=65535)
+    encoding: int = Field(default=273, ge=0)
+    body_limit: int = Field(default=32000, ge=1024, le=100 << 20)
+    record_length: int | None = Field(default=None, ge=1)
+    group: GroupedAs = "messages"
+    data_set_version: DataSetVersion = "V9"
+    attempts: int = Field(default=0, ge=0)
+    retry_first: Duration = timedelta(seconds=1)
+    retry_longest: Duration = timedelta(minutes=5)

@@ -1,0 +1,232 @@
+"""The file formats that are read, and their recognition."""
+
+import codecs
+import json
+import re
+import zlib
+from collections.abc import Callable, Mapping
+from typing import BinaryIO, NamedTuple
+
+from app.tables.read import (
+    arrow_inflation,
+    columnar,
+    csv_reader,
+    dataset_json_reader,
+    ndjson,
+    sas7bdat,
+    transport_reader,
+)
+from app.tables.read.json_lines import GZIP_MAGIC, ZLIB_OR_GZIP
+from app.tables.read.read_request import Options, Reading, unreadable
+
+_LOOKED_AT = 1 << 20
+_DATASET_JSON = re.compile(rb'"datasetJSONVersion"\s*:')
+_DATASET_JSON_1_0 = re.compile(rb'"(?:clinicalData|referenceData)"\s*:\s*\{')
+_WIDE_JSON = re.compile(rb"(?:\xff\xfe|\xfe\xff)[\s\0]*(?:\{[\s\0]*\"|\[[\s\0]*\{)")
+_ARRAY_OF_OBJECTS = re.compile(rb"\s*\[\s*(?:\{|\]\s*\Z)")
+_ZLIB_FIRST = b"\x78"
+_ANY_COMPRESSION = zlib.MAX_WBITS | 32
+_MOST_RECORD_BYTES = 1 << 16
+_WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+class Format(NamedTuple):
+    """One file format: its file extensions, its media types, two tests of a file's first bytes, and its reader.
+
+    `is_begun_by` chooses the reader of a file that is known to be a table. `is_surely` is stricter: a file that passes
+    it is a table, and no other text or binary file.
+    """
+
+    extensions: tuple[str, ...]
+    media_types: tuple[str, ...]
+    is_begun_by: Callable[[bytes], bool]
+    is_surely: Callable[[bytes], bool]
+    read: Callable[[BinaryIO, Options], Reading]
+
+
+def _never(_head: bytes) -> bool:
+    return False
+
+
+def _is_parquet(head: bytes) -> bool:
+    return head.startswith(b"PAR1")
+
+
+def _is_surely_parquet(head: bytes) -> bool:
+    """Tell Parquet from text that begins with its mark: the structures of a Parquet file end with a zero byte."""
+    return _is_parquet(head) and b"\0" in head
+
+
+def _is_arrow_file(head: bytes) -> bool:
+    return head.startswith(arrow_inflation.ARROW_MAGIC)
+
+
+def _is_surely_arrow_file(head: bytes) -> bool:
+    return head.startswith(arrow_inflation.ARROW_MAGIC + b"\0\0")
+
+
+def _is_arrow_stream(head: bytes) -> bool:
+    return head.startswith(b"\xff\xff\xff\xff")
+
+
+def _is_xpt(head: bytes) -> bool:
+    return head.startswith(b"HEADER RECORD*******LIB")
+
+
+def _is_sas7bdat(head: bytes) -> bool:
+    return head.startswith(sas7bdat.MAGIC)
+
+
+def _is_array_of_objects(head: bytes) -> bool:
+    return bool(_ARRAY_OF_OBJECTS.match(head))
+
+
+def _is_dsjc(head: bytes) -> bool:
+    if not head.startswith((_ZLIB_FIRST, GZIP_MAGIC)):
+        return False
+    try:
+        return zlib.decompressobj(ZLIB_OR_GZIP).decompress(head, 1) == b"{"
+    except zlib.error:
+        return False
+
+
+def _is_surely_dsjc(head: bytes) -> bool:
+    """Tell whether compressed JSON names the version of Dataset-JSON near its beginning."""
+    try:
+        return _is_dsjc(head) and bool(
+            _DATASET_JSON.search(zlib.decompressobj(_ANY_COMPRESSION).decompress(head, _MOST_RECORD_BYTES))
+        )
+    except zlib.error:
+        return False
+
+
+def _is_dataset_json(head: bytes) -> bool:
+    return head.lstrip().startswith(b"{") and bool(_DATASET_JSON.search(head)) and not _is_dataset_ndjson(head)
+
+
+def _is_begun_dataset_json(head: bytes) -> bool:
+    """Tell whether it is Dataset-JSON of any version: only its reader says that version 1.0 is not supported."""
+    return _is_dataset_json(head) or (head.lstrip().startswith(b"{") and bool(_DATASET_JSON_1_0.search(head)))
+
+
+def _is_dataset_ndjson(head: bytes) -> bool:
+    """Tell whether the metadata is a line of its own, followed by rows."""
+    line, _, rest = head.lstrip().partition(b"\n")
+    return bool(_DATASET_JSON.search(line)) and line.rstrip().endswith(b"}") and rest.lstrip().startswith(b"[")
+
+
+def _is_ndjson(head: bytes) -> bool:
+    return head.lstrip().startswith(b"{")
+
+
+def _is_surely_ndjson(head: bytes) -> bool:
+    """Tell whether the first two lines are rows: JSON objects with the same members, none of which is nested."""
+    rows = [_row(line) for line in head[:_MOST_RECORD_BYTES].lstrip().split(b"\n", 2)[:2]]
+    return len(rows) == 2 and bool(rows[0]) and rows[0] == rows[1]
+
+
+def _row(line: bytes) -> list[str]:
+    """Return the names of the members of a JSON object without nested values; none if a line is not such an object."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return []
+    if not isinstance(value, dict) or any(isinstance(cell, dict | list) for cell in value.values()):
+        return []
+    return sorted(value)
+
+
+FORMATS: Mapping[str, Format] = {
+    "parquet": Format(
+        ("parquet", "pq"),
+        ("application/vnd.apache.parquet",),
+        _is_parquet,
+        _is_surely_parquet,
+        columnar.read_parquet,
+    ),
+    "arrow": Format(
+        ("arrows",),
+        ("application/vnd.apache.arrow.stream",),
+        _is_arrow_stream,
+        arrow_inflation.is_stream,
+        columnar.read_arrow,
+    ),
+    "arrow-file": Format(
+        ("arrow", "feather", "ipc"),
+        ("application/vnd.apache.arrow.file",),
+        _is_arrow_file,
+        _is_surely_arrow_file,
+        columnar.read_arrow,
+    ),
+    "xpt": Format(
+        ("xpt", "xport", "v5xpt", "v8xpt"),
+        ("application/x-sas-xport",),
+        _is_xpt,
+        _is_xpt,
+        transport_reader.read,
+    ),
+    "sas7bdat": Format(
+        ("sas7bdat",),
+        ("application/x-sas-data",),
+        _is_sas7bdat,
+        _is_sas7bdat,
+        sas7bdat.read,
+    ),
+    "dsjc": Format(
+        ("dsjc",),
+        ("application/vnd.cdisc.dataset-json.compressed",),
+        _is_dsjc,
+        _is_surely_dsjc,
+        dataset_json_reader.read_compressed,
+    ),
+    "dataset-ndjson": Format((), (), _is_dataset_ndjson, _is_dataset_ndjson, dataset_json_reader.read_lines),
+    "dataset-json": Format(
+        ("json",), ("application/json",), _is_begun_dataset_json, _is_dataset_json, dataset_json_reader.read
+    ),
+    "ndjson": Format(("ndjson", "jsonl"), ("application/x-ndjson",), _is_ndjson, _is_surely_ndjson, ndjson.read),
+    "json": Format((), (), _is_array_of_objects, _never, ndjson.read_array),
+    "csv": Format(
+        ("csv", "tsv", "tab", "txt"), ("text/csv", "text/tab-separated-values"), bool, _never, csv_reader.read
+    ),
+}
+"""The formats by name, the most certain to recognise first."""
+
+
+def format_of(file: BinaryIO, file_name: str, media_type: str) -> str:
+    """Return the name of a file's format.
+
+    The first bytes determine it. If they only show that it may be text, the file name or media type does.
+    """
+    file.seek(0)
+    head = file.read(_LOOKED_AT).removeprefix(codecs.BOM_UTF8)
+    found = next((name for name, known in FORMATS.items() if known.is_begun_by(head)), "csv")
+    if found != "csv":
+        return found
+    extension = file_name.rpartition(".")[2].casefold()
+    plain_type = media_type.partition(";")[0].strip()
+    named = next(
+        (name for name, known in FORMATS.items() if extension in known.extensions or plain_type in known.media_types),
+        None,
+    )
+    if named is None and _WIDE_JSON.match(head):
+        return "ndjson"  # its reader says that JSON is not exchanged in UTF-16
+    # The reader of CSV tells where a NUL is, or reads UTF-16 without a mark.
+    if named != "csv" and b"\0" in head and not head.startswith(_WIDE_MARKS):
+        raise unreadable(f"unknown file format; supported are {', '.join(FORMATS)}")
+    return named or found
+
+
+def table_format(head: bytes) -> str | None:
+    """Return the name of the format that a file's first bytes show, None if the file may be other text or bytes.
+
+    CSV is never recognised: any text could be CSV.
+    """
+    head = head.removeprefix(codecs.BOM_UTF8)
+    return next((name for name, known in FORMATS.items() if known.is_surely(head)), None)
+
+
+def read(file: BinaryIO, name: str, options: Options) -> Reading:
+    """Read a seekable file of the format of this name. Raises InvalidInputError if it is not such a file."""
+    if name not in FORMATS:
+        raise unreadable(f"unknown format {name!r}; supported are {', '.join(FORMATS)}")
+    return FORMATS[name].read(file, options)

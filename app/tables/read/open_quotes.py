@@ -1,0 +1,199 @@
+"""Find quotes in a CSV file that are not closed: each would swallow the rows up to the next quote, or to the end.
+
+A quote opens a cell only at its beginning; elsewhere it is a character of the text. In a file that follows RFC 4180,
+each opening quote is at the beginning of a cell and each closing quote at its end. This is checked for many rows at
+once; rows that are different are read quote by quote.
+"""
+
+import codecs
+import re
+from collections.abc import Iterator
+from typing import BinaryIO, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.tables.read.read_request import unreadable
+
+PIECE_BYTES: Final = 512 << 10
+LONGEST_LINE: Final = 64 << 20
+"""The maximum size in bytes of a line, far beyond that of a row."""
+
+_QUOTE, _LF, _CR = b'"\n\r'
+_AS_THEY_ARE = frozenset({"utf-8", "latin-1", "iso8859-1", "cp1252"})
+"""Character sets whose bytes for quotes, delimiters and line ends are those of ASCII, and no part of another one."""
+
+Bytes = NDArray[np.uint8]
+Places = NDArray[np.intp]
+
+
+class Place(NamedTuple):
+    """The place of a quote: its byte in the file, from 0, and the number of rows that end before it."""
+
+    byte: int
+    rows: int
+
+
+def check_quotes(file: BinaryIO, charset: str, delimiter: str, before: int, *, blank_rows: bool) -> bool:
+    """Return whether the file has a NUL. Raises InvalidInputError for a quote that is not closed in its cell.
+
+    `before` is the number of rows before the first of data. With `blank_rows`, a blank line is a row.
+    """
+    begin = len(codecs.BOM_UTF8) if _is_marked(file) else 0
+    scan = _Scan(delimiter.encode()[0], begin, blank_rows=blank_rows)
+    has_nul = False
+    for lines in _lines(_pieces(file, charset, begin)):
+        scan.see(lines)
+        has_nul = has_nul or b"\0" in lines
+    if scan.opened is not None:
+        raise _unclosed(scan.opened, "is never closed", charset, before)
+    if scan.wrong is not None:
+        raise _unclosed(scan.wrong, "ends in a later line, before text that is not a new cell", charset, before)
+    return has_nul
+
+
+def _unclosed(place: Place, why: str, charset: str, before: int) -> Exception:
+    byte = f" at byte {place.byte}" if charset in _AS_THEY_ARE else ""
+    row = place.rows + 1 - before
+    said = f"the quote that opens{byte} {why}; close it, or double it if it belongs to the text"
+    return unreadable(said, row) if row > 0 else unreadable(f"the row of names: {said}")
+
+
+def _is_marked(file: BinaryIO) -> bool:
+    file.seek(0)
+    return file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8
+
+
+def _pieces(file: BinaryIO, charset: str, begin: int) -> Iterator[bytes]:
+    """Yield a file from a byte on, in a character set that contains ASCII."""
+    file.seek(begin)
+    if charset in _AS_THEY_ARE:
+        while piece := file.read(PIECE_BYTES):
+            yield piece
+        return
+    decoder = codecs.getincrementaldecoder(charset)()
+    while piece := file.read(PIECE_BYTES):
+        yield decoder.decode(piece).encode("utf-8", "surrogatepass")
+    yield decoder.decode(b"", final=True).encode("utf-8", "surrogatepass")
+
+
+def _lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield whole lines, many at a time; the last one may lack its end."""
+    held = b""
+    for piece in pieces:
+        held += piece
+        cut = max(held.rfind(b"\n"), held.rfind(b"\r", 0, -1)) + 1
+        if cut:
+            yield held[:cut]
+            held = held[cut:]
+        if len(held) > LONGEST_LINE:
+            raise unreadable(f"a line is longer than {LONGEST_LINE:,} bytes")
+    if held:
+        yield held
+
+
+class _Scan:
+    """The state between lines: the quote that is open, and the first one that is wrong."""
+
+    def __init__(self, delimiter: int, begin: int, *, blank_rows: bool) -> None:
+        self.opened: Place | None = None
+        self.wrong: Place | None = None
+        self._bytes, self._rows = begin, 0
+        self._blank_rows = blank_rows
+        self._ends = np.zeros(256, np.bool_)
+        self._ends[[delimiter, _LF, _CR, _QUOTE]] = True
+        mark = re.escape(bytes([delimiter]))
+        self._opening = re.compile(rb"(?:\A|(?<=[\r\n])|(?<=" + mark + rb'))"')
+        self._closing = re.compile(rb'[^"]*+(?:""[^"]*+)*+"')
+        self._after = re.compile(rb"[\r\n]|\Z|" + mark)
+
+    def see(self, lines: bytes) -> None:
+        """Add whole lines."""
+        if self.opened is None and _QUOTE not in lines and _are_plain(lines, blank_rows=self._blank_rows):
+            self._rows += lines.count(b"\n")
+            self._bytes += len(lines)
+            return
+        data = np.frombuffer(lines, np.uint8)
+        quotes = np.flatnonzero(data == _QUOTE) if _QUOTE in lines else np.zeros(0, np.intp)
+        if self._are_regular(data, quotes):
+            self._see_regular(data, quotes)
+        else:
+            self._see_one_by_one(lines, data)
+        self._bytes += len(lines)
+
+    def _are_regular(self, data: Bytes, quotes: Places) -> bool:
+        """Tell whether every second quote begins a cell and the others end one."""
+        inside = self.opened is not None
+        opening, closing = quotes[inside::2], quotes[1 - inside :: 2]
+        before = opening[opening > 0]
+        after = closing[closing < len(data) - 1]
+        return bool(self._ends[data[before - 1]].all() and self._ends[data[after + 1]].all())
+
+    def _see_regular(self, data: Bytes, quotes: Places) -> None:
+        inside = self.opened is not None
+        ends = self._row_ends(data)
+        if len(ends) and (inside or len(quotes)):
+            ends = ends[(np.searchsorted(quotes, ends) + inside) % 2 == 0]
+        if len(quotes):
+            self.opened = self._place(int(quotes[-1]), ends) if (len(quotes) + inside) % 2 else None
+        self._rows += len(ends)
+
+    def _row_ends(self, data: Bytes) -> Places:
+        """Return the places of line ends, of blank lines only if they are rows."""
+        is_end = data == _LF
+        is_return = data == _CR
+        if is_return.any():
+            lone = is_return.copy()
+            lone[:-1] &= ~is_end[1:]
+            is_end = is_end | lone
+        ends = np.flatnonzero(is_end)
+        if self._blank_rows:
+            return ends
+        starts = np.concatenate([[0], ends[:-1] + 1]) if len(ends) else ends
+        length = ends - starts
+        blank = (length == 0) | ((length == 1) & (data[starts] == _CR))
+        found: Places = ends[~blank]
+        return found
+
+    def _see_one_by_one(self, lines: bytes, data: Bytes) -> None:
+        """Read lines with quotes that are characters of texts, or wrong."""
+        hidden = np.zeros(len(data), np.bool_)
+        opened = None if self.opened is None else -1
+        wrong: int | None = None
+        at = 0
+        while True:
+            if opened is None:
+                found = self._opening.search(lines, at)
+                if found is None:
+                    break
+                at = found.end()
+                opened = at - 1
+            closing = self._closing.match(lines, at)
+            end = len(lines) if closing is None else closing.end()
+            hidden[at:end] = True
+            if closing is None:
+                break
+            if wrong is None and _has_line_end(lines, opened, end) and not self._after.match(lines, end):
+                wrong = opened
+            opened, at = None, end
+        ends = self._row_ends(np.where(hidden, 0, data))
+        if self.wrong is None and wrong is not None:
+            self.wrong = self._place(wrong, ends)
+        self.opened = None if opened is None else self._place(opened, ends)
+        self._rows += len(ends)
+
+    def _place(self, at: int, ends: Places) -> Place | None:
+        """Return the place of a quote in these lines; that of the quote that was open before for -1."""
+        return self.opened if at < 0 else Place(self._bytes + at, self._rows + int(np.searchsorted(ends, at)))
+
+
+def _are_plain(lines: bytes, *, blank_rows: bool) -> bool:
+    """Tell whether every line ends in LF or CR LF and is a row."""
+    if not blank_rows and (lines.startswith((b"\n", b"\r")) or b"\n\n" in lines or b"\n\r" in lines):
+        return False
+    return b"\r" not in lines or lines.count(b"\r") == lines.count(b"\r\n")
+
+
+def _has_line_end(lines: bytes, opened: int, end: int) -> bool:
+    """Tell whether a quoted text has a line end; one that was opened in earlier lines (-1) has."""
+    return opened < 0 or b"\n" in lines[opened:end] or b"\r" in lines[opened:end]

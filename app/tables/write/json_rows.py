@@ -1,0 +1,88 @@
+"""Write JSON: rows as objects, in an array or one per line (NDJSON)."""
+
+from collections.abc import Iterator, Sequence
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.tables.write import text_cells
+from app.tables.write.output_options import Options
+from app.tables.write.output_pieces import Piece, blocks, split
+from app.tables.write.output_table import Outgoing
+from app.tables.write.row_cells import Cell, blank_as_null, cells
+
+_ESCAPES = {"\\": "\\\\", '"': '\\"'} | {
+    character: orjson.dumps(character).decode().strip('"') for character in map(chr, range(32))
+}
+"""The JSON escapes of characters. The backslash comes first, since the other escapes contain one."""
+
+
+def write_ndjson(table: Outgoing, options: Options) -> Iterator[Piece]:
+    """Yield one object per line."""
+    shown = cells(table.schema, options)
+    for block in row_blocks(table, shown, options, framed("", _objects(shown), "\n")):
+        yield from split(block)
+
+
+def write_json(table: Outgoing, options: Options) -> Iterator[Piece]:
+    """Yield an array of objects, one per line."""
+    shown = cells(table.schema, options)
+    yield b"["
+    yield from separated(row_blocks(table, shown, options, framed(",\n", _objects(shown), "")))
+    yield b"\n]\n"
+
+
+def framed(before: str, literals: Sequence[str], behind: str) -> list[str]:
+    """Return the texts between the cells of a row, with more text before and after the row."""
+    if len(literals) == 1:
+        return [before + literals[0] + behind]
+    return [before + literals[0], *literals[1:-1], literals[-1] + behind]
+
+
+def separated(rows: Iterator[memoryview]) -> Iterator[Piece]:
+    """Yield blocks of rows that each begin with a comma, without the very first comma."""
+    for at, block in enumerate(rows):
+        yield from split(block[1:] if at == 0 else block)
+
+
+def row_blocks(
+    table: Outgoing, shown: Sequence[Cell], options: Options, literals: Sequence[str]
+) -> Iterator[memoryview]:
+    """Yield rows of JSON, many at a time."""
+    for batch in blocks(table.batches):
+        written = [_written(cell, batch, options) for cell in shown]
+        yield text_cells.lines(literals, written, batch.num_rows, null="null")
+
+
+def _objects(shown: Sequence[Cell]) -> list[str]:
+    keys = [orjson.dumps(cell.name).decode() + ":" for cell in shown]
+    return ["{" + keys[0], *["," + key for key in keys[1:]], "}"] if keys else ["{}"]
+
+
+def _written(cell: Cell, batch: pa.RecordBatch, options: Options) -> pa.StringArray:
+    column = cell.column(batch)
+    if cell.is_text:
+        return _string(blank_as_null(column) if options.blank == "null" else column)
+    written = cell.written(batch)
+    if pa.types.is_floating(cell.type):
+        written = _finite(column, written)
+    elif not text_cells.is_bare(cell.type):
+        written = text_cells.joined('"', written, '"')
+    tags = cell.tags(batch)
+    return written if tags is None else pc.coalesce(written, text_cells.joined('"', tags, '"'))
+
+
+def _finite(column: pa.Array, written: pa.StringArray) -> pa.StringArray:
+    """Return the texts of finite numbers, with null for infinity and NaN, which JSON does not have."""
+    finite = pc.is_finite(column)
+    return written if pc.all(finite).as_py() else pc.if_else(finite, written, None)
+
+
+def _string(strings: pa.StringArray) -> pa.StringArray:
+    """Return text in quotes, with escapes. Searching a whole block first costs almost no time."""
+    raw = text_cells.raw(strings)
+    for character, escape in _ESCAPES.items():
+        if character.encode() in raw:
+            strings = pc.replace_substring(strings, character, escape)
+    return text_cells.joined('"', strings, '"')

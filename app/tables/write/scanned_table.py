@@ -1,0 +1,75 @@
+"""A table of many files as one for output: only the requested columns, files and row groups are read."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from app.tables.write import character_lengths
+from app.tables.write.output_options import Options
+from app.tables.write.output_table import Outgoing, TableFormat
+from app.tables.write.selection import select
+from app.tables.write.stored_table import ROWS_A_BATCH
+
+
+def outgoing(
+    table: ds.Dataset, schema: pa.Schema, rows: int, options: Options, known: TableFormat, created: datetime
+) -> Outgoing:
+    """Return the part of a table with this number of rows that settled options choose, for a format.
+
+    Raises OptionError.
+
+    The types are those of `schema`; the files may have integers in place of times. Reading is from one thread at a
+    time.
+    """
+    selection = select(schema, options, known)
+    first = min(options.offset or 0, rows)
+    taken = rows - first if options.limit is None else min(rows - first, options.limit)
+    unknown = character_lengths.unknown(schema, selection.sources) if known.needs_lengths else []
+    if unknown:
+        told = character_lengths.with_lengths(schema, unknown, head(table, schema, unknown, first, taken))
+        selection = select(told, options, known)
+    batches = (selection.apply(batch) for batch in head(table, schema, selection.sources, first, taken))
+    return Outgoing(selection.schema, batches, taken, created)
+
+
+def head(table: ds.Dataset, schema: pa.Schema, names: Sequence[str], first: int, rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield these columns of a number of rows from the first on. One batch of one row group is in memory."""
+    wanted = pa.schema([schema.field(name) for name in names], schema.metadata)
+    begin = 0
+    for piece, size in _pieces(table) if rows else ():
+        end = begin + size
+        if first < end:
+            for batch in _batches(piece, table.schema, wanted):
+                taken = batch.slice(max(first - begin, 0), rows)
+                begin += batch.num_rows
+                if taken.num_rows:
+                    yield taken
+                    rows -= taken.num_rows
+                if not rows:
+                    return
+        begin = end
+
+
+def _pieces(table: ds.Dataset) -> Iterator[tuple[ds.Fragment, int]]:
+    """Yield the table's row groups, or its other fragments, with their numbers of rows."""
+    for fragment in table.get_fragments():
+        if isinstance(fragment, ds.ParquetFileFragment):
+            yield from ((piece, piece.row_groups[0].num_rows) for piece in fragment.split_by_row_group())
+        else:
+            yield fragment, fragment.count_rows()
+
+
+def _batches(piece: ds.Fragment, schema: pa.Schema, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+    reading = {"batch_size": ROWS_A_BATCH, "batch_readahead": 0, "fragment_readahead": 0, "use_threads": False}
+    for batch in piece.to_batches(schema=schema, columns=wanted.names, **reading):
+        if wanted:
+            arrays = [_as(column, field.type) for column, field in zip(batch.columns, wanted, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=wanted)
+        else:
+            yield batch
+
+
+def _as(column: pa.Array, data_type: pa.DataType) -> pa.Array:
+    return column if column.type == data_type else column.view(data_type)

@@ -1,0 +1,286 @@
+"""The limits of transport files and SAS programs, and the changes that make a table fit if they are allowed.
+
+Sources: the record layouts; for variable names of version 5 the rules by which SAS/CONNECT truncates names for SAS 6;
+for reserved names "Rules for SAS Names", as for data sets that are sent (`app.dataset.checks`).
+"""
+
+import re
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from app.dataset import checks, format_names, sas_columns, side_columns
+from app.dataset.format_names import Format
+from app.dataset.schema import MOST_VARIABLES
+from app.model.errors import InvalidInputError
+from app.model.names import folded
+from app.tables.xpt.header_records import Version
+
+DEFAULT_MEMBER: Final = "DATA"
+"""The data set's name if the table has none."""
+
+_RESERVED_MEMBERS: Final = frozenset(map(folded, checks.RESERVED_MEMBERS))
+_RESERVED_VARIABLES: Final = frozenset(map(folded, checks.RESERVED_VARIABLES))
+
+LONGEST_WIDTH: Final = 32_767
+"""The maximum width and number of decimals of a format, which are short integers."""
+
+
+class Limits(NamedTuple):
+    """The maximum size of each item in bytes. `file` names the file, `code` the error.
+
+    `literals` tells whether names may have any characters, as with VALIDVARNAME=ANY; else they are in upper case.
+    """
+
+    file: str
+    code: str
+    literals: bool
+    member: int
+    name: int
+    label: int
+    format: int
+    character: int
+    member_label: int = 40
+    member_type: int = 8
+
+
+LIMITS: Final[Mapping[Version, Limits]] = {
+    5: Limits(
+        "transport file of version 5",
+        "xpt-5-limits",
+        literals=False,
+        member=8,
+        name=8,
+        label=40,
+        format=8,
+        character=200,
+    ),
+    8: Limits(
+        "transport file of version 8",
+        "xpt-8-limits",
+        literals=True,
+        member=32,
+        name=32,
+        label=256,
+        format=32,
+        character=32_767,
+    ),
+}
+
+PROGRAM: Final = LIMITS[8]._replace(file="SAS program", code="sas-program-limits")
+"""The limits of names in a DATA step with VALIDVARNAME=ANY and VALIDMEMNAME=EXTEND."""
+
+
+class Misfit(NamedTuple):
+    """An item that the version cannot hold: `what` of a column ("" for the data set).
+
+    `becomes` is its value in the file if changes are allowed, or None if no change helps.
+    """
+
+    column: str
+    what: str
+    value: str
+    becomes: str | None
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.column or 'data set'}: {self.what} {self.value!r} {self.why}"
+
+
+class MisfitError(InvalidInputError):
+    """A table that a file of this kind cannot hold; `misfits` lists every reason."""
+
+    def __init__(self, limits: Limits, misfits: tuple[Misfit, ...]) -> None:
+        why = "; ".join(map(str, misfits))
+        super().__init__(limits.code, "", -1, f"the table does not fit a {limits.file}: {why}")
+        self.misfits = misfits
+
+
+class Fitted(NamedTuple):
+    """A schema that a version can hold, and the changes made to it."""
+
+    schema: pa.Schema
+    changes: tuple[Misfit, ...]
+
+
+def fit(
+    schema: pa.Schema,
+    version: Version,
+    *,
+    charset: str,
+    rename: bool = False,
+    lengths: Mapping[str, int] | None = None,
+) -> Fitted:
+    """Return the same schema with `sas.*` metadata that the version can hold.
+
+    With `rename`, names and labels are shortened, formats that do not fit are dropped, and longer character variables
+    get the maximum length. In version 5, names become upper case, which SAS treats as equal. `lengths` are the bytes
+    that a column's longest value needs, where known. Side columns stay unchanged.
+
+    Raises MisfitError with every item that does not fit and may not, or cannot, be changed.
+    """
+    fitting = _Fitting(LIMITS[version], charset)
+    variables = side_columns.without_sides(schema)
+    if len(variables) > MOST_VARIABLES:
+        fitting.note("", "variables", str(len(variables)), None, f"are more than {MOST_VARIABLES}")
+    names = fitting.names({f.name: _said(f.metadata).get("sas.name") or str(f.name) for f in variables})
+    fields = [
+        f if side_columns.is_side(f) else fitting.variable(f, names[f.name], (lengths or {}).get(f.name, 0))
+        for f in schema
+    ]
+    fitted = pa.schema(fields, fitting.member(_said(schema.metadata)))
+    return Fitted(fitted, fitting.checked(rename=rename))
+
+
+def names_in_program(schema: pa.Schema, *, rename: bool = False) -> tuple[str, dict[str, str]]:
+    """Return the names of the data set and, by column, of its variables in a SAS program.
+
+    Raises MisfitError for names that SAS reserves, or that are too long or taken; with `rename`, they are changed.
+    """
+    fitting = _Fitting(PROGRAM, "utf-8")
+    member = fitting.member_name(_said(schema.metadata))
+    names = fitting.names({name: name for name in side_columns.without_sides(schema).names})
+    fitting.checked(rename=rename)
+    return member, names
+
+
+@dataclass
+class _Fitting:
+    limits: Limits
+    charset: str
+    misfits: list[Misfit] = field(default_factory=list)
+    _numbers: dict[str, Iterator[int]] = field(default_factory=dict)
+
+    def note(self, column: str, what: str, value: str, becomes: str | None, why: str) -> None:
+        self.misfits.append(Misfit(column, what, value, becomes, why))
+
+    def checked(self, *, rename: bool) -> tuple[Misfit, ...]:
+        """Return what was noted. Raises MisfitError if it may not, or cannot, be changed."""
+        misfits = tuple(self.misfits)
+        if any(not rename or misfit.becomes is None for misfit in misfits):
+            raise MisfitError(self.limits, misfits)
+        return misfits
+
+    def member_name(self, said: dict[str, str]) -> str:
+        name, longest = said.get("sas.member") or DEFAULT_MEMBER, self.limits.member
+        if self._fits(name, longest, _RESERVED_MEMBERS):
+            return self._cased(name)
+        becomes = self._free(name, longest, _RESERVED_MEMBERS)
+        self.note("", "name", name, becomes, self._fault(name, longest, _RESERVED_MEMBERS))
+        return becomes
+
+    def member(self, said: dict[str, str]) -> dict[str, str]:
+        return said | {
+            "sas.member": self.member_name(said),
+            "sas.label": self._cut("", "label", said.get("sas.label", ""), self.limits.member_label),
+            "sas.dataset_type": self._cut("", "type", said.get("sas.dataset_type", ""), self.limits.member_type),
+        }
+
+    def names(self, wanted: Mapping[str, str]) -> dict[str, str]:
+        """Return a name for each column. Names that fit are kept; others are changed if they collide with them."""
+        names: dict[str, str] = {}
+        longest, taken = self.limits.name, set(_RESERVED_VARIABLES)
+        for column, name in wanted.items():
+            if self._fits(name, longest, taken):
+                names[column] = self._cased(name)
+                taken.add(folded(name))
+        for column, name in wanted.items():
+            if column not in names:
+                names[column] = self._free(name, longest, taken)
+                taken.add(folded(names[column]))
+                self.note(column, "name", name, names[column], self._fault(name, longest, _RESERVED_VARIABLES))
+        return names
+
+    def variable(self, column: pa.Field, name: str, needed: int) -> pa.Field:
+        said = _said(column.metadata)
+        is_text = sas_columns.is_text(column.type)
+        changed = {
+            "sas.name": name,
+            "sas.label": self._cut(column.name, "label", said.get("sas.label", ""), self.limits.label),
+        }
+        for key in ("sas.format", "sas.informat"):
+            if key in said:
+                changed[key] = self._format(column.name, key.removeprefix("sas."), said[key], is_text=is_text)
+        length = max(_length(said), needed)
+        if is_text and length > self.limits.character:
+            becomes = None if needed > self.limits.character else str(self.limits.character)
+            self.note(column.name, "length", str(length), becomes, f"is more than {self.limits.character} bytes")
+            changed["sas.length"] = str(self.limits.character)
+        return column.with_metadata(said | changed)
+
+    def _format(self, column: str, what: str, reference: str, *, is_text: bool) -> str:
+        said = format_names.parse(reference)
+        if is_text and said != Format() and not said.name.startswith("$"):
+            said = said._replace(name=f"${said.name}")
+        if self._holds(said.name, self.limits.format) and max(said.width, said.decimals) <= LONGEST_WIDTH:
+            return str(said)
+        self.note(
+            column, what, reference, "", f"has a name of more than {self.limits.format} bytes or too large a width"
+        )
+        return ""
+
+    def _fits(self, name: str, longest: int, taken: Container[str]) -> bool:
+        return self._nameable(name) == name and self._size(name) <= longest and folded(name) not in taken
+
+    def _free(self, name: str, longest: int, taken: Container[str]) -> str:
+        return next(free for free in self._candidates(name, longest) if folded(free) not in taken)
+
+    def _fault(self, name: str, longest: int, reserved: Container[str]) -> str:
+        """Return why this is not a name of a data set or a variable."""
+        if self._nameable(name) != name:
+            return "has characters that a name cannot have" if name else "is empty"
+        if self._size(name) > longest:
+            return f"is longer than {longest} bytes"
+        if folded(name) in reserved:
+            return "is reserved by SAS"
+        return "is another variable's name; case is ignored"
+
+    def _nameable(self, name: str) -> str:
+        """Return the name with underscores for the characters that it cannot have."""
+        if self.limits.literals:
+            return "".join(c if c.isprintable() and self._size(c) else "_" for c in name).strip() or "_"
+        return re.sub(r"\A(?=[0-9]|\Z)", "_", re.sub(r"[^A-Za-z0-9_]", "_", name))
+
+    def _cased(self, name: str) -> str:
+        return name if self.limits.literals else name.upper()
+
+    def _candidates(self, name: str, longest: int) -> Iterator[str]:
+        """Yield the shortened name, then shorter ones with 2, 3 ... after them."""
+        whole = self._cased(self._nameable(name))
+        first = self._first(whole, longest)
+        yield first
+        for number in self._numbers.setdefault(folded(first), count(2)):
+            yield self._first(whole, longest - len(str(number))) + str(number)
+
+    def _cut(self, column: str, what: str, value: str, longest: int) -> str:
+        if self._holds(value, longest):
+            return value
+        becomes = self._first(value.encode(self.charset, "replace").decode(self.charset), longest)
+        self.note(column, what, value, becomes, f"needs more than {longest} bytes, or other characters")
+        return becomes
+
+    def _first(self, text: str, size: int) -> str:
+        return text.encode(self.charset)[:size].decode(self.charset, "ignore").rstrip()
+
+    def _holds(self, text: str, longest: int) -> bool:
+        size = self._size(text)
+        return size <= longest and bool(size or not text)
+
+    def _size(self, text: str) -> int:
+        """Return the size of a text in bytes; 0 if the character set cannot represent it."""
+        try:
+            return len(text.encode(self.charset))
+        except UnicodeEncodeError:
+            return 0
+
+
+def _length(said: Mapping[str, str]) -> int:
+    length = said.get("sas.length", "") if said.get("sas.type") == "character" else ""
+    return int(length) if length.isascii() and length.isdigit() else 0
+
+
+def _said(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
+    return {key.decode("utf-8", "replace"): value.decode("utf-8", "replace") for key, value in (metadata or {}).items()}

@@ -1,0 +1,226 @@
+"""The data sets of a transport file: their header records, and the position of their observations.
+
+A transport file does not state its character set. So texts are read as Latin-1 here, which keeps their bytes; `decoded`
+returns them in another character set.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from app.codecs.sas.data_set_messages import Variable
+from app.dataset import character_columns, format_names
+from app.dataset.schema import LONGEST_CHARACTER
+from app.model.errors import InvalidInputError
+from app.tables.xpt import header_records
+from app.tables.xpt.header_records import LABELS_8, LABELS_9, PARTS, Parts, Version
+from app.tables.xpt.record_reader import Records
+from app.tables.xpt.xpt_layouts import (
+    CONTEXT,
+    RECORD,
+    Label8,
+    Label9,
+    LabelRecord,
+    LibraryRecord,
+    MemberRecord5,
+    MemberRecord8,
+    ModifiedRecord,
+    Namestr,
+    Namestr8,
+)
+
+NUMERIC: Final = 1
+CHARACTER: Final = 2
+
+_PADDING = b" \0"
+_TYPES = {NUMERIC: b"\1", CHARACTER: b"\2"}
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A data set of a file.
+
+    Observations and their padding lie between the bytes `at` and `end`. `count` is the number of observations if the
+    file states it.
+    """
+
+    version: Version
+    name: str
+    label: str
+    type: str
+    variables: tuple[Variable, ...]
+    at: int
+    end: int
+    count: int | None
+
+    @property
+    def row_size(self) -> int:
+        """The size of an observation in bytes."""
+        return sum(variable.length for variable in self.variables)
+
+
+def read_members(records: Records) -> Iterator[Member]:
+    """Yield the data sets of a file, in its order. Raises InvalidInputError."""
+    version = _version(records)
+    at = RECORD + LibraryRecord.SIZE + ModifiedRecord.SIZE
+    while at < records.size:
+        member = _member(records, version, at)
+        yield member
+        at = member.end
+
+
+def decoded(member: Member, charset: str) -> Member:
+    """Return the same data set with its texts in a character set."""
+
+    def of(latin_1: str) -> str:
+        return character_columns.shown(latin_1.encode(CONTEXT.charset), charset)
+
+    variables = (
+        replace(each, name=of(each.name), label=of(each.label), format=of(each.format), informat=of(each.informat))
+        for each in member.variables
+    )
+    return replace(
+        member, name=of(member.name), label=of(member.label), type=of(member.type), variables=tuple(variables)
+    )
+
+
+def _version(records: Records) -> Version:
+    for version, names in PARTS.items():
+        if records.is_header(names.library, 0):
+            return version
+    start = records.take(0, min(records.size, 28), "LIBRARY").decode("latin-1")
+    known = "a file of PROC CPORT, which only SAS reads" if start.startswith("**COMPRESSED**") else repr(start)
+    raise InvalidInputError("xpt-header", "LIBRARY", 0, f"expected a transport file, found {known}")
+
+
+def _member(records: Records, version: Version, at: int) -> Member:
+    names = PARTS[version]
+    size = header_records.namestr_size(records.header(names.member, at), at)
+    at += RECORD
+    records.header(names.descriptor, at)
+    at += RECORD
+    name = (records.layout(MemberRecord8, at) if version == 8 else records.layout(MemberRecord5, at)).name
+    label = records.layout(LabelRecord, at + RECORD)
+    at += 2 * RECORD
+    count = header_records.variable_count(records.header(names.variables, at), at)
+    at += RECORD
+    described = memoryview(records.take(at, count * size, "Namestr"))
+    variables = [_variable(described[index * size :], at + index * size, version) for index in range(count)]
+    at = _record_end(at + count * size)
+    if version == 8:
+        at = _read_labels(records, at, variables)
+    header = records.header(names.observations, at)
+    observations = header_records.observation_count(header, at) if version == 8 else None
+    at += RECORD
+    return Member(
+        version=version,
+        name=_text(name),
+        label=_text(label.label),
+        type=_text(label.type),
+        variables=tuple(variables),
+        at=at,
+        end=_end(records, names, at, observations, sum(variable.length for variable in variables)),
+        count=observations,
+    )
+
+
+def _end(records: Records, names: Parts, at: int, count: int | None, row_size: int) -> int:
+    """Return the end of the observations that begin at byte `at`, which is the start of the next data set."""
+    if count is None:
+        return records.find(names.member, names.descriptor, at)
+    end = _record_end(at + count * row_size)
+    if end > records.size:
+        why = f"{count} observations of {row_size} bytes do not fit in the remaining {records.size - at} bytes"
+        raise InvalidInputError("xpt-truncated", names.observations, at, why)
+    behind = at + count * row_size
+    if records.take(behind, end - behind, names.observations).strip(_PADDING):
+        why = f"bytes that are not padding follow the {count} observations that the file announces"
+        raise InvalidInputError("xpt-observations", names.observations, behind, why)
+    if end < records.size and not records.is_header(names.member, end):
+        why = f"{records.size - end} bytes follow the {count} observations that the file announces"
+        raise InvalidInputError("xpt-observations", names.observations, end, why)
+    return end
+
+
+def _variable(described: memoryview, at: int, version: Version) -> Variable:
+    layout = Namestr8 if version == 8 else Namestr
+    said, _ = layout.decode(described, 0, CONTEXT)
+    kind = _TYPES.get(said.ntype)
+    shortest, longest = (2, 8) if said.ntype == NUMERIC else (1, LONGEST_CHARACTER)
+    if kind is None or not shortest <= said.nlng <= longest:
+        why = f"a variable cannot have type {said.ntype} and length {said.nlng}"
+        raise InvalidInputError("xpt-variable", _text(said.nname), at, why)
+    name = said.longname if isinstance(said, Namestr8) and said.longname else said.nname
+    return Variable(
+        name=_text(name),
+        format=_text(said.nform),
+        informat=_text(said.niform),
+        label=_text(said.nlabel),
+        type=kind,
+        length=said.nlng,
+        format_length=said.nfl,
+        format_decimal=said.nfd,
+        informat_length=said.nifl,
+        informat_decimal=said.nifd,
+    )
+
+
+def _read_labels(records: Records, at: int, variables: list[Variable]) -> int:
+    """Add long labels and formats to their variables, and return the position after them.
+
+    They refer to variables by number and name. Some programs count from 0, so the name decides if it is a known one.
+    """
+    places = {variable.name: index for index, variable in enumerate(variables)}
+    for name, layout in ((LABELS_8, Label8), (LABELS_9, Label9)):
+        if records.is_header(name, at):
+            count = header_records.label_count(records.header(name, at), at)
+            at += RECORD
+            for _ in range(count):
+                at = _read_label(records, layout, at, variables, places)
+            at = _record_end(at)
+    return at
+
+
+def _read_label(
+    records: Records,
+    layout: type[Label8],
+    at: int,
+    variables: list[Variable],
+    places: Mapping[str, int],
+) -> int:
+    said = records.layout(layout, at)
+    sizes = [said.name, said.label, *((said.format, said.informat) if isinstance(said, Label9) else (0, 0))]
+    data = records.take(at + layout.SIZE, sum(sizes), layout.__name__)
+    name, label, output, read = (_text(raw) for raw in _split(data.decode(CONTEXT.charset), sizes))
+    index = places.get(name, said.number - 1)
+    if not 0 <= index < len(variables):
+        why = f"a label for variable {said.number}, but there are {len(variables)} variables"
+        raise InvalidInputError("xpt-variable", layout.__name__, at, why)
+    variable = replace(variables[index], name=name or variables[index].name, label=label)
+    if output:
+        reference = format_names.parse(output)
+        variable = replace(
+            variable, format=reference.name, format_length=reference.width, format_decimal=reference.decimals
+        )
+    if read:
+        reference = format_names.parse(read)
+        variable = replace(
+            variable, informat=reference.name, informat_length=reference.width, informat_decimal=reference.decimals
+        )
+    variables[index] = variable
+    return at + layout.SIZE + len(data)
+
+
+def _split(joined: str, sizes: Sequence[int]) -> Iterator[str]:
+    at = 0
+    for size in sizes:
+        yield joined[at : at + size]
+        at += size
+
+
+def _text(raw: str) -> str:
+    return raw.rstrip(" \0")
+
+
+def _record_end(at: int) -> int:
+    return -(-at // RECORD) * RECORD

@@ -1,0 +1,67 @@
+"""The stages of a gateway in a folder of a test's own, with the clock of the test."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from time import time_ns
+from typing import Any
+
+from app import plugins
+from app.metrics import Metrics
+from app.service.context import ServiceContext
+from app.service.receiving.ownership import assembled
+from app.settings import Settings
+from app.testing.migrated_catalog import migrated
+
+
+class ManualClock:
+    """A clock that starts at the real time, which brokers use, and moves only when it is told to."""
+
+    def __init__(self) -> None:
+        self.time = time_ns() // 1000
+        self.passed = 0.0
+
+    def now(self) -> int:
+        return self.time
+
+    def monotonic(self) -> float:
+        return self.passed
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.passed += seconds
+        self.leap(seconds)
+
+    def leap(self, seconds: float) -> None:
+        """Set the clock forward or back."""
+        self.time += int(seconds * 1e6)
+
+
+@contextmanager
+def service_context(
+    folder: Path, clock: ManualClock | None = None, *, segment_bytes: int = 1 << 20, **settings: Any
+) -> Iterator[ServiceContext]:
+    """Return a ServiceContext on real adapters; `settings` are tables of the configuration."""
+    clock = clock or ManualClock()
+    catalog = plugins.catalog()(migrated(folder / "catalog.sqlite"))
+    journal = plugins.journal()(
+        folder / "journal",
+        segment_bytes=segment_bytes,
+        segment_age=3600.0,
+        clock=clock,
+        durable=partial(assembled, catalog),
+    )
+    store = plugins.content_store()(folder / "content")
+    try:
+        yield ServiceContext(
+            settings=Settings(data=folder, **settings),
+            journal=journal,
+            catalog=catalog,
+            store=store,
+            clock=clock,
+            metrics=Metrics(),
+        )
+    finally:
+        journal.close()
+        catalog.close()

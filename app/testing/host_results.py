@@ -1,0 +1,168 @@
+"""The complete results of a host of assembly, except for times."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import asdict
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import pyarrow as pa
+
+from app import plugins
+from app.main import SystemClock
+from app.metrics import Metrics
+from app.model.attachment import AttachmentState
+from app.model.records import AttachmentRecord, MessageRecord, QuarantineRecord
+from app.ports import AttachmentFilter, Catalog, ContentStore, Journal, Page, TableStore
+from app.service.content.settling import Settler
+from app.service.content.stored_content import open_content
+from app.service.context import ServiceContext
+from app.service.finishing.stored_parts import missing_ranges
+from app.service.gateway import Gateway
+from app.settings import Settings
+from app.tables.quality import QUALITY, summed
+from app.testing.waiting import until
+
+T = TypeVar("T")
+
+MOST_RANGES = 100
+OF_THE_HOST = frozenset(("finished_at", "settled_at", "complete_at"))
+"""Times of a host's work, by its own clock."""
+WHERE = frozenset(("storage", "object_name", "checksums"))
+"""The place of content: the journal, or an object of the store, whose blocks have checksums."""
+PATIENT = {
+    "expiry": {"unfinished": "36500d"},
+    "retention": dict.fromkeys(("journal", "attachments", "expired", "quarantine"), "36500d"),
+    "content": {"settle_after": 0},
+}
+"""Settings with which old traffic neither expires nor is deleted."""
+
+
+class Found(NamedTuple):
+    """The catalog's rows, with missing ranges and with content that was read and measured again; and quarantine."""
+
+    attachments: dict[str, dict[str, Any]]
+    messages: dict[str, dict[str, Any]]
+    quarantine: list[QuarantineRecord]
+    dialects: dict[str, int]
+
+
+def settings(folder: Path) -> Settings:
+    return Settings.model_validate({"data": folder, **PATIENT})
+
+
+def by_the_gateway(folder: Path, journal: Path) -> Found:
+    """Return the results of the gateway's own process for a journal, with all content in its store."""
+    chosen = settings(folder)
+    store = plugins.content_store()(chosen.content_url)
+    with closing(plugins.journal()(journal)) as opened, closing(plugins.catalog()(chosen.catalog_url)) as catalog:
+        context = ServiceContext(
+            settings=chosen, journal=opened, catalog=catalog, store=store, clock=SystemClock(), metrics=Metrics()
+        )
+        gateway = Gateway(context, {}, {})
+        gateway.start()
+        until(lambda: not catalog.complete_attachments(), 120)
+        until(lambda: _settled(context), 120)
+        found = _found(catalog, store, opened)
+        gateway.stop()
+    return found
+
+
+def _settled(context: ServiceContext) -> bool:
+    Settler(context).settle()
+    return not context.catalog.unsettled_attachments(context.clock.now(), 1)
+
+
+def in_folder(folder: Path, journal: Path) -> Found:
+    """Return the results that a pipeline has left in its folder."""
+    return where_configured(settings(folder), journal)
+
+
+def where_configured(chosen: Settings, journal: Path) -> Found:
+    """Return the results that a pipeline has left in the places of its settings."""
+    with closing(plugins.journal()(journal)) as opened, closing(plugins.catalog()(chosen.catalog_url)) as catalog:
+        return _found(catalog, plugins.content_store()(chosen.content_url), opened)
+
+
+def tables(folder: Path) -> dict[str, tuple[int, str]]:
+    """Return rows and checksum of every table of a folder."""
+    return tables_at(settings(folder).tables_url)
+
+
+def tables_at(url: str) -> dict[str, tuple[int, str]]:
+    """Return rows and checksum of every table; the checksum ignores the order of rows and the times of finishing."""
+    store = plugins.table_store()(url)
+    return {name: _checksum(_rows(store, name)) for name in store.names()}
+
+
+def _rows(store: TableStore, name: str) -> pa.Table:
+    rows = pa.Table.from_batches(store.rows(name), store.schema(name))
+    rows = summed(rows.to_batches()) if name == QUALITY else rows
+    kept = sorted(column for column in rows.column_names if column not in OF_THE_HOST)
+    return rows.select(kept)
+
+
+def _checksum(rows: pa.Table) -> tuple[int, str]:
+    lines = sorted(map(repr, zip(*(column.to_pylist() for column in rows.columns), strict=True)))
+    return rows.num_rows, sha256("\n".join([repr(rows.column_names), *lines]).encode()).hexdigest()
+
+
+def assert_same(mine: Found, theirs: Found, *, settled: bool) -> None:
+    """Assert equal results; the place of content, store or journal, counts only if both hosts have it `settled`."""
+    ignored = frozenset() if settled else WHERE
+    assert mine.attachments.keys() == theirs.attachments.keys()
+    assert {key: unlike for key in mine.attachments if (unlike := _unlike(mine, theirs, key, ignored))} == {}
+    assert mine.messages == theirs.messages
+    assert mine.quarantine == theirs.quarantine
+    assert mine.dialects == theirs.dialects
+
+
+def _unlike(mine: Found, theirs: Found, key: str, ignored: frozenset[str]) -> dict[str, tuple[Any, Any]]:
+    """Yield the fields of one attachment that differ between the hosts."""
+    both = mine.attachments[key], theirs.attachments[key]
+    names = (both[0].keys() | both[1].keys()) - ignored
+    return {name: (both[0].get(name), both[1].get(name)) for name in names if both[0].get(name) != both[1].get(name)}
+
+
+def _without(item: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    return {name: value for name, value in item.items() if name not in names}
+
+
+def _found(catalog: Catalog, store: ContentStore, journal: Journal) -> Found:
+    everything = AttachmentFilter()
+    return Found(
+        {
+            record.id: _attachment(record, catalog, store, journal)
+            for record in _all(lambda cursor: catalog.attachments(everything, cursor, 200))
+        },
+        {record.id: _message(record) for record in _all(lambda cursor: catalog.messages(None, cursor, 200))},
+        sorted(_all(lambda cursor: catalog.quarantined(None, None, cursor, 200)), key=lambda entry: entry.id),
+        catalog.source_dialects(),
+    )
+
+
+def _attachment(record: AttachmentRecord, catalog: Catalog, store: ContentStore, journal: Journal) -> dict[str, Any]:
+    if record.storage is not None:
+        content = open_content(record, catalog, store, journal)
+        digest = sha256()
+        for piece in content.read(0, content.size):
+            digest.update(piece)
+        assert (content.size, digest.hexdigest()) == (record.size, record.sha256)
+    is_open = record.state is AttachmentState.RECEIVING
+    missing = missing_ranges(record, catalog, journal, MOST_RANGES) if is_open else []
+    return _without(asdict(record), OF_THE_HOST) | {"missing": missing}
+
+
+def _message(record: MessageRecord) -> dict[str, Any]:
+    return _without(asdict(record), OF_THE_HOST) | {"is_complete": record.complete_at is not None}
+
+
+def _all(fetch: Callable[[str | None], Page[T]]) -> Iterator[T]:
+    cursor: str | None = None
+    while True:
+        page = fetch(cursor)
+        yield from page.items
+        cursor = page.next
+        if cursor is None:
+            return

@@ -1,0 +1,58 @@
+"""The pipeline's passes one after the other, in this process and without Spark."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
+from pathlib import Path
+
+import pyarrow as pa
+
+from app import plugins
+from app.model.message import PhysicalMessage, Position
+from app.pipeline.references.header_pass import HeaderPass, Remembered
+from app.pipeline.references.message_references import Reference, What, from_batch, references
+from app.ports import JournalArchive
+from app.service.finishing.stored_parts import messages_at
+
+LIMIT = 10_000
+
+
+def journalled(folder: Path, messages: Sequence[PhysicalMessage], batch: int = 50) -> JournalArchive:
+    """Return an archive of these messages, some in a batch."""
+    journal = plugins.journal()(folder, segment_bytes=1 << 20)
+    for start in range(0, len(messages), batch):
+        journal.append(messages[start : start + batch])
+    journal.close()
+    return plugins.archive()(folder)
+
+
+def batches(archive: JournalArchive) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield every record batch and the packed place of its first row."""
+    for segment in archive.segments():
+        for number in range(len(archive.batch_sizes(segment.number))):
+            yield Position(segment.number, number, 0).pack(), archive.record_batch(segment.number, number)
+
+
+class Announcing:
+    """The header pass of every source, with its state between calls."""
+
+    def __init__(
+        self, archive: JournalArchive, described: Callable[[PhysicalMessage], PhysicalMessage] = lambda message: message
+    ) -> None:
+        self._archive, self._described = archive, described
+        self._memories: dict[str, Remembered] = {}
+
+    def references(self, found: Iterable[Reference]) -> list[Reference]:
+        """Return the references after headers are replaced by the parts that they announce."""
+        made: list[Reference] = []
+        for reference in sorted(found, key=attrgetter("position")):
+            if reference.what != What.HEADER:
+                made.append(reference)
+                continue
+            memory = self._memories.setdefault(reference.source, Remembered())
+            (message,) = messages_at(self._archive, [reference.position]).values()
+            made += HeaderPass(memory, self._described, LIMIT).read(reference.position, message)
+        return made
+
+
+def all_references(archive: JournalArchive) -> list[Reference]:
+    return [found for first, batch in batches(archive) for found in from_batch(references(batch, first))]

@@ -1,1 +1,0 @@
-"""Who may call what, and the audit log of what was called."""

@@ -1,0 +1,285 @@
+"""The REST application."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+from fastapi import APIRouter, Depends, FastAPI
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute, iter_route_contexts
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware.cors import CORSMiddleware
+
+from app.service.access.audit import AuditLog
+from app.service.access.authentication import Authenticator
+from app.service.access.repeated_sign_ins import Repeats
+from app.service.access.signed_links import Links
+from app.service.access.table_sources import TableSources
+from app.service.access.token_buckets import Rates
+from app.service.conversion import Conversions
+from app.service.gateway import Gateway
+from app.settings import Oidc, Settings
+from app.web import problems
+from app.web.console import endpoints as console
+from app.web.dependencies.caller import SCHEME, authorize
+from app.web.dependencies.operations import OPERATIONS
+from app.web.dependencies.request_gateway import API, only_known_parameters
+from app.web.http.entity_tags import EntityTagMiddleware
+from app.web.http.methods import HeadMiddleware
+from app.web.middleware.audit_trail import AuditMiddleware
+from app.web.middleware.browsers import NOT_OF_FORMS, BrowserMiddleware
+from app.web.middleware.deadline import DeadlineMiddleware
+from app.web.middleware.rate_limits import RatingMiddleware
+from app.web.middleware.request_metrics import MeasuringMiddleware
+from app.web.resources import documentation, field_descriptions, root
+from app.web.resources.access import endpoints as access
+from app.web.resources.access import link_endpoints, sign_in_endpoints
+from app.web.resources.archives import endpoints as archives
+from app.web.resources.attachments import arrival, data_set_rows
+from app.web.resources.attachments import endpoints as attachments
+from app.web.resources.deliveries import endpoints as deliveries
+from app.web.resources.events import endpoints as events
+from app.web.resources.events.event_feed import Feed
+from app.web.resources.files import endpoints as files
+from app.web.resources.health import endpoints as health
+from app.web.resources.iceberg import endpoints as iceberg
+from app.web.resources.messages import draft_schemas
+from app.web.resources.messages import endpoints as messages
+from app.web.resources.pipeline import endpoints as pipeline
+from app.web.resources.problems import endpoints as problem_types
+from app.web.resources.quarantine import bulk
+from app.web.resources.quarantine import endpoints as quarantine
+from app.web.resources.summary import endpoints as summary
+from app.web.resources.tables import endpoints as tables
+from app.web.resources.tables import table_queries
+from app.web.resources.trace import endpoints as trace
+from app.web.resources.uploads import endpoints as uploads
+from app.web.resources.uploads.tus_version import TusMiddleware
+from app.web.resources.uploads.upload_receiving import Receivers
+from app.web.resources.webhooks import endpoints as webhooks
+from app.web.responses import disconnection
+from app.web.server.fair_queue import TurnsMiddleware
+from app.web.server.thread_pools import Pools
+
+OIDC_SCHEME = "OpenIdConnect"
+WARM_AFTER_SECONDS = 20.0
+"""The time after the start until the first process for conversions is prepared, if no conversion has needed one. Its
+imports take seconds of a core, which receives the brokers' backlog first."""
+
+_DESCRIPTION = """
+Receive attachments that programs send over message brokers, as files and tables. Send files and tables to those
+programs.
+
+Errors are problem details (RFC 9457); their types are listed in docs/problems.md and at `/problems`.
+"""
+_TAGS = [
+    {"name": "attachments", "description": "files and data sets, received or being received"},
+    {"name": "messages", "description": "received messages with attachments; sending of messages"},
+    {"name": "deliveries", "description": "outgoing messages and their progress"},
+    {"name": "quarantine", "description": "physical messages that the gateway cannot read"},
+    {"name": "tables", "description": "all data sets of one name as one table, which the Spark pipeline builds"},
+    {"name": "events", "description": "live stream of events, and webhooks that get them"},
+    {"name": "operations", "description": "health, metrics, and decoding of captured bytes"},
+]
+
+_RESOURCES = (
+    attachments,
+    arrival,
+    data_set_rows,
+    messages,
+    archives,
+    files,
+    uploads,
+    deliveries,
+    quarantine,
+    bulk,
+    tables,
+    table_queries,
+    pipeline,
+    events,
+    webhooks,
+    summary,
+    trace,
+    access,
+    link_endpoints,
+)
+
+
+_CORS: dict[str, Any] = {
+    # Credentials of the browser (cookies) are not used: a page sends its key itself.
+    "allow_credentials": False,
+    "allow_methods": ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
+    "allow_headers": [
+        *NOT_OF_FORMS,
+        *("Authorization", "Content-Type", "Last-Event-ID", "Range"),
+        *("If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "If-Range"),
+    ],
+    "expose_headers": [
+        *("ETag", "Link", "Location", "Content-Disposition", "Content-Range", "Accept-Ranges", "Repr-Digest"),
+        *("Idempotency-Replayed", "Retry-After", "Undecodable-Bytes", "WWW-Authenticate", "Total-Count"),
+        *("Tus-Resumable", "Tus-Version", "Tus-Extension", "Tus-Max-Size", "Tus-Checksum-Algorithm"),
+        *("Upload-Offset", "Upload-Length", "Upload-Defer-Length", "Upload-Metadata", "Upload-Expires"),
+        *("Upload-Complete", "Upload-Limit"),
+        *("RateLimit", "RateLimit-Policy"),
+        *("Missing-Parts", "Truncated"),
+    ],
+    "max_age": 3600,
+}
+
+
+@cache
+def _api() -> APIRouter:
+    """Return the routes of all resources. They are the same for every gateway, and take long to put together."""
+    api = APIRouter(
+        prefix=API,
+        dependencies=[Depends(authorize), Depends(only_known_parameters)],
+        responses=problems.responses("unauthorized", "forbidden", "cross-origin", "rate-limited", "request-timeout"),
+    )
+    for resource in _RESOURCES:
+        api.include_router(resource.router)
+    return api
+
+
+def create_app(gateway: Gateway) -> FastAPI:
+    """Return the REST application of a gateway; the caller starts and stops the gateway."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        app.state.pools = Pools(gateway.settings.limits)
+        app.state.conversions = Conversions(gateway.settings.limits)
+        warming = asyncio.get_running_loop().call_later(WARM_AFTER_SECONDS, app.state.conversions.warm)
+        async with Feed(gateway).running() as feed:
+            app.state.feed = feed
+            yield
+        warming.cancel()
+        await app.state.receivers.end_all()
+        await app.state.conversions.close()
+        app.state.pools.close()
+        await run_in_threadpool(authenticator.keys.save_uses)
+        repeats.flush()
+        await run_in_threadpool(audit.close)
+
+    authenticator = Authenticator(gateway.settings.http, gateway.settings.oidc, gateway.catalog, gateway.clock)
+    audit = AuditLog(gateway.settings.audit_folder, gateway.settings.audit.file_bytes, gateway.settings.audit.files)
+    repeats = Repeats(audit.add)
+    app = FastAPI(
+        title="Attachment gateway",
+        version=version("attachment-gateway"),
+        description=_DESCRIPTION,
+        openapi_tags=_TAGS,
+        lifespan=lifespan,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.gateway = gateway
+    app.state.authenticator, app.state.audit, app.state.repeats = authenticator, audit, repeats
+    app.state.links = Links(gateway.settings.data)
+    app.state.table_sources = TableSources()
+    app.state.in_flight = set()
+    app.state.reading_keys = None
+    app.state.receivers = Receivers()
+    app.state.captures = 0
+    _add_middleware(app, gateway, audit, repeats)
+    _add_routes(app, gateway.settings)
+    documentation.install(app)
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    _require_operations(app)
+    return app
+
+
+def _add_middleware(app: FastAPI, gateway: Gateway, audit: AuditLog, repeats: Repeats) -> None:
+    """Add what requests pass through; the last one added is the first that a request reaches."""
+    http = gateway.settings.http
+    app.add_middleware(BrowserMiddleware, http=http, authenticator=app.state.authenticator)
+    app.add_middleware(DeadlineMiddleware, seconds=http.request_timeout.total_seconds())
+    app.add_middleware(EntityTagMiddleware)
+    app.add_middleware(MeasuringMiddleware, metrics=gateway.metrics, traces=gateway.traces, clock=gateway.clock)
+    if http.requests_a_second is not None or http.bytes_a_second is not None:
+        rates = Rates(http.requests_a_second, http.bytes_a_second, gateway.clock.monotonic)
+        app.add_middleware(RatingMiddleware, rates=rates)
+    app.add_middleware(HeadMiddleware)
+    problems.install(app)
+    disconnection.install(app)
+    app.add_middleware(TusMiddleware)
+    app.add_middleware(AuditMiddleware, add=audit.add, add_failed=repeats.add)
+    if origins := http.cors_origins:
+        app.add_middleware(CORSMiddleware, allow_origins=origins, **_CORS)
+    app.add_middleware(TurnsMiddleware)
+
+
+def _add_routes(app: FastAPI, settings: Settings) -> None:
+    app.include_router(_api())
+    app.include_router(sign_in_endpoints.router)
+    app.include_router(root.router)
+    app.include_router(console.router)
+    if settings.tables.iceberg:
+        app.include_router(iceberg.router)
+    app.include_router(health.router)
+    app.include_router(problem_types.router)
+
+
+def _require_operations(app: FastAPI) -> None:
+    """Raise KeyError for a route without an operation, whose callers nobody could check."""
+    for route in iter_route_contexts(app.routes):
+        original = route.original_route
+        if isinstance(original, APIRoute):
+            OPERATIONS[original.operation_id or f"{original.path} has no operation_id"]
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    if app.openapi_schema is None:
+        described = get_openapi(
+            title=app.title,
+            version=app.version,
+            description=app.description,
+            tags=app.openapi_tags,
+            routes=app.routes,
+        )
+        described["components"]["schemas"] |= problems.schemas() | draft_schemas.schemas()
+        _forget_validation_error(described)
+        field_descriptions.describe(described["components"]["schemas"])
+        _tell_unavailable(described)
+        _tell_scopes(described, app.state.gateway.settings.oidc)
+        app.openapi_schema = described
+    return app.openapi_schema
+
+
+def _tell_scopes(described: dict[str, Any], oidc: Oidc | None) -> None:
+    """Say for each operation which scope it needs, by which scheme; OpenAPI 3.1 has scopes for any scheme."""
+    schemes = [SCHEME]
+    if oidc is not None:
+        url = f"{oidc.issuer.rstrip('/')}/.well-known/openid-configuration"
+        described["components"]["securitySchemes"][OIDC_SCHEME] = {"type": "openIdConnect", "openIdConnectUrl": url}
+        schemes.append(OIDC_SCHEME)
+    for path in described["paths"].values():
+        for operation in path.values():
+            known = OPERATIONS[operation["operationId"]]
+            is_open = known.scope is None and not known.any_scope
+            scopes = [] if known.scope is None else [known.scope.value]
+            operation["security"] = [] if is_open else [{scheme: scopes} for scheme in schemes]
+
+
+def _tell_unavailable(described: dict[str, Any]) -> None:
+    """Describe for each operation the problem of a gateway that starts, stops, stands by or has lost its catalog."""
+    for path in described["paths"].values():
+        for operation in path.values():
+            (unavailable,) = (each for status, each in problems.responses("unavailable").items() if status == 503)
+            declared = operation["responses"].setdefault("503", unavailable)
+            for media_type, content in unavailable["content"].items():
+                known = declared.setdefault("content", {}).setdefault(media_type, content)
+                known.setdefault("examples", {}).update(content["examples"])
+
+
+def _forget_validation_error(described: dict[str, Any]) -> None:
+    """Remove FastAPI's own description of status 422. Where validation can fail, a problem type is described."""
+    for path in described["paths"].values():
+        for operation in path.values():
+            if "HTTPValidationError" in str(operation["responses"].get("422")):
+                del operation["responses"]["422"]
+    for name in ("HTTPValidationError", "ValidationError"):
+        described["components"]["schemas"].pop(name, None)

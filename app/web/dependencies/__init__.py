@@ -1,0 +1,1 @@
+"""Dependencies of endpoints: the gateway, who calls, and the records that identifiers name."""

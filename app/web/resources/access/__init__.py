@@ -1,0 +1,1 @@
+"""Who the caller is, signing in, signed links, and the audit log."""

@@ -1,0 +1,205 @@
+"""The JSON of attachments."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import lru_cache
+
+from pydantic import BaseModel, Field
+
+from app.model.attachment import AttachmentKind, AttachmentState
+from app.model.evidence import Choice, Ground, Question
+from app.model.records import AttachmentRecord
+from app.model.times import to_time
+from app.web.http.download_names import file_name
+from app.web.http.iso_times import optional_time
+from app.web.resources.schemas import KindWord, Links, kind_word, shown
+
+
+class Progress(BaseModel):
+    """The progress of an attachment.
+
+    `missing_parts` has closed ranges of sequence numbers, at most 100, and only while the attachment is being received.
+    For an IBM MQ group these are the MsgSeqNumbers of incomplete logical messages. It is null in lists.
+    """
+
+    parts_received: int = Field(examples=[3])
+    parts_expected: int | None = Field(
+        description="null until the count message has arrived, or all messages of a group", examples=[5]
+    )
+    bytes_received: int = Field(examples=[96000])
+    duplicates: int = Field(
+        description="messages that changed nothing: parts that came again, and all that came after it was finished",
+        examples=[0],
+    )
+    missing_parts: list[tuple[int, int]] | None = Field(default=None, examples=[[(2, 3)]])
+
+    @classmethod
+    def of(cls, record: AttachmentRecord, missing: Sequence[tuple[int, int]] | None = None) -> "Progress":
+        return cls(
+            parts_received=record.parts_received,
+            parts_expected=record.parts_expected,
+            bytes_received=record.bytes_received,
+            duplicates=record.duplicates,
+            missing_parts=None if missing is None else list(missing),
+        )
+
+
+class Reason(BaseModel):
+    """The reason why something expired, was quarantined or failed: `code` for programs, `text` for people."""
+
+    code: str = Field(examples=["length"])
+    text: str
+
+
+class ChoiceView(BaseModel):
+    """A question about the bytes that allows several answers, and the reading that was taken."""
+
+    question: Question = Field(examples=["dialect"])
+    reading: str = Field(examples=["big-4-excluded-packed"])
+    ground: Ground = Field(
+        description="what decided it; `preference` means that nothing did, and the most usual reading was taken",
+        examples=["only-reading"],
+    )
+    others: list[str] = Field(description="other readings that fit as well", examples=[[]])
+
+
+@lru_cache(maxsize=256)
+def choices(evidence: tuple[Choice, ...]) -> list[ChoiceView]:
+    """Return the JSON of evidence, which is mostly the same in many attachments."""
+    return [
+        ChoiceView(
+            question=choice.question,
+            reading=shown(choice.reading),
+            ground=choice.ground,
+            others=[shown(other) for other in choice.others],
+        )
+        for choice in evidence
+    ]
+
+
+class AttachmentView(BaseModel):
+    """One attachment. `name` is the sender's (a path, a fileref, a member); `file_name` is a safe file name."""
+
+    id: str = Field(examples=["9f2c4b1e0d5a4c3b8e7f6a5d4c3b2a19"])
+    source: str = Field(examples=["orders"])
+    state: AttachmentState
+    kind: KindWord | None = Field(description="null until the attachment header has arrived")
+    name: str = Field(description="qualifier 2", examples=["d:\\mytext.txt"])
+    qualifier_1: str = Field(
+        description="file: FILENAME or FILEREF; data set: its library; attachment without a name: GROUPID or MSGID",
+        examples=["FILENAME"],
+    )
+    file_name: str = Field(examples=["mytext.txt"])
+    description: str = Field(examples=["Text file..."])
+    minor_version: int
+    major_version: int
+    correl_id: str = Field(
+        description="the attachment correlid, 16 bytes; of an IBM MQ group its GroupId, and of order packets the "
+        "identifier of the statement or of the LONG value, 24 bytes"
+    )
+    message: str | None = Field(description="the message it came with")
+    ordinal: int = Field(description="its place in that message, from 0")
+    progress: Progress
+    size: int | None = Field(description="bytes of content, once finished")
+    sha256: str | None
+    content_type: str | None = Field(examples=["text/plain; charset=utf-8"])
+    observations: int | None = Field(description="of a data set")
+    variables: int | None = Field(description="of a data set")
+    record_length: int | None = Field(description="logical record length of a file, as its sender announced it")
+    announced_size: int | None = Field(
+        description="bytes of a file, as its sender announced them; whether they count line ends is up to the sender"
+    )
+    warnings: list[str] = Field(
+        description="what contradicts the sender or is in doubt, in sentences; at most 20", examples=[[]]
+    )
+    warnings_count: int = Field(examples=[0])
+    evidence: list[ChoiceView] = Field(description="the choices between readings, and what decided them; once finished")
+    first_received_at: datetime
+    last_received_at: datetime
+    completed_at: datetime | None
+    finished_at: datetime | None
+    reason: Reason | None
+    trace_parent: str | None = Field(
+        description="W3C `traceparent` of the message that announced it; null if it had no valid one",
+        examples=["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"],
+    )
+    links: Links
+
+    @classmethod
+    def of(
+        cls, record: AttachmentRecord, base: str, missing: Sequence[tuple[int, int]] | None = None
+    ) -> "AttachmentView":
+        return cls(
+            id=record.id,
+            source=record.source,
+            state=record.state,
+            kind=kind_word(record.kind),
+            name=shown(record.qualifier_2),
+            qualifier_1=shown(record.qualifier_1),
+            file_name=file_name(record),
+            description=shown(record.description),
+            minor_version=record.minor_version,
+            major_version=record.major_version,
+            correl_id=record.correl_id.hex(),
+            message=record.message_id,
+            ordinal=record.ordinal,
+            progress=Progress.of(record, missing),
+            size=record.size,
+            sha256=record.sha256,
+            content_type=record.content_type,
+            observations=record.observations,
+            variables=record.variables,
+            record_length=record.record_length,
+            announced_size=record.announced_size,
+            warnings=[shown(warning) for warning in record.warnings],
+            warnings_count=len(record.warnings),
+            evidence=choices(record.evidence),
+            first_received_at=to_time(record.first_received_at),
+            last_received_at=to_time(record.last_received_at),
+            completed_at=optional_time(record.completed_at),
+            finished_at=optional_time(record.finished_at),
+            reason=reason_of(record),
+            trace_parent=record.trace_parent,
+            links=attachment_links(record, base),
+        )
+
+
+class AttachmentSummary(BaseModel):
+    """An attachment in the list of its message."""
+
+    id: str
+    state: AttachmentState | None
+    kind: KindWord | None
+    name: str
+    description: str
+    size: int | None
+    links: Links
+
+    @classmethod
+    def of(cls, attachment_id: str, record: AttachmentRecord | None, base: str) -> "AttachmentSummary":
+        if record is None:
+            return cls(id=attachment_id, state=None, kind=None, name="", description="", size=None, links={})
+        return cls(
+            id=record.id,
+            state=record.state,
+            kind=kind_word(record.kind),
+            name=shown(record.qualifier_2),
+            description=shown(record.description),
+            size=record.size,
+            links=attachment_links(record, base),
+        )
+
+
+def reason_of(record: AttachmentRecord) -> Reason | None:
+    return None if record.reason_code is None else Reason(code=record.reason_code, text=shown(record.reason or ""))
+
+
+def attachment_links(record: AttachmentRecord, base: str) -> Links:
+    links = {"self": f"{base}/attachments/{record.id}"}
+    if record.state is AttachmentState.FINISHED:
+        links["content"] = f"{links['self']}/content"
+        if record.kind is AttachmentKind.DATA_SET:
+            links["schema"] = f"{links['self']}/schema"
+    if record.message_id:
+        links["message"] = f"{base}/messages/{record.message_id}"
+    return links

@@ -1,0 +1,161 @@
+"""The newest events, encoded as CloudEvents 1.0 and sent to any number of clients.
+
+One task waits for new events, in a single thread, and keeps the newest ones in memory. Each client has only its
+position in the event log. It is served from memory, or from the catalog when its position is older.
+"""
+
+import asyncio
+import json
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager, suppress
+from time import monotonic
+
+from starlette.concurrency import run_in_threadpool
+
+from app.model.event_filter import ALL, EventFilter
+from app.model.event_logs import EventLogs
+from app.model.records import EventRecord
+from app.observe import Recurring, logger
+from app.service.events.event_entries import cloud_event
+from app.service.gateway import Gateway
+
+HEARTBEAT_SECONDS = 15.0
+WAIT_SECONDS = 1.0
+KEPT = 1000
+AT_ONCE = 500
+
+log = logger(__name__)
+
+
+class Feed:
+    """The newest events, and a signal for newer ones. `logs` are those of the catalog, which this gateway has begun."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._recent: deque[EventRecord] = deque(maxlen=KEPT)
+        self._news = asyncio.Event()
+        self._newest = 0
+        self.logs = EventLogs((), ())
+        self._ended = False
+        self._awaited: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Feed"]:
+        """Follow the gateway's events within the block."""
+        self._newest = await run_in_threadpool(self._gateway.catalog.last_event)
+        self.logs = await run_in_threadpool(self._gateway.catalog.event_logs)
+        with ThreadPoolExecutor(1, "events") as executor:
+            following = asyncio.create_task(self._follow(executor))
+            try:
+                yield self
+            finally:
+                self._end()
+                self._gateway.notifier.notify()
+                await following
+
+    async def _follow(self, executor: ThreadPoolExecutor) -> None:
+        loop = asyncio.get_running_loop()
+        fault = Recurring(log, "event_feed")
+        while not (self._gateway.draining or self._ended):
+            try:
+                events = await loop.run_in_executor(executor, self._gateway.wait_events, self._newest, WAIT_SECONDS)
+            except Exception as error:  # noqa: BLE001 - `fault` logs it
+                fault.failed(error)
+                await asyncio.sleep(WAIT_SECONDS)
+                continue
+            fault.worked()
+            if events:
+                self._recent.extend(events)
+                self._newest = events[-1].number
+                self._ring()
+                for subject in {event.subject for event in events} & self._awaited.keys():
+                    _set_all(self._awaited[subject])
+        self._end()
+
+    def _end(self) -> None:
+        self._ended = True
+        self._ring()
+        for waiting in self._awaited.values():
+            _set_all(waiting)
+
+    def _ring(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def stream(
+        self,
+        after: int,
+        which: EventFilter = ALL,
+        is_visible: Callable[[EventRecord], bool] = lambda _: True,
+        is_current: Callable[[], bool] = lambda: True,
+    ) -> AsyncIterator[bytes]:
+        """Yield the selected events after a number for one client, and heartbeat comments, until the gateway drains.
+
+        `is_visible` tells whether the client may see an event. `is_current` tells whether it is still to be served, and
+        is called in a thread: every HEARTBEAT_SECONDS, whatever else is sent. A heartbeat follows. It also tells the
+        number that the client has reached, if events were left out since the last one.
+        """
+        # The number comes first: a client that is cut off before any event goes on here.
+        yield b": attachment gateway\nid: %b\n\n" % self._identifier(after)
+        due = monotonic() + HEARTBEAT_SECONDS
+        told = after
+        while not self._ended:
+            if monotonic() >= due:
+                due = monotonic() + HEARTBEAT_SECONDS
+                if not await run_in_threadpool(is_current):
+                    return
+                yield b": still here\n\n" if told == after else b": still here\nid: %b\n\n" % self._identifier(after)
+                told = after
+            news = self._news
+            events = await self._behind(after)
+            if events:
+                after = events[-1].number
+                if selected := [event for event in events if which.selects(event) and is_visible(event)]:
+                    told = selected[-1].number
+                    yield b"".join(map(self._encode, selected))
+                continue
+            with suppress(TimeoutError):
+                await asyncio.wait_for(news.wait(), max(0.0, due - monotonic()))
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the gateway drains, so that no events follow."""
+        return self._ended
+
+    @contextmanager
+    def awaiting(self, subject: str) -> Iterator[asyncio.Event]:
+        """Return a signal that is set by the next event about a subject, or when the gateway drains.
+
+        Waiting costs neither a thread nor a query. Events that were logged before the block may set it, too.
+        """
+        signal = asyncio.Event()
+        self._awaited[subject].add(signal)
+        if self._ended:
+            signal.set()
+        try:
+            yield signal
+        finally:
+            self._awaited[subject].discard(signal)
+            if not self._awaited[subject]:
+                del self._awaited[subject]
+
+    def _identifier(self, number: int) -> bytes:
+        return self.logs.identify(number).encode()
+
+    def _encode(self, event: EventRecord) -> bytes:
+        said = json.dumps(cloud_event(event, self.logs)).encode()
+        return b"id: %b\ndata: %b\n\n" % (self._identifier(event.number), said)
+
+    async def _behind(self, after: int) -> Sequence[EventRecord]:
+        if after >= self._newest:
+            return ()
+        if self._recent and self._recent[0].number <= after + 1:
+            return [event for event in self._recent if event.number > after]
+        return await run_in_threadpool(self._gateway.catalog.events_after, after, AT_ONCE)
+
+
+def _set_all(signals: Iterable[asyncio.Event]) -> None:
+    for signal in signals:
+        signal.set()

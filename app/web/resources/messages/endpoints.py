@@ -1,0 +1,201 @@
+"""Messages: listing of received messages, and sending."""
+
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import JSONResponse
+
+from app.model.attachment import AttachmentKind
+from app.service.gateway import Gateway
+from app.service.retention.deletion import NotEnded
+from app.service.sending.delivery_creation import Submission
+from app.service.sending.upload_conversion import Run
+from app.web.dependencies.caller import Caller, CallerDep
+from app.web.dependencies.identifiers import Identifier, known_message, unknown
+from app.web.dependencies.request_gateway import BaseDep, GatewayDep, PagingDep, link_next
+from app.web.http.entity_tags import IfMatch, entity_tag, require_match
+from app.web.http.iso_times import Timestamp, to_microseconds
+from app.web.http.traceparent import TraceParent
+from app.web.problems import Problem, responses
+from app.web.resources.attachments.schemas import AttachmentSummary
+from app.web.resources.deliveries.schemas import AcceptedDelivery
+from app.web.resources.messages.multipart_form import MESSAGE
+from app.web.resources.messages.queueing import ACCEPTED, REFUSED, IdempotencyKey, queued
+from app.web.resources.messages.schemas import MessageSummary, MessageView, Rehearsal
+from app.web.resources.messages.submission import respond
+from app.web.resources.schemas import PageView, page_view
+
+MOST_SHOWN = 100
+"""Maximum number of attachments in the problem `not-ended`."""
+
+router = APIRouter(prefix="/messages", tags=["messages"])
+
+_EXAMPLE = {
+    "destination": "partner",
+    "application_message": {"text": "This is the actual application message."},
+    "attachments": [
+        {"part": "file", "kind": "text-file", "name": "d:\\mytext.txt", "description": "Text file..."},
+        {
+            "part": "sales",
+            "kind": "data-set",
+            "name": "WORK.SALES",
+            "data_set": {"variables": {"DT": {"format": "DATE9."}, "C": {"length": 40, "label": "Customer"}}},
+        },
+    ],
+}
+_OF_UPLOADS = {
+    "destination": "partner",
+    "uploads": {"file": "9f2c4b1e0d5a4c3b8e7f6a5d4c3b2a19"},
+    "attachments": [{"part": "file"}],
+}
+_REQUEST_BODY: dict[str, Any] = {
+    "required": True,
+    "description": (
+        f"Either the first part is `{MESSAGE}`, JSON that describes the message and names every other part; or a plain "
+        "form: `destination`, optionally `description`, `kind`, `name` and `data_set` (JSON), and files. A data set's "
+        "file may be CSV, Parquet, Arrow, NDJSON, Dataset-JSON, a SAS transport file or sas7bdat. An attachment "
+        "without a kind is a data set if its content is one of these (CSV excepted), a text file if it is text, "
+        "else a binary file. In a form, the file `catalog` (value labels: a sas7bcat, or a data set of CNTLOUT=) and "
+        "`define` (define.xml) describe data sets. If all parts are resumable uploads, the JSON may be the whole body."
+    ),
+    "content": {
+        "application/json": {
+            "schema": {"$ref": "#/components/schemas/MessageDraft"},
+            "examples": {"uploads": {"value": _OF_UPLOADS}},
+        },
+        "multipart/form-data": {
+            "schema": {
+                "type": "object",
+                "properties": {
+                    MESSAGE: {"$ref": "#/components/schemas/MessageDraft"},
+                    "destination": {"type": "string"},
+                    "description": {"type": "string"},
+                    "kind": {"type": "string", "enum": [kind.word for kind in AttachmentKind]},
+                    "name": {"type": "string"},
+                    "data_set": {"$ref": "#/components/schemas/DataSetDraft"},
+                    "file": {"type": "string", "format": "binary"},
+                    "catalog": {"type": "string", "format": "binary"},
+                    "define": {"type": "string", "format": "binary"},
+                },
+                "additionalProperties": {"type": "string", "format": "binary"},
+            },
+            "encoding": {MESSAGE: {"contentType": "application/json"}},
+            "examples": {"described": {"value": {MESSAGE: _EXAMPLE}}, "form": {"value": {"destination": "partner"}}},
+        },
+    },
+}
+
+
+@router.get("", operation_id="list_messages", responses=responses("invalid"))
+def list_messages(
+    request: Request,
+    response: Response,
+    gateway: GatewayDep,
+    caller: CallerDep,
+    base: BaseDep,
+    paging: PagingDep,
+    source: Annotated[str | None, Query(max_length=100)] = None,
+    received_after: Annotated[Timestamp | None, Query(examples=["2026-11-21T08:00:00Z"])] = None,
+    received_before: Annotated[Timestamp | None, Query(examples=["2026-11-22T08:00:00Z"])] = None,
+) -> PageView[MessageSummary]:
+    """List the received messages with attachments, newest first."""
+    page = gateway.catalog.messages(
+        source,
+        paging.cursor,
+        paging.limit,
+        caller.sources,
+        to_microseconds(received_after),
+        to_microseconds(received_before),
+    )
+    link_next(request, response, page)
+    return page_view(page, lambda record: MessageSummary.of(record, base))
+
+
+@router.get("/{message_id}", operation_id="get_message", responses=responses("not-found", "ambiguous"))
+def get_message(
+    message_id: Identifier, response: Response, gateway: GatewayDep, caller: CallerDep, base: BaseDep
+) -> MessageView:
+    """Return one message: its header's fields, its application message and its attachments.
+
+    Its entity tag changes whenever any of these does.
+    """
+    view = _view(gateway, message_id, caller, base)
+    response.headers["ETag"] = entity_tag(view)
+    return view
+
+
+@router.delete(
+    "/{message_id}",
+    operation_id="delete_message",
+    status_code=204,
+    responses=responses("not-found", "ambiguous", "not-ended", "precondition-failed"),
+)
+def delete_message(
+    message_id: Identifier, gateway: GatewayDep, caller: CallerDep, base: BaseDep, if_match: IfMatch = None
+) -> None:
+    """Delete a message, and its expired and quarantined attachments. Delete its other attachments before."""
+    view = _view(gateway, message_id, caller, base)
+    require_match(entity_tag(view), if_match, "the message")
+    try:
+        if not gateway.deletion.message(view.id):
+            raise unknown("message", message_id)
+    except NotEnded as error:
+        attachments = [{"id": each.id, "state": each.state} for each in error.attachments[:MOST_SHOWN]]
+        raise Problem("not-ended", str(error), attachments=attachments) from None
+
+
+def _view(gateway: Gateway, message_id: str, caller: Caller, base: str) -> MessageView:
+    record = known_message(gateway, message_id, caller)
+    attachments = [
+        AttachmentSummary.of(attachment_id, gateway.catalog.attachment(attachment_id), base)
+        for attachment_id in record.attachments
+    ]
+    return MessageView.of(record, base, attachments)
+
+
+@router.post(
+    "",
+    operation_id="send_message",
+    status_code=202,
+    response_model=AcceptedDelivery,
+    openapi_extra={"requestBody": _REQUEST_BODY},
+    responses={
+        200: {"description": "with `dry_run`: what would be sent", "model": Rehearsal},
+        202: ACCEPTED,
+        **REFUSED,
+    },
+)
+async def send_message(
+    request: Request,
+    gateway: GatewayDep,
+    caller: CallerDep,
+    base: BaseDep,
+    idempotency_key: IdempotencyKey = None,
+    traceparent: TraceParent = None,
+    dry_run: Annotated[
+        bool,
+        Query(description="describe what would be sent, with every variable of every data set; send and store nothing"),
+    ] = False,
+) -> Response:
+    """Send files and data sets to a destination.
+
+    They are durably stored before the response is sent; the delivery shows their progress.
+
+    A data set is sent as CSV, Parquet, Arrow, NDJSON, Dataset-JSON, a SAS transport file or sas7bdat. It is checked
+    against every limit of SAS and of the destination before anything is sent. Value labels are sent as one more data
+    set, `FORMATS`, in the form that PROC FORMAT reads with CNTLIN=.
+    """
+    del traceparent  # `continued` reads it: a field that comes twice is invalid
+    if gateway.draining:
+        raise Problem("unavailable", "the gateway is stopping", {"Retry-After": "5"})
+    if dry_run:
+        caller.trail.details["dry_run"] = True
+        return await respond(request, gateway, caller, None, partial(_dry_run, gateway), in_slot=True)
+    return await queued(request, gateway, caller, base, idempotency_key)
+
+
+def _dry_run(gateway: Gateway, submission: Submission, run: Run) -> JSONResponse:
+    """Answer with a description of the message that would be sent."""
+    view = Rehearsal.of(gateway.deliveries.dry_run(submission, run))
+    return JSONResponse(view.model_dump(mode="json", exclude_none=True))

@@ -1,0 +1,65 @@
+"""The JSON of the pipeline and its runs."""
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from app.model.pipeline_run import PipelineRun, RunKind, RunState
+from app.model.times import to_time
+from app.service.monitoring.pipeline_lag import Lag
+from app.web.http.iso_times import optional_time
+from app.web.resources.schemas import shown
+
+
+class LagView(BaseModel):
+    """The sealed segments of the journal that are not in the catalog yet."""
+
+    segments: int = Field(examples=[2])
+    size: int = Field(description="their bytes", examples=[536870912])
+    seconds: float = Field(description="how long the first of them has been sealed", examples=[41.5])
+
+    @classmethod
+    def of(cls, lag: Lag) -> "LagView":
+        return cls(segments=lag.segments, size=lag.size, seconds=lag.seconds)
+
+
+class PipelineView(BaseModel):
+    """Who assembles attachments, and how far the pipeline is behind."""
+
+    assembler: Literal["embedded", "spark"] = Field(description="the gateway itself, or the pipeline on Spark")
+    lag: LagView | None = Field(description="null if the gateway assembles itself")
+
+
+class PipelineRunView(BaseModel):
+    """A run over an archive (`batch`), or one micro-batch of a stream (`stream`)."""
+
+    id: str = Field(examples=["5f0c2a9be1d44c3b8e7f6a5d4c3b2a19"])
+    kind: RunKind
+    state: RunState = Field(description="`interrupted`: its process ended without a word", examples=["committed"])
+    began_at: datetime
+    ended_at: datetime | None
+    seconds: float | None = Field(description="null until it has ended", examples=[8.25])
+    messages: int = Field(description="physical messages that no earlier run has counted", examples=[12678])
+    attachment_count: int = Field(description="attachments that were finished", examples=[31])
+    refused: int = Field(description="attachments whose parts gave no content", examples=[0])
+    quarantined: int = Field(description="messages that went to quarantine", examples=[1])
+    row_count: int = Field(description="rows that were added to tables", examples=[250000])
+    error: str | None = Field(description="why it failed", examples=[None])
+
+    @classmethod
+    def of(cls, run: PipelineRun) -> "PipelineRunView":
+        return cls(
+            id=run.id,
+            kind=run.kind,
+            state=run.state,
+            began_at=to_time(run.began_at),
+            ended_at=optional_time(run.ended_at),
+            seconds=None if run.ended_at is None else max(0, run.ended_at - run.began_at) / 1e6,
+            messages=run.messages,
+            attachment_count=run.attachments,
+            refused=run.refused,
+            quarantined=run.quarantined,
+            row_count=run.rows,
+            error=None if run.error is None else shown(run.error),
+        )

@@ -1,0 +1,1 @@
+"""The types of problems as a resource."""

@@ -1,0 +1,96 @@
+"""Trace: decoding of captured bytes, field by field."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from app.service.conversion import Busy, SlotUse
+from app.service.conversion.conversion_jobs import explained
+from app.trace import FORMATS, NotRecognised, TooManyFrames
+from app.web.problems import Problem, responses
+from app.web.resources.trace.schemas import FrameView
+from app.web.responses.disconnection import converting
+
+LONGEST = 4 << 20
+"""Maximum bytes of a capture: the largest physical message of a queue."""
+
+MOST_CAPTURES = 8
+"""Maximum number of captures that are received from clients at the same time."""
+
+router = APIRouter(tags=["operations"])
+
+_IGNORED_IN_HEX = str.maketrans("", "", " \t\r\n:-")
+
+_REQUEST_BODY = {
+    "required": True,
+    "content": {
+        "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+    },
+}
+
+
+@router.post(
+    "/trace",
+    operation_id="trace",
+    openapi_extra={"requestBody": _REQUEST_BODY},
+    response_model=list[FrameView],
+    responses=responses("invalid", "not-recognised", "too-large", "conversion-limit", "busy"),
+)
+async def trace(
+    request: Request,
+    as_hex: Annotated[bool, Query(alias="hex", description="the body is hexadecimal digits")] = False,
+    as_format: Annotated[
+        str | None,
+        Query(
+            alias="as",
+            description="format of the bytes; without it, the format is detected",
+            json_schema_extra={"enum": list(FORMATS)},
+        ),
+    ] = None,
+) -> Response:
+    """Decode captured bytes: MQ descriptors and headers, SAS messages, MQTT packets, Rendezvous messages, order
+    packets of SAP DB.
+    """
+    if as_format is not None and as_format not in FORMATS:
+        why = f"unknown format {as_format!r}; choose one of: {', '.join(FORMATS)}"
+        raise Problem("invalid", f"as: {why}", errors=[{"parameter": "as", "detail": why}])
+    data = await _capture(request, as_hex=as_hex)
+    try:
+        async with converting(request, request.receive, SlotUse.UPLOAD) as slot:
+            answer = await slot.within_time(lambda: b"".join(slot.run(explained, data, as_format)))
+    except NotRecognised as error:
+        raise Problem("not-recognised", str(error), tried=[one._asdict() for one in error.tried]) from None
+    except TooManyFrames as error:
+        raise Problem("too-large", str(error)) from None
+    return Response(answer, media_type="application/json")
+
+
+async def _capture(request: Request, *, as_hex: bool) -> bytes:
+    """Read the bytes to decode. The number of concurrent requests is limited, since each is held in memory."""
+    state = request.app.state
+    if state.captures >= MOST_CAPTURES:
+        raise Busy(f"{MOST_CAPTURES} captures are being read")
+    state.captures += 1
+    try:
+        body = await _body(request, LONGEST * 3 if as_hex else LONGEST)
+        return await run_in_threadpool(_from_hex, body) if as_hex else bytes(body)
+    finally:
+        state.captures -= 1
+
+
+async def _body(request: Request, limit: int) -> bytearray:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            raise Problem("too-large", f"a capture may have {limit} bytes", limit=limit)
+    return body
+
+
+def _from_hex(body: bytearray) -> bytes:
+    try:
+        return bytes.fromhex(body.decode("ascii").translate(_IGNORED_IN_HEX))
+    except ValueError:
+        why = "the body is not hexadecimal"
+        raise Problem("invalid", why, errors=[{"pointer": "#", "detail": why}]) from None

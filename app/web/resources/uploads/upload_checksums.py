@@ -1,0 +1,85 @@
+"""The checksum of one request (`Upload-Checksum` of tus 1.0, extension checksum), and the digests of a whole upload."""
+
+from base64 import b64decode
+from binascii import Error as NotBase64
+from collections.abc import Mapping
+from hashlib import md5, sha1, sha256, sha512
+from typing import Any, Final, Protocol
+
+from app.service.uploads import Upload, Uploads
+from app.web.http.digests import Digests
+from app.web.problems import Problem
+
+# tus asks every server for SHA-1. Checksums tell transmission errors, not attacks.
+ALGORITHMS: Final[Mapping[str, Any]] = {"sha1": sha1, "sha256": sha256, "sha512": sha512, "md5": md5}
+
+
+class Check(Protocol):
+    """The check of the bytes of one request."""
+
+    def update(self, piece: bytes | memoryview) -> None:
+        """Include the next bytes."""
+
+    def check(self, what: str) -> None:
+        """Raise Problem if the bytes of `what` differ from what the client said of them."""
+
+
+class Checksum:
+    """The checksum that a client gives with a request. Raises Problem for one that cannot be read."""
+
+    def __init__(self, text: str) -> None:
+        algorithm, _, encoded = text.strip().partition(" ")
+        if algorithm not in ALGORITHMS:
+            raise Problem("malformed", f"unknown checksum {algorithm[:40]!r}; known are {', '.join(ALGORITHMS)}")
+        try:
+            self._given = b64decode(encoded, validate=True)
+        except (NotBase64, ValueError):
+            raise Problem("malformed", "Upload-Checksum is not an algorithm and base64") from None
+        self._algorithm, self._hash = algorithm, ALGORITHMS[algorithm](usedforsecurity=False)
+
+    def update(self, piece: bytes | memoryview) -> None:
+        self._hash.update(piece)
+
+    def check(self, what: str) -> None:
+        if self._hash.digest() != self._given:
+            raise Problem("checksum-mismatch", f"the {self._algorithm} of {what} is not the one in Upload-Checksum")
+
+
+def note_digest(uploads: Uploads, upload: Upload, given: str) -> None:
+    """Note digests of the whole content that come with its end, before any of its last bytes is kept. Blocks.
+
+    Raises Problem for digests that cannot be read.
+    """
+    known = upload.record.repr_digest
+    if known is None or given not in known:
+        together = given if known is None else f"{known}, {given}"
+        Digests({"repr-digest": together})
+        uploads.set_digest(upload, together)
+
+
+def check_whole(uploads: Uploads, upload: Upload) -> None:
+    """Compare a complete upload with the digests that the client gave of it, unless this process has done so. Delete it
+    if they differ. Blocks.
+
+    Raises Problem and UnknownUpload.
+    """
+    if upload.record.repr_digest is None or upload.is_checked:
+        return
+    digests = Digests({"repr-digest": upload.record.repr_digest})
+    for piece in uploads.read(upload):
+        digests.update(piece)
+    try:
+        digests.check("the content")
+    except Problem:
+        uploads.delete(upload)
+        raise
+    upload.is_checked = True
+
+
+def check_of(headers: Mapping[str, str]) -> Check | None:
+    """Return the check of a request's body by its headers: `Upload-Checksum`, or `Content-Digest`. None without."""
+    if (text := headers.get("upload-checksum")) is not None:
+        return Checksum(text)
+    if (text := headers.get("content-digest")) is not None:
+        return Digests({"content-digest": text})
+    return None

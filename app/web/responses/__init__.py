@@ -1,0 +1,1 @@
+"""Responses that several resources give: content in ranges, waiting, and work that ends with its client."""

@@ -1,0 +1,103 @@
+"""Requests that wait for a change: `?wait=30` on an attachment or a delivery.
+
+The wait costs neither a thread nor a query: the task that feeds the event streams wakes it.
+"""
+
+import asyncio
+from contextlib import suppress
+from typing import Annotated, Final
+
+from fastapi import Depends, Query, Request
+from starlette.concurrency import run_in_threadpool
+
+from app.model.attachment import AttachmentState, DeliveryState
+from app.ports import Identified
+from app.service.gateway import Gateway
+from app.web.dependencies.caller import Caller, CallerDep
+from app.web.dependencies.identifiers import Identifier, whole
+from app.web.dependencies.request_gateway import GatewayDep
+from app.web.resources.events.event_feed import Feed
+from app.web.responses.disconnection import disconnected
+
+LONGEST: Final = 60
+"""The longest wait in seconds: proxies close connections that are silent for longer."""
+
+Wait = Annotated[
+    float | None,
+    Query(
+        ge=0,
+        le=LONGEST,
+        description="answer when its state changes or after this time (seconds); at once if its state is final",
+    ),
+]
+
+_CHANGING: Final = (
+    AttachmentState.RECEIVING,
+    AttachmentState.COMPLETE,
+    DeliveryState.QUEUED,
+    DeliveryState.SENDING,
+)
+
+
+async def _attachment(
+    request: Request, gateway: GatewayDep, caller: CallerDep, attachment_id: Identifier, wait: Wait = None
+) -> None:
+    if wait:
+        await _changed(request, gateway, caller, "attachments", attachment_id, wait)
+
+
+async def _delivery(
+    request: Request, gateway: GatewayDep, caller: CallerDep, delivery_id: Identifier, wait: Wait = None
+) -> None:
+    if wait:
+        await _changed(request, gateway, caller, "deliveries", delivery_id, wait)
+
+
+AttachmentWait = Depends(_attachment)
+"""A dependency that waits before an attachment is read."""
+DeliveryWait = Depends(_delivery)
+"""A dependency that waits before a delivery is read."""
+
+
+async def _changed(
+    request: Request, gateway: Gateway, caller: Caller, of: Identified, given: str, seconds: float
+) -> None:
+    """Wait for the next event about something whose state is not final, or until its client leaves.
+
+    What the caller does not know is not waited for: the time of the response would tell that it exists.
+    """
+    feed: Feed = request.app.state.feed
+    identifier = await run_in_threadpool(whole, gateway, of, given, caller)
+    with feed.awaiting(identifier) as signal:
+        before = await run_in_threadpool(_state, gateway, caller, of, identifier)
+        if before not in _CHANGING:
+            return
+        deadline = asyncio.get_running_loop().time() + seconds
+        leaving = asyncio.create_task(disconnected(request.receive))
+        try:
+            while await _signalled(signal, leaving, deadline):
+                signal.clear()
+                if feed.has_ended or await run_in_threadpool(_state, gateway, caller, of, identifier) is not before:
+                    return
+        finally:
+            leaving.cancel()
+            with suppress(asyncio.CancelledError):
+                await leaving
+
+
+async def _signalled(signal: asyncio.Event, leaving: asyncio.Task[None], deadline: float) -> bool:
+    """Return whether the signal came before the client left and the time was over."""
+    waiting = asyncio.create_task(signal.wait())
+    remaining = deadline - asyncio.get_running_loop().time()
+    done, _ = await asyncio.wait({waiting, leaving}, timeout=max(0.0, remaining), return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    return waiting in done
+
+
+def _state(gateway: Gateway, caller: Caller, of: Identified, given: str) -> AttachmentState | DeliveryState | None:
+    """Return the state of what the caller knows; None for anything else."""
+    if of == "attachments":
+        attachment = gateway.catalog.attachment(given)
+        return attachment.state if attachment and caller.principal.knows_source(attachment.source) else None
+    delivery = gateway.catalog.delivery(given)
+    return delivery.state if delivery and caller.principal.knows_destination(delivery.destination) else None

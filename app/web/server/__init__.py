@@ -1,0 +1,1 @@
+"""The HTTP server: connections with limits, certificates, threads, and turns of requests."""
