@@ -38,8 +38,8 @@ from app.metrics import Metrics
 from app.observe import configure_logging
 from app.pipeline.job.job import Job
 from app.pipeline.job.spark_session import BRIEF_JAVA, SparkSettings, session
-from app.pipeline.read.segment_sources import register
 from app.pipeline.run import batch, streaming
+from app.pipeline.run.segment_sources import register
 from app.ports import AttachmentFilter
 from app.service.context import ServiceContext
 from app.service.gateway import Gateway

@@ -65,6 +65,14 @@ class DamagedError(GatewayError):
         return cls("; ".join(map(str, damage)), damage=damage)
 
 
+class LimitExceeded(Exception):
+    """A conversion took more than the limit of this name allows."""
+
+    def __init__(self, limit: str, why: str) -> None:
+        super().__init__(why)
+        self.limit = limit
+
+
 class CatalogError(GatewayError):
     """The catalog cannot be read or written at present."""
 

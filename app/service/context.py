@@ -9,8 +9,8 @@ from app.metrics import Metrics
 from app.model.evidence import OnDoubt
 from app.model.message import PhysicalMessage
 from app.ports import Catalog, Clock, ContentStore, Journal, JournalReader
-from app.service.assembling.repeated_parts import RepeatedParts
 from app.service.events.event_spans import Traces
+from app.service.repeated_parts import RepeatedParts
 from app.service.threads import Notifier
 from app.settings import Settings
 

@@ -33,7 +33,7 @@ from app.pipeline.assemble.assemble_key import Held, Outcome, assemble, by_key
 from app.pipeline.finish import finish_outcomes
 from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.job.job import Job, open_job
-from app.pipeline.read.lazy_bodies import JournalBatch
+from app.pipeline.references.lazy_bodies import JournalBatch
 from app.pipeline.references.message_references import What
 from app.pipeline.run import batch
 from app.ports import AttachmentFilter

@@ -23,16 +23,16 @@ from app.service.conversion import Conversions
 from app.service.gateway import Gateway
 from app.settings import Oidc, Settings
 from app.web import problems
+from app.web.access.audit_trail import AuditMiddleware
+from app.web.access.operations import OPERATIONS
+from app.web.access.rate_limits import RatingMiddleware
 from app.web.console import endpoints as console
 from app.web.dependencies.caller import SCHEME, authorize
-from app.web.dependencies.operations import OPERATIONS
 from app.web.dependencies.request_gateway import API, only_known_parameters
 from app.web.http.entity_tags import EntityTagMiddleware
 from app.web.http.methods import HeadMiddleware
-from app.web.middleware.audit_trail import AuditMiddleware
+from app.web.middleware import problem_handlers
 from app.web.middleware.browsers import NOT_OF_FORMS, BrowserMiddleware
-from app.web.middleware.deadline import DeadlineMiddleware
-from app.web.middleware.rate_limits import RatingMiddleware
 from app.web.middleware.request_metrics import MeasuringMiddleware
 from app.web.resources import documentation, field_descriptions, root
 from app.web.resources.access import endpoints as access
@@ -42,7 +42,6 @@ from app.web.resources.attachments import arrival, data_set_rows
 from app.web.resources.attachments import endpoints as attachments
 from app.web.resources.deliveries import endpoints as deliveries
 from app.web.resources.events import endpoints as events
-from app.web.resources.events.event_feed import Feed
 from app.web.resources.files import endpoints as files
 from app.web.resources.health import endpoints as health
 from app.web.resources.iceberg import endpoints as iceberg
@@ -61,6 +60,8 @@ from app.web.resources.uploads.tus_version import TusMiddleware
 from app.web.resources.uploads.upload_receiving import Receivers
 from app.web.resources.webhooks import endpoints as webhooks
 from app.web.responses import disconnection
+from app.web.responses.event_feed import Feed
+from app.web.server.deadline import DeadlineMiddleware
 from app.web.server.fair_queue import TurnsMiddleware
 from app.web.server.thread_pools import Pools
 
@@ -203,7 +204,7 @@ def _add_middleware(app: FastAPI, gateway: Gateway, audit: AuditLog, repeats: Re
         rates = Rates(http.requests_a_second, http.bytes_a_second, gateway.clock.monotonic)
         app.add_middleware(RatingMiddleware, rates=rates)
     app.add_middleware(HeadMiddleware)
-    problems.install(app)
+    problem_handlers.install(app)
     disconnection.install(app)
     app.add_middleware(TusMiddleware)
     app.add_middleware(AuditMiddleware, add=audit.add, add_failed=repeats.add)

@@ -20,8 +20,8 @@ from app.model.errors import GatewayError
 from app.pipeline.commit import commit_intent
 from app.pipeline.commit.commit import Committer
 from app.pipeline.job.job import open_job
-from app.pipeline.read.segment_sources import ReferenceSource, StreamReader
 from app.pipeline.run import runs, streaming
+from app.pipeline.run.segment_sources import ReferenceSource, StreamReader
 from app.testing.host_results import assert_same, in_folder, settings, tables
 from tests.support.damaged_archive import Archive, objects
 from tests.support.passes import LocalPasses, job_of, run_batch

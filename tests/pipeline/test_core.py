@@ -19,7 +19,7 @@ from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, MessageRecord, PartRun
 from app.pipeline.assemble import key_state
 from app.pipeline.assemble.assemble_key import Held, Outcome, assemble, assemble_news, by_key, missing_count
-from app.pipeline.read.lazy_bodies import JournalBatch
+from app.pipeline.references.lazy_bodies import JournalBatch
 from app.pipeline.references.message_references import Reference
 from app.testing.reference_passes import LIMIT, Announcing, all_references, batches, journalled
 from tests.support import mixed_journal

@@ -12,10 +12,10 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 from app.model.message import PhysicalMessage
 from app.pipeline.assemble import key_state
 from app.pipeline.assemble.assemble_key import Outcome
-from app.pipeline.assemble.processors import AttachmentProcessor, HeaderProcessor
 from app.pipeline.job.job import Job, open_job
 from app.pipeline.references.message_references import SCHEMA, Reference, What, to_batch
 from app.pipeline.run import spark_steps
+from app.pipeline.run.processors import AttachmentProcessor, HeaderProcessor
 from app.service.retention.expiry import write_let_go
 from app.settings import Settings
 from app.testing.reference_passes import Announcing, all_references, journalled

@@ -20,7 +20,7 @@ from app.model.attachment import AttachmentDefinition, AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.event import PartArrived
 from app.model.message import PhysicalMessage, Position
-from app.pipeline.read.lazy_bodies import JournalBatch
+from app.pipeline.references.lazy_bodies import JournalBatch
 from app.pipeline.references.message_references import (
     LONGEST_ANSWER,
     LONGEST_COUNT,

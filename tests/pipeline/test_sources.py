@@ -24,7 +24,8 @@ from adapters.arrow_journal import ArrowJournal
 from app.model.errors import GatewayError
 from app.model.message import PhysicalMessage, Position
 from app.pipeline.read.segment_shares import Piece, SourceOptions, admitted, shares
-from app.pipeline.read.segment_sources import (
+from app.pipeline.references import message_references
+from app.pipeline.run.segment_sources import (
     BATCH_BYTES,
     BatchReader,
     JournalSource,
@@ -32,7 +33,6 @@ from app.pipeline.read.segment_sources import (
     StreamReader,
     register,
 )
-from app.pipeline.references import message_references
 from app.ports import JOURNAL_SCHEMA, Segment
 from tests.contracts.journal import messages_of
 

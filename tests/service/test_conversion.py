@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 from pydantic import ByteSize
 
-from app.service.conversion import Busy, Conversions, LimitExceeded, Slot, SlotUse, finished
+from app.model.errors import LimitExceeded
+from app.service.conversion import Busy, Conversions, Slot, SlotUse, finished
 from app.settings import Limits
 from app.tables.write import OptionError
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from app.pipeline.job.job import Job
+from app.pipeline.job.workers import Step
 from app.pipeline.run import spark_steps
-from app.pipeline.run.spark_steps import Step
 from tests.support import brief_java
 
 ROOT = Path(__file__).parents[2]

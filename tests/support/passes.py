@@ -17,12 +17,12 @@ from app.pipeline.commit.packages import Found
 from app.pipeline.commit.tables import TableTask, Written
 from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.job.job import Job, open_job
-from app.pipeline.read.segment_sources import BatchReader, ReferenceSource, cache_options
+from app.pipeline.job.workers import Step
 from app.pipeline.references.message_references import SCHEMA, Reference, What, from_batch, to_batch
 from app.pipeline.references.retired_headers import NOTHING_RETIRED, Retired
 from app.pipeline.run import runs, spark_steps
 from app.pipeline.run.runs import Again
-from app.pipeline.run.spark_steps import Step
+from app.pipeline.run.segment_sources import BatchReader, ReferenceSource, cache_options
 from app.testing.host_results import settings
 
 

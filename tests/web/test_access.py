@@ -16,10 +16,9 @@ from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.message import PhysicalMessage
 from app.model.records import Checkpoint, DeliveryRecord, NewEvent
 from app.service.access.api_keys import UNLIMITED, Limits, make_key
+from app.web.access.operations import OPERATIONS
 from app.web.app import create_app
-from app.web.dependencies.operations import OPERATIONS
-from app.web.resources.events import event_feed
-from app.web.responses import long_polling
+from app.web.responses import event_feed, long_polling
 from tests.support.tables import parquet, pupils
 from tests.support.webhook_receiver import SECRET
 from tests.web.stock import Stock, serving

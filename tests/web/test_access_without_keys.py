@@ -8,8 +8,8 @@ import pytest
 
 from app.model.access import Scope
 from app.service.access.api_keys import make_key
+from app.web.access.operations import OPERATIONS
 from app.web.app import create_app
-from app.web.dependencies.operations import OPERATIONS
 from tests.web.conftest import connected
 from tests.web.stock import Stock, serving
 

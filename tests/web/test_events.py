@@ -11,7 +11,7 @@ import pytest
 
 from app.model.records import Checkpoint, JournalIdentity, NewEvent
 from app.testing.waiting import until
-from app.web.resources.events import event_feed as events
+from app.web.responses import event_feed as events
 from tests.web.conftest import connected
 from tests.web.stock import Stock
 

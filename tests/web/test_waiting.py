@@ -10,7 +10,7 @@ import pytest
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.records import Checkpoint, DeliveryRecord, NewEvent
 from app.testing.waiting import until
-from app.web.resources.events.event_feed import Feed
+from app.web.responses.event_feed import Feed
 from tests.web.stock import Stock
 
 LONG = 50

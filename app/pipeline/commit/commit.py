@@ -20,6 +20,7 @@ from app.model.errors import GatewayError
 from app.model.message import Position
 from app.model.records import AttachmentRecord, Checkpoint, MessageRecord
 from app.pipeline.commit import tables
+from app.pipeline.commit.archive_ownership import claim
 from app.pipeline.commit.commit_intent import Intent, begin, end
 from app.pipeline.commit.packages import Package, finished_in, results_in, without
 from app.pipeline.commit.result_changes import (
@@ -38,7 +39,6 @@ from app.pipeline.commit.tables import TableTask, Written
 from app.pipeline.finish.finish_outcomes import Result, with_content
 from app.pipeline.job.job import Opened
 from app.pipeline.read.segment_gaps import Gaps
-from app.pipeline.run.archive_ownership import claim
 from app.ports import PACKED_AT_ONCE, Catalog, Clock
 from app.service.assembling import finished_in_checkpoint
 from app.service.events.event_entries import complete_messages, lone_message_events

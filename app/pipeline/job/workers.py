@@ -1,14 +1,16 @@
 """Initialization of Spark's Python workers, at the start of a task."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 
 import pyarrow as pa
 from pyspark import TaskContext
 
-from app.pipeline.run.spark_steps import Step
 from app.service.threads import collect_seldom
+
+Step = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""A step of a job: a function from Arrow batches to Arrow batches, as `mapInArrow` takes it."""
 
 
 def in_task(step: Step) -> Step:

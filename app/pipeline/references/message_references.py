@@ -30,7 +30,7 @@ from app.model.errors import DamagedError, InvalidInputError
 from app.model.event import Announced, Pieces, Unsequenced
 from app.model.message import PhysicalMessage, Position
 from app.model.records import DAMAGED_MESSAGE
-from app.pipeline.read.lazy_bodies import JournalBatch, Numbers
+from app.pipeline.references.lazy_bodies import JournalBatch, Numbers
 from app.ports import JournalArchive
 
 LONGEST_COUNT = 8

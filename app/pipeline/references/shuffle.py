@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from app.pipeline.job.workers import Step
 from app.pipeline.references.message_references import SCHEMA, Reference, What, to_batch
-from app.pipeline.run.spark_steps import Step
 
 PACKED_BYTES = 64 << 10
 """The largest size of packed references, in bytes, unless one reference is larger: a thousand of them come to a task

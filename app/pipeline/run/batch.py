@@ -28,12 +28,12 @@ from app.pipeline.job.spark_session import is_connected
 from app.pipeline.job.stage_names import described
 from app.pipeline.job.workers import at_task_start, in_task
 from app.pipeline.read.segment_shares import Share
-from app.pipeline.read.segment_sources import ReferenceSource, cache_options
 from app.pipeline.references.message_references import SCHEMA, What, to_batch
 from app.pipeline.references.retired_headers import Retired
 from app.pipeline.references.shuffle import packed, packing, unpacking
 from app.pipeline.run import runs, spark_steps
 from app.pipeline.run.runs import Again
+from app.pipeline.run.segment_sources import ReferenceSource, cache_options
 from app.ports import Catalog, Clock
 from app.service.threads import together
 

@@ -19,6 +19,7 @@ import structlog
 from app.model.errors import GatewayError
 from app.model.message import Position
 from app.pipeline.commit import commit_intent as intents
+from app.pipeline.commit.archive_ownership import claim, warn_of_lacking_rows
 from app.pipeline.commit.commit import Committed, Committer, WriteTables
 from app.pipeline.commit.commit_intent import Intent, Window
 from app.pipeline.commit.packages import Found
@@ -27,7 +28,6 @@ from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.job.job import Job, Opened, open_job
 from app.pipeline.read.segment_gaps import missing_segments, spoken
 from app.pipeline.references.retired_headers import Retired, retired_headers
-from app.pipeline.run.archive_ownership import claim, warn_of_lacking_rows
 from app.pipeline.watch.run_records import recording
 from app.ports import Catalog, Clock, TableStore
 from app.service.tables.table_reader import application

@@ -22,6 +22,7 @@ from app.pipeline.commit.packages import rows_of
 from app.pipeline.finish.finish_outcomes import Result, finish
 from app.pipeline.finish.staging_store import BesideStore
 from app.pipeline.job.job import Job, Opened, open_job
+from app.pipeline.job.workers import Step
 from app.pipeline.references.header_pass import HeaderPass, Memory
 from app.pipeline.references.message_references import Reference, from_batch, to_batch
 from app.pipeline.references.retired_headers import NOTHING_RETIRED, Retired
@@ -44,8 +45,6 @@ PLACED = pa.schema(
 """Outcomes with their positions, and the number of the share of the journal that they begin in. The last share
 has number 0: the newest segments have been read last, and some are still in the cache of an object store's segments."""
 OUTCOMES_A_BATCH = 1024
-
-Step = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def headers(job: Job, retired: Retired = NOTHING_RETIRED) -> Step:

@@ -21,7 +21,6 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
 from app.model.message import Position
-from app.pipeline.assemble.processors import OUTCOMES, REFERENCES, AttachmentProcessor, HeaderProcessor
 from app.pipeline.commit import packages
 from app.pipeline.commit.commit import Committed, Committer
 from app.pipeline.commit.packages import Found
@@ -30,10 +29,11 @@ from app.pipeline.job.job import Job, Opened, open_job
 from app.pipeline.job.stage_names import described
 from app.pipeline.job.workers import in_task
 from app.pipeline.read.segment_gaps import missing_segments, spoken
-from app.pipeline.read.segment_sources import cache_options, register
 from app.pipeline.references.message_references import What
 from app.pipeline.run import runs, spark_steps
 from app.pipeline.run.batch import SparkPasses, table_writer
+from app.pipeline.run.processors import OUTCOMES, REFERENCES, AttachmentProcessor, HeaderProcessor
+from app.pipeline.run.segment_sources import cache_options, register
 from app.pipeline.watch.run_records import recording
 from app.ports import Catalog, Clock
 

@@ -7,7 +7,7 @@ from math import inf
 from time import monotonic
 
 from app.model.attachment import AttachmentState
-from app.model.errors import DamagedError
+from app.model.errors import DamagedError, LimitExceeded
 from app.model.records import DAMAGED_CONTENT, AttachmentRecord
 from app.service.content.content_damage import Damages, WatchedContent, missing
 from app.service.content.stored_content import (
@@ -19,7 +19,6 @@ from app.service.content.stored_content import (
     open_content,
 )
 from app.service.context import ServiceContext
-from app.service.conversion.conversion_pool import LimitExceeded
 
 OPENED = 8
 """The most attachments in the journal whose extents are cached, since a client often reads range after range."""

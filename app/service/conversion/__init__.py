@@ -6,6 +6,6 @@ disconnects. Workers are forked from a server that has imported everything, and 
 """
 
 from app.service.conversion.conversion_places import Busy, SlotUse
-from app.service.conversion.conversion_pool import Conversions, LimitExceeded, Slot, finished
+from app.service.conversion.conversion_pool import Conversions, Slot, finished
 
-__all__ = ["Busy", "Conversions", "LimitExceeded", "Slot", "SlotUse", "finished"]
+__all__ = ["Busy", "Conversions", "Slot", "SlotUse", "finished"]

@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from threading import Lock
 from typing import Any, TypeVar
 
-from app.model.errors import GatewayError
+from app.model.errors import GatewayError, LimitExceeded
 from app.observe import logger
 from app.service.conversion.conversion_places import Places, SlotUse
 from app.service.conversion.conversion_worker import Done, Failed, Job, Piece, work
@@ -37,14 +37,6 @@ _PRELOADED = [
 ]
 _SAYS_MEMORY = {-signal.SIGABRT, -signal.SIGKILL, -signal.SIGSEGV}
 _END_SECONDS = 5.0
-
-
-class LimitExceeded(Exception):
-    """A conversion took more than the limit of this name allows."""
-
-    def __init__(self, limit: str, why: str) -> None:
-        super().__init__(why)
-        self.limit = limit
 
 
 class Conversions:

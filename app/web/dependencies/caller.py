@@ -16,10 +16,10 @@ from app.model.access import Principal, Scope
 from app.model.errors import CatalogError
 from app.service.access.authentication import Authenticator, Refused
 from app.service.access.signed_links import LinkRefused, Links
-from app.web.dependencies.operations import LINKED, OPERATIONS, Operation
+from app.web.access.audit_trail import Trail, trail_of
+from app.web.access.operations import LINKED, OPERATIONS, Operation
+from app.web.access.rate_limits import count_request
 from app.web.dependencies.request_gateway import GatewayDep, base_of
-from app.web.middleware.audit_trail import Trail, trail_of
-from app.web.middleware.rate_limits import count_request
 from app.web.problems import Problem
 from app.web.server.http_protocol import PROVED
 from app.web.server.thread_pools import pools_of, run_in

@@ -31,9 +31,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app.model.errors import CatalogError
 from app.service.access.authentication import Authenticator
 from app.settings import Http
+from app.web.access.audit_trail import trail_of
+from app.web.access.rate_limits import count_request
 from app.web.dependencies.caller import refresh_keys
-from app.web.middleware.audit_trail import trail_of
-from app.web.middleware.rate_limits import count_request
 from app.web.problems import Problem
 
 PAGE_HEADER = "X-Requested-With"

@@ -10,7 +10,7 @@ from starlette.types import Receive
 
 from app.service.access.token_buckets import client_of
 from app.service.conversion import Conversions, Slot, SlotUse
-from app.web.middleware.audit_trail import trail_of
+from app.web.access.audit_trail import trail_of
 from app.web.problems import Problem
 
 CLIENT_LEFT = 499

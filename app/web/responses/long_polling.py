@@ -16,8 +16,8 @@ from app.service.gateway import Gateway
 from app.web.dependencies.caller import Caller, CallerDep
 from app.web.dependencies.identifiers import Identifier, whole
 from app.web.dependencies.request_gateway import GatewayDep
-from app.web.resources.events.event_feed import Feed
 from app.web.responses.disconnection import disconnected
+from app.web.responses.event_feed import Feed
 
 LONGEST: Final = 60
 """The longest wait in seconds: proxies close connections that are silent for longer."""

@@ -35,9 +35,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from app.observe import logger
 from app.settings import Http
-from app.web.middleware.deadline import EVENT_STREAM
 from app.web.server import refusals
 from app.web.server.certificate import tls_options
+from app.web.server.deadline import EVENT_STREAM
 from app.web.server.open_connections import Places
 from app.web.server.refusals import LONGEST_TARGET, Refused
 

@@ -8,7 +8,8 @@ from functools import partial
 
 import pytest
 
-from app.service.conversion import Conversions, LimitExceeded, Slot, finished
+from app.model.errors import LimitExceeded
+from app.service.conversion import Conversions, Slot, finished
 from app.settings import Limits
 from tests.support import environment
 from tests.tables.read import mutating

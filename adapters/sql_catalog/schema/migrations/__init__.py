@@ -12,7 +12,7 @@ from app.model.errors import GatewayError
 def configuration(connection: Connection) -> Config:
     """Return Alembic's configuration for this connection."""
     config = Config()
-    config.set_main_option("script_location", "adapters.sql_catalog:migrations")
+    config.set_main_option("script_location", "adapters.sql_catalog.schema:migrations")
     config.set_main_option("file_template", "r%%(rev)s_%%(slug)s")
     config.attributes["connection"] = connection
     return config

@@ -10,8 +10,8 @@ from app.model.access import PrincipalKind, Scope
 from app.model.times import to_time
 from app.service.access.audit import AuditLog, Entry
 from app.service.access.repeated_sign_ins import Repeats
+from app.web.access.operations import READ_AUDIT
 from app.web.dependencies.caller import CallerDep
-from app.web.dependencies.operations import READ_AUDIT
 from app.web.dependencies.request_gateway import PagingDep, link_next
 from app.web.http.entity_tags import weak_tag
 from app.web.http.iso_times import Timestamp, optional_time, to_microseconds

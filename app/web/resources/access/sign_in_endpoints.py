@@ -10,11 +10,11 @@ from app.model.errors import GatewayError
 from app.model.patterns import CODE_VERIFIER
 from app.service.access.authentication import Authenticator
 from app.service.access.openid_sign_in import SignIn, SignInBusy, SignInRefused, Tokens
+from app.web.access.audit_trail import trail_of
+from app.web.access.rate_limits import count_request
 from app.web.dependencies.caller import operation_of
 from app.web.dependencies.request_gateway import API, only_known_parameters
 from app.web.http.json_body import read_json, request_body
-from app.web.middleware.audit_trail import trail_of
-from app.web.middleware.rate_limits import count_request
 from app.web.problems import Problem, responses
 
 

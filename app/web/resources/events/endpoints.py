@@ -14,7 +14,7 @@ from app.service.access.authentication import Authenticator
 from app.web.dependencies.caller import CallerDep, LinkDep
 from app.web.dependencies.request_gateway import GatewayDep
 from app.web.problems import Problem, responses
-from app.web.resources.events.event_feed import Feed
+from app.web.responses.event_feed import Feed
 
 router = APIRouter(tags=["events"])
 

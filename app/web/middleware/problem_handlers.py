@@ -10,10 +10,10 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.model.errors import CatalogError, DamagedError, GatewayError, StoreFull
+from app.model.errors import CatalogError, DamagedError, GatewayError, LimitExceeded, StoreFull
 from app.observe import logger
 from app.ports import BadCursor
-from app.service.conversion import Busy, LimitExceeded
+from app.service.conversion import Busy
 from app.tables.read.overrides import ExpansionLimit
 from app.web.http.methods import allowed
 from app.web.problems.problem import Problem, damaged, field_errors, problem_response

@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.model.access import Principal
 from app.service.access.audit import entry
-from app.web.dependencies.operations import OPERATIONS, READ_AUDIT, Operation
+from app.web.access.operations import OPERATIONS, READ_AUDIT, Operation
 
 LONGEST = 1000
 """The maximum number of characters of a text from a client in an entry."""
