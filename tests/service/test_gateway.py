@@ -294,7 +294,7 @@ def test_an_attachment_without_news_expires_and_a_late_part_revives_it(start: St
     until(lambda: service.gateway.catalog.counts()["attachments"]["receiving"] == 1, DEADLINE)
     (record,) = service.gateway.catalog.attachments(AttachmentFilter(), None, 10).items
     assert missing_ranges(record, service.gateway.catalog, service.gateway.journal, 10) == []
-    receive_for(service.gateway._times, service.clock, 8)
+    receive_for(service.gateway.stream.times, service.clock, 8)
     until(lambda: service.gateway.catalog.counts()["attachments"]["expired"] == 1, DEADLINE)
     service.queue.put(whole[-1:])
     until(lambda: service.gateway.catalog.counts()["attachments"]["finished"] == 1, DEADLINE)
@@ -393,8 +393,8 @@ def test_what_was_taken_from_a_broker_is_written_before_the_end(tmp_path: Path, 
         gateway = Gateway(context, {SOURCE: Buffering()}, {})
         gateway.start()
         if not has_room:
-            gateway._journaler.submit([PhysicalMessage(SOURCE, "sas_queue", 100_001)], lambda: None)
-            until(lambda: gateway._journaler.holding is not None)
+            gateway.stream.intake.submit([PhysicalMessage(SOURCE, "sas_queue", 100_001)], lambda: None)
+            until(lambda: gateway.stream.backlog.holding is not None)
         gateway.stop()
     lost = [entry["messages"] for entry in logs if entry["event"] == "messages_not_taken"]
     assert lost == ([] if has_room else [51])

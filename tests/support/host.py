@@ -29,7 +29,7 @@ class Host:
         self.complete: dict[str, Complete | None] = {}
         self.assembler = Assembler(context, self.complete.update)
         self.times = ReceivingTime(context, {source: Connected() for source in sources})
-        self.sweeper = Sweeper(context, times=self.times, between=self.assembler._change)
+        self.sweeper = Sweeper(context, times=self.times, between=self.assembler.change)
 
     def messages(self, *attached: Attached) -> list[PhysicalMessage]:
         now = self.clock.now()
@@ -38,7 +38,7 @@ class Host:
     def receive(self, messages: Sequence[PhysicalMessage]) -> None:
         self.context.journal.append(messages)
         self.assembler.recover()
-        finisher = Finisher(self.context, self.assembler._change)
+        finisher = Finisher(self.context, self.assembler.change)
         finisher.finish(self.complete)
         self.complete.clear()
 
