@@ -193,7 +193,7 @@ def test_nothing_is_acknowledged_while_there_is_no_room(tmp_path: Path) -> None:
         acknowledged = Event()
         intake.submit([message(1)], acknowledged.set)
         start()
-        assert "limits.free_bytes asks for" in until(lambda: intake.backlog.holding)
+        assert "limits.free_bytes asks for" in str(until(lambda: intake.backlog.holding))
         assert not acknowledged.wait(0.2)
         assert context.metrics.registry.get_sample_value("attachment_gateway_taking") == 0
     assert not acknowledged.is_set()
