@@ -32,7 +32,8 @@ from app.codecs.mqtt import mqtt_envelope
 from app.codecs.mqtt.fixed_header import length_bytes
 from app.framing.registry import traits
 from app.service.assembling.assembler import Assembler
-from app.service.finishing.finisher import Complete, Finisher
+from app.service.finishing.finisher import Finisher
+from app.service.finishing.stored_parts import CompleteAttachment
 from app.service.receiving.intake import Journaler
 from app.service.repair.recorder import Recorder
 from app.service.threads import collect_seldom
@@ -94,7 +95,7 @@ def steps(load: Load, folder: Path) -> tuple[dict[str, float], int]:
     payloads = [write_image(sent) for sent in load.messages]
     framing, spent, measured = traits("sas_queue"), Spent(), 0
     with TemporaryDirectory(dir=folder) as name, service_context(Path(name), segment_bytes=256 << 20) as context:
-        waiting: dict[str, Complete | None] = {}
+        waiting: dict[str, CompleteAttachment | None] = {}
         assembler, finisher = Assembler(context, waiting.update), Finisher(context)
         journaler = Journaler(context, assembler.put)
         recorder = Recorder(context.catalog, context.store)

@@ -39,8 +39,8 @@ from app.pipeline.run import batch
 from app.ports import AttachmentFilter
 from app.service.assembling.assembler import Assembler
 from app.service.context import ServiceContext
-from app.service.finishing.finisher import Complete, Finisher
-from app.service.finishing.stored_parts import missing_ranges
+from app.service.finishing.finisher import Finisher
+from app.service.finishing.stored_parts import CompleteAttachment, missing_ranges
 from app.service.sending.dry_run import count_messages
 from app.service.sending.framer import Framer
 from app.service.sending.sending_errors import CannotSend
@@ -389,7 +389,7 @@ def damaged(message: PhysicalMessage, random: Random) -> PhysicalMessage:
 def receive(context: ServiceContext, slices: Iterable[Sequence[PhysicalMessage]]) -> None:
     """Run the stages of a new process for each slice, one after the other in this thread."""
     for some in slices:
-        complete: dict[str, Complete | None] = {}
+        complete: dict[str, CompleteAttachment | None] = {}
         for start in range(0, len(some), 50):
             context.journal.append(some[start : start + 50])
         Assembler(context, complete.update).recover()

@@ -15,7 +15,8 @@ from app.model.records import AttachmentRecord
 from app.service.assembling.assembler import Assembler
 from app.service.content.stored_content import open_content
 from app.service.context import ServiceContext
-from app.service.finishing.finisher import Complete, Finisher
+from app.service.finishing.finisher import Finisher
+from app.service.finishing.stored_parts import CompleteAttachment
 from app.service.gateway import Gateway
 from app.service.quarantine.replays import Outcome
 from app.testing.gateway_stages import service_context
@@ -48,7 +49,7 @@ def made(kind: str) -> tuple[bytes, bytes, list[PhysicalMessage]]:
 def assemble(context: ServiceContext, messages: list[PhysicalMessage]) -> None:
     """As the gateway does it, one stage after the other."""
     context.journal.append(messages)
-    complete: dict[str, Complete | None] = {}
+    complete: dict[str, CompleteAttachment | None] = {}
     Assembler(context, complete.update).recover()
     Finisher(context).finish(complete)
 

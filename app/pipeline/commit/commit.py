@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from app.assembly.part_places import Parts
 from app.assembly.states import DONE
 from app.model.attachment import AttachmentState
 from app.model.errors import GatewayError
@@ -43,6 +42,8 @@ from app.ports import PACKED_AT_ONCE, Catalog, Clock
 from app.service.assembling import finished_in_checkpoint
 from app.service.events.event_entries import complete_messages, lone_message_events
 from app.service.events.event_spans import ratio_of
+from app.service.finishing.finished_contents import read_or_reject
+from app.service.finishing.stored_parts import CompleteAttachment
 from app.service.tables.table_reader import application
 from app.span_names import Added
 from app.tables.quality import Increment, hour_of, increments, quality_rows
@@ -288,8 +289,8 @@ class Committer:
             if record.id in found or (only is not None and record.id not in only):
                 continue
             quality = Increment(record.source, hour_of(record.first_received_at))
-            parts = Parts(self._catalog.part_runs(record.id))
-            yield with_content(Result(reached, quality, record), record, parts, self._opened.stores)
+            complete, stores = CompleteAttachment(record, self._catalog.part_runs(record.id)), self._opened.stores
+            yield with_content(Result(reached, quality, record), read_or_reject(complete, stores), stores)
 
     def _complete_messages(
         self, results: Sequence[Result], complete: Container[str] = (), packages: Sequence[Package] = ()

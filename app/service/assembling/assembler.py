@@ -59,9 +59,8 @@ from app.service.events.event_entries import (
     quarantine_event,
     warned_event,
 )
-from app.service.finishing.finisher import Complete
 from app.service.finishing.incremental import Content, IncrementalReader
-from app.service.finishing.stored_parts import segments_of, without_gone
+from app.service.finishing.stored_parts import CompleteAttachment, segments_of, without_gone
 from app.service.quarantine.quarantine_records import quarantine_entry
 
 CHECKPOINT_SECONDS = 0.25
@@ -101,7 +100,7 @@ class _Unsaved:
     identified: list[tuple[str, Identification]] = field(default_factory=list)
     healed: list[str] = field(default_factory=list)
     warned: list[tuple[str, Warned]] = field(default_factory=list)
-    sent_again: list[Complete] = field(default_factory=list)
+    sent_again: list[CompleteAttachment] = field(default_factory=list)
 
 
 class Assembler:
@@ -110,9 +109,9 @@ class Assembler:
     def __init__(
         self,
         context: ServiceContext,
-        finish: Callable[[Mapping[str, Complete | None]], None],
+        finish: Callable[[Mapping[str, CompleteAttachment | None]], None],
         finish_what_is_left: Callable[[], None] = lambda: None,
-        sent_again: Callable[[Complete], object] = lambda _complete: None,
+        sent_again: Callable[[CompleteAttachment], object] = lambda _complete: None,
         *,
         read_early: bool = True,
     ) -> None:
@@ -487,10 +486,10 @@ class Assembler:
 
     def _pass_on(self, to_finish: Sequence[str], healed: Sequence[str], checkpoint: Checkpoint) -> None:
         """Pass complete attachments to finishing, with what is known of them, and those with a healed part."""
-        waiting: dict[str, Complete | None] = dict.fromkeys(to_finish)
+        waiting: dict[str, CompleteAttachment | None] = dict.fromkeys(to_finish)
         for record in checkpoint.attachments if waiting else ():
             if record.id in waiting and record.state is AttachmentState.COMPLETE:
-                waiting[record.id] = Complete.of(record, checkpoint.part_runs.get(record.id, []))
+                waiting[record.id] = CompleteAttachment.of(record, checkpoint.part_runs.get(record.id, []))
         if healed:
             self._context.catalog.set_state([*dict.fromkeys(healed)], AttachmentState.COMPLETE)
             waiting.update(dict.fromkeys(healed))

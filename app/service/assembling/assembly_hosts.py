@@ -13,7 +13,8 @@ from app.model.message import PhysicalMessage, Position
 from app.observe import logger
 from app.service.assembling.assembler import Assembler
 from app.service.context import Change, ServiceContext, at_once
-from app.service.finishing.finisher import Complete, Finisher
+from app.service.finishing.finisher import Finisher
+from app.service.finishing.stored_parts import CompleteAttachment
 from app.service.receiving.intake import Journaler
 from app.service.threads import Worker, repeat
 
@@ -53,9 +54,9 @@ class Assembling(Protocol):
 class Embedded:
     """Assembles and finishes in threads of this process."""
 
-    def __init__(self, context: ServiceContext, sent_again: Callable[[Complete], object]) -> None:
+    def __init__(self, context: ServiceContext, sent_again: Callable[[CompleteAttachment], object]) -> None:
         self._finisher = Finisher(context, self.between)
-        self._assembler = Assembler(context, self._finisher.put, self._finisher.recover, sent_again)
+        self._assembler = Assembler(context, self._finisher.queue.put, self._finisher.recover, sent_again)
         self.forward = self._assembler.put
         self._assemble, self._finish = self.workers = [
             Worker("assemble", self._assembler.run),
@@ -71,14 +72,14 @@ class Embedded:
     def stop(self) -> None:
         self._assembler.stop()
         self._assemble.join(STOP_SECONDS)
-        self._finisher.stop()
+        self._finisher.queue.stop()
         self._finish.join(STOP_SECONDS)
 
     def between(self, change: Change) -> None:
         self._assembler.between(change)
 
     def finish_again(self, attachment_id: str) -> None:
-        self._finisher.put({attachment_id: None})
+        self._finisher.queue.put({attachment_id: None})
 
     def may_go(self, segment: int) -> bool:  # noqa: ARG002
         return True

@@ -16,7 +16,6 @@ from app.model.records import (
     AttachmentRecord,
     Checkpoint,
     Finished,
-    PartRun,
     RefusedContent,
     StoredObject,
 )
@@ -25,6 +24,7 @@ from app.service.content.block_checksums import BlockChecksums
 from app.service.content.stored_content import object_name
 from app.service.context import ServiceContext
 from app.service.events.event_entries import finished_events, refusal_event
+from app.service.finishing.stored_parts import CompleteAttachment
 from app.service.repair.content_check import measure
 from app.service.repair.reassembling import Again, Wanted, put_together, reassembled
 
@@ -72,11 +72,9 @@ def restore_content(
     return outcomes
 
 
-def restore_from(
-    record: AttachmentRecord, again: AttachmentRecord, runs: list[PartRun], context: ServiceContext
-) -> Restored:
-    """Restore the content of an attachment from these parts, which were sent again and tell of it as `again` does."""
-    with put_together(again, runs, context) as scratch:
+def restore_from(record: AttachmentRecord, again: CompleteAttachment, context: ServiceContext) -> Restored:
+    """Restore the content of an attachment that was sent again."""
+    with put_together(again, context) as scratch:
         return _restored(record, scratch.found[record.id], scratch.store, context)
 
 
