@@ -26,7 +26,7 @@ from time import process_time
 
 from paho.mqtt.enums import MQTTProtocolVersion
 
-from adapters.mqtt.client import Client
+from adapters.mqtt.client import MqttClient
 from app.codecs.ibm_mq.image import write_image
 from app.codecs.mqtt import mqtt_envelope
 from app.codecs.mqtt.fixed_header import length_bytes
@@ -77,7 +77,7 @@ def packets(payloads: Sequence[bytes]) -> float:
             connection.sendall(b"\x32" + length_bytes(len(rest)) + rest)
         connection.recv(1)
         os._exit(0)
-    client = Client("bench", MQTTProtocolVersion.MQTTv311, clean=True)
+    client = MqttClient("bench", MQTTProtocolVersion.MQTTv311, clean=True)
     client.connect("127.0.0.1", listener.getsockname()[1])
     started, left, more = process_time(), len(payloads), False
     while left:

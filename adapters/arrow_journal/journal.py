@@ -31,7 +31,7 @@ from adapters.arrow_journal.journal_identity import Known, epoch_in, load, save
 from adapters.arrow_journal.journal_recovery import Durable, last_epoch, recover, take_over
 from adapters.arrow_journal.recent_batches import Recent
 from adapters.arrow_journal.segment_files import FolderLock, SegmentState, damaged_path, open_segment, segment_path
-from adapters.arrow_journal.segment_reader import OpenSegment, Reader
+from adapters.arrow_journal.segment_reader import Reader, SegmentFile
 from adapters.arrow_journal.segment_writer import SegmentWriter, Stagings, seal_file
 from adapters.disk import NO_SPACE, make_folders, sync_folder
 from app.model.errors import DamagedError, GatewayError, JournalFull, JournalTaken
@@ -50,7 +50,7 @@ SEGMENT_BYTES = 256 << 20
 SEGMENT_AGE = 3600.0
 
 
-class SystemClock:
+class _SystemClock:
     def now(self) -> int:
         return time_ns() // 1000
 
@@ -88,7 +88,7 @@ class ArrowJournal:
         self._folder = folder = folder.absolute()
         make_folders(folder)
         self._segment_bytes, self._segment_age = segment_bytes, segment_age
-        self._clock = clock or SystemClock()
+        self._clock = clock or _SystemClock()
         self._writing = Lock()
         self._writer: SegmentWriter | None = None
         self._lock = FolderLock(folder, shared=epoch is not None)
@@ -422,7 +422,7 @@ def _began(state: SegmentState, before: int | None) -> bool:
     return before is None or state.created_at < before
 
 
-def _last_of(segment: OpenSegment) -> Position | None:
+def _last_of(segment: SegmentFile) -> Position | None:
     number = segment.number
     try:
         count = segment.batch_count()

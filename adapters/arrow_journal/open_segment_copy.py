@@ -7,7 +7,7 @@ from adapters.arrow_journal import arrow_ipc
 from adapters.arrow_journal.batch_columns import Head
 from adapters.arrow_journal.segment_files import SegmentState, segment_files
 from adapters.arrow_journal.segment_header import BadHeader, header_of, seed_of
-from adapters.arrow_journal.segment_reader import OpenSegment as Reading
+from adapters.arrow_journal.segment_reader import SegmentFile as Reading
 from adapters.arrow_journal.segment_scan import Scanner
 from adapters.arrow_journal.segment_verification import damaged_rows
 from adapters.disk import ReadFile

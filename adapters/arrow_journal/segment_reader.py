@@ -13,8 +13,17 @@ import pyarrow as pa
 
 from adapters.arrow_journal import arrow_ipc
 from adapters.arrow_journal.batch_columns import NO_LAYOUT, SCHEMA, BodyLayout, Head, encode, read_head
-from adapters.arrow_journal.body_pieces import BODY_DAMAGED, RUN, Piece, Source, are_whole, fetch, read_rows, readable
-from adapters.arrow_journal.read_window import Window
+from adapters.arrow_journal.body_pieces import (
+    BODY_DAMAGED,
+    RUN,
+    BodyPiece,
+    PieceSource,
+    are_whole,
+    fetch,
+    read_rows,
+    readable,
+)
+from adapters.arrow_journal.read_window import ReadWindow
 from adapters.arrow_journal.recent_batches import Recent
 from adapters.arrow_journal.segment_files import SegmentState
 from adapters.arrow_journal.segment_scan import find_batches
@@ -42,7 +51,7 @@ BATCH_LOST = "the batch is lost"
 _EMPTY = memoryview(b"")
 
 
-class OpenSegment:
+class SegmentFile:
     """A segment whose file stays open for reading as long as this object exists."""
 
     def __init__(self, state: SegmentState, open_file: OpenFile) -> None:
@@ -132,11 +141,11 @@ class OpenSegment:
             raise KeyError((self.state.number, offset))
         return found
 
-    def piece(self, batch: int, row: int, layout: BodyLayout) -> Piece:
+    def piece(self, batch: int, row: int, layout: BodyLayout) -> BodyPiece:
         """Return the whole body of a row as a piece."""
         start, offsets, crcs = layout
         begin, end = start + offsets[row], start + offsets[row + 1]
-        return Piece(self, batch, row, begin, end, crcs[row], begin, end)
+        return BodyPiece(self, batch, row, begin, end, crcs[row], begin, end)
 
     def messages(
         self, batch: int, rows: Sequence[int] | None = None, held: Sequence[memoryview | None] = ()
@@ -209,11 +218,11 @@ class OpenSegment:
             return None
         return _batch_of(data)
 
-    def is_checked(self, piece: Piece) -> bool:
+    def is_checked(self, piece: BodyPiece) -> bool:
         """Tell whether the large body that a piece belongs to has been checked."""
         return piece.start in self._checked
 
-    def set_checked(self, piece: Piece) -> None:
+    def set_checked(self, piece: BodyPiece) -> None:
         with self._lock:
             _keep(self._checked, piece.start, None, CHECKED_A_SEGMENT)
 
@@ -232,7 +241,7 @@ class OpenSegment:
             raise KeyError((self.state.number, batch))
         if batches[batch] < 0:
             raise self._damaged(batch, BATCH_LOST)
-        window = Window(self.file(), self.state.size)
+        window = ReadWindow(self.file(), self.state.size)
         try:
             head = read_head(window.get, batches[batch], self.state.number, self.seed)
         except UnreadableError as error:
@@ -278,7 +287,7 @@ class Reader:
         self._states = states
         self._open_file = open_file
         self._recent = recent
-        self._open: OrderedDict[int, OpenSegment] = OrderedDict()
+        self._open: OrderedDict[int, SegmentFile] = OrderedDict()
         self._lock = Lock()
 
     def segments(self) -> list[Segment]:
@@ -332,12 +341,12 @@ class Reader:
         segment.file()
         return list(damages(segment))
 
-    def segment(self, number: int) -> OpenSegment:
+    def segment(self, number: int) -> SegmentFile:
         """Return a segment. Raises KeyError when it is gone."""
         with self._lock:
             segment = self._open.get(number)
             if segment is None:
-                segment = OpenSegment(self._states[number], self._open_file)
+                segment = SegmentFile(self._states[number], self._open_file)
             _keep(self._open, number, segment, OPEN_SEGMENTS)
             return segment
 
@@ -354,10 +363,10 @@ class Reader:
     def _layout(self, number: int, batch: int) -> BodyLayout:
         return self._recent.layout((number, batch)) or self.segment(number).layout(batch)
 
-    def _bodies(self, positions: Iterable[Position]) -> Iterator[memoryview | Piece]:
+    def _bodies(self, positions: Iterable[Position]) -> Iterator[memoryview | BodyPiece]:
         at: tuple[int, int] | None = None
         layout = NO_LAYOUT
-        segment: OpenSegment | None = None
+        segment: SegmentFile | None = None
         for position in positions:
             number, batch, row = position
             body = self._recent.body((number, batch), row)
@@ -371,7 +380,7 @@ class Reader:
                 raise KeyError(position)
             yield segment.piece(batch, row, layout)
 
-    def _pieces(self, extents: Iterable[Extent]) -> Iterator[memoryview | Piece]:
+    def _pieces(self, extents: Iterable[Extent]) -> Iterator[memoryview | BodyPiece]:
         """Yield the pieces of bodies for these extents."""
         at = batch = -1
         start, offsets, crcs = NO_LAYOUT
@@ -388,12 +397,12 @@ class Reader:
             if not 0 <= row < len(crcs) or offset + length > start + offsets[row + 1]:
                 raise KeyError(extent)
             first, end = start + offsets[row], start + offsets[row + 1]
-            yield Piece(segment, batch, row, first, end, crcs[row], offset, offset + length)
+            yield BodyPiece(segment, batch, row, first, end, crcs[row], offset, offset + length)
 
-    def _views(self, pieces: Iterable[memoryview | Piece]) -> Iterator[memoryview]:
+    def _views(self, pieces: Iterable[memoryview | BodyPiece]) -> Iterator[memoryview]:
         """Yield the bytes of pieces. Those on disk are read ahead."""
         coming = iter(pieces)
-        ahead: list[memoryview | Piece] = []
+        ahead: list[memoryview | BodyPiece] = []
         while some := list(islice(coming, READ_AHEAD)):
             _read_ahead(some)
             yield from readable(fetch(ahead))
@@ -401,11 +410,11 @@ class Reader:
         yield from readable(fetch(ahead))
 
 
-def _read_ahead(pieces: Iterable[memoryview | Piece]) -> None:
+def _read_ahead(pieces: Iterable[memoryview | BodyPiece]) -> None:
     """Ask the system to read these pieces of each segment in the background, from the first byte to the last."""
-    ranges: dict[int, tuple[Source, int, int]] = {}
+    ranges: dict[int, tuple[PieceSource, int, int]] = {}
     for piece in pieces:
-        if isinstance(piece, Piece):
+        if isinstance(piece, BodyPiece):
             number = piece.segment.number
             _, first, end = ranges.get(number, (piece.segment, piece.start, 0))
             ranges[number] = piece.segment, min(first, piece.start), max(end, piece.stop)

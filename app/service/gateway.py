@@ -28,10 +28,10 @@ from app.service.events.event_log import EventLog
 from app.service.finishing.partial_content import LeadingBytes, LeadingRows, leading_bytes, leading_rows
 from app.service.finishing.stored_parts import missing_ranges
 from app.service.monitoring.catalog_watch import ASK_SECONDS, CatalogWatch
-from app.service.monitoring.counts import Counting
+from app.service.monitoring.counts import CatalogCounts
 from app.service.monitoring.history import History
 from app.service.monitoring.physical_messages import PhysicalMessages
-from app.service.monitoring.received_runs import Parts, parts_of
+from app.service.monitoring.received_runs import PartsReport, parts_of
 from app.service.monitoring.timeline import Moment, timeline
 from app.service.quarantine.quarantine_records import is_lost_batch, messages_of_batch, quarantined_message
 from app.service.quarantine.replays import Replayed, attachment_of, outcome, settled
@@ -111,7 +111,7 @@ class Gateway:
         self._assembling, self._journaler = _assembling(context, self._healer)
         self._archiver = None if archive is None else Archiver(context, archive)
         self.history = History(context.metrics, context.clock, self._connections)
-        self.counting = Counting(context.catalog, context.clock)
+        self.counting = CatalogCounts(context.catalog, context.clock)
         self._catalog_watch = CatalogWatch(context.catalog, context.clock)
         self._event_log = EventLog(context.catalog, self._take_events)
         self._recorder = Recorder(context.catalog, context.store)
@@ -256,7 +256,7 @@ class Gateway:
 
     # --- functions for REST ---------------------------------------------------------------------------------------
 
-    def parts(self, record: AttachmentRecord, first: int, last: int | None) -> Parts:
+    def parts(self, record: AttachmentRecord, first: int, last: int | None) -> PartsReport:
         """Return the parts of an attachment; see `app.service.monitoring.received_runs.parts_of`."""
         return parts_of(record, self._context, first, last)
 

@@ -18,12 +18,12 @@ import pyarrow.compute as pc
 from app.assembly.collecting import Identification
 from app.assembly.header_checks import address_of, message_address
 from app.assembly.interpretation import answered
-from app.assembly.machine import Limits, plausible_counts
+from app.assembly.machine import AssemblyLimits, plausible_counts
 from app.codecs.sas.attachment_messages import read_counts
 from app.model.attachment import AttachmentState
 from app.model.identity import attachment_id
 from app.model.records import AttachmentRecord, PartRun
-from app.pipeline.assemble.assemble_key import NOT_FETCHED, Outcome, assemble_news, by_key
+from app.pipeline.assemble.assemble_key import NOT_FETCHED, KeyOutcome, assemble_news, by_key
 from app.pipeline.references.message_references import SCHEMA, What, from_batch, unpacked_claim, unpacked_detail
 from app.tables.quality import Increment, hour_of
 
@@ -33,7 +33,7 @@ _UNSEQUENCED = (What.COUNT, What.ANSWER)
 Rows = npt.NDArray[np.int64]
 
 
-def outcomes(batches: Iterable[pa.RecordBatch], known: int | None, limits: Limits) -> Iterator[Outcome]:
+def outcomes(batches: Iterable[pa.RecordBatch], known: int | None, limits: AssemblyLimits) -> Iterator[KeyOutcome]:
     """Yield the outcomes of references, which are sorted by source and key. They are those of `assemble_news` for each
     key."""
     for rows in whole_keys(batches):
@@ -81,7 +81,9 @@ def _starts(rows: pa.RecordBatch) -> Rows:
     return np.flatnonzero(np.concatenate(([True], changes)))
 
 
-def _plain_outcomes(rows: pa.RecordBatch, known: int | None, limits: Limits) -> Iterator[tuple[Outcome, list[int]]]:
+def _plain_outcomes(
+    rows: pa.RecordBatch, known: int | None, limits: AssemblyLimits
+) -> Iterator[tuple[KeyOutcome, list[int]]]:
     """Yield the outcomes of plain attachments and messages, each with the rows that it includes."""
     starts = _starts(rows)
     if (found := _Attachments.of(rows, starts, known)) is not None:
@@ -148,7 +150,9 @@ class _Attachments(NamedTuple):
         )
 
 
-def _attachments(rows: pa.RecordBatch, found: _Attachments, limits: Limits) -> Iterator[tuple[Outcome, list[int]]]:
+def _attachments(
+    rows: pa.RecordBatch, found: _Attachments, limits: AssemblyLimits
+) -> Iterator[tuple[KeyOutcome, list[int]]]:
     positions = rows.column("position").to_numpy()
     begins, claims, counts = found.begins, found.claims, found.counts
     last_rows = np.append(begins[1:], len(found.parts)) - 1
@@ -209,7 +213,7 @@ def _attachments(rows: pa.RecordBatch, found: _Attachments, limits: Limits) -> I
         took = (ended_at - begun_at) / 1e6
         quality = Increment(source, hour_of(begun_at), length + 1, 0, 0, 1, 1, 0, 0, took, took)
         identified = (Identification(record.id, message, False),) if has_waited else ()
-        yield Outcome(begin, end, quality, record, runs, runs, identified=identified), ends + all_parts[at:behind]
+        yield KeyOutcome(begin, end, quality, record, runs, runs, identified=identified), ends + all_parts[at:behind]
 
 
 @lru_cache(maxsize=1024)
@@ -236,7 +240,7 @@ def _message_rows(rows: pa.RecordBatch, starts: Rows, known: int | None) -> Rows
     return found
 
 
-def _messages(rows: pa.RecordBatch, lines: Rows) -> Iterator[tuple[Outcome, list[int]]]:
+def _messages(rows: pa.RecordBatch, lines: Rows) -> Iterator[tuple[KeyOutcome, list[int]]]:
     headers, applications = lines.T
     positions = rows.column("position").to_numpy()[lines]
     columns = (
@@ -256,10 +260,13 @@ def _messages(rows: pa.RecordBatch, lines: Rows) -> Iterator[tuple[Outcome, list
         if is_held:
             body, format_, ccsid = unpacked_detail(answer)
             found = answered(message, NOT_FETCHED._replace(body=body, format=format_, ccsid=ccsid))
-            yield Outcome(begin, end, quality, messages=(found,)), taken
+            yield KeyOutcome(begin, end, quality, messages=(found,)), taken
         else:
             to_fetch = ((message.id, end),)
-            yield Outcome(begin, end, quality, messages=(answered(message, NOT_FETCHED),), applications=to_fetch), taken
+            yield (
+                KeyOutcome(begin, end, quality, messages=(answered(message, NOT_FETCHED),), applications=to_fetch),
+                taken,
+            )
 
 
 # --- columns ----------------------------------------------------------------------------------------------------------

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import orjson
 
-from app.assembly.collecting import Attachment
+from app.assembly.collecting import TrackedAttachment
 from app.assembly.part_places import Parts
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.evidence import Choice
 from app.model.records import AttachmentRecord, GroupProgress, MessageRecord, PartRun
-from app.pipeline.assemble.assemble_key import Held
+from app.pipeline.assemble.assemble_key import KeyState
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ _READ: Mapping[str, Any] = {
 }
 
 
-class Row(NamedTuple):
+class KeyStateRow(NamedTuple):
     """The columns of state: two JSON texts, empty if absent, and the runs.
 
     `message` is a list if several messages are under one key.
@@ -55,19 +55,19 @@ class Row(NamedTuple):
         return len(self.attachment.encode()) + len(self.runs) + len(self.message.encode())
 
 
-def pack(held: Held) -> Row:
+def pack(held: KeyState) -> KeyStateRow:
     attachment, messages = held
-    return Row(
+    return KeyStateRow(
         "" if attachment is None else _to_json(attachment.current()),
         b"" if attachment is None else pack_runs(attachment.parts.runs),
         _joined([_to_json(message) for message in messages]),
     )
 
 
-def unpack(row: Row) -> Held:
+def unpack(row: KeyStateRow) -> KeyState:
     attachment, runs, message = row
-    return Held(
-        Attachment(_from_json(AttachmentRecord, orjson.loads(attachment)), Parts(unpack_runs(runs)))
+    return KeyState(
+        TrackedAttachment(_from_json(AttachmentRecord, orjson.loads(attachment)), Parts(unpack_runs(runs)))
         if attachment
         else None,
         tuple(_from_json(MessageRecord, said) for said in _several(message)),

@@ -33,7 +33,7 @@ from app.pipeline.commit.result_changes import (
     qualities,
     traces,
 )
-from app.pipeline.commit.tables import Committed as TableCommitted
+from app.pipeline.commit.tables import CommittedTable as TableCommitted
 from app.pipeline.commit.tables import TableTask, Written
 from app.pipeline.finish.finish_outcomes import Result, with_content
 from app.pipeline.job.job import Opened
@@ -55,7 +55,7 @@ WriteTables = Callable[[Sequence[TableTask]], Iterable[Written]]
 """A function that runs table tasks, in this process or in others."""
 
 
-class Committed(NamedTuple):
+class CommittedBatch(NamedTuple):
     """The outcome of a batch.
 
     `reached` is the packed position that it ended at. It `was_known` when an earlier run had committed it. `damaged`
@@ -98,7 +98,7 @@ class Committer:
         packages: Sequence[Package] = (),
         *,
         left_behind: Collection[str] | None = None,
-    ) -> Committed | None:
+    ) -> CommittedBatch | None:
         """Commit the results of a batch, one by one and in packages. Return None for a batch without messages.
 
         Attachments that are complete in the catalog are finished too, of these only `left_behind` if it is given.
@@ -115,7 +115,7 @@ class Committer:
             results = [*results, *results_in(packages, self._catalog)]
             self._drop_unfinished(results)
             self._complete_messages(results)
-            return Committed(reached, was_known=True)
+            return CommittedBatch(reached, was_known=True)
         if progress != self.progress:
             raise GatewayError(
                 "another process commits to this catalog: stop the other pipeline, or the gateway that assembles"
@@ -329,10 +329,12 @@ def _is_answered(message: MessageRecord) -> bool:
     return message.application_body is not None
 
 
-def summary(results: Sequence[Result], quality: pa.Table, reached: int, added: tuple[TableCommitted, ...]) -> Committed:
+def summary(
+    results: Sequence[Result], quality: pa.Table, reached: int, added: tuple[TableCommitted, ...]
+) -> CommittedBatch:
     """Return the outcome of committed results with this quality."""
     facts = tuple(increments(quality))
-    return Committed(
+    return CommittedBatch(
         reached,
         finished=sum(result.finished is not None for result in results),
         refused=sum(result.refused is not None for result in results),

@@ -28,8 +28,8 @@ from app.model.records import (
     QuarantineRecord,
 )
 from app.pipeline.commit import tables
-from app.pipeline.commit.commit import AT_ONCE, Committed, WriteTables, summary
-from app.pipeline.commit.commit_intent import Window
+from app.pipeline.commit.commit import AT_ONCE, CommittedBatch, WriteTables, summary
+from app.pipeline.commit.commit_intent import ReprocessingWindow
 from app.pipeline.commit.result_changes import (
     checkpoint_of,
     damaged_segments,
@@ -40,7 +40,7 @@ from app.pipeline.commit.result_changes import (
     qualities,
 )
 from app.pipeline.commit.tables import FILES, QUALITY, DataSet, TablePlan, table_name
-from app.pipeline.commit.tables import Committed as TableCommitted
+from app.pipeline.commit.tables import CommittedTable as TableCommitted
 from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.job.job import Opened
 from app.pipeline.read.segment_gaps import missing_segments
@@ -74,7 +74,7 @@ class Reprocessor:
         self._opened, self._catalog, self._clock, self._write_tables = opened, catalog, clock, write_tables
         self._progress = catalog.progress()
 
-    def commit(self, results: Sequence[Result], window: Window) -> Committed:
+    def commit(self, results: Sequence[Result], window: ReprocessingWindow) -> CommittedBatch:
         """Commit what differs. Raises GatewayError when another process has committed since this object was made."""
         asked = [dated(result, self._clock.now()) for result in results if result.reached >= 0]
         known = self._known(asked)
@@ -126,7 +126,7 @@ class Reprocessor:
             checkpoint.reprocessed = [each.id for each in checkpoint.attachments if each.id in ids and each.id in known]
             self._catalog.checkpoint(checkpoint)
 
-    def _remove(self, asked: Iterable[Result], window: Window) -> list[str]:
+    def _remove(self, asked: Iterable[Result], window: ReprocessingWindow) -> list[str]:
         """Remove open attachments that are none, now that the archive has a header or a message that it lacked.
 
         All of their messages must be in the window's archive, so that they would have been assembled again.
@@ -172,7 +172,7 @@ class Reprocessor:
 
     # --- quarantine ---------------------------------------------------------------------------------------------------
 
-    def _entries(self, window: Window) -> Mapping[str, QuarantineRecord]:
+    def _entries(self, window: ReprocessingWindow) -> Mapping[str, QuarantineRecord]:
         """Return the entries for messages of the window whose segments the archive has."""
         present = {segment.number for segment in self._opened.archive.segments()}
         found: dict[str, QuarantineRecord] = {}
@@ -313,7 +313,7 @@ def _is_finished(result: Result, changed: set[str], known: Records) -> bool:
     return result.record.id in changed or (was_finished and result.finished.observations != 0)
 
 
-def _is_within(record: AttachmentRecord, window: Window, present: Container[int]) -> bool:
+def _is_within(record: AttachmentRecord, window: ReprocessingWindow, present: Container[int]) -> bool:
     """Tell whether an attachment has messages in a window, and all segments that may have others are present."""
     first, last = (Position.unpack(at).segment for at in (record.first_position, record.last_position))
     is_of_source = window.source is None or record.source == window.source

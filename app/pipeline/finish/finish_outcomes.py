@@ -32,7 +32,7 @@ from app.model.records import (
     QuarantineRecord,
     RefusedContent,
 )
-from app.pipeline.assemble.assemble_key import NOT_FETCHED, Outcome
+from app.pipeline.assemble.assemble_key import NOT_FETCHED, KeyOutcome
 from app.pipeline.read.part_prefetch import PartsAhead
 from app.ports import JournalArchive, is_damaged
 from app.service.content.stored_content import opened
@@ -95,13 +95,13 @@ class Result(NamedTuple):
 
 
 def finish(
-    outcomes: Iterable[Outcome], stores: Stores, archive: JournalArchive, *, checked: bool = True
+    outcomes: Iterable[KeyOutcome], stores: Stores, archive: JournalArchive, *, checked: bool = True
 ) -> Iterator[Result]:
     """Yield the results of outcomes, in any order. `archive` is the journal of `stores`.
 
     If bodies were not `checked` before, all bodies that the outcomes refer to are read here.
     """
-    waiting: list[Outcome] = []
+    waiting: list[KeyOutcome] = []
     runs = 0
     for outcome in outcomes:
         waiting.append(outcome)
@@ -112,7 +112,7 @@ def finish(
     yield from _finish(waiting, stores, archive, checked)
 
 
-def _finish(outcomes: list[Outcome], stores: Stores, archive: JournalArchive, checked: bool) -> list[Result]:
+def _finish(outcomes: list[KeyOutcome], stores: Stores, archive: JournalArchive, checked: bool) -> list[Result]:
     """Return the results of these outcomes, whose content is durable."""
     outcomes.sort(key=attrgetter("position"))
     complete = [
@@ -162,7 +162,10 @@ def _read_alone(
 
 
 def _has_damage(
-    outcomes: Iterable[Outcome], places: Iterable[int], fetched: Mapping[int, PhysicalMessage], archive: JournalArchive
+    outcomes: Iterable[KeyOutcome],
+    places: Iterable[int],
+    fetched: Mapping[int, PhysicalMessage],
+    archive: JournalArchive,
 ) -> bool:
     """Tell whether a message at one of these places, or a part of an unfinished attachment, cannot be read back."""
     unread = {place for place in places if (message := fetched.get(place)) is None or is_damaged(message)}
@@ -182,7 +185,7 @@ def _has_damage(
     return False
 
 
-def _equal(outcomes: Iterable[Outcome], archive: JournalArchive) -> set[tuple[int | None, int]]:
+def _equal(outcomes: Iterable[KeyOutcome], archive: JournalArchive) -> set[tuple[int | None, int]]:
     """Return the pairs of a message and its repetition whose bodies can be read and are the same: nothing else of them
     is needed."""
     pairs = {pair for outcome in outcomes for pair in outcome.repeated if pair[0] is not None}
@@ -196,7 +199,7 @@ def _equal(outcomes: Iterable[Outcome], archive: JournalArchive) -> set[tuple[in
     return {pair for pair in pairs if bodies.keys() >= {*pair} and is_same(*(bodies[place] for place in pair))}
 
 
-def _asked_for(outcome: Outcome, equal: Container[tuple[int | None, int]]) -> Iterator[int]:
+def _asked_for(outcome: KeyOutcome, equal: Container[tuple[int | None, int]]) -> Iterator[int]:
     """Yield the positions of single messages that an outcome refers to, except a first part and `equal` pairs."""
     yield from (refusal.position for refusal in outcome.refused)
     yield from (place for pair in outcome.repeated if pair not in equal for place in pair if place is not None)
@@ -222,7 +225,7 @@ class _Fetched(NamedTuple):
 
 
 def _result(
-    outcome: Outcome,
+    outcome: KeyOutcome,
     fetched: dict[int, PhysicalMessage],
     contents: Mapping[str, Finished | Rejection],
     stores: Stores,
@@ -245,7 +248,7 @@ def _result(
     return result if content is None else with_content(result, content, stores)
 
 
-def _with_messages(result: Result, outcome: Outcome, fetched: dict[int, PhysicalMessage]) -> Result:
+def _with_messages(result: Result, outcome: KeyOutcome, fetched: dict[int, PhysicalMessage]) -> Result:
     """Return the result with the messages that the outcome refers to."""
     applications = dict(outcome.applications)
     messages = _Fetched(fetched)
@@ -290,7 +293,7 @@ def _rejected(effects: Iterable[Repeated | Refused], messages: _Fetched) -> list
     return [each for each in found if isinstance(each, Rejected)]
 
 
-def _lost(outcome: Outcome, refused: Refused) -> Entry | None:
+def _lost(outcome: KeyOutcome, refused: Refused) -> Entry | None:
     """Return the quarantine entry of messages that cannot be read back; None for messages that are merely gone."""
     if refused.code != DAMAGED_MESSAGE:
         return None

@@ -10,7 +10,7 @@ PREFIX = "pipeline/again/"
 """The beginning of the names of objects that were written beside others."""
 
 
-class BesideStore:
+class StagingStore:
     """A `ContentStore` that gives an object another name if its name is taken. It finds it again by either name."""
 
     def __init__(self, store: ContentStore) -> None:
@@ -28,9 +28,9 @@ class BesideStore:
         return self._store.create(self._beside.get(name, name))
 
     @contextmanager
-    def together(self) -> Iterator["BesideStore"]:
+    def together(self) -> Iterator["StagingStore"]:
         with self._store.together() as store:
-            inside = BesideStore(store)
+            inside = StagingStore(store)
             inside._beside = self._beside
             yield inside
 

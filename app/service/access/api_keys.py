@@ -34,7 +34,7 @@ class KeyRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class KeyLimits:
     """The sources and destinations that a key is limited to, and the time of its end (µs); None: no limit."""
 
     sources: frozenset[str] | None = None
@@ -42,10 +42,10 @@ class Limits:
     expires_at: int | None = None
 
 
-UNLIMITED = Limits()
+UNLIMITED = KeyLimits()
 
 
-def make_key(name: str, scopes: frozenset[Scope], now: int, limits: Limits = UNLIMITED) -> tuple[ApiKey, str]:
+def make_key(name: str, scopes: frozenset[Scope], now: int, limits: KeyLimits = UNLIMITED) -> tuple[ApiKey, str]:
     """Return a new key as the catalog keeps it, and its text, which is shown once.
 
     Raises ValueError for an administrator's key with limits: the audit log is about all sources.

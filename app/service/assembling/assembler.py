@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from app.assembly.collecting import (
     Address,
-    ApplicationMessage,
+    ApplicationArrived,
     Completed,
     Effect,
     Identification,
@@ -29,7 +29,7 @@ from app.assembly.collecting import (
     Warned,
 )
 from app.assembly.interpretation import Answered, Consequence, Duplicate, Rejected, Unreadable, interpret
-from app.assembly.machine import Assembly, Limits
+from app.assembly.machine import Assembly, AssemblyLimits
 from app.codecs.sas import dialect
 from app.framing.message_events import FAILED, read_event
 from app.framing.part_runs import Run, runs_and_others
@@ -49,7 +49,7 @@ from app.model.records import (
 from app.observe import Recurring, logger
 from app.service.assembling.applied_messages import AppliedMessages
 from app.service.assembling.finished_in_checkpoint import close
-from app.service.assembling.known_rows import Read, Step, load, load_messages
+from app.service.assembling.known_rows import ReadMessage, Step, load, load_messages
 from app.service.assembling.repetitions import Repetitions
 from app.service.context import Change, ServiceContext
 from app.service.events.event_entries import (
@@ -74,7 +74,7 @@ CHANGES_WAITING = 1000
 RETRY_SECONDS = 0.5
 
 _PARTS = (PartArrived, GroupPart)
-_NO_PART = (Repeated, Refused, ApplicationMessage)
+_NO_PART = (Repeated, Refused, ApplicationArrived)
 """The effects of a part that is not taken as a new part."""
 
 log = logger(__name__)
@@ -122,7 +122,7 @@ class Assembler:
         self._read_early = read_early
         self._context, self._finish, self._finish_what_is_left = context, finish, finish_what_is_left
         limits = context.settings.limits
-        self._limits = Limits(limits.parts, limits.attachments_a_message)
+        self._limits = AssemblyLimits(limits.parts, limits.attachments_a_message)
         self._repetitions, self._sent_again = Repetitions(self._limits), sent_again
         self._configured = {
             name: dialect.mask_of(dialect.Dialect.parse(source.dialect))
@@ -272,7 +272,7 @@ class Assembler:
                 steps.append(found)
             else:
                 at, message = places[found], messages[found]
-                steps += [Read(at, message, event) for event in self._events(at, message)]
+                steps += [ReadMessage(at, message, event) for event in self._events(at, message)]
         unsure = load(steps, self._assembly, self._context)
         for step in steps:
             if isinstance(step, Run):
@@ -293,7 +293,7 @@ class Assembler:
         effects = self._assembly.take_parts(run.source, arrived, places)
         if effects is None:
             for number, (at, message, size) in enumerate(zip(places, messages, sizes, strict=True), run.first):
-                self._apply(Read(at, message, PartArrived(run.correl_id, number, size)))
+                self._apply(ReadMessage(at, message, PartArrived(run.correl_id, number, size)))
             return
         if self._read_early and not self._context.is_strict(run.source):
             record = self._assembly.attachments[run.source, run.correl_id].record
@@ -301,7 +301,7 @@ class Assembler:
         for effect in effects:
             self._carry_out(effect, places[-1], messages[-1])
 
-    def _apply(self, read: Read) -> bool:
+    def _apply(self, read: ReadMessage) -> bool:
         """Apply one event. Return whether it is a header that was refused."""
         at, message, event = read
         effects = self._assembly.apply(message.source, event, at, message.received_at)

@@ -7,8 +7,8 @@ content can be compared, and replaced by the repetition where it is damaged (`ap
 
 from typing import Final
 
-from app.assembly.collecting import Attachment, Completed
-from app.assembly.machine import Assembly, Limits
+from app.assembly.collecting import Completed, TrackedAttachment
+from app.assembly.machine import Assembly, AssemblyLimits
 from app.assembly.part_places import Parts
 from app.model.event import GroupPart, PartArrived
 from app.model.records import AttachmentRecord
@@ -21,7 +21,7 @@ ATTACHMENTS: Final = 1000
 class Repetitions:
     """The repetitions that are not complete yet."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: AssemblyLimits) -> None:
         self._assembly = Assembly(limits)
 
     def take(
@@ -31,7 +31,7 @@ class Repetitions:
         is complete."""
         held, key = self._assembly.attachments, (record.source, record.correl_id)
         if key not in held and (known := begun(record)) is not None:
-            held[key] = Attachment(known, Parts())
+            held[key] = TrackedAttachment(known, Parts())
         effects = self._assembly.apply(record.source, part, position, received_at)
         parts = held[key].parts
         checkpoint = self._assembly.take_changes()

@@ -23,7 +23,7 @@ class Standing(NamedTuple):
     heard_at: Mapping[str, int]
 
 
-class Counting:
+class CatalogCounts:
     """Counts what the catalog has, at most once in a while."""
 
     def __init__(self, catalog: Catalog, clock: Clock) -> None:
