@@ -67,15 +67,15 @@ class KeyState(NamedTuple):
 
 
 class KeyOutcome(NamedTuple):
-    """The outcome of references.
+    """What the references under a key have changed.
 
     `position` is the place of the first part, `reached` the highest packed position among the messages. `record` and
     `messages` are in their present state, and `fresh` are the part runs added. `complete` holds all runs once every
     part is there. `removed` was taken for an attachment. If `has_less`, all runs but `fresh` are to be deleted.
-    `applications` are the identifiers of those of `messages` that have a body, each with the place of its application
-    message. `identified` is what headers tell of what waited. `repeated` are pairs of places: the earlier message and
-    its repetition. `state` is the size of the kept
-    state in bytes, if it is counted.
+    `applications` are the identifiers of messages that have a body, each with the place of its application message.
+    `identified` are the attachments and application messages that waited for a header that has come. `repeated` are
+    pairs of places: the earlier message and its repetition. `state` is the size of the kept state in bytes, if it is
+    counted.
     """
 
     position: int

@@ -115,7 +115,7 @@ def _is_plain(result: Result, known: int | None) -> bool:
     if result.record is None:
         return bool(result.messages) and all(map(lacks_only_attachments, result.messages))
     is_new = known is None or result.record.first_position > known
-    is_alone = not (result.messages or result.fresh or result.has_less or result.beside)
+    is_alone = not (result.messages or result.fresh or result.has_less or result.staged_object)
     return result.finished is not None and is_new and is_alone
 
 

@@ -89,7 +89,9 @@ class Reprocessor:
         removed = self._remove(asked, window)
         healed = self._heal(asked, entries)
         self._complete(news, changed)
-        self._opened.stores.store.delete_all([result.beside for result in asked if result.beside is not None])
+        self._opened.stores.store.delete_all(
+            [result.staged_object for result in asked if result.staged_object is not None]
+        )
         reached = self._progress or 0
         ids = ids_of(changed)
         counted = [_counted(result, ids) for result in news]
@@ -109,12 +111,16 @@ class Reprocessor:
         return {record.id: record for some in found for record in some}
 
     def _place(self, changed: Iterable[Result]) -> None:
-        """Give content that was written beside an attachment's object the name of that object."""
+        """Give staged content the name of its attachment's object."""
         store = self._opened.stores.store
         for result in changed:
-            if result.beside is not None and result.finished is not None and result.finished.object_name is not None:
+            if (
+                result.staged_object is not None
+                and result.finished is not None
+                and result.finished.object_name is not None
+            ):
                 with store.create(result.finished.object_name) as target:
-                    for piece in store.read(result.beside):
+                    for piece in store.read(result.staged_object):
                         target.write(piece)
 
     def _save(self, news: Sequence[Result], changed: Sequence[Result], known: Records) -> None:

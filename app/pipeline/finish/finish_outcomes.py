@@ -12,7 +12,6 @@ from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import structlog
 
@@ -48,7 +47,7 @@ from app.service.finishing.stored_parts import (
     places_of,
     segments_of,
 )
-from app.service.quarantine.quarantine_records import Entry, quarantine_entry, quarantine_record
+from app.service.quarantine.quarantine_records import quarantine_entry, quarantine_record
 from app.tables.quality import Increment
 
 AT_ONCE = 16_384
@@ -69,9 +68,9 @@ class Result(NamedTuple):
 
     `fresh` are part runs of an unfinished attachment, and all of its runs if it `has_less` than before. `schema` is the
     serialized schema of a finished data set. `state` is the size in bytes of the state kept for unfinished ones, if it
-    is counted. `beside` is the object with the content, if it is not the one that has the attachment's name. `damaged`
-    says that the references were made before a damaged body was found: nothing of the job may be committed.
-    `identified` is what headers tell of what waited.
+    is counted. `staged_object` is the object with the content, if it has another name than the attachment's. If
+    `damaged`, the references were made before a damaged body was found: nothing of the job may be committed.
+    `identified` are the attachments and application messages that waited for a header that has come.
     """
 
     reached: int
@@ -88,7 +87,7 @@ class Result(NamedTuple):
     schema: bytes | None = None
     has_less: bool = False
     state: int = 0
-    beside: str | None = None
+    staged_object: str | None = None
     damaged: bool = False
     warned: Warned | None = None
     identified: tuple[Identification, ...] = ()
@@ -141,8 +140,8 @@ def _read_alone(
     fetched: Mapping[int, PhysicalMessage],
     stores: Stores,
 ) -> Iterator[tuple[str, Finished | Rejection]]:
-    """Yield the contents of those of these attachments whose first part is at one of `firsts`, by identifier. Only the
-    parts of small neighbours are read together."""
+    """Yield the contents of the attachments that `firsts` has, with the place of their first part, by identifier. Only
+    the parts of small neighbours are read together."""
     ahead = PartsAhead(stores.journal)
     stores = replace(stores, journal=ahead)
     for some in neighbours(
@@ -254,8 +253,12 @@ def _with_messages(result: Result, outcome: KeyOutcome, fetched: dict[int, Physi
     messages = _Fetched(fetched)
     refused = _rejected(outcome.refused, messages)
     conflicts = _rejected((Repeated(None, first, again) for first, again in outcome.repeated), messages)
-    lost = [_lost(outcome, each) for each in outcome.refused if each.position not in fetched]
-    quarantine = [*(quarantine_entry(*each) for each in (*refused, *conflicts)), *filter(None, lost)]
+    quarantine = [quarantine_entry(*each) for each in (*refused, *conflicts)]
+    for each in outcome.refused:
+        if each.position not in fetched and each.code == DAMAGED_MESSAGE:  # others are merely gone
+            error = InvalidInputError(each.code, each.row, each.at, each.why)
+            message = PhysicalMessage(outcome.quality.source, "")
+            quarantine.append((quarantine_record(each.position, message, error), None))
     return result._replace(
         quality=outcome.quality._replace(duplicates=len(outcome.repeated) - len(conflicts), conflicts=len(conflicts)),
         messages=tuple(_answered(message, applications.get(message.id), fetched) for message in outcome.messages),
@@ -273,17 +276,12 @@ def with_content(result: Result, content: Finished | Rejection, stores: Stores) 
             copies=(*result.copies, *(copy for _, copy in content.entries if copy is not None)),
             quality=result.quality._replace(attachments_quarantined=1),
         )
-    return result._replace(finished=content, fresh=(), schema=_schema(result, content, stores))
-
-
-def _schema(result: Result, finished: Finished, stores: Stores) -> bytes | None:
-    """Return the serialized schema of a finished data set."""
-    if result.record is None or result.record.kind is not AttachmentKind.DATA_SET or finished.object_name is None:
-        return None
-    with opened(stores.store, finished.object_name) as file:
-        schema: pa.Schema = pq.read_schema(file)
-    serialised: bytes = schema.serialize().to_pybytes()
-    return serialised
+    schema: bytes | None = None
+    is_data_set = result.record is not None and result.record.kind is AttachmentKind.DATA_SET
+    if is_data_set and content.object_name is not None:
+        with opened(stores.store, content.object_name) as file:
+            schema = pq.read_schema(file).serialize().to_pybytes()
+    return result._replace(finished=content, fresh=(), schema=schema)
 
 
 def _rejected(effects: Iterable[Repeated | Refused], messages: _Fetched) -> list[Rejected]:
@@ -291,14 +289,6 @@ def _rejected(effects: Iterable[Repeated | Refused], messages: _Fetched) -> list
     equal."""
     found = (interpret(effect, messages) for effect in effects)
     return [each for each in found if isinstance(each, Rejected)]
-
-
-def _lost(outcome: KeyOutcome, refused: Refused) -> Entry | None:
-    """Return the quarantine entry of messages that cannot be read back; None for messages that are merely gone."""
-    if refused.code != DAMAGED_MESSAGE:
-        return None
-    error = InvalidInputError(refused.code, refused.row, refused.at, refused.why)
-    return quarantine_record(refused.position, PhysicalMessage(outcome.quality.source, ""), error), None
 
 
 def _answered(message: MessageRecord, application: int | None, fetched: dict[int, PhysicalMessage]) -> MessageRecord:

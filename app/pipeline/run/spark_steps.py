@@ -117,19 +117,19 @@ def outcomes_by_place(job: Job, shares: Sequence[int], known: int | None = None)
 def assemble_again(job: Job, window: ReprocessingWindow) -> Step:
     """Return the step from all references, sorted by source and key, to results of those in a window.
 
-    Content is written beside content that exists. Of everything else only the quality is returned, summed by hour.
+    Content that exists is not overwritten. Of everything else only the quality is returned, summed by hour.
     """
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         opened = open_job(job)
         store = StagingStore(opened.stores.store)
-        beside = opened._replace(stores=replace(opened.stores, store=store))
+        staging = opened._replace(stores=replace(opened.stores, store=store))
         rows = (row for batch in batches for row in from_batch(batch))
         limits = job.limits
         outcomes = (outcome for key, some in by_key(rows) for outcome in assemble(key, some, KeyState(), limits)[0])
         rest: list[Increment] = []
         one_by_one = replace(job, packing=None)
-        yield from rows_of(_again(outcomes, window, beside, store, rest), one_by_one, None)
+        yield from rows_of(_again(outcomes, window, staging, store, rest), one_by_one, None)
         if rest:
             yield from rows_of(_qualities(rest), one_by_one, None)
 
@@ -152,7 +152,7 @@ def _again(
                 rest[:] = increments(quality_rows(rest))
         else:
             name = result.finished and result.finished.object_name
-            yield result._replace(beside=store.beside(name) if name else None)
+            yield result._replace(staged_object=store.staged_name(name) if name else None)
 
 
 def is_in(window: ReprocessingWindow, outcome: KeyOutcome) -> bool:

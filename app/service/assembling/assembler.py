@@ -59,7 +59,7 @@ from app.service.events.event_entries import (
     quarantine_event,
     warned_event,
 )
-from app.service.finishing.incremental import Content, IncrementalReader
+from app.service.finishing.incremental import EarlyContent, IncrementalReader
 from app.service.finishing.stored_parts import CompleteAttachment, segments_of, without_gone
 from app.service.quarantine.quarantine_records import quarantine_entry
 
@@ -95,7 +95,7 @@ class _Unsaved:
     quarantine: list[QuarantineRecord] = field(default_factory=list)
     quarantine_copies: list[QuarantineCopy] = field(default_factory=list)
     dialects: dict[str, int] = field(default_factory=dict)
-    completed: dict[str, Content | None] = field(default_factory=dict)
+    completed: dict[str, EarlyContent | None] = field(default_factory=dict)
     applications: list[Address] = field(default_factory=list)
     identified: list[tuple[str, Identification]] = field(default_factory=list)
     healed: list[str] = field(default_factory=list)

@@ -120,20 +120,17 @@ class Settler:
 
     def _copy(self, record: AttachmentRecord, extents: Sequence[Extent], store: ContentStore) -> StoredObject | None:
         """Copy one attachment's content. Return None when it was deleted or copied by another process meanwhile."""
+        name = object_name(record.id)
         try:
-            return self._write(record, extents, store)
+            content = content_at(extents, record, self._context.journal)
+            with store.create(name) as target:
+                measured = Measured(target)
+                for piece in content.read(0, content.size):
+                    measured.write(piece)
+                if record.sha256 is not None and measured.sha256 != record.sha256:
+                    raise DamagedError("the bytes in the journal are not the received ones", name=record.id)
+            return measured.object(name)
         except KeyError as gone:
             if (lost := self._damages.lost(record, gone)) is not None:
                 raise lost from gone
             return None
-
-    def _write(self, record: AttachmentRecord, extents: Sequence[Extent], store: ContentStore) -> StoredObject:
-        content = content_at(extents, record, self._context.journal)
-        name = object_name(record.id)
-        with store.create(name) as target:
-            measured = Measured(target)
-            for piece in content.read(0, content.size):
-                measured.write(piece)
-            if record.sha256 is not None and measured.sha256 != record.sha256:
-                raise DamagedError("the bytes in the journal are not the received ones", name=record.id)
-        return measured.object(name)

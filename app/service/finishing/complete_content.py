@@ -171,11 +171,11 @@ def stored_at_once(
     stores: Stores,
 ) -> Finished:
     """Return the content of a small file, all of whose bytes are `data`, after writing it to the store at once."""
-    said = announced(reader.description, tally, stores.on_doubt(record.source))
+    description = announced(reader.description, tally, stores.on_doubt(record.source))
     with stores.store.create(object_name(record.id)) as target:
         measured = Measured(target)
         measured.write(b"".join(data))
-    return measured.stored(record, content_type, reader.dialects, evidence=reader.evidence, **said)
+    return measured.stored(record, content_type, reader.dialects, evidence=reader.evidence, **description)
 
 
 def _file_in_journal(reading: _Reading) -> Finished | None:
@@ -226,8 +226,10 @@ def _stored_file(reading: _Reading) -> Finished:
             line_ends = _write_lines(records, line_end, filesize, measured)
         else:
             _write_joined(records, measured)
-    said = announced(file.description, tally, stores.on_doubt(record.source), of_lines=file.of_lines)
-    return measured.stored(record, reading.content_type, file.dialects, evidence=reading.evidence(line_ends), **said)
+    description = announced(file.description, tally, stores.on_doubt(record.source), of_lines=file.of_lines)
+    return measured.stored(
+        record, reading.content_type, file.dialects, evidence=reading.evidence(line_ends), **description
+    )
 
 
 def _records(file: FileContent) -> Iterator[Body]:

@@ -18,7 +18,6 @@ from app.model.evidence import Choice, Ground, Question, kept_warnings
 from app.model.message import EVIDENCE, PhysicalMessage
 from app.model.records import AttachmentRecord, Finished, changed
 from app.service.context import Stores
-from app.settings import Source
 
 HEADERS = Choice(Question.HEADERS, "not-as-announced", Ground.VALUES)
 """A header is not what was announced, but could be read for certain. A warning says which."""
@@ -68,7 +67,8 @@ def _concluded(
     source = stores.settings.sources.get(name)
     evidence, warnings = found.evidence, found.warnings
     if source is not None and (source.dialect or source.ccsid or source.encoding):
-        evidence = _by_setting(evidence, *_settings(source, ccsid, encoding))
+        has_charset, has_encoding = bool(source.ccsid) and not ccsid, bool(source.encoding) and not encoding
+        evidence = _by_setting(evidence, source.dialect, has_charset, has_encoding)
     if header_warning:
         evidence, warnings = (*evidence, HEADERS), (header_warning, *warnings)
     if evidence is found.evidence and not warnings:
@@ -76,14 +76,10 @@ def _concluded(
     return changed(found, evidence=evidence, warnings=kept_warnings(warnings))
 
 
-def _settings(source: Source, ccsid: int, encoding: int) -> tuple[str | None, bool, bool]:
-    """Return the dialect of a source, and whether it has the character set and the Encoding that a message lacks."""
-    return source.dialect, bool(source.ccsid) and not ccsid, bool(source.encoding) and not encoding
-
-
 @lru_cache(maxsize=256)
 def _by_setting(evidence: Evidence, dialect_name: str | None, has_charset: bool, has_encoding: bool) -> Evidence:
-    """Return the choices, with `Ground.SETTING` where a setting has decided."""
+    """Return the choices, with `Ground.SETTING` where a setting has decided: the dialect of the source, or a
+    character set or an Encoding that its messages lack."""
     decided: Mapping[Question, bool] = {
         Question.CHARACTER_SET: has_charset,
         Question.FLOAT_FORMAT: has_encoding,

@@ -47,14 +47,12 @@ class ContentRejected(Exception):
 
     def of(self, record: AttachmentRecord, journal: JournalReader) -> Rejection:
         """Return the rejection of this attachment."""
-        return Rejection(RefusedContent(record.id, self.error.code, str(self.error)), self._entries(record, journal))
-
-    def _entries(self, record: AttachmentRecord, journal: JournalReader) -> Sequence[Entry]:
-        if self.first is None:
-            return ()
-        if self.error.code == DAMAGED_PART:
-            return ((damaged_part(record, self.first.pack(), self.error), None),)
-        return (quarantine_entry(self.first.pack(), journal.read(self.first), self.error),)
+        entries: list[Entry] = []
+        if self.first is not None and self.error.code == DAMAGED_PART:
+            entries.append((damaged_part(record, self.first.pack(), self.error), None))
+        elif self.first is not None:
+            entries.append(quarantine_entry(self.first.pack(), journal.read(self.first), self.error))
+        return Rejection(RefusedContent(record.id, self.error.code, str(self.error)), entries)
 
 
 def read_content(complete: CompleteAttachment, stores: Stores, first: PhysicalMessage | None = None) -> Finished:
@@ -79,8 +77,9 @@ def read_content(complete: CompleteAttachment, stores: Stores, first: PhysicalMe
     except WireError as error:
         raise ContentRejected(InvalidInputError("bad-content", error.row, error.at, error.why), positions[0]) from error
     except DamagedError as error:
-        damaged = InvalidInputError(DAMAGED_PART, "body", -1, str(error))
-        raise ContentRejected(damaged, _damaged(error) or positions[0]) from error
+        known = ((each.segment, each.batch, each.row) for each in error.damage)
+        damaged = next((Position(*place) for place in known if None not in place), positions[0])  # type: ignore[arg-type]
+        raise ContentRejected(InvalidInputError(DAMAGED_PART, "body", -1, str(error)), damaged) from error
     except KeyError as gone:
         if _are_there(positions, stores.journal):  # a library has raised it
             raise
@@ -116,9 +115,3 @@ def _are_there(positions: Sequence[Position], journal: JournalReader) -> bool:
         return sum(1 for _ in journal.extents(positions)) == len(positions)
     except (KeyError, DamagedError):
         return False
-
-
-def _damaged(error: DamagedError) -> Position | None:
-    """Return the first of the parts that cannot be read back, where the journal can tell."""
-    places = ((each.segment, each.batch, each.row) for each in error.damage)
-    return next((Position(*place) for place in places if None not in place), None)  # type: ignore[arg-type]

@@ -2,7 +2,7 @@
 
 Their bodies are read a record batch at a time, each once. `app.service.finishing.finished_contents.read_content` gives
 the same for each of them, in more time. All other attachments are left to it, and so is everything that cannot be read:
-it tells why.
+it gives the reason.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -53,7 +53,7 @@ class _Part(NamedTuple):
 
 
 def plain_files(complete: Iterable[CompleteAttachment], archive: JournalArchive, stores: Stores) -> dict[str, Finished]:
-    """Return the content of those of these attachments that are plain files, by identifier.
+    """Return the content of the plain files among these attachments, by identifier.
 
     Neighbours in the journal should be neighbours here. `finished_at` is not set.
     """
@@ -92,18 +92,13 @@ def _parts(archive: JournalArchive, places: Places) -> list[_Part | None]:
             read = archive.placed_bodies(segment, batch, rows)
         except (KeyError, DamagedError):
             continue
-        warnings = _header_warnings(read.properties)
+        warnings: Mapping[int, str] = {}
+        if len(read.properties.keys) and pc.any(pc.equal(read.properties.keys, EVIDENCE)).as_py():
+            properties = (dict(each) for each in read.properties.to_pylist())
+            warnings = {row: each[EVIDENCE] for row, each in enumerate(properties) if EVIDENCE in each}
         for number, row, body, offset in zip(numbers, rows, read.bodies, read.offsets, strict=True):
             found[number] = _Part(read.framings, warnings, row, body, segment, offset)
     return found
-
-
-def _header_warnings(properties: pa.MapArray) -> Mapping[int, str]:
-    """Return the warnings of the transport about headers that differ from their announcement, by row of a batch."""
-    if not len(properties.keys) or not pc.any(pc.equal(properties.keys, EVIDENCE)).as_py():
-        return {}
-    rows = (dict(each) for each in properties.to_pylist())
-    return {row: each[EVIDENCE] for row, each in enumerate(rows) if EVIDENCE in each}
 
 
 # --- content ----------------------------------------------------------------------------------------------------------

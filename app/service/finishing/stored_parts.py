@@ -113,7 +113,8 @@ def are_there(runs: Iterable[PartRun], segments: Collection[int]) -> bool:
 
 
 def begun(record: AttachmentRecord) -> AttachmentRecord | None:
-    """Return an attachment as it is known before any of its parts; None for an IBM MQ group, as each part tells all."""
+    """Return an attachment as it is known before any of its parts; None for an IBM MQ group, as its parts describe
+    it."""
     if record.group is not None:
         return None
     known = {name: getattr(record, name) for name in _DEFINED}
@@ -145,8 +146,8 @@ _DEFINED = (
 def held_parts(
     record: AttachmentRecord, runs: Sequence[PartRun], segments: Collection[int]
 ) -> tuple[AttachmentRecord, Parts, bool]:
-    """Return an attachment with those of its parts (`runs`) that are in these segments, and whether they are all that
-    ever came."""
+    """Return an attachment with its parts (`runs`), as far as they are in these segments, and whether all of them
+    are."""
     parts = Parts(runs)
     if are_there(parts.runs, segments):
         return record, parts, True
