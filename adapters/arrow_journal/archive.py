@@ -27,8 +27,7 @@ from adapters.arrow_journal.segment_header import (
     seed_of,
     told_journals,
 )
-from adapters.arrow_journal.segment_reader import Reader
-from adapters.arrow_journal.segment_reader import SegmentFile as SegmentInUse
+from adapters.arrow_journal.segment_reader import Reader, SegmentFile
 from adapters.arrow_journal.segment_scan import find_batches
 from adapters.arrow_journal.segment_storage import BucketSegments, FolderSegments, SegmentStorage
 from adapters.disk import ReadFile
@@ -119,7 +118,7 @@ class ArrowArchive:
                 return found
         return self._fetched_again(segment).record_batch(batch)
 
-    def _fetched_again(self, number: int) -> SegmentInUse:
+    def _fetched_again(self, number: int) -> SegmentFile:
         """Return a segment that has damage, with a new copy if there is one: its object may be undamaged."""
         opened = self._reader.segment(number)
         if self._storage.drop_copy(opened.state, opened.file()):

@@ -33,8 +33,7 @@ from app.pipeline.commit.result_changes import (
     qualities,
     traces,
 )
-from app.pipeline.commit.tables import CommittedTable as TableCommitted
-from app.pipeline.commit.tables import TableTask, Written
+from app.pipeline.commit.tables import CommittedTable, TableTask, Written
 from app.pipeline.finish.finish_outcomes import Result, with_content
 from app.pipeline.job.job import Opened
 from app.pipeline.read.segment_gaps import Gaps
@@ -70,7 +69,7 @@ class CommittedBatch(NamedTuple):
     quarantined: int = 0
     duplicates: int = 0
     conflicts: int = 0
-    tables: tuple[TableCommitted, ...] = ()
+    tables: tuple[CommittedTable, ...] = ()
     was_known: bool = False
     damaged: tuple[int, ...] = ()
     missing: Gaps = ()
@@ -169,7 +168,7 @@ class Committer:
         quality: pa.Table,
         transaction: tuple[str, int],
         now: int,
-    ) -> tuple[TableCommitted, ...]:
+    ) -> tuple[CommittedTable, ...]:
         store = self._opened.tables
         if store is None:
             return ()
@@ -319,7 +318,7 @@ def _message(result: Result) -> str:
     return (result.record and result.record.message_id) or ""
 
 
-def _traced(found: Iterable[Added], added: Collection[TableCommitted]) -> tuple[Added, ...]:
+def _traced(found: Iterable[Added], added: Collection[CommittedTable]) -> tuple[Added, ...]:
     """Return those attachments with a trace whose rows are in the `added` tables."""
     changed_tables = {each.table for each in added}
     return tuple(each for each in found if each.table in changed_tables)
@@ -330,7 +329,7 @@ def _is_answered(message: MessageRecord) -> bool:
 
 
 def summary(
-    results: Sequence[Result], quality: pa.Table, reached: int, added: tuple[TableCommitted, ...]
+    results: Sequence[Result], quality: pa.Table, reached: int, added: tuple[CommittedTable, ...]
 ) -> CommittedBatch:
     """Return the outcome of committed results with this quality."""
     facts = tuple(increments(quality))

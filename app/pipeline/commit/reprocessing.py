@@ -39,8 +39,7 @@ from app.pipeline.commit.result_changes import (
     ids_of,
     qualities,
 )
-from app.pipeline.commit.tables import FILES, QUALITY, DataSet, TablePlan, table_name
-from app.pipeline.commit.tables import CommittedTable as TableCommitted
+from app.pipeline.commit.tables import FILES, QUALITY, CommittedTable, DataSet, TablePlan, table_name
 from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.job.job import Opened
 from app.pipeline.read.segment_gaps import missing_segments
@@ -206,7 +205,7 @@ class Reprocessor:
 
     def _replace_tables(
         self, asked: Sequence[Result], changed: Sequence[Result], known: Records, results: Iterable[Result]
-    ) -> tuple[list[TableCommitted], tuple[Increment, ...]]:
+    ) -> tuple[list[CommittedTable], tuple[Increment, ...]]:
         """Replace what differs in the tables. Return them, and what was received besides what `quality` had."""
         store = self._opened.tables
         if store is None:
@@ -228,7 +227,7 @@ class Reprocessor:
 
     def _replace_data_sets(
         self, store: TableStore, finished: Sequence[DataSet], changed: set[str], before: Mapping[str, set[str]]
-    ) -> list[TableCommitted]:
+    ) -> list[CommittedTable]:
         """Replace the rows of changed data sets, and add those of data sets that a table lacks and has not removed."""
         names = {each.attachment: table_name(each.library, each.member) for each in finished}
         bounds = {name: _retained_from(store, name) for name in {*names.values()}}
@@ -373,10 +372,10 @@ def _attachments(store: TableStore, name: str) -> set[str]:
 
 def _replaced(
     store: TableStore, name: str, plan: TablePlan | None, added: Sequence[TableFile], removed: Iterable[str]
-) -> TableCommitted:
+) -> CommittedTable:
     schema = store.schema(name) if plan is None else pa.ipc.read_schema(pa.py_buffer(plan.schema))
     store.replace(name, schema, added, _of(removed))
-    return TableCommitted(name, sum(file.rows for file in added), [] if plan is None else plan.warnings)
+    return CommittedTable(name, sum(file.rows for file in added), [] if plan is None else plan.warnings)
 
 
 def _of(attachments: Iterable[str]) -> pc.Expression:
@@ -385,7 +384,7 @@ def _of(attachments: Iterable[str]) -> pc.Expression:
 
 def _replace_files(
     store: TableStore, finished: Iterable[Result], changed: set[str], known: Records
-) -> list[TableCommitted]:
+) -> list[CommittedTable]:
     """Replace the rows of changed files, and add those of files that the table lacks and has not removed."""
     present, bound = _attachments(store, FILES), _retained_from(store, FILES)
     added = []
@@ -401,12 +400,12 @@ def _replace_files(
     rows = tables.file_rows(added)
     file = store.write(FILES, rows.schema, rows.to_batches())
     store.replace(FILES, rows.schema, [file], _of(changed | {record.id for record, _ in added}))
-    return [TableCommitted(FILES, rows.num_rows, [])]
+    return [CommittedTable(FILES, rows.num_rows, [])]
 
 
 def _replace_quality(
     store: TableStore, counted: Iterable[Increment], opened: Opened
-) -> tuple[list[TableCommitted], tuple[Increment, ...]]:
+) -> tuple[list[CommittedTable], tuple[Increment, ...]]:
     """Replace the quality of all hours of which the archive has every message. Return also what it has gained."""
     hour = _first_whole_hour(opened)
     since = pc.field("hour") >= pa.scalar(hour, SCHEMA.field("hour").type)
@@ -419,7 +418,7 @@ def _replace_quality(
         return [], ()
     file = store.write(QUALITY, now.schema, now.to_batches())
     store.replace(QUALITY, now.schema, [file], since)
-    return [TableCommitted(QUALITY, now.num_rows, [])], tuple(_gained(now, before))
+    return [CommittedTable(QUALITY, now.num_rows, [])], tuple(_gained(now, before))
 
 
 def _gained(now: pa.Table, before: pa.Table) -> Iterator[Increment]:
