@@ -1,6 +1,7 @@
-"""The names of classes: one name means one thing in all of `app` and `adapters`."""
+"""Classes: one name means one thing in all of `app` and `adapters`, and locks are explained."""
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
@@ -43,3 +44,23 @@ def test_a_repeated_name_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "one.py").write_text("class Table:\n    class Row: ...\n\n\nclass _Part: ...\n")
     (tmp_path / "two.py").write_text("class Row: ...\n\n\nclass Table: ...\n\n\nclass _Part: ...\n")
     assert repeated(classes(tmp_path)) == {"Table": ["one.py", "two.py"]}
+
+
+def guarding(path: Path) -> list[tuple[str, bool]]:
+    """Return the classes of a module that make a lock, and whether the docstring of each says what it guards."""
+    return [
+        (node.name, "guards" in (ast.get_docstring(node) or ""))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef) and re.search(r"\b(Lock|RLock|Condition)\(\)", ast.unparse(node))
+    ]
+
+
+def test_a_class_with_a_lock_says_which_fields_it_guards() -> None:
+    found = [
+        (f"{path.relative_to(ROOT)}: {name}", says)
+        for folder in ("app", "adapters")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for name, says in guarding(path)
+    ]
+    assert len(found) > 20
+    assert [name for name, says in found if not says] == []

@@ -63,7 +63,7 @@ def _nothing_known(_journal: str) -> None:
 
 
 class ArrowJournal:
-    """A `Journal` in a folder of its own.
+    """A `Journal` in a folder of its own. `_writing` guards all fields that change.
 
     A segment is sealed by the first append after it has reached `segment_bytes` or `segment_age` (seconds). Raises
     GatewayError when another process uses the folder, or when a segment in it cannot be read.

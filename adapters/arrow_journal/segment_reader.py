@@ -52,7 +52,8 @@ _EMPTY = memoryview(b"")
 
 
 class SegmentFile:
-    """A segment whose file stays open for reading as long as this object exists."""
+    """A segment whose file stays open for reading as long as this object exists. The lock guards `state`, `_heads`,
+    `_layouts`, `_checked` and `_columns`."""
 
     def __init__(self, state: SegmentState, open_file: OpenFile) -> None:
         self.state = state
@@ -277,7 +278,7 @@ def _segment(number: int, state: SegmentState) -> Segment:
 
 
 class Reader:
-    """Reads by position or extent, as `JournalReader` specifies.
+    """Reads by position or extent, as `JournalReader` specifies. The lock guards `_open`.
 
     It opens segments when they are asked for and keeps the last few open. `recent` holds batches that need not be read
     from disk.

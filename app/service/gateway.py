@@ -82,6 +82,7 @@ class Health:
 
 class Gateway:
     """Receives, assembles (or leaves that to Spark) and sends; answers REST where the catalog alone cannot.
+    `_opening_tables` guards `_tables` and `_iceberg`.
 
     Sealed journal segments are copied to `archive` before they are retired.
     """

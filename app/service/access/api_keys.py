@@ -63,7 +63,8 @@ def _digest(text: str) -> bytes:
 
 
 class Keys:
-    """The keys of a catalog in memory, read again every second while requests come."""
+    """The keys of a catalog in memory, read again every second while requests come. `_reading` guards `_known`,
+    `_read_at` and `_saved_at`; `_using` guards `_used`."""
 
     def __init__(self, catalog: KeyCatalog, clock: Clock) -> None:
         self._catalog, self._clock = catalog, clock

@@ -52,7 +52,8 @@ class Tokens(NamedTuple):
 
 
 class SignIn:
-    """Signs people in at one provider, as the client `client_id` of its settings. Its methods block."""
+    """Signs people in at one provider, as the client `client_id` of its settings. Its methods block. `_fetching` guards
+    `_endpoints` and the times of fetching."""
 
     def __init__(self, settings: Oidc, tokens: AccessTokens, fetch: Fetch = fetch_json, post: Post = post_form) -> None:
         assert settings.client_id is not None

@@ -13,7 +13,7 @@ KEPT = 1000
 
 
 class TableSources:
-    """The sources of tables, read once for each version of a table."""
+    """The sources of tables, read once for each version of a table. The lock guards `_known`."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, tuple[int, frozenset[str] | None]] = OrderedDict()

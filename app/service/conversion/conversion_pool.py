@@ -40,7 +40,7 @@ _END_SECONDS = 5.0
 
 
 class Conversions:
-    """The slots, their threads and processes."""
+    """The slots, their threads and processes. The lock guards `_idle`."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -91,7 +91,7 @@ class Conversions:
 
 
 class Slot:
-    """One conversion at a time, in the pool's thread and in a process."""
+    """One conversion at a time, in the pool's thread and in a process. The lock guards `_worker` and `_ended`."""
 
     def __init__(self, pool: Conversions, threads: ThreadPoolExecutor) -> None:
         self._pool, self._threads = pool, threads

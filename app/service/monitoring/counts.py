@@ -24,7 +24,7 @@ class Standing(NamedTuple):
 
 
 class CatalogCounts:
-    """Counts what the catalog has, at most once in a while."""
+    """Counts what the catalog has, at most once in a while. The lock guards `_known` and `_until`."""
 
     def __init__(self, catalog: Catalog, clock: Clock) -> None:
         self._catalog, self._clock = catalog, clock

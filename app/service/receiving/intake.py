@@ -77,7 +77,8 @@ class _Piece(NamedTuple):
 
 
 class Journaler:
-    """The intake of all receivers. Written messages go on to `forward`.
+    """The intake of all receivers. Written messages go on to `forward`. The lock of `_changed` guards all counts,
+    `_waiting`, `_stopping` and `_ended`.
 
     Two threads call `run`: while one waits for the disk, the other encodes the next batch, if that is full already.
     Batches are written in the order in which they were taken.

@@ -29,7 +29,8 @@ EVENTS_A_ROUND = 50_000
 
 
 class Recorder:
-    """Writes records. Only one recorder may work on a content store at a time."""
+    """Writes records. Only one recorder may work on a content store at a time. `_recording` guards `_reached` and
+    `_open`."""
 
     def __init__(self, catalog: Catalog, store: ContentStore, journal: Callable[[], str | None] = lambda: None) -> None:
         self._catalog, self._store, self._journal = catalog, store, journal

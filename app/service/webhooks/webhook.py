@@ -38,7 +38,8 @@ log = logger(__name__)
 
 
 class WebhookEndpoint:
-    """Sends events to one webhook. `step` is called by one thread; the other methods by any."""
+    """Sends events to one webhook. `step` is called by one thread; the other methods by any. The lock guards `_record`,
+    `_changes` and `_is_saved`."""
 
     def __init__(self, name: str, context: ServiceContext, post: Post, stop: Event) -> None:
         self.name = name
