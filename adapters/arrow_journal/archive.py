@@ -22,15 +22,15 @@ from adapters.arrow_journal.segment_files import SegmentState
 from adapters.arrow_journal.segment_header import (
     MAX_HEADER,
     BadHeader,
-    SegmentHeader,
+    JournalSegmentHeader,
     header_of,
     read_header,
     seed_of,
     told_journals,
 )
-from adapters.arrow_journal.segment_reader import OpenSegment as SegmentInUse
+from adapters.arrow_journal.segment_reader import SegmentFile
 from adapters.arrow_journal.segment_scan import find_batches
-from adapters.arrow_journal.segment_storage import Bucket, Folder, SegmentStorage
+from adapters.arrow_journal.segment_storage import BucketSegments, FolderSegments, SegmentStorage
 from adapters.disk import ReadFile
 from adapters.storage_places import bucket, local_folder
 from app.model.errors import DamagedError, GatewayError
@@ -101,7 +101,7 @@ class ArrowArchive(PositionReader):
                 return found
         return self._fetched_again(segment).record_batch(batch)
 
-    def _fetched_again(self, number: int) -> SegmentInUse:
+    def _fetched_again(self, number: int) -> SegmentFile:
         """Return a segment that has damage, with a new copy if there is one: its object may be undamaged."""
         opened = self._segment(number)
         if self._storage.drop_copy(opened.state, opened.file()):
@@ -159,7 +159,7 @@ class ArrowArchive(PositionReader):
         self._require_one_journal(header, path)
         return seed_of(header.journal.id, state.number)
 
-    def _require_one_journal(self, header: SegmentHeader, path: str) -> None:
+    def _require_one_journal(self, header: JournalSegmentHeader, path: str) -> None:
         """Raise GatewayError when a segment belongs to another journal than those that were opened before."""
         known = self._journal or header.journal
         if header.journal.id != known.id:
@@ -184,7 +184,7 @@ class _States(dict[int, SegmentState]):
 def _shelf(place: str | Path, cache: Path | None, cache_bytes: int) -> SegmentStorage:
     folder = local_folder(place)
     if folder is not None:
-        return Folder(folder)
+        return FolderSegments(folder)
     url = str(place)
     files = FileCache(cache or own_folder(sha256(url.encode()).hexdigest()[:32]), cache_bytes)
-    return Bucket(url, bucket(url), files)
+    return BucketSegments(url, bucket(url), files)

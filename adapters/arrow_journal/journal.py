@@ -30,7 +30,7 @@ from adapters.arrow_journal.journal_recovery import Durable, last_epoch, recover
 from adapters.arrow_journal.position_reader import PositionReader
 from adapters.arrow_journal.recent_batches import Recent
 from adapters.arrow_journal.segment_files import FolderLock, SegmentState, damaged_path, open_segment, segment_path
-from adapters.arrow_journal.segment_reader import OpenSegment
+from adapters.arrow_journal.segment_reader import SegmentFile
 from adapters.arrow_journal.segment_writer import Stagings, seal_file
 from adapters.disk import NO_SPACE, make_folders, sync_folder
 from app.model.errors import DamagedError, GatewayError, JournalFull
@@ -49,7 +49,7 @@ SEGMENT_BYTES = 256 << 20
 SEGMENT_AGE = 3600.0
 
 
-class SystemClock:
+class _SystemClock:
     def now(self) -> int:
         return time_ns() // 1000
 
@@ -89,7 +89,7 @@ class ArrowJournal(PositionReader):
     ) -> None:
         self._folder = folder = folder.absolute()
         make_folders(folder)
-        self._clock = clock or SystemClock()
+        self._clock = clock or _SystemClock()
         self._writing = Lock()
         self._folder_lock = FolderLock(folder, shared=epoch is not None)
         try:
@@ -308,7 +308,7 @@ def _began(state: SegmentState, before: int | None) -> bool:
     return before is None or state.created_at < before
 
 
-def _last_of(segment: OpenSegment) -> Position | None:
+def _last_of(segment: SegmentFile) -> Position | None:
     number = segment.number
     try:
         count = segment.batch_count()

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from adapters.arrow_journal.batch_columns import NO_LAYOUT, BodyLayout
-from adapters.arrow_journal.body_pieces import RUN, Piece, Source, fetch, readable
+from adapters.arrow_journal.body_pieces import RUN, BodyPiece, PieceSource, fetch, readable
 from adapters.arrow_journal.recent_batches import Recent
 from adapters.arrow_journal.segment_files import SegmentState
-from adapters.arrow_journal.segment_reader import OpenFile, OpenSegment, keep
+from adapters.arrow_journal.segment_reader import OpenFile, SegmentFile, keep
 from adapters.arrow_journal.segment_verification import damages
 from app.model.message import PhysicalMessage, Position
 from app.model.records import Damage, Extent
@@ -36,7 +36,7 @@ class PositionReader:
         self._states = states
         self._open_file = open_file
         self._recent = recent
-        self._opened: OrderedDict[int, OpenSegment] = OrderedDict()
+        self._opened: OrderedDict[int, SegmentFile] = OrderedDict()
         self._opening = Lock()
 
     def segments(self) -> list[Segment]:
@@ -90,12 +90,12 @@ class PositionReader:
         opened.file()
         return list(damages(opened))
 
-    def _segment(self, number: int) -> OpenSegment:
+    def _segment(self, number: int) -> SegmentFile:
         """Return a segment. Raises KeyError when it is gone."""
         with self._opening:
             segment = self._opened.get(number)
             if segment is None:
-                segment = OpenSegment(self._states[number], self._open_file)
+                segment = SegmentFile(self._states[number], self._open_file)
             keep(self._opened, number, segment, OPEN_SEGMENTS)
             return segment
 
@@ -112,10 +112,10 @@ class PositionReader:
     def _layout(self, number: int, batch: int) -> BodyLayout:
         return self._recent.layout((number, batch)) or self._segment(number).layout(batch)
 
-    def _bodies(self, positions: Iterable[Position]) -> Iterator[memoryview | Piece]:
+    def _bodies(self, positions: Iterable[Position]) -> Iterator[memoryview | BodyPiece]:
         at: tuple[int, int] | None = None
         layout = NO_LAYOUT
-        segment: OpenSegment | None = None
+        segment: SegmentFile | None = None
         for position in positions:
             number, batch, row = position
             body = self._recent.body((number, batch), row)
@@ -129,7 +129,7 @@ class PositionReader:
                 raise KeyError(position)
             yield segment.piece(batch, row, layout)
 
-    def _pieces(self, extents: Iterable[Extent]) -> Iterator[memoryview | Piece]:
+    def _pieces(self, extents: Iterable[Extent]) -> Iterator[memoryview | BodyPiece]:
         """Yield the pieces of bodies for these extents."""
         at = batch = -1
         start, offsets, crcs = NO_LAYOUT
@@ -146,12 +146,12 @@ class PositionReader:
             if not 0 <= row < len(crcs) or offset + length > start + offsets[row + 1]:
                 raise KeyError(extent)
             first, end = start + offsets[row], start + offsets[row + 1]
-            yield Piece(segment, batch, row, first, end, crcs[row], offset, offset + length)
+            yield BodyPiece(segment, batch, row, first, end, crcs[row], offset, offset + length)
 
-    def _views(self, pieces: Iterable[memoryview | Piece]) -> Iterator[memoryview]:
+    def _views(self, pieces: Iterable[memoryview | BodyPiece]) -> Iterator[memoryview]:
         """Yield the bytes of pieces. Those on disk are read ahead."""
         coming = iter(pieces)
-        ahead: list[memoryview | Piece] = []
+        ahead: list[memoryview | BodyPiece] = []
         while some := list(islice(coming, READ_AHEAD)):
             _read_ahead(some)
             yield from readable(fetch(ahead))
@@ -159,11 +159,11 @@ class PositionReader:
         yield from readable(fetch(ahead))
 
 
-def _read_ahead(pieces: Iterable[memoryview | Piece]) -> None:
+def _read_ahead(pieces: Iterable[memoryview | BodyPiece]) -> None:
     """Ask the system to read these pieces of each segment in the background, from the first byte to the last."""
-    ranges: dict[int, tuple[Source, int, int]] = {}
+    ranges: dict[int, tuple[PieceSource, int, int]] = {}
     for piece in pieces:
-        if isinstance(piece, Piece):
+        if isinstance(piece, BodyPiece):
             number = piece.segment.number
             _, first, end = ranges.get(number, (piece.segment, piece.start, 0))
             ranges[number] = piece.segment, min(first, piece.start), max(end, piece.stop)

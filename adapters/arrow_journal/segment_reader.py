@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from adapters.arrow_journal import arrow_ipc
 from adapters.arrow_journal.batch_columns import SCHEMA, BodyLayout, Head, encode, read_head
-from adapters.arrow_journal.body_pieces import BODY_DAMAGED, Piece, are_whole, fetch, read_rows, readable
-from adapters.arrow_journal.read_window import Window
+from adapters.arrow_journal.body_pieces import BODY_DAMAGED, BodyPiece, are_whole, fetch, read_rows, readable
+from adapters.arrow_journal.read_window import ReadWindow
 from adapters.arrow_journal.segment_files import SegmentState
 from adapters.arrow_journal.segment_scan import find_batches
 from adapters.disk import READ_FAILURES, ReadFile, UnreadableError
@@ -36,7 +36,7 @@ BATCH_LOST = "the batch is lost"
 _EMPTY = memoryview(b"")
 
 
-class OpenSegment:
+class SegmentFile:
     """A segment whose file stays open for reading as long as this object exists.
 
     Any thread may read. The lock guards changes of `_layouts`, `_heads`, `_columns` and `_checked`, and the search for
@@ -130,11 +130,11 @@ class OpenSegment:
             raise KeyError((self.state.number, offset))
         return found
 
-    def piece(self, batch: int, row: int, layout: BodyLayout) -> Piece:
+    def piece(self, batch: int, row: int, layout: BodyLayout) -> BodyPiece:
         """Return the whole body of a row as a piece."""
         start, offsets, crcs = layout
         begin, end = start + offsets[row], start + offsets[row + 1]
-        return Piece(self, batch, row, begin, end, crcs[row], begin, end)
+        return BodyPiece(self, batch, row, begin, end, crcs[row], begin, end)
 
     def messages(
         self, batch: int, rows: Sequence[int] | None = None, held: Sequence[memoryview | None] = ()
@@ -207,11 +207,11 @@ class OpenSegment:
             return None
         return _batch_of(data)
 
-    def is_checked(self, piece: Piece) -> bool:
+    def is_checked(self, piece: BodyPiece) -> bool:
         """Tell whether the large body that a piece belongs to has been checked."""
         return piece.start in self._checked
 
-    def set_checked(self, piece: Piece) -> None:
+    def set_checked(self, piece: BodyPiece) -> None:
         with self._lock:
             keep(self._checked, piece.start, None, CHECKED_A_SEGMENT)
 
@@ -230,7 +230,7 @@ class OpenSegment:
             raise KeyError((self.state.number, batch))
         if batches[batch] < 0:
             raise self._damaged(batch, BATCH_LOST)
-        window = Window(self.file(), self.state.size)
+        window = ReadWindow(self.file(), self.state.size)
         try:
             head = read_head(window.get, batches[batch], self.state.number, self.seed)
         except UnreadableError as error:

@@ -13,7 +13,7 @@ from app.service.content.content_service import Contents
 from app.service.context import ServiceContext
 from app.service.events.event_log import EventLog
 from app.service.monitoring.catalog_watch import ASK_SECONDS, CatalogWatch
-from app.service.monitoring.counts import Counting
+from app.service.monitoring.counts import CatalogCounts
 from app.service.monitoring.health import Health
 from app.service.monitoring.history import History
 from app.service.monitoring.peers import Peers, checked
@@ -86,7 +86,7 @@ class Gateway:
         self._scrubber = Scrubber(context, self._damages, self.contents.compared, stop)
 
         self.tables = TableAdapters(settings)
-        self.counting = Counting(context.catalog, context.clock)
+        self.counting = CatalogCounts(context.catalog, context.clock)
         self._peers = Peers(context, receivers, self.deliveries.outboxes)
         self.history = History(context.metrics, context.clock, self._peers.connected)
         self._catalog_watch = CatalogWatch(context.catalog, context.clock)

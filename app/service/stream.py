@@ -1,7 +1,7 @@
 """The stream: the way of a message from a broker to content in the store. This module builds it; it is the map.
 
     thread                   runs                                      puts into (who waits when that is full, and when)
-    receive NAME             Receiver.run -> Intake.submit             Backlog (the receiver: limits.backlog_bytes)
+    receive NAME             Receiver.run -> SharedIntake.submit       Backlog (the receiver: limits.backlog_bytes)
     journal, journal ahead   JournalWriter.run                         AssemblyQueue (the journal: 3 batches)
     assemble                 QueuedAssembly.run -> Assembler.assemble  Finisher (assembly: 4,096 attachments)
     finish                   Finisher.run                              catalog: finished, content in journal or store
@@ -11,7 +11,7 @@ Each queue wakes the thread behind it when something is put in, and those who wa
 slow stage holds back the stages before it, and in the end the broker.
 
 1. A receiver submits what its broker delivered, with a function `on_durable`. The intake numbers and limits messages.
-2. A batch of the backlog is written and flushed. The writing thread then calls `on_durable` of each submission, which
+2. A batch of the backlog is written and flushed. The writing thread then calls `on_durable` of each entry, which
    wakes the receiver's thread: that acknowledges. Meanwhile the second thread encodes the next batch, if it is full.
 3. The writing thread then puts the batch into the queue of assembly, which notes the parts of attachments. A checkpoint
    goes to the catalog every 0.25 s, or when nothing waits. It finishes the attachments that were read as they came.
@@ -36,9 +36,10 @@ from app.service.assembling.assembly_queue import AssemblyQueue, QueuedAssembly
 from app.service.content.content_damage import Damages
 from app.service.content.settling import Settler
 from app.service.context import ServiceContext
-from app.service.finishing.finisher import Complete, Finisher
+from app.service.finishing.finisher import Finisher
+from app.service.finishing.stored_parts import CompleteAttachment
 from app.service.receiving.backlog import Backlog
-from app.service.receiving.intake import Intake
+from app.service.receiving.intake import SharedIntake
 from app.service.receiving.journal_writer import JournalWriter
 from app.service.receiving.resumed_numbering import resume_numbering
 from app.service.retention.receiving_time import ReceivingTime
@@ -58,12 +59,12 @@ class Stream:
         context: ServiceContext,
         receivers: Mapping[str, Receiver],
         damages: Damages,
-        sent_again: Callable[[Complete], object],
+        sent_again: Callable[[CompleteAttachment], object],
         stop: Event,
     ) -> None:
         self._context, self._receivers = context, receivers
         self.backlog = Backlog(context.settings.limits.backlog_bytes)
-        self.intake = Intake(context, self.backlog)
+        self.intake = SharedIntake(context, self.backlog)
         self.times = ReceivingTime(context, receivers, lambda: self.backlog.holding)
         self.assembly: AssemblyHost = (
             Landing(context) if context.settings.assembler == "spark" else Embedded(context, sent_again)
@@ -118,11 +119,11 @@ class Stream:
 class Embedded:
     """Assembly and finishing in threads of this process, as `AssemblyHost`."""
 
-    def __init__(self, context: ServiceContext, sent_again: Callable[[Complete], object]) -> None:
+    def __init__(self, context: ServiceContext, sent_again: Callable[[CompleteAttachment], object]) -> None:
         self._queue = AssemblyQueue()
         self.put, self.between = self._queue.put, self._queue.between
         self._finisher = Finisher(context, self.between)
-        self._assembler = Assembler(context, self._finisher.put, sent_again)
+        self._assembler = Assembler(context, self._finisher.queue.put, sent_again)
         self._assembly = QueuedAssembly(self._queue, self._assembler, self._finisher.recover)
         self._assemble, self._finish = self.workers = [
             Worker("assemble", self._assembly.run),
@@ -138,11 +139,11 @@ class Embedded:
     def stop(self) -> None:
         self._queue.stop()
         self._assemble.join(STOP_SECONDS)
-        self._finisher.stop()
+        self._finisher.queue.stop()
         self._finish.join(STOP_SECONDS)
 
     def finish_again(self, attachment_id: str) -> None:
-        self._finisher.put({attachment_id: None})
+        self._finisher.queue.put({attachment_id: None})
 
     def may_go(self, segment: int) -> bool:  # noqa: ARG002
         return True

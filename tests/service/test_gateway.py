@@ -22,7 +22,7 @@ from app.model.errors import CatalogTaken, GatewayError
 from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, Checkpoint, DeliveryRecord, OutgoingAttachment
-from app.ports import AttachmentFilter, Intake, Progress, SendFailed
+from app.ports import AttachmentFilter, DeliveryProgress, Intake, SendFailed
 from app.service.content.settling import Settler
 from app.service.context import ServiceContext
 from app.service.finishing.stored_parts import missing_ranges
@@ -48,7 +48,7 @@ class UnreliableSender(MemorySender):
         super().__init__(settings)
         self._plan, self._permanent = iter(plan), permanent
 
-    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> None:
+    def send(self, messages: Sequence[PhysicalMessage], progress: DeliveryProgress | None = None) -> None:
         del progress
         fails_after = next(self._plan, None)
         super().send(messages[:fails_after])

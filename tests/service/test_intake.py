@@ -21,7 +21,7 @@ from app.model.message import UNREADABLE, PhysicalMessage, Position
 from app.ports import Prepared
 from app.service.context import ServiceContext
 from app.service.receiving.backlog import Backlog
-from app.service.receiving.intake import Intake
+from app.service.receiving.intake import SharedIntake
 from app.service.receiving.journal_writer import JournalWriter
 from app.testing.gateway_stages import service_context
 from app.testing.waiting import until
@@ -49,7 +49,7 @@ class Forwarded:
 @contextmanager
 def journalling(
     folder: Path, **settings: Any
-) -> Iterator[tuple[Intake, Forwarded, ServiceContext, Callable[[], None]]]:
+) -> Iterator[tuple[SharedIntake, Forwarded, ServiceContext, Callable[[], None]]]:
     with service_context(folder, **settings) as context:
         forwarded, backlog = Forwarded(), Backlog(context.settings.limits.backlog_bytes)
         writer = JournalWriter(context, backlog, forwarded)
@@ -68,7 +68,7 @@ def journalling(
                 assert not thread.is_alive()
 
         try:
-            yield Intake(context, backlog), forwarded, context, start
+            yield SharedIntake(context, backlog), forwarded, context, start
         finally:
             finish()
 

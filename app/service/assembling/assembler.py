@@ -9,7 +9,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from app.assembly.collecting import (
-    ApplicationMessage,
+    ApplicationArrived,
     Completed,
     Effect,
     Identification,
@@ -19,7 +19,7 @@ from app.assembly.collecting import (
     Warned,
 )
 from app.assembly.interpretation import Answered, Consequence, Duplicate, Rejected, Unreadable, interpret
-from app.assembly.machine import Assembly, Limits
+from app.assembly.machine import Assembly, AssemblyLimits
 from app.codecs.sas import dialect
 from app.framing.message_events import FAILED, read_event
 from app.framing.part_runs import Run, runs_and_others
@@ -30,12 +30,11 @@ from app.model.message import PhysicalMessage, Position
 from app.model.records import changed
 from app.observe import logger
 from app.service.assembling.checkpoint_writer import CheckpointWriter, Finish, Unsaved
-from app.service.assembling.known_rows import Read, Step, load, load_messages
+from app.service.assembling.known_rows import ReadMessage, Step, load, load_messages
 from app.service.assembling.repetitions import Repetitions
 from app.service.context import Change, ServiceContext
-from app.service.finishing.finisher import Complete
 from app.service.finishing.incremental import IncrementalReader
-from app.service.finishing.stored_parts import segments_of, without_gone
+from app.service.finishing.stored_parts import CompleteAttachment, segments_of, without_gone
 from app.service.quarantine.quarantine_records import quarantine_entry
 
 CHECKPOINT_SECONDS = 0.25
@@ -43,7 +42,7 @@ FEW = 8
 """The number of messages below which looking for runs of parts takes longer than reading each message."""
 
 _PARTS = (PartArrived, GroupPart)
-_NO_PART = (Repeated, Refused, ApplicationMessage)
+_NO_PART = (Repeated, Refused, ApplicationArrived)
 """The effects of a part that is not taken as a new part."""
 
 log = logger(__name__)
@@ -91,7 +90,7 @@ class Assembler:
         self,
         context: ServiceContext,
         finish: Finish,
-        sent_again: Callable[[Complete], object] = lambda _complete: None,
+        sent_again: Callable[[CompleteAttachment], object] = lambda _complete: None,
         *,
         read_early: bool = True,
     ) -> None:
@@ -101,7 +100,7 @@ class Assembler:
         """
         self._context, self._read_early = context, read_early
         limits = context.settings.limits
-        self._limits = Limits(limits.parts, limits.attachments_a_message)
+        self._limits = AssemblyLimits(limits.parts, limits.attachments_a_message)
         self._repetitions = Repetitions(self._limits)
         self._configured = {
             name: dialect.mask_of(dialect.Dialect.parse(source.dialect))
@@ -133,6 +132,7 @@ class Assembler:
             None if progress is None else Position.unpack(progress)
         ):
             self.assemble(positions, messages)
+            self.save_if_due()
             replayed += len(positions)
         self.save()
         return replayed
@@ -146,6 +146,11 @@ class Assembler:
                 self._incremental.leave(gone.record.id)
         self._assembly.messages.clear()
 
+    def save_if_due(self) -> None:
+        """Make a checkpoint if `CHECKPOINT_SECONDS` have passed since the last one."""
+        if monotonic() - self._saved_at >= CHECKPOINT_SECONDS:
+            self.save()
+
     def save(self) -> None:
         """Make a checkpoint of all changes, if there are any."""
         self._saved_at = monotonic()
@@ -154,7 +159,7 @@ class Assembler:
             self._checkpoints.write(unsaved, self._assembly)
 
     def assemble(self, positions: Sequence[Position], messages: Sequence[PhysicalMessage]) -> None:
-        """Assemble messages. Make a checkpoint if `CHECKPOINT_SECONDS` have passed since the last one.
+        """Assemble messages.
 
         Sequenced parts are taken together, and all others are read one by one. Messages that a replay of the journal
         has brought before are left out.
@@ -172,7 +177,7 @@ class Assembler:
                 steps.append(found)
             else:
                 at, message = places[found], messages[found]
-                steps += [Read(at, message, event) for event in self._events(at, message)]
+                steps += [ReadMessage(at, message, event) for event in self._events(at, message)]
         unsure = load(steps, self._assembly, self._context)
         for step in steps:
             if isinstance(step, Run):
@@ -189,8 +194,6 @@ class Assembler:
         self._incremental.let_go()
         self._reached = max(self._reached, places[-1])
         self._unsaved.progress = self._reached
-        if monotonic() - self._saved_at >= CHECKPOINT_SECONDS:
-            self.save()
 
     def _apply_run(
         self, run: Run, positions: Sequence[Position], messages: Sequence[PhysicalMessage], places: Sequence[int]
@@ -201,7 +204,7 @@ class Assembler:
         effects = self._assembly.take_parts(run.source, arrived, places)
         if effects is None:
             for number, (at, message, size) in enumerate(zip(places, messages, sizes, strict=True), run.first):
-                self._apply(Read(at, message, PartArrived(run.correl_id, number, size)))
+                self._apply(ReadMessage(at, message, PartArrived(run.correl_id, number, size)))
             return
         if self._read_early and not self._context.is_strict(run.source):
             record = self._assembly.attachments[run.source, run.correl_id].record
@@ -209,7 +212,7 @@ class Assembler:
         for effect in effects:
             self._carry_out(effect, places[-1], messages[-1])
 
-    def _apply(self, read: Read) -> bool:
+    def _apply(self, read: ReadMessage) -> bool:
         """Apply one event. Return whether it is a header that was refused."""
         at, message, event = read
         effects = self._assembly.apply(message.source, event, at, message.received_at)

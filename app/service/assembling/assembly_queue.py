@@ -110,6 +110,7 @@ class QueuedAssembly:
                 while self._queue.changes:
                     self._assembler.change(self._queue.changes.popleft())
                 self._assembler.assemble(*work)
+                self._assembler.save_if_due()
             self._assembler.save()
         except Exception as error:  # noqa: BLE001 - `Recurring` logs it
             self._fault.failed(error)

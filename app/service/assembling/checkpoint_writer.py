@@ -21,11 +21,10 @@ from app.service.events.event_entries import (
     quarantine_event,
     warned_event,
 )
-from app.service.finishing.finisher import Complete
-from app.service.finishing.incremental import Content
-from app.service.finishing.stored_parts import segments_of
+from app.service.finishing.incremental import EarlyContent
+from app.service.finishing.stored_parts import CompleteAttachment, segments_of
 
-Finish = Callable[[Mapping[str, Complete | None]], None]
+Finish = Callable[[Mapping[str, CompleteAttachment | None]], None]
 """A function that takes complete attachments, with what is known of them."""
 
 
@@ -37,19 +36,21 @@ class Unsaved:
     quarantine: list[QuarantineRecord] = field(default_factory=list)
     quarantine_copies: list[QuarantineCopy] = field(default_factory=list)
     dialects: dict[str, int] = field(default_factory=dict)
-    completed: dict[str, Content | None] = field(default_factory=dict)
+    completed: dict[str, EarlyContent | None] = field(default_factory=dict)
     applications: list[Address] = field(default_factory=list)
     identified: list[tuple[str, Identification]] = field(default_factory=list)
     healed: list[str] = field(default_factory=list)
     warned: list[tuple[str, Warned]] = field(default_factory=list)
-    sent_again: list[Complete] = field(default_factory=list)
+    sent_again: list[CompleteAttachment] = field(default_factory=list)
 
 
 class CheckpointWriter:
     """Writes checkpoints. Passes complete attachments to `finish`, and finished ones that came again to
     `sent_again`."""
 
-    def __init__(self, context: ServiceContext, finish: Finish, sent_again: Callable[[Complete], object]) -> None:
+    def __init__(
+        self, context: ServiceContext, finish: Finish, sent_again: Callable[[CompleteAttachment], object]
+    ) -> None:
         self._context, self._finish, self._sent_again = context, finish, sent_again
 
     def write(self, unsaved: Unsaved, assembly: Assembly) -> None:
@@ -96,10 +97,10 @@ class CheckpointWriter:
 
     def _pass_on(self, to_finish: list[str], healed: list[str], checkpoint: Checkpoint) -> None:
         """Pass complete attachments to finishing, with what is known of them, and those with a healed part."""
-        waiting: dict[str, Complete | None] = dict.fromkeys(to_finish)
+        waiting: dict[str, CompleteAttachment | None] = dict.fromkeys(to_finish)
         for record in checkpoint.attachments if waiting else ():
             if record.id in waiting and record.state is AttachmentState.COMPLETE:
-                waiting[record.id] = Complete.of(record, checkpoint.part_runs.get(record.id, []))
+                waiting[record.id] = CompleteAttachment.of(record, checkpoint.part_runs.get(record.id, []))
         if healed:
             self._context.catalog.set_state([*dict.fromkeys(healed)], AttachmentState.COMPLETE)
             waiting.update(dict.fromkeys(healed))

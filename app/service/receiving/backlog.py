@@ -17,7 +17,7 @@ BATCH_BYTES = 4 << 20
 log = logger(__name__)
 
 
-class Submission(NamedTuple):
+class BacklogEntry(NamedTuple):
     """Messages of one call of `Intake.submit`, and the bytes of memory that they take."""
 
     messages: Sequence[PhysicalMessage]
@@ -28,15 +28,15 @@ class Submission(NamedTuple):
     """What these messages have shown of how the senders of their source count."""
 
 
-class Batch(NamedTuple):
-    """Submissions that are written together, and their place in the order of all batches."""
+class BacklogBatch(NamedTuple):
+    """Entries that are written together, and their place in the order of all batches."""
 
     number: int
-    submissions: list[Submission]
+    entries: list[BacklogEntry]
 
     @property
     def messages(self) -> list[PhysicalMessage]:
-        return [message for submission in self.submissions for message in submission.messages]
+        return [message for entry in self.entries for message in entry.messages]
 
 
 class Backlog:
@@ -48,7 +48,7 @@ class Backlog:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._changed = Condition()
-        self._waiting: deque[Submission] = deque()
+        self._waiting: deque[BacklogEntry] = deque()
         self._waits = 0, 0
         """The number of messages and bytes that wait to be taken."""
         self.bytes = self.messages = self._turned_away = 0
@@ -64,35 +64,35 @@ class Backlog:
         """The number of messages that were put and are not in the journal. After the end they never will be."""
         return self.messages + self._turned_away
 
-    def put(self, submission: Submission) -> None:
+    def put(self, entry: BacklogEntry) -> None:
         """Queue messages; wait while the backlog is full. After `stop`, drop them."""
-        size, number = submission.size, len(submission.messages)
+        size, number = entry.size, len(entry.messages)
         with self._changed:
             while self.bytes and self.bytes + size > self._limit and not self._stopping:
                 self._changed.wait()
             if self._stopping:
                 self._turned_away += number
                 return
-            self._waiting.append(submission)
+            self._waiting.append(entry)
             self._waits = self._waits[0] + number, self._waits[1] + size
             self.bytes += size
             self.messages += number
             self._changed.notify_all()
 
-    def take(self) -> Batch | None:
+    def take(self) -> BacklogBatch | None:
         """Return the next batch; None at the end. A batch that is not full is taken only when no other is written."""
         with self._changed:
             while not (self._ended or self._stopping or self._may_take()):
                 self._changed.wait()
             if self._ended or not self._waiting:
                 return None
-            batch = Batch(self._taken, [])
+            batch = BacklogBatch(self._taken, [])
             self._taken += 1
             rows = size = 0
             while self._waiting and not _is_full(rows, size):
-                submission = self._waiting.popleft()
-                batch.submissions.append(submission)
-                rows, size = rows + len(submission.messages), size + submission.size
+                entry = self._waiting.popleft()
+                batch.entries.append(entry)
+                rows, size = rows + len(entry.messages), size + entry.size
             self._waits = self._waits[0] - rows, self._waits[1] - size
             return batch
 
@@ -101,17 +101,17 @@ class Backlog:
             return bool(self._waiting)
         return _is_full(*self._waits)
 
-    def await_turn(self, batch: Batch) -> bool:
+    def await_turn(self, batch: BacklogBatch) -> bool:
         """Wait until the batches before this one are written. Return False if one of them could not be."""
         with self._changed:
             self._changed.wait_for(lambda: self._written == batch.number)
             return not self._ended
 
-    def release(self, batch: Batch) -> None:
+    def release(self, batch: BacklogBatch) -> None:
         """Let receivers put more messages, as those of a batch are on disk."""
         with self._changed:
-            self.bytes -= sum(submission.size for submission in batch.submissions)
-            self.messages -= sum(len(submission.messages) for submission in batch.submissions)
+            self.bytes -= sum(entry.size for entry in batch.entries)
+            self.messages -= sum(len(entry.messages) for entry in batch.entries)
             self._changed.notify_all()
 
     def pass_turn(self, *, is_written: bool) -> None:

@@ -10,7 +10,7 @@ from app.framing.protocol import ArrivalOptions
 from app.model.errors import JournalFull
 from app.model.message import PhysicalMessage, cut_properties, footprint, properties_length
 from app.service.context import ServiceContext
-from app.service.receiving.backlog import Backlog, Submission
+from app.service.receiving.backlog import Backlog, BacklogEntry
 
 MESSAGE_BYTES = 2048
 """The memory of a physical message apart from its body and its properties, in bytes. The backlog counts it, so that
@@ -20,8 +20,8 @@ REPLAY_SECONDS = 10.0
 _NOTHING_LEARNED: Mapping[str, str] = MappingProxyType({})
 
 
-class Intake:
-    """`app.ports.Intake`, which puts messages into the backlog. All receivers share it."""
+class SharedIntake:
+    """`app.ports.Intake` of all receivers, which puts messages into the backlog."""
 
     def __init__(self, context: ServiceContext, backlog: Backlog) -> None:
         self.backlog, self._most_properties = backlog, context.settings.limits.properties_bytes
@@ -67,7 +67,7 @@ class Intake:
         if any(message.properties for message in messages):
             messages = [self._limited(message) if message.properties else message for message in messages]
         size = sum(map(footprint, messages)) + MESSAGE_BYTES * len(messages)
-        self.backlog.put(Submission(messages, size, on_durable, messages[0].source, learned))
+        self.backlog.put(BacklogEntry(messages, size, on_durable, messages[0].source, learned))
 
     def _limited(self, message: PhysicalMessage) -> PhysicalMessage:
         """Return the message, or the part of it that goes to quarantine when its properties are too large."""

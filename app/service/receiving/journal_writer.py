@@ -14,7 +14,7 @@ from app.model.message import PhysicalMessage, Position, footprint
 from app.observe import Recurring, logger
 from app.ports import Prepared
 from app.service.context import ServiceContext
-from app.service.receiving.backlog import Backlog, Batch
+from app.service.receiving.backlog import Backlog, BacklogBatch
 
 LARGEST_APPEND = 64 << 20
 """The most bytes of messages in one call of the journal. A batch's properties are one column of texts, which may hold 2
@@ -64,7 +64,7 @@ class JournalWriter:
         while (batch := self._backlog.take()) is not None:
             self.write(batch)
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: BacklogBatch) -> None:
         """Encode a batch, and write it after those before it."""
         pieces = [self._prepared(messages) for messages in _pieces(batch)]
         is_written = False
@@ -79,7 +79,7 @@ class JournalWriter:
         except Exception:  # noqa: BLE001 - writing them finds the message that is at fault
             return _Piece(messages)
 
-    def _write(self, batch: Batch, pieces: list[_Piece]) -> bool:
+    def _write(self, batch: BacklogBatch, pieces: list[_Piece]) -> bool:
         messages: list[PhysicalMessage] = []
         positions: list[Position] = []
         for piece in pieces:
@@ -87,9 +87,9 @@ class JournalWriter:
                 return False
             positions += stored.positions
             messages += stored.messages
-        for submission in batch.submissions:
+        for entry in batch.entries:
             try:
-                submission.on_durable()
+                entry.on_durable()
             except Exception:
                 log.exception("acknowledgement_failed")
         self._backlog.release(batch)
@@ -98,11 +98,11 @@ class JournalWriter:
         self._learn(batch)
         return True
 
-    def _learn(self, batch: Batch) -> None:
+    def _learn(self, batch: BacklogBatch) -> None:
         """Save what messages that are durable now have shown. If the catalog cannot take it, the next batch tries."""
-        for submission in batch.submissions:
-            if submission.learned:
-                self._learned.setdefault(submission.source, {}).update(submission.learned)
+        for entry in batch.entries:
+            if entry.learned:
+                self._learned.setdefault(entry.source, {}).update(entry.learned)
         try:
             while self._learned:
                 source = next(iter(self._learned))
@@ -190,7 +190,7 @@ class JournalWriter:
             self._metrics.count_received(source, len(sizes), sum(sizes))
 
 
-def _pieces(batch: Batch) -> Iterator[list[PhysicalMessage]]:
+def _pieces(batch: BacklogBatch) -> Iterator[list[PhysicalMessage]]:
     """Yield all messages of a batch, in lists of the size that one call of the journal should have."""
     piece: list[PhysicalMessage] = []
     size = 0

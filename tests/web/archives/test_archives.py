@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from app.model.attachment import AttachmentKind
-from app.web.resources.archives.archive_writer import Member, tar_pieces, tar_size, unique_names, zip_pieces
+from app.web.resources.archives.archive_writer import ArchiveMember, tar_pieces, tar_size, unique_names, zip_pieces
 from tests.web.stock import Stock
 
 BIG = 16 << 20
@@ -86,9 +86,9 @@ def test_damage_in_the_middle_breaks_the_download_off(stock: Stock, http: httpx.
 
 
 @pytest.mark.parametrize("pieces", [zip_pieces, tar_pieces])
-def test_the_memory_is_constant(pieces: Callable[[list[Member]], Iterator[bytes]]) -> None:
+def test_the_memory_is_constant(pieces: Callable[[list[ArchiveMember]], Iterator[bytes]]) -> None:
     block = memoryview(randbytes(1 << 20))
-    members = [Member("big.bin", BIG, NOW, lambda: iter([block] * (BIG >> 20)))]
+    members = [ArchiveMember("big.bin", BIG, NOW, lambda: iter([block] * (BIG >> 20)))]
     tracemalloc.start()
     size = sum(len(piece) for piece in pieces(members))
     _, peak = tracemalloc.get_traced_memory()
@@ -99,8 +99,8 @@ def test_the_memory_is_constant(pieces: Callable[[list[Member]], Iterator[bytes]
 
 def test_the_size_of_a_tar_is_known_before() -> None:
     members = [
-        Member("ü" * 200, 513, NOW, lambda: iter([memoryview(bytes(513))])),
-        Member("b", 0, NOW, lambda: iter(())),
+        ArchiveMember("ü" * 200, 513, NOW, lambda: iter([memoryview(bytes(513))])),
+        ArchiveMember("b", 0, NOW, lambda: iter(())),
     ]
     assert sum(map(len, tar_pieces(members))) == tar_size(members)
 

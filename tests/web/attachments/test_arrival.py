@@ -19,7 +19,7 @@ from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
 from app.model.records import Checkpoint, GroupProgress, NewEvent, PartRun, StoredObject
 from app.model.times import to_microseconds
-from app.service.access.api_keys import UNLIMITED, Limits, make_key
+from app.service.access.api_keys import UNLIMITED, KeyLimits, make_key
 from app.service.monitoring import physical_messages
 from app.testing.waiting import until
 from tests.support.sas_client import Program, binary_file, message
@@ -132,7 +132,7 @@ def test_copying_and_reading_are_in_the_timeline(tmp_path: Path) -> None:
     for name, scope, limits in (
         ("boss", Scope.ADMIN, UNLIMITED),
         ("clerk", Scope.READ, UNLIMITED),
-        ("limited", Scope.READ, Limits(sources=frozenset({"orders"}))),
+        ("limited", Scope.READ, KeyLimits(sources=frozenset({"orders"}))),
     ):
         key, text = make_key(name, frozenset({scope}), stock.clock.now(), limits)
         stock.catalog.add_key(key)
