@@ -59,7 +59,7 @@ from app.web.trace import endpoints as trace
 from app.web.turns import TurnsMiddleware
 from app.web.uploads import endpoints as uploads
 from app.web.uploads.receiving import Receivers
-from app.web.uploads.versions import TusMiddleware
+from app.web.uploads.tus import TusMiddleware
 from app.web.webhooks import endpoints as webhooks
 
 OIDC_SCHEME = "OpenIdConnect"
@@ -120,7 +120,6 @@ _CORS: dict[str, Any] = {
         *("Idempotency-Replayed", "Retry-After", "Undecodable-Bytes", "WWW-Authenticate", "Total-Count"),
         *("Tus-Resumable", "Tus-Version", "Tus-Extension", "Tus-Max-Size", "Tus-Checksum-Algorithm"),
         *("Upload-Offset", "Upload-Length", "Upload-Defer-Length", "Upload-Metadata", "Upload-Expires"),
-        *("Upload-Complete", "Upload-Limit"),
         *("RateLimit", "RateLimit-Policy"),
         *("Missing-Parts", "Truncated"),
     ],

@@ -21,7 +21,7 @@ from app.model.attachment import AttachmentKind
 from app.model.patterns import SENTENCES
 from app.model.wording import sentence
 from app.web.api import create_app
-from app.web.uploads.protocols import Protocol
+from app.web.uploads import tus
 from app.web.vocabulary import SPECIAL, WORDS
 from tests.support.fetched import UV, ran
 from tests.support.tables import parquet, pupils
@@ -94,7 +94,7 @@ def test_a_python_client_can_be_made_and_used(document: Path, stock: Stock) -> N
     made = document.parent / "client"
     # It knows no other name for bytes than octet-stream.
     config = document.parent / "config.json"
-    config.write_text(json.dumps({"content_type_overrides": dict.fromkeys(Protocol, "application/octet-stream")}))
+    config.write_text(json.dumps({"content_type_overrides": {tus.MEDIA_TYPE: "application/octet-stream"}}))
     how = ("--path", document, "--output-path", made, "--meta", "none", "--config", config)
     said = ran(UV, *tool, "generate", *how, folder=document.parent)
     assert "WARNING" not in said, said
