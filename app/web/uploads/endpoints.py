@@ -47,7 +47,6 @@ _STATE: dict[str, Any] = {
 }
 _LOCATION: dict[str, Any] = {"Location": {"description": "the upload", "schema": {"type": "string"}}}
 _BODY: dict[str, Any] = {"content": {tus.MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
-_SPOKEN = ("malformed", "unsupported-tus-version")
 _RECEIVING = (
     "malformed",
     "inconsistent-upload-length",
@@ -145,7 +144,7 @@ def list_uploads(
     operation_id="head_upload",
     responses={
         200: {"description": "the state, in header fields", "headers": _STATE},
-        **responses("not-found", *_SPOKEN),
+        **responses("not-found", "invalid", "unsupported-tus-version"),
     },
 )
 async def head_upload(
@@ -200,7 +199,10 @@ async def append_upload(
 
 
 @router.delete(
-    "/{upload_id}", operation_id="delete_upload", status_code=204, responses=responses("not-found", *_SPOKEN)
+    "/{upload_id}",
+    operation_id="delete_upload",
+    status_code=204,
+    responses=responses("not-found", "unsupported-tus-version"),
 )
 async def delete_upload(
     upload_id: UploadId,
