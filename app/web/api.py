@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute, iter_route_contexts
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware.cors import CORSMiddleware
 
-from app.service.access.audit import AuditLog
+from app.service.access.audit import FILE_BYTES, AuditLog
 from app.service.access.authentication import Authenticator
 from app.service.access.links import Links
 from app.service.access.rates import Rates
@@ -160,7 +160,7 @@ def create_app(gateway: Gateway) -> FastAPI:
         await run_in_threadpool(audit.close)
 
     authenticator = Authenticator(gateway.settings.http, gateway.settings.oidc, gateway.catalog, gateway.clock)
-    audit = AuditLog(gateway.settings.audit_folder, gateway.settings.audit.file_bytes, gateway.settings.audit.files)
+    audit = AuditLog(gateway.settings.audit_folder, FILE_BYTES, gateway.settings.audit.files)
     repeats = Repeats(audit.add)
     app = FastAPI(
         title="Attachment gateway",
