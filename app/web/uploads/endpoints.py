@@ -142,6 +142,7 @@ def list_uploads(
 @router.head(
     "/{upload_id}",
     operation_id="head_upload",
+    response_class=Response,
     responses={
         200: {"description": "the state, in header fields", "headers": _STATE},
         **responses("not-found", "invalid", "unsupported-tus-version"),
