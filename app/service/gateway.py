@@ -70,14 +70,17 @@ HAND_OVER_SECONDS, POLL_SECONDS = 5.0, 0.1
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The health of the process: whether it should live on, whether clients can read, whether it can receive, whether
-    it is ready by `http.ready`, and the checks."""
+    """The health of the process: whether it should live on, whether clients can read, whether it can receive, and the
+    checks."""
 
     live: bool
     read: bool
     receive: bool
-    ready: bool
     checks: dict[str, dict[str, Any]]
+
+    @property
+    def ready(self) -> bool:
+        return self.read and self.receive
 
 
 class Gateway:
@@ -246,8 +249,7 @@ class Gateway:
             checks[f"destination {name}"] = {**_checked(status, f"destinations.{name}", ok=ok), "repeats": repeats}
         is_up = self._recovered and not self.draining and not failed
         able = {"read": is_up and checks["catalog"]["ok"], "receive": is_up and checks["journal"]["ok"]}
-        ready = all(able[each] for each in self.settings.http.ready)
-        return Health(live=not failed, ready=ready, **able, checks=checks)
+        return Health(live=not failed, **able, checks=checks)
 
     def _check_catalog(self) -> dict[str, Any]:
         """Return the check of the catalog: whether it answers, and whether it refuses the gateway's credentials."""

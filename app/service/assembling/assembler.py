@@ -70,6 +70,9 @@ AT_ONCE = 512
 """The number of messages from which on no more are assembled together."""
 FEW = 8
 """The number of messages below which looking for runs of parts takes longer than reading each message."""
+ATTACHMENTS_IN_MEMORY = 5_000
+"""The unfinished attachments whose state is in memory; that of others is in the catalog. It takes at least 24 bytes for
+each part that does not come directly after the one before it."""
 CHANGES_WAITING = 1000
 """The most changes that wait to be made. Beyond that the oldest is dropped, to be asked for again."""
 RETRY_SECONDS = 0.5
@@ -461,7 +464,7 @@ class Assembler:
         checkpoint.identified = [identified_event(source, found, now) for source, found in unsaved.identified]
         closed = close(checkpoint, self._contents(unsaved, now), now)
         missed = self._context.catalog.checkpoint(checkpoint)
-        self._assembly.forget_beyond(self._context.settings.limits.attachments_in_memory)
+        self._assembly.forget_beyond(ATTACHMENTS_IN_MEMORY)
         finished = [record for record in closed.attachments if record.id not in missed]
         self._count(finished)
         ids_closed = {record.id for record in closed.attachments}
