@@ -51,7 +51,8 @@ class _File(NamedTuple):
 
 
 class AuditLog:
-    """The audit log in a folder: at most `files` files of about `file_bytes` each."""
+    """The audit log in a folder: at most `files` files of about `file_bytes` each. The lock of `_changed` guards all
+    fields but the settings."""
 
     def __init__(self, folder: Path, file_bytes: int, files: int) -> None:
         self._folder, self._file_bytes, self._files = folder, file_bytes, files

@@ -46,7 +46,8 @@ class TokenRefused(Exception):
 
 
 class AccessTokens:
-    """Verifies the access tokens of one provider."""
+    """Verifies the access tokens of one provider. `_fetching` guards the writing of `_keys` and of the times of
+    fetching."""
 
     def __init__(self, settings: Oidc, clock: Clock, fetch: Fetch = fetch_json) -> None:
         self._settings, self._clock, self._fetch = settings, clock, fetch

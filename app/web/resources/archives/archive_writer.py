@@ -11,7 +11,7 @@ _EARLIEST_ZIP: Final = datetime(1980, 1, 1, tzinfo=UTC)
 _READABLE: Final = 0o100644
 
 
-class Member(NamedTuple):
+class ArchiveMember(NamedTuple):
     """A file in an archive: its name, size and time, and the function that reads its content."""
 
     name: str
@@ -20,7 +20,7 @@ class Member(NamedTuple):
     read: Callable[[], Iterator[memoryview]]
 
 
-def zip_pieces(members: Iterable[Member]) -> Iterator[bytes | memoryview]:
+def zip_pieces(members: Iterable[ArchiveMember]) -> Iterator[bytes | memoryview]:
     """Yield a zip file (zip64 where it is needed)."""
     sink = _Sink()
     with ZipFile(sink, "w", ZIP_DEFLATED, compresslevel=LEVEL) as archive:

@@ -17,7 +17,7 @@ from app.web.dependencies.identifiers import Identifier, known_message
 from app.web.dependencies.request_gateway import GatewayDep
 from app.web.http.download_names import content_disposition, file_name
 from app.web.problems import Problem, damaged, responses
-from app.web.resources.archives.archive_writer import Member, unique_names, zip_pieces
+from app.web.resources.archives.archive_writer import ArchiveMember, unique_names, zip_pieces
 from app.web.responses.content_response import ContentResponse
 from app.web.server.thread_pools import pools_of, run_in
 
@@ -81,9 +81,9 @@ def _finished(gateway: Gateway, message: MessageRecord, caller: Caller) -> list[
     raise Problem(word, detail, attachments=unfinished)
 
 
-def _members(gateway: Gateway, records: list[AttachmentRecord]) -> Iterator[Member]:
+def _members(gateway: Gateway, records: list[AttachmentRecord]) -> Iterator[ArchiveMember]:
     for record, name in zip(records, unique_names(map(file_name, records)), strict=True):
-        yield Member(name, record.size or 0, to_time(record.finished_at or 0), partial(_read, gateway, record))
+        yield ArchiveMember(name, record.size or 0, to_time(record.finished_at or 0), partial(_read, gateway, record))
 
 
 def _read(gateway: Gateway, record: AttachmentRecord) -> Iterator[memoryview]:

@@ -6,11 +6,12 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from app.dataset.description import Contents, listing
+from app.dataset.description import DataSetDescription, listing
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import DamagedError
 from app.model.records import AttachmentRecord
 from app.ports import NEWEST_FIRST, AttachmentFilter, Sort
+from app.service.finishing.stored_parts import missing_ranges
 from app.service.gateway import Gateway
 from app.tables.profiling import TOP
 from app.web.dependencies.caller import Caller, CallerDep, LinkDep
@@ -233,7 +234,7 @@ async def data_set_schema(
     return Response(body, headers={"Vary": "Accept"}, media_type=media_type)
 
 
-def _contents(gateway: Gateway, attachment_id: str, caller: Caller) -> Contents:
+def _contents(gateway: Gateway, attachment_id: str, caller: Caller) -> DataSetDescription:
     """Return what a data set's file tells of its variables. Raises Problem."""
     record = finished_data_set(gateway, attachment_id, caller)
     try:
@@ -325,4 +326,4 @@ def _require_finished(gateway: Gateway, record: AttachmentRecord) -> AttachmentR
 def _missing(gateway: Gateway, record: AttachmentRecord) -> list[tuple[int, int]] | None:
     if record.state is not AttachmentState.RECEIVING:
         return None
-    return gateway.missing_ranges(record, MISSING_SHOWN)
+    return missing_ranges(record, gateway.catalog, gateway.journal, MISSING_SHOWN)
