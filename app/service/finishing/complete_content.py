@@ -25,7 +25,7 @@ from app.service.content.hashing_writer import Measured
 from app.service.content.stored_content import object_name
 from app.service.context import Stores
 from app.service.finishing.content_evidence import LINE_END, charset_of_file, last_line_end
-from app.service.finishing.incremental import EXTENTS_A_PART
+from app.service.finishing.incremental import EXTENTS_A_PART, whole_records
 from app.service.finishing.media_types import PARQUET_TYPE, announced, stored_type
 
 WRITE_BYTES = 256 << 10
@@ -150,16 +150,12 @@ def _small_file(reading: _Reading) -> Finished | None:
         return None
     if (reader := reading.framing.begin_file(record, received.first.body)) is None:
         return None
-    tally, data = file_messages.Tally(), []
-    bodies = received.bodies()
-    next(bodies)
-    for body in bodies:
-        if (spans := reader.spans(body)) is None:
-            return None
-        for start, length in spans:
-            data.append(body[start : start + length])
-            tally.add(length)
-    return stored_at_once(record, reading.content_type, reader, tally, data, reading.stores)
+    bodies = [*received.bodies()][1:]
+    if (records := whole_records(reader, bodies, [Extent(0, 0, len(body)) for body in bodies], None)) is None:
+        return None
+    tally = file_messages.Tally()
+    tally.add_all([len(data) for data in records.data])
+    return stored_at_once(record, reading.content_type, reader, tally, records.data, reading.stores)
 
 
 def stored_at_once(

@@ -68,7 +68,7 @@ class Finisher:
         try:
             while not self.queue.is_stopping:
                 try:
-                    waiting = self.queue.take([*self._retries], RETRY_SECONDS if self._retries else None)
+                    waiting = self.queue.take(self._retries, RETRY_SECONDS if self._retries else None)
                 except Exception as error:  # noqa: BLE001 - `Recurring` logs it
                     self._fault.failed(error)
                     self.queue.pause(RETRY_SECONDS)
