@@ -91,7 +91,14 @@ class IncrementalReader:
         """Read parts that have come for the first time, with sequence numbers from `first` on."""
         behind = 0
         if first == 1:
-            self._begin(record, messages[0])
+            message, framing = messages[0], find_framing(messages[0].framing)
+            try:
+                reader = None if framing is None else framing.begin_file(record, message.body)
+            except Exception:
+                log.exception("early_reading_failed", attachment=record.id)
+                reader = None
+            if reader is not None:
+                self._enter(record.id, _Reading(2, 1, message._replace(body=b""), reader=reader))
             behind = 1
         reading = self._reading.get(record.id)
         if reading is None or behind == len(messages):
@@ -180,16 +187,6 @@ class IncrementalReader:
         if reading is not None:
             self._extents -= len(reading.extents)
         return reading
-
-    def _begin(self, record: AttachmentRecord, message: PhysicalMessage) -> None:
-        framing = find_framing(message.framing)
-        try:
-            reader = None if framing is None else framing.begin_file(record, message.body)
-        except Exception:
-            log.exception("early_reading_failed", attachment=record.id)
-            return
-        if reader is not None:
-            self._enter(record.id, _Reading(2, 1, message._replace(body=b""), reader=reader))
 
     def _enter(self, attachment_id: str, reading: _Reading) -> None:
         if len(self._reading) >= AT_ONCE:
