@@ -41,10 +41,6 @@ ARCHIVE_SECONDS = 1.0
 LOG_SECONDS = 0.5
 STOP_SECONDS = 20.0
 
-    @property
-    def ready(self) -> bool:
-        return self.read and self.receive
-
 
 class Gateway:
     """Receives, assembles (or leaves that to Spark) and sends. REST calls its parts.
