@@ -23,7 +23,7 @@ _VARIABLES = (
     ListColumn("Format"),
     ListColumn("Informat", order=5),
     ListColumn("Label", least=10, order=4),
-    ListColumn("ListColumn", least=8, order=3),
+    ListColumn("Column", least=8, order=3),
     ListColumn("From", least=10, order=6),
 )
 

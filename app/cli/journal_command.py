@@ -45,7 +45,7 @@ _SEGMENTS = (
     ListColumn("Sources", least=12),
 )
 _CAPTURES = (
-    ListColumn("CaptureFiles", least=12),
+    ListColumn("Capture", least=12),
     ListColumn("Format", order=1),
     ListColumn("Framing", order=2),
     *numbers("Messages", "Bytes", "Unreadable"),

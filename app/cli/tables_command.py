@@ -42,7 +42,7 @@ Output = Annotated[
 
 _TABLES = (
     ListColumn("Name", least=16),
-    ListColumn("PlainRows", is_number=True),
+    ListColumn("Rows", is_number=True),
     ListColumn("Columns", is_number=True, order=2),
     ListColumn("Files", is_number=True, order=3),
     ListColumn("Size", is_number=True),
@@ -91,7 +91,7 @@ def show(name: Name, *, as_json: Json = False, config: Config = None, place: Pla
     about.show_header = False
     for key, value in facts.items():
         about.add_row(key, escape(f"{value:,}" if isinstance(value, int) else str(value)))
-    grid = table(">#", "ListColumn", "Type", ">Length", "Format", "Label", "Notes")
+    grid = table(">#", "Column", "Type", ">Length", "Format", "Label", "Notes")
     for number, variable in enumerate(found.variables, 1):
         said = (variable.column, variable.arrow_type, str(variable.length or ""), variable.format, variable.label)
         grid.add_row(str(number), *map(escape, said), escape("; ".join(_notes(variable))))

@@ -186,7 +186,7 @@ class Gateway:
         }
         failed = [worker.name for worker in (*self._workers, *self.stream.workers) if worker.failed]
         is_up = self._is_recovered and not self.draining
-        return Health.of(checks, failed, self.settings.http.ready, is_up=is_up)
+        return Health.of(checks, failed, is_up=is_up)
 
     def _keep_lock(self) -> None:
         """Stop the gateway when another one has taken over. Brokers give it the messages that are not acknowledged."""

@@ -44,6 +44,11 @@ class Unsaved:
     sent_again: list[CompleteAttachment] = field(default_factory=list)
 
 
+ATTACHMENTS_IN_MEMORY = 5_000
+"""The unfinished attachments whose state is in memory; that of others is in the catalog. It takes at least 24 bytes for
+each part that does not come directly after the one before it."""
+
+
 class CheckpointWriter:
     """Writes checkpoints. Passes complete attachments to `finish`, and finished ones that came again to
     `sent_again`."""
@@ -69,7 +74,7 @@ class CheckpointWriter:
         checkpoint.identified = [identified_event(source, found, now) for source, found in unsaved.identified]
         closed = close(checkpoint, self._contents(unsaved, now), now)
         missed = context.catalog.checkpoint(checkpoint)
-        assembly.forget_beyond(context.settings.limits.attachments_in_memory)
+        assembly.forget_beyond(ATTACHMENTS_IN_MEMORY)
         finished = [record for record in closed.attachments if record.id not in missed]
         kinds = Counter(record.kind.word if record.kind else "unknown" for record in finished)
         for kind, number in kinds.items():

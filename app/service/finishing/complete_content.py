@@ -25,7 +25,7 @@ from app.service.content.hashing_writer import Measured
 from app.service.content.stored_content import object_name
 from app.service.context import Stores
 from app.service.finishing.content_evidence import LINE_END, charset_of_file, last_line_end
-from app.service.finishing.incremental import EXTENTS_A_PART
+from app.service.finishing.incremental import EXTENTS_A_PART, whole_records
 from app.service.finishing.media_types import PARQUET_TYPE, announced, stored_type
 
 WRITE_BYTES = 256 << 10
@@ -150,16 +150,12 @@ def _small_file(reading: _Reading) -> Finished | None:
         return None
     if (reader := reading.framing.begin_file(record, received.first.body)) is None:
         return None
-    tally, data = file_messages.Tally(), []
-    bodies = received.bodies()
-    next(bodies)
-    for body in bodies:
-        if (spans := reader.spans(body)) is None:
-            return None
-        for start, length in spans:
-            data.append(body[start : start + length])
-            tally.add(length)
-    return stored_at_once(record, reading.content_type, reader, tally, data, reading.stores)
+    bodies = [*received.bodies()][1:]
+    if (records := whole_records(reader, bodies, [Extent(0, 0, len(body)) for body in bodies], None)) is None:
+        return None
+    tally = file_messages.Tally()
+    tally.add_all([len(data) for data in records.data])
+    return stored_at_once(record, reading.content_type, reader, tally, records.data, reading.stores)
 
 
 def stored_at_once(
@@ -214,18 +210,32 @@ def _file_in_journal(reading: _Reading) -> Finished | None:
 
 
 def _stored_file(reading: _Reading) -> Finished:
-    """Return the content of a file as an object of the store: its records as lines, or joined."""
+    """Return the content of a file as an object of the store: its records as lines, or joined.
+
+    The last line gets a line end, unless the bytes without it have the announced size.
+    """
     record, file, stores = reading.record, reading.file, reading.stores
     tally = file_messages.Tally()
     line_ends: Evidence = ()
     with stores.store.create(object_name(record.id)) as target:
         measured = Measured(target)
-        records = tally.of(_records(file))
-        if file.of_lines:
-            line_end, filesize = stores.line_end(reading.received.first), file.description and file.description.filesize
-            line_ends = _write_lines(records, line_end, filesize, measured)
-        else:
-            _write_joined(records, measured)
+        line_end = stores.line_end(reading.received.first) if file.of_lines else b""
+        held: list[Body] = []
+        size = 0
+        for record_bytes in tally.of(_records(file)):
+            if file.of_lines and tally.count > 1:
+                held.append(line_end)
+            held.append(record_bytes)
+            size += len(record_bytes) + len(line_end)
+            if size >= WRITE_BYTES:
+                measured.write(b"".join(held))
+                held, size = [], 0
+        measured.write(b"".join(held))
+        if file.of_lines and tally.count:
+            choice = last_line_end(measured.size, len(line_end), file.description and file.description.filesize)
+            if choice.reading == LINE_END:
+                measured.write(line_end)
+            line_ends = (choice,)
     description = announced(file.description, tally, stores.on_doubt(record.source), of_lines=file.of_lines)
     return measured.stored(
         record, reading.content_type, file.dialects, evidence=reading.evidence(line_ends), **description
@@ -243,43 +253,6 @@ def _records(file: FileContent) -> Iterator[Body]:
         if ends:
             yield b"".join(pieces)
             pieces = []
-
-
-def _write_joined(records: Iterator[Body], target: Measured) -> None:
-    held: list[Body] = []
-    size = 0
-    for each in records:
-        held.append(each)
-        size += len(each)
-        if size >= WRITE_BYTES:
-            target.write(b"".join(held))
-            held, size = [], 0
-    target.write(b"".join(held))
-
-
-def _write_lines(records: Iterator[Body], line_end: bytes, filesize: int | None, target: Measured) -> Evidence:
-    """Write records as lines; return the choice of the last line end, if there is a line.
-
-    The last line gets a line end, unless the bytes without it have the announced size.
-    """
-    held: list[Body] = []
-    size = lines = 0
-    for each in records:
-        if lines:
-            held.append(line_end)
-        held.append(each)
-        size += len(each) + len(line_end)
-        lines += 1
-        if size >= WRITE_BYTES:
-            target.write(b"".join(held))
-            held, size = [], 0
-    target.write(b"".join(held))
-    if not lines:
-        return ()
-    choice = last_line_end(target.size, len(line_end), filesize)
-    if choice.reading == LINE_END:
-        target.write(line_end)
-    return (choice,)
 
 
 _WAYS: Mapping[AttachmentKind | None, Sequence[Callable[[_Reading], Finished | None]]] = {

@@ -68,7 +68,7 @@ class Finisher:
         try:
             while not self.queue.is_stopping:
                 try:
-                    waiting = self.queue.take([*self._retries], RETRY_SECONDS if self._retries else None)
+                    waiting = self.queue.take(self._retries, RETRY_SECONDS if self._retries else None)
                 except Exception as error:  # noqa: BLE001 - `Recurring` logs it
                     self._fault.failed(error)
                     self.queue.pause(RETRY_SECONDS)
@@ -217,15 +217,12 @@ class Finisher:
         for kind, number in kinds.items():
             self._context.metrics.attachments.labels(AttachmentState.FINISHED, kind).inc(number)
         for record, content in finished:
-            if record.id not in accepted and content.object_name is not None and not self._is_finished(record.id):
-                self._context.store.delete(content.object_name)
+            if record.id not in accepted and content.object_name is not None:
+                current = self._context.catalog.attachment(record.id)  # it may have been finished twice
+                if current is None or current.state is not AttachmentState.FINISHED:
+                    self._context.store.delete(content.object_name)
         self._complete_messages([record.id for record, _ in finished if record.id in accepted])
         self._context.notifier.notify()
-
-    def _is_finished(self, attachment_id: str) -> bool:
-        """Tell whether an attachment is finished already: it may have been queued, and found in the catalog, too."""
-        record = self._context.catalog.attachment(attachment_id)
-        return record is not None and record.state is AttachmentState.FINISHED
 
     def _complete_messages(self, attachment_ids: list[str]) -> None:
         complete_messages(self._context.catalog, attachment_ids, self._context.clock.now())

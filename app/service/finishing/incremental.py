@@ -91,7 +91,14 @@ class IncrementalReader:
         """Read parts that have come for the first time, with sequence numbers from `first` on."""
         behind = 0
         if first == 1:
-            self._begin(record, messages[0])
+            message, framing = messages[0], find_framing(messages[0].framing)
+            try:
+                reader = None if framing is None else framing.begin_file(record, message.body)
+            except Exception:
+                log.exception("early_reading_failed", attachment=record.id)
+                reader = None
+            if reader is not None:
+                self._enter(record.id, _Reading(2, 1, message._replace(body=b""), reader=reader))
             behind = 1
         reading = self._reading.get(record.id)
         if reading is None or behind == len(messages):
@@ -181,16 +188,6 @@ class IncrementalReader:
             self._extents -= len(reading.extents)
         return reading
 
-    def _begin(self, record: AttachmentRecord, message: PhysicalMessage) -> None:
-        framing = find_framing(message.framing)
-        try:
-            reader = None if framing is None else framing.begin_file(record, message.body)
-        except Exception:
-            log.exception("early_reading_failed", attachment=record.id)
-            return
-        if reader is not None:
-            self._enter(record.id, _Reading(2, 1, message._replace(body=b""), reader=reader))
-
     def _enter(self, attachment_id: str, reading: _Reading) -> None:
         if len(self._reading) >= AT_ONCE:
             self.leave(next(iter(self._reading)))
@@ -202,7 +199,7 @@ class IncrementalReader:
             return False
         located = list(self._journal.extents(positions))
         try:
-            found = _records(reading.reader, bodies, located)
+            found = whole_records(reading.reader, bodies, located)
         except Exception:
             log.exception("early_reading_failed")
             return False
@@ -221,22 +218,25 @@ class IncrementalReader:
         return True
 
 
-class _Records(NamedTuple):
+class WholeRecords(NamedTuple):
     """Records of a file, and where the journal has them. They may be empty."""
 
     data: list[memoryview]
     extents: list[Extent]
 
 
-def _records(reader: PartReader, bodies: Sequence[Body], located: Sequence[Extent]) -> _Records | None:
-    """Return the records of parts; None if one of them does not consist of a few whole records."""
-    if (start := reader.record_start(bodies)) is not None:
+def whole_records(
+    reader: PartReader, bodies: Sequence[Body], located: Sequence[Extent], most: int | None = EXTENTS_A_PART
+) -> WholeRecords | None:
+    """Return the records of parts, which the journal has at `located`; None if one of them does not consist of whole
+    records, or of more than `most`."""
+    if bodies and (start := reader.record_start(bodies)) is not None:
         data = [memoryview(body)[start:] for body in bodies]
-        return _Records(data, [Extent(segment, at + start, length - start) for segment, at, length in located])
-    found = _Records([], [])
+        return WholeRecords(data, [Extent(segment, at + start, length - start) for segment, at, length in located])
+    found = WholeRecords([], [])
     for body, (segment, at, _) in zip(bodies, located, strict=True):
         spans = reader.spans(body)
-        if spans is None or len(spans) > EXTENTS_A_PART:
+        if spans is None or (most is not None and len(spans) > most):
             return None
         found.data.extend(memoryview(body)[start : start + length] for start, length in spans)
         found.extents.extend(Extent(segment, at + start, length) for start, length in spans)

@@ -24,7 +24,7 @@ from app.ports import JournalArchive
 from app.service.context import Stores
 from app.service.finishing.complete_content import stored_at_once
 from app.service.finishing.content_evidence import concluded_binary, is_certain, with_earlier
-from app.service.finishing.incremental import EXTENTS_A_PART
+from app.service.finishing.incremental import EXTENTS_A_PART, WholeRecords, whole_records
 from app.service.finishing.media_types import BINARY_TYPE, announced
 from app.service.finishing.stored_parts import CompleteAttachment, Places, by_batch, neighbours, places_of
 
@@ -111,31 +111,24 @@ def _content(record: AttachmentRecord, parts: Sequence[_Part], stores: Stores) -
     reader = None if framing is None else framing.begin_file(record, first.body)
     if reader is None:
         return None
+    located = [Extent(part.segment, part.offset, len(part.body)) for part in parts[1:]]
+    most = EXTENTS_A_PART if stores.in_place else None
+    if (records := whole_records(reader, [part.body for part in parts[1:]], located, most)) is None:
+        return None
     tally = Tally()
-    pieces: list[memoryview] = []
-    extents: list[Extent] = []
-    for part in parts[1:]:
-        if (spans := reader.spans(part.body)) is None or (stores.in_place and len(spans) > EXTENTS_A_PART):
-            return None
-        for start, length in spans:
-            tally.add(length)
-            if length:
-                pieces.append(part.body[start : start + length])
-                extents.append(Extent(part.segment, part.offset + start, length))
+    tally.add_all([extent.length for extent in records.extents])
     if not is_certain(reader, tally):
         return None
     if stores.in_place:
-        found = _in_journal(record, reader, tally, pieces, extents)
+        found = _in_journal(record, reader, tally, records)
     else:
-        found = stored_at_once(record, BINARY_TYPE, reader, tally, pieces, stores)
+        found = stored_at_once(record, BINARY_TYPE, reader, tally, records.data, stores)
     return with_earlier(concluded_binary(found, first.warnings.get(first.row), record.source, stores), record)
 
 
-def _in_journal(
-    record: AttachmentRecord, reader: PartReader, tally: Tally, pieces: Iterable[memoryview], extents: Iterable[Extent]
-) -> Finished:
+def _in_journal(record: AttachmentRecord, reader: PartReader, tally: Tally, records: WholeRecords) -> Finished:
     digest = sha256()
-    for piece in pieces:
+    for piece in records.data:
         digest.update(piece)
     return Finished(
         record.id,
@@ -144,7 +137,7 @@ def _in_journal(
         BINARY_TYPE,
         storage="journal",
         finished_at=0,
-        extents=tuple(extents),
+        extents=tuple(extent for extent in records.extents if extent.length),
         dialects=reader.dialects,
         evidence=reader.evidence,
         **announced(reader.description, tally, "hold"),

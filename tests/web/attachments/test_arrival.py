@@ -22,6 +22,7 @@ from app.model.times import to_microseconds
 from app.service.access.api_keys import UNLIMITED, KeyLimits, make_key
 from app.service.monitoring import physical_messages
 from app.testing.waiting import until
+from app.web import app
 from tests.support.sas_client import Program, binary_file, message
 from tests.web.conftest import connected
 from tests.web.stock import Stock, arriving
@@ -126,8 +127,9 @@ def test_events_are_in_the_timeline(stock: Stock, http: httpx.Client) -> None:
     ]
 
 
-def test_copying_and_reading_are_in_the_timeline(tmp_path: Path) -> None:
-    stock = Stock(tmp_path, audit={"file_bytes": 4096})
+def test_copying_and_reading_are_in_the_timeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "FILE_BYTES", 4096)
+    stock = Stock(tmp_path)
     keys = {}
     for name, scope, limits in (
         ("boss", Scope.ADMIN, UNLIMITED),
