@@ -38,8 +38,7 @@ from adapters.ibm_mq.constants import (
 )
 from adapters.ibm_mq.reason_codes import BROKEN, MQRC_NO_MSG_AVAILABLE, MQRC_NOT_AUTHORIZED, Remedy, remedy, spoken
 from adapters.ibm_mq.settings import ConnectionSettings
-from app.codecs.ibm_mq.headers import MQMD2
-from app.codecs.ibm_mq.put_time import microseconds
+from app.codecs.ibm_mq.headers import MQMD2, microseconds
 
 Library = Any
 """The module `pymqi` or `ibmmq`; neither has type hints."""

@@ -13,8 +13,7 @@ from app.capture.capture_entries import Entry, Origin, Refused, Skipped
 from app.capture.hexadecimal import Capture, captures
 from app.codecs.ibm_mq.image import is_image
 from app.codecs.mqtt import mqtt_envelope, properties
-from app.codecs.mqtt.fixed_header import PacketType
-from app.codecs.mqtt.packets import Packet, Publish, Version, packets, read_publish
+from app.codecs.mqtt.packets import Packet, PacketType, Publish, Version, packets, read_publish
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
 from app.wire import WireError

@@ -38,7 +38,7 @@ from typing import Any, Final, NamedTuple
 from app.capture.bounded_lines import Line, LineError
 from app.capture.capture_entries import LONGEST_MESSAGE, Entry, Origin, Refused
 from app.codecs.ibm_mq.constants import MQ_NO_ID, MQMT_DATAGRAM
-from app.codecs.ibm_mq.put_time import microseconds
+from app.codecs.ibm_mq.headers import microseconds
 from app.codecs.ibm_mq.unwrap import unwrap
 from app.wire import WireError
 

@@ -8,8 +8,7 @@ from app.capture import qload
 from app.capture.bounded_lines import Line, LineError, lines
 from app.capture.hexadecimal import capture
 from app.codecs.ibm_mq.image import is_image
-from app.codecs.mqtt.fixed_header import FixedHeader
-from app.codecs.mqtt.packets import require_flags
+from app.codecs.mqtt.packets import FixedHeader, require_flags
 from app.codecs.rendezvous.tibrv_message import is_message
 from app.wire import WireError
 

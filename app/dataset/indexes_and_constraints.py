@@ -10,7 +10,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from app.codecs.sas.index_messages import Index
+from app.codecs.sas.data_set_messages import Index
 
 INDEXES, CONSTRAINTS = "sas.indexes", "sas.constraints"
 MOST_BYTES = 1 << 20

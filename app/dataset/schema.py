@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from app.codecs.sas.data_set_messages import DataSetDefinition, Variable
 from app.dataset import side_columns, temporal_columns
-from app.dataset.format_names import Format
-from app.dataset.numeric_kinds import Kind, kind_of
+from app.dataset.format_names import Format, Kind, kind_of
 from app.dataset.temporal_columns import Moment
 from app.model.errors import InvalidInputError
 

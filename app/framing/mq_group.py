@@ -27,9 +27,19 @@ from app.codecs.ibm_mq.constants import (
     MQOL_UNDEFINED,
 )
 from app.codecs.ibm_mq.structure_writing import identifier
-from app.framing.joined import joined_file
-from app.framing.outgoing_parts import Bodies, fixed_records, message_identifier
-from app.framing.protocol import ArrangementName, Contents, DataSetFacts, FileContent, Framing, Received, StoreTable
+from app.framing.protocol import (
+    ArrangementName,
+    Bodies,
+    Contents,
+    DataSetFacts,
+    FileContent,
+    Framing,
+    Received,
+    StoreTable,
+    fixed_records,
+    joined_file,
+    message_identifier,
+)
 from app.model.attachment import AttachmentDefinition, AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.event import Event, GroupPart

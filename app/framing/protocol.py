@@ -1,4 +1,4 @@
-"""The Protocol of a framing: the facts and functions by which attachments are cut into physical messages.
+"""The Protocol of a framing, by which attachments are cut into physical messages, and functions that framings share.
 
 Each framing is one object, in a module of its own, with one line in `app.framing.registry`, or in another package that
 declares it as an entry point. Hosts, REST, the command line, the settings and the composition root get the object by
@@ -11,6 +11,7 @@ parts together, according to the events.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from hashlib import blake2b
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
@@ -308,3 +309,41 @@ class Framing(Protocol):
 
         Raises InvalidInputError, WireError, UnicodeEncodeError and ArrowException for content that cannot be written
         so."""
+
+
+def joined_file(received: Received, skip: int = 0) -> FileContent:
+    """Return a file that consists of the bodies of all parts, without the first `skip` bytes of each."""
+
+    def spans() -> Iterator[Span]:
+        for part, body in enumerate(received.bodies()):
+            yield part, skip, body[skip:] if skip else body, True
+
+    return FileContent(spans)
+
+
+Bodies = Callable[[OutgoingAttachment], Iterator[bytes | memoryview]]
+"""The bodies of an attachment's parts, in order."""
+
+
+def message_identifier(delivery: str, number: int) -> bytes:
+    """Return the MsgId of the physical message with this number in a delivery."""
+    return blake2b(f"{delivery}/{number}".encode(), digest_size=24).digest()
+
+
+def fixed_records(pieces: Iterator[memoryview], length: int) -> Iterator[memoryview]:
+    """Yield the same bytes in records of one length; the last one may be shorter."""
+    tail = b""
+    for piece in pieces:
+        start = 0
+        if tail:
+            start = min(length - len(tail), len(piece))
+            tail += piece[:start]
+            if len(tail) < length:
+                continue
+            yield memoryview(tail)
+        whole = start + (len(piece) - start) // length * length
+        for at in range(start, whole, length):
+            yield piece[at : at + length]
+        tail = bytes(piece[whole:])
+    if tail:
+        yield memoryview(tail)

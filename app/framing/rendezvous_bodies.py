@@ -17,8 +17,7 @@ from app.codecs.sas.rendezvous_messages import RendezvousDefinition
 from app.codecs.sas.rendezvous_observations import Shape, write_observations
 from app.dataset import encode, indexes_and_constraints
 from app.framing.message_charsets import charset_of
-from app.framing.outgoing_parts import fixed_records
-from app.framing.protocol import Body, Contents
+from app.framing.protocol import Body, Contents, fixed_records
 from app.framing.rendezvous_content import CONSTRAINTS, MAX_GEN
 from app.framing.sas_bodies import TEXT_LRECL, batches_of, lengths_of, lines, longest
 from app.model.attachment import AttachmentKind

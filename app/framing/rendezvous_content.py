@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from app.codecs.sas import index_messages, rendezvous_indexes, rendezvous_messages
+from app.codecs.sas import data_set_messages, rendezvous_indexes, rendezvous_messages
 from app.codecs.sas.data_set_messages import DOUBLE_SIZE, LONGEST_VARIABLE, Variable
 from app.codecs.sas.dialect import DIALECTS
 from app.codecs.sas.file_messages import FileDescription
@@ -266,7 +266,7 @@ def _beside(received: Received, messages: dict[str, list[int]], said: _Defined, 
 def _indexes(bodies: Sequence[memoryview], said: _Defined) -> str:
     found = [each for body in bodies for each in rendezvous_indexes.read_indexes(body, said.charset)]
     return indexes_and_constraints.written_indexes(
-        index_messages.Index(each.upercmx, each.name, each.flags, len(each.keys), list(each.keys)) for each in found
+        data_set_messages.Index(each.upercmx, each.name, each.flags, len(each.keys), list(each.keys)) for each in found
     )
 
 

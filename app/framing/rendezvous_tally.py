@@ -14,8 +14,7 @@ from app.codecs.rendezvous.constants import HEADER_SIZE
 from app.codecs.rendezvous.fields import message_end
 from app.codecs.sas.attachment_messages import Attachment
 from app.codecs.sas.file_messages import FileDescription, Tally, is_announced_size
-from app.codecs.sas.numbered import numbered
-from app.codecs.sas.numbered_arrays import find_fields
+from app.codecs.sas.numbered import find_fields, numbered
 from app.codecs.sas.rendezvous_messages import (
     RendezvousDefinition,
     read_definition,

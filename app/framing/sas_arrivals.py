@@ -28,8 +28,8 @@ from typing import Final, NamedTuple
 from app.codecs.rendezvous.subjects import INBOX, REPLY_PROPERTY, SUBJECT_PROPERTY
 from app.codecs.sas import correlid
 from app.codecs.sas.attachment_messages import Attachment
+from app.codecs.sas.correlid import attachment_key, key_of, made
 from app.codecs.sas.numbered import message_name
-from app.codecs.sas.rendezvous_keys import attachment_key, key_of, made
 from app.codecs.sas.rendezvous_messages import MAP_NAMES, read_header, read_last
 from app.framing.counting import Came, Counting, Decided, Decision, Ended
 from app.framing.protocol import NO_OPTIONS, ArrivalOptions

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from app.codecs.ibm_mq.encodings import charset as named_charset
 from app.codecs.ibm_mq.encodings import float_format, integer_order, is_ebcdic
-from app.codecs.sas import data_set_messages, dialect, index_messages
+from app.codecs.sas import data_set_messages, dialect
 from app.codecs.sas.constants import MessageKind
 from app.codecs.sas.data_set_messages import DataSetDefinition, Variable
 from app.codecs.sas.typed_entries import TYPE_SIZE
 from app.dataset import decode, indexes_and_constraints, missing, schema
-from app.dataset.joint_decoding import Small, decode_together
+from app.dataset.decode import Small, decode_together
 from app.dataset.numeric import FloatFormat
 from app.dataset.observation_layout import SAMPLE_ROWS, Representation
 from app.framing import sas_evidence
@@ -312,12 +312,12 @@ def _beside(said: _Defined, messages: Mapping[MessageKind, _Bodies], warnings: l
 
 
 def _indexes(bodies: Sequence[memoryview], said: _Defined) -> str:
-    found, _ = index_messages.read_indexes(bodies, said.dialects, said.charset)
+    found, _ = data_set_messages.read_indexes(bodies, said.dialects, said.charset)
     return indexes_and_constraints.written_indexes(found)
 
 
 def _constraints(bodies: Sequence[memoryview], _: _Defined) -> str:
-    return indexes_and_constraints.written_constraints(index_messages.read_constraints(bodies))
+    return indexes_and_constraints.written_constraints(data_set_messages.read_constraints(bodies))
 
 
 _BESIDE: tuple[tuple[MessageKind, str, Callable[[Sequence[memoryview], _Defined], str]], ...] = (

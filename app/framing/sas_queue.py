@@ -18,12 +18,12 @@ from app.codecs.sas import correlid, dialect
 from app.codecs.sas.attachment_messages import read_counts, read_header, write_count, write_header
 from app.codecs.sas.constants import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
 from app.codecs.sas.dialect import Dialect
-from app.framing import sas_files, sas_queue_columns
+from app.framing import sas_files
 from app.framing.descriptors import Descriptors
 from app.framing.message_charsets import charset_of, charsets
-from app.framing.outgoing_parts import Bodies, message_identifier
 from app.framing.protocol import (
     ArrangementName,
+    Bodies,
     Body,
     Columns,
     Contents,
@@ -34,6 +34,7 @@ from app.framing.protocol import (
     PartReader,
     Received,
     StoreTable,
+    message_identifier,
 )
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
 from app.model.errors import InvalidInputError
@@ -174,7 +175,7 @@ class SasQueue(Framing):
         return message.msg_type == HEADER_MSG_TYPE
 
     def read_columns(self, batch: Descriptors, framed: npt.NDArray[np.bool_]) -> Columns:
-        return sas_queue_columns.read_columns(batch, framed)
+        return read_columns(batch, framed)
 
     def attachment_key(self, message: PhysicalMessage) -> bytes:
         return attachment_key(message)
@@ -210,3 +211,22 @@ class SasQueue(Framing):
 
 
 SAS_QUEUE = SasQueue()
+
+
+_BLANK_SEQUENCE = int.from_bytes(b"    ", "big")
+
+
+def read_columns(batch: Descriptors, framed: npt.NDArray[np.bool_]) -> Columns:
+    """Return the sequenced parts and the unsequenced messages among the `framed` rows of a batch."""
+    types, starts, lengths = batch.msg_types, batch.offsets[:-1], np.diff(batch.offsets)
+    rows = np.flatnonzero(framed & (types == SUBORDINATE_MSG_TYPE) & (lengths >= correlid.COMPARED_SIZE))
+    correl_ids = batch.correl_ids[starts[rows, None] + np.arange(correlid.COMPARED_SIZE)]
+    sequences = correl_ids[:, correlid.KEY_SIZE :].copy().view(">u4")[:, 0].astype(np.int64)
+    numbered = (sequences != 0) & (sequences != _BLANK_SEQUENCE)
+    return Columns(
+        rows[numbered],
+        correl_ids[numbered, : correlid.KEY_SIZE],
+        sequences[numbered],
+        rows[~numbered],
+        correl_ids[~numbered, : correlid.KEY_SIZE],
+    )

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from app.codecs.sas import correlid
 from app.codecs.sas.attachment_messages import Attachment
+from app.codecs.sas.correlid import BLANK, attachment_key, correlid_of
 from app.codecs.sas.dialect import DIALECTS, mask_of
 from app.codecs.sas.numbered import message_name
-from app.codecs.sas.rendezvous_keys import BLANK, attachment_key, correlid_of
 from app.codecs.sas.rendezvous_messages import (
     CHAR,
     MAP_NAMES,
@@ -31,7 +31,6 @@ from app.codecs.sas.rendezvous_messages import (
 )
 from app.framing import rendezvous_content
 from app.framing.message_charsets import charset_of, charsets
-from app.framing.outgoing_parts import message_identifier
 from app.framing.protocol import (
     NO_OPTIONS,
     ArrangementName,
@@ -45,6 +44,7 @@ from app.framing.protocol import (
     PartReader,
     Received,
     StoreTable,
+    message_identifier,
 )
 from app.framing.rendezvous_bodies import RendezvousBodies
 from app.framing.sas_arrivals import DOUBT, PARTS, REFUTED, NumberedArrivals, choice_of

@@ -1,7 +1,10 @@
-"""The physical message: what a broker delivers once."""
+"""The physical message, which a broker delivers once, and where the journal keeps it: its position, and its segment.
+
+Segments have the same names in the journal's folder, in the archive and in backups.
+"""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 UNREADABLE = "unreadable"
 """The framing under which the journal keeps a message whose envelope no transport could read; the reason is in its
@@ -114,3 +117,21 @@ ROW_BITS = 12
 MAX_SEGMENTS = 1 << 31
 MAX_BATCHES_A_SEGMENT = 1 << 20
 MAX_ROWS_A_BATCH = 512
+
+
+SEALED_SEGMENT: Final = ".arrows"
+OPEN_SEGMENT: Final = ".open.arrows"
+DAMAGED_SEGMENT: Final = ".damaged"
+"""The ending of what is kept aside of a damaged segment."""
+SEGMENT_DIGITS: Final = 10
+
+
+def segment_name(number: int, ending: str = SEALED_SEGMENT) -> str:
+    """Return the name of a segment, a sealed one unless said otherwise."""
+    return f"{number:0{SEGMENT_DIGITS}}{ending}"
+
+
+def sealed_number(name: str) -> int | None:
+    """Return the number of the sealed segment that has this name; None where it is another file's."""
+    number, ending = name[:SEGMENT_DIGITS], name[SEGMENT_DIGITS:]
+    return int(number) if ending == SEALED_SEGMENT and number.isascii() and number.isdigit() else None

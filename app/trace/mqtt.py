@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from app.codecs.ibm_mq.image import is_image
 from app.codecs.mqtt import mqtt_envelope, properties
-from app.codecs.mqtt.fixed_header import FixedHeader, PacketType
-from app.codecs.mqtt.packets import Packet, Publish, Version, read_publish
+from app.codecs.mqtt.packets import FixedHeader, Packet, PacketType, Publish, Version, read_publish
 from app.codecs.mqtt.packets import packets as whole_packets
 from app.codecs.mqtt.properties import PublishProperties
 from app.model.errors import InvalidInputError

@@ -9,10 +9,16 @@ from typing import Any
 from app.codecs.ibm_mq.encodings import integer_order
 from app.codecs.sas.attachment_messages import AttachmentHeader, read_counts, read_header
 from app.codecs.sas.constants import MessageKind
-from app.codecs.sas.data_set_messages import DataSetDefinition, ObservationMessage, VariableMessage, read_definition
+from app.codecs.sas.data_set_messages import (
+    ConstraintMessage,
+    DataSetDefinition,
+    IndexMessage,
+    ObservationMessage,
+    VariableMessage,
+    read_definition,
+)
 from app.codecs.sas.dialect import Dialect, furthest, members, preferred, survey
 from app.codecs.sas.file_messages import FileDescriptionMessage, detect, read_file_description, spans
-from app.codecs.sas.index_messages import ConstraintMessage, IndexMessage
 from app.codecs.sas.message_reader import Fault, attempt, control_in
 from app.codecs.sas.message_reader import explain as why_not
 from app.trace.frames import Explain, Formats, Frame, Said

@@ -8,8 +8,7 @@ errors. A *dump* gets the values of all rows and returns a text's length and the
 from collections.abc import Callable
 from typing import Any
 
-from app.wire.errors import WireError
-from app.wire.kinds import Bits, Buffer, Context, Nul, Planned, Row, Text, Varint, counts_nuls, texts_in
+from app.wire.kinds import Bits, Buffer, Context, Nul, Planned, Row, Text, Varint, WireError, counts_nuls, texts_in
 
 Take = Callable[[Buffer, int, int, list[Any]], int]
 Put = Callable[[bytearray, tuple[Any, ...], str], None]

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from app.capture import mqtt_lines
 from app.capture.capture_entries import Entry, Refused, Skipped
-from app.codecs.mqtt.fixed_header import FixedHeader, PacketType
-from app.codecs.mqtt.packets import Version
+from app.codecs.mqtt.packets import FixedHeader, PacketType, Version
 from app.codecs.rendezvous.subjects import SUBJECT_PROPERTY
 from app.model.message import PhysicalMessage
 from tests.codecs.mqtt.test_envelope import MESSAGES, VALID_EXTENSION

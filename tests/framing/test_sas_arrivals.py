@@ -8,10 +8,9 @@ from typing import Literal
 import pytest
 
 from app.codecs.sas.attachment_messages import Attachment
-from app.codecs.sas.correlid import split
+from app.codecs.sas.correlid import BLANK, correlid_of, key_of, split
 from app.codecs.sas.file_messages import FileDescription
 from app.codecs.sas.numbered import message_name
-from app.codecs.sas.rendezvous_keys import BLANK, correlid_of, key_of
 from app.codecs.sas.rendezvous_messages import (
     MapItem,
     RendezvousHeader,

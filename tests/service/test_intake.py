@@ -11,9 +11,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.codecs.sas.attachment_messages import Attachment
-from app.codecs.sas.correlid import split
+from app.codecs.sas.correlid import BLANK, split
 from app.codecs.sas.file_messages import FileDescription
-from app.codecs.sas.rendezvous_keys import BLANK
 from app.codecs.sas.rendezvous_messages import RendezvousHeader, write_file_description, write_header, write_records
 from app.model.attachment import AttachmentKind
 from app.model.errors import JournalFull, JournalTaken

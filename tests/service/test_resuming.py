@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from app.codecs.sas.attachment_messages import Attachment
-from app.codecs.sas.correlid import split
+from app.codecs.sas.correlid import BLANK, split
 from app.codecs.sas.file_messages import FileDescription
-from app.codecs.sas.rendezvous_keys import BLANK
 from app.codecs.sas.rendezvous_messages import (
     RendezvousHeader,
     write_file_description,

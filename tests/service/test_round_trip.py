@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.codecs.sas.dialect import DIALECTS
-from app.framing.outgoing_parts import fixed_records
+from app.framing.protocol import fixed_records
 from app.framing.sas_bodies import lines
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.identity import attachment_id, message_id

@@ -10,8 +10,8 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from app.capture.bounded_lines import Line, lines
 from app.capture.capture_entries import Entry, Origin
+from app.codecs.ibm_mq.headers import put_date_and_time
 from app.codecs.ibm_mq.image import write_image
-from app.codecs.ibm_mq.put_time import put_date_and_time
 from app.framing.registry import traits
 from app.model.message import PhysicalMessage
 from tests.support.publish import PROTOCOLS, Version, envelope

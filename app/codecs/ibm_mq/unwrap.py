@@ -22,8 +22,7 @@ from app.codecs.ibm_mq.encodings import charset
 from app.codecs.ibm_mq.extension import HEADS, INITIAL, MOST, UNKNOWN_FLAGS, Grouping, grouping_of, with_grouping
 from app.codecs.ibm_mq.field_positions import rows
 from app.codecs.ibm_mq.header_chain import Data, Header, Link, peel
-from app.codecs.ibm_mq.headers import MQDLH, MQMD1, MQMDE, MQRFH, MQRFH2, MQXQH
-from app.codecs.ibm_mq.put_time import microseconds
+from app.codecs.ibm_mq.headers import MQDLH, MQMD1, MQMDE, MQRFH, MQRFH2, MQXQH, microseconds
 from app.codecs.ibm_mq.structure_writing import ORDERS, family, trimmed
 from app.model.message import EVIDENCE, PhysicalMessage
 from app.wire import WireError

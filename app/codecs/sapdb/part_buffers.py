@@ -5,7 +5,7 @@ Data and vardata parts cannot be read by themselves: what their rows are is said
 
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 from app.codecs.sapdb.constants import IoType, PartKind, Undef
 from app.codecs.sapdb.numbers import decode_number, encode_number, field_size
@@ -17,10 +17,31 @@ from app.codecs.sapdb.packet_records import (
     VardataParameterInfo,
 )
 from app.codecs.sapdb.parameter_values import LONG_SIZE, Manner
-from app.codecs.sapdb.session_info import SessionInfo
 from app.codecs.sapdb.text_codes import decode_text, encode_text
-from app.wire import Layout, WireError
+from app.wire import Layout, Num, Raw, WireError, row
 from app.wire.kinds import Buffer
+
+
+class SessionInfo(Layout):
+    """The buffer of a session_info_returned part."""
+
+    unicode_database: Annotated[int, Num("B")] = row("1: the database has Unicode names")
+    session_id: Annotated[bytes, Raw(4)] = row("session, as in its parsids")
+    date_format_name_length: Annotated[int, Num("B")] = row("bytes of the name of the national date format")
+    date_format_name: Annotated[bytes, Raw(100)] = row("name of the national date format")
+    coded_length: Annotated[int, Num("B")] = row("bytes of the coded date format")
+    coded: Annotated[bytes, Raw(50)] = row("coded date format")
+    date_language: Annotated[bytes, Raw(6)] = row("language of dates")
+    language: Annotated[bytes, Raw(6)] = row("language")
+    date_format: Annotated[int, Num("B")] = row("format of dates and times")
+    numeric_characters: Annotated[bytes, Raw(4)] = row("characters in numbers")
+    unused: Annotated[bytes, Raw(18)] = row("unused")
+    dictionary: Annotated[bytes, Raw(2000)] = row("dictionary")
+    page_size: Annotated[bytes, Raw(5)] = row("bytes of a page, as text")
+    unused2: Annotated[bytes, Raw(3)] = row("unused")
+    kernel_version: Annotated[bytes, Raw(5)] = row("version of the kernel, as text")
+    unused3: Annotated[bytes, Raw(3)] = row("unused")
+
 
 COUNT_SIZE: Final = field_size(10) + 1
 """Bytes of a row count or a position: an undef byte and a number of type fixed(10)."""

@@ -24,13 +24,14 @@ from app.codecs.sas.numbered import (
     Reader,
     Value,
     fields_of,
+    find_fields,
     grouped,
+    integers_at,
     message_name,
     string_value,
     table_values,
     write_message,
 )
-from app.codecs.sas.numbered_arrays import find_fields, integers_at
 from app.codecs.sas.typed_entries import MESSAGE_LIMIT
 from app.wire import Num, WireError, row
 from app.wire.kinds import Buffer

@@ -47,8 +47,7 @@ from app.dataset import side_columns
 from app.dataset.sapdb import describing
 from app.dataset.sapdb import row_columns as data_rows
 from app.framing.order_packet.packet_pieces import KEY_SIZE, LONG_ID_SIZE, REFERENCE
-from app.framing.outgoing_parts import fixed_records, message_identifier
-from app.framing.protocol import Contents
+from app.framing.protocol import Contents, fixed_records, message_identifier
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage

@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
 from app.model.access import Scope
-from app.model.patterns import SF_BOOLEAN
+from app.model.validation import SF_BOOLEAN
 from app.service.gateway import Gateway
 from app.service.sending.upload_space import Promise
 from app.service.uploads import QuotaExceeded, TooManyUploads, UnknownUpload, Upload

@@ -11,9 +11,18 @@ from dataclasses import dataclass
 from itertools import count
 
 from app.codecs.sas import dialect
-from app.framing.joined import joined_file
-from app.framing.outgoing_parts import fixed_records, message_identifier
-from app.framing.protocol import ArrangementName, Contents, DataSetFacts, FileContent, Framing, Received, StoreTable
+from app.framing.protocol import (
+    ArrangementName,
+    Contents,
+    DataSetFacts,
+    FileContent,
+    Framing,
+    Received,
+    StoreTable,
+    fixed_records,
+    joined_file,
+    message_identifier,
+)
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
 from app.model.errors import InvalidInputError
 from app.model.event import Announced, Event, PartArrived, Unsequenced
