@@ -22,7 +22,7 @@ from app.codecs.sapdb.packet_records import (
     VardataParameterInfo,
 )
 from app.codecs.sapdb.part_buffers import SessionInfo
-from app.codecs.sas.attachment_messages import Attachment, AttachmentHeader, Count
+from app.codecs.sas.attachment_messages import AttachmentEntry, AttachmentHeader, Count
 from app.codecs.sas.data_set_messages import (
     ConstraintMessage,
     DataSetDefinition,
@@ -56,7 +56,7 @@ FOLDER = Path(__file__).parent
 LAYOUTS: dict[str, tuple[type[Layout], ...]] = {
     "SAS Common Messaging Interface, attachments on a queue": (
         AttachmentHeader,
-        Attachment,
+        AttachmentEntry,
         Count,
         FileDescriptionMessage,
         DataSetDefinition,

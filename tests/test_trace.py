@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.codecs.ibm_mq.headers import MQDLH, MQH, MQMD1, MQMD2, MQMDE, MQXQH
 from app.codecs.ibm_mq.image import write_image
-from app.codecs.ibm_mq.rfh import Folder, Property, write_rfh2
+from app.codecs.ibm_mq.rfh import Property, RfhFolder, write_rfh2
 from app.codecs.mqtt import mqtt_envelope
 from app.codecs.mqtt.packets import length_bytes
 from app.codecs.sas import data_set_messages, file_messages
@@ -144,7 +144,7 @@ def test_an_extension_stands_between_descriptor_and_body_or_alone() -> None:
 def test_every_header_between_descriptor_and_body_has_its_frame() -> None:
     context = Context("<")
     said: dict[str, Any] = {"encoding": 546, "coded_char_set_id": 819}
-    folder = Folder("usr", (Property("colour", "blue"),))
+    folder = RfhFolder("usr", (Property("colour", "blue"),))
     captured = b"".join(
         [
             MQMD2(format="MQXMIT", **said).encode(context),

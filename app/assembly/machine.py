@@ -64,7 +64,7 @@ _BOTH_ORDERS = frozenset("><")
 _WHOLE = {AttachmentState.COMPLETE, AttachmentState.QUARANTINED}
 
 
-class Limits(NamedTuple):
+class AssemblyLimits(NamedTuple):
     """The limits beyond which messages are refused: `parts` of an attachment, and `attachments` of a message."""
 
     parts: int = 1_000_000
@@ -74,7 +74,7 @@ class Limits(NamedTuple):
 class Assembly:
     """The attachments and messages being received, as far as the host has loaded them."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: AssemblyLimits) -> None:
         self.limits = limits
         self.attachments: dict[Key, Attachment] = {}
         self.messages: dict[Address, MessageRecord] = {}

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from app.capture.bounded_lines import Line, LineError
-from app.capture.capture_entries import Origin, Refused
+from app.capture.capture_entries import Origin, RefusedEntry
 from app.model.times import to_microseconds
 
 _BETWEEN_DIGITS = b" \t:-\r\n\f\v"
@@ -24,7 +24,7 @@ _ISO_TIME = re.compile(rb"\s*(\d{4}-\d\d-\d\dT\S*)")
 _MICROSECONDS = re.compile(rb"\s*([1-9]\d{15})(?=\s)")
 
 
-class Capture(NamedTuple):
+class CapturedBytes(NamedTuple):
     """The content of a line: its number, its bytes, and their capture time (µs since 1970, 0 if unknown)."""
 
     line: int
@@ -32,7 +32,7 @@ class Capture(NamedTuple):
     time: int = 0
 
 
-def captures(lines: Iterable[Line], origin: Origin) -> Iterator[Capture | Refused]:
+def captures(lines: Iterable[Line], origin: Origin) -> Iterator[CapturedBytes | RefusedEntry]:
     """Yield the content of each line. A malformed line is refused as `bad-capture`."""
     for line in lines:
         try:
@@ -45,7 +45,7 @@ def captures(lines: Iterable[Line], origin: Origin) -> Iterator[Capture | Refuse
                 yield found
 
 
-def capture(line: Line) -> Capture | None:
+def capture(line: Line) -> CapturedBytes | None:
     """Return the content of a line of hexadecimal digits, or None if it is empty. Raises LineError."""
     text = line.content.partition(b"#")[0]
     if not text.strip():
@@ -59,7 +59,7 @@ def capture(line: Line) -> Capture | None:
         raise LineError(start, "no bytes follow the time")
     if len(digits) % 2:
         raise LineError(len(text), f"odd number of hexadecimal digits: {len(digits):,}")
-    return Capture(line.number, bytes.fromhex(str(digits, "ascii")), time)
+    return CapturedBytes(line.number, bytes.fromhex(str(digits, "ascii")), time)
 
 
 def _time(line: bytes) -> tuple[int, int]:

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from app.capture.bounded_lines import Line
-from app.capture.capture_entries import Entry, Origin, Refused, Skipped
-from app.capture.hexadecimal import Capture, captures
+from app.capture.capture_entries import Entry, Origin, RefusedEntry, SkippedEntry
+from app.capture.hexadecimal import CapturedBytes, captures
 from app.codecs.ibm_mq.image import is_image
 from app.codecs.mqtt import mqtt_envelope, properties
-from app.codecs.mqtt.packets import Packet, PacketType, Publish, Version, packets, read_publish
+from app.codecs.mqtt.packets import ControlPacket, PacketType, Publish, Version, packets, read_publish
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
 from app.wire import WireError
@@ -27,13 +27,13 @@ def read(lines: Iterable[Line], origin: Origin, version: Version | None = None) 
     With `version` None, the envelope determines it; framings that travel without an envelope need it.
     """
     for found in captures(lines, origin):
-        if isinstance(found, Refused):
+        if isinstance(found, RefusedEntry):
             yield found
         else:
             yield from _entries(found, origin, version)
 
 
-def _entries(found: Capture, origin: Origin, version: Version | None) -> Iterator[Entry]:
+def _entries(found: CapturedBytes, origin: Origin, version: Version | None) -> Iterator[Entry]:
     data, received_at = memoryview(found.data), found.time or origin.now()
     unread = PhysicalMessage(origin.initial.source, origin.initial.framing, received_at=received_at)
     at = 0
@@ -44,22 +44,22 @@ def _entries(found: Capture, origin: Origin, version: Version | None) -> Iterato
                 publish = read_publish(data, packet, version or _version(data, packet))
                 yield _message(publish, unread, origin, found.line)
             else:
-                yield Skipped(packet.type.name)
+                yield SkippedEntry(packet.type.name)
             at = packet.end
     except WireError as error:
-        yield Refused(unread._replace(body=data[at:]), "bad-mqtt-packet", str(error), found.line)
+        yield RefusedEntry(unread._replace(body=data[at:]), "bad-mqtt-packet", str(error), found.line)
 
 
-def _message(publish: Publish, unread: PhysicalMessage, origin: Origin, line: int) -> PhysicalMessage | Refused:
+def _message(publish: Publish, unread: PhysicalMessage, origin: Origin, line: int) -> PhysicalMessage | RefusedEntry:
     payload, source, topic = publish.payload, unread.source, partial(str, publish.topic)
     try:
         message = mqtt_envelope.read(payload, publish.properties, source, origin.framing, unread.received_at, topic)
     except InvalidInputError as error:
-        return Refused(unread._replace(body=payload), error.code, str(error), line)
+        return RefusedEntry(unread._replace(body=payload), error.code, str(error), line)
     return origin.completed(message)
 
 
-def _version(data: memoryview, packet: Packet) -> Version:
+def _version(data: memoryview, packet: ControlPacket) -> Version:
     """Return the version of a publish by its envelope; 3.1.1 without an envelope."""
     if is_image(read_publish(data, packet, "3.1.1").payload):
         return "3.1.1"

@@ -36,9 +36,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from app.capture.bounded_lines import Line, LineError
-from app.capture.capture_entries import LONGEST_MESSAGE, Entry, Origin, Refused
+from app.capture.capture_entries import LONGEST_MESSAGE, Entry, Origin, RefusedEntry
 from app.codecs.ibm_mq.constants import MQ_NO_ID, MQMT_DATAGRAM
-from app.codecs.ibm_mq.headers import microseconds
+from app.codecs.ibm_mq.headers import put_time_in
 from app.codecs.ibm_mq.unwrap import unwrap
 from app.wire import WireError
 
@@ -196,14 +196,14 @@ class _Draft:
         found = initial._replace(
             **{"msg_type": initial.msg_type or MQMT_DATAGRAM, **fields},
             body=bytes(self._body or b""),
-            put_time=microseconds(put_at),
+            put_time=put_time_in(put_at),
             received_at=origin.now(),
         )
         found = origin.completed(found)
         try:
             return unwrap(found)
         except WireError as error:
-            return Refused(found, "bad-mq-header", str(error), self._number)
+            return RefusedEntry(found, "bad-mq-header", str(error), self._number)
 
     def _keep(self, content: bytes) -> None:
         if (room := _MOST_KEPT - len(self._lines)) > 0:

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.progress import DownloadColumn, Progress, TransferSpeedColumn
 
 from app import plugins
-from app.capture.capture_entries import Refused, Skipped
+from app.capture.capture_entries import RefusedEntry, SkippedEntry
 from app.capture.recognising import FORMATS
 from app.cli.capture_files import Capture, Wanted, shown
 from app.cli.line_tables import Column, List, numbers
@@ -49,7 +49,7 @@ _CAPTURES = (
     Column("Format", order=1),
     Column("Framing", order=2),
     *numbers("Messages", "Bytes", "Unreadable"),
-    Column("Skipped", least=8, order=3),
+    Column("SkippedEntry", least=8, order=3),
 )
 _BATCH_BYTES = 4 << 20
 _DEFAULTS = ", ".join(f"{default_framing(each)} for {each}" for each in FORMATS)
@@ -246,10 +246,10 @@ class Importer:
         count, arrivals = Count(), ArrivalsBySource(lambda _source: self._options)
         bar = progress.add_task(escape(shown(capture.path)), total=capture.bytes)
         for path, entry in capture.entries(self._now):
-            if isinstance(entry, Skipped):
+            if isinstance(entry, SkippedEntry):
                 count.skipped[entry.what] += 1
                 continue
-            if isinstance(entry, Refused):
+            if isinstance(entry, RefusedEntry):
                 count.refused += 1
                 message = self._refused(path, entry)
             else:
@@ -264,7 +264,7 @@ class Importer:
         progress.update(bar, completed=capture.bytes)
         return count
 
-    def _refused(self, path: Path, entry: Refused) -> PhysicalMessage:
+    def _refused(self, path: Path, entry: RefusedEntry) -> PhysicalMessage:
         """Return the message that represents an unreadable piece in the journal.
 
         Raises Failure when it is not to be kept.
@@ -292,6 +292,6 @@ class Importer:
         self._batch, self._batch_bytes = [], 0
 
 
-def _place(path: Path, entry: Refused) -> str:
+def _place(path: Path, entry: RefusedEntry) -> str:
     line = f", line {entry.line:,}" if entry.line else ""
     return f"{shown(path)}{line}" + (f", byte {entry.at:,}" if entry.at >= 0 else "")

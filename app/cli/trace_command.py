@@ -13,7 +13,7 @@ import typer
 from rich.cells import cell_len, set_cell_size
 
 from app.capture.bounded_lines import Line, lines
-from app.capture.hexadecimal import Capture, capture
+from app.capture.hexadecimal import CapturedBytes, capture
 from app.cli.terminal import FAILED, Failure, err, out
 from app.trace import FORMATS, Frame, Said, explain
 from app.wire import Cell
@@ -53,7 +53,7 @@ def trace(
     for line in lines(BytesIO(content)) if as_hex else [Line(0, content)]:
         try:
             word, rest = _direction(line) if as_hex and as_format == "order-packet" else (b"", line)
-            found = capture(rest) if as_hex else Capture(line.number, content)
+            found = capture(rest) if as_hex else CapturedBytes(line.number, content)
             frames = explain(found.data, as_format, _SAYS[word]) if found else []
         except ValueError as error:
             where = f"line {line.number}: " if as_hex else ""

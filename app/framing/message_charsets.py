@@ -7,7 +7,7 @@ from app.codecs.ibm_mq.encodings import EBCDIC, is_ebcdic
 from app.codecs.ibm_mq.encodings import charset as named_charset
 from app.dataset import decode
 from app.dataset.character_columns import GUESSES
-from app.dataset.decode import Blocks, Plan, Unforeseen
+from app.dataset.decode import Blocks, DecodingPlan, Unforeseen
 from app.framing.protocol import StoreTable
 from app.model.message import PhysicalMessage
 from app.model.records import FramingOptions
@@ -26,10 +26,10 @@ class Stored(NamedTuple):
     """The number of observations that were stored, and the plan by which they were read."""
 
     observations: int
-    plan: Plan
+    plan: DecodingPlan
 
 
-def store_table(plan: Plan, blocks: Blocks, message: PhysicalMessage, store: StoreTable) -> Stored:
+def store_table(plan: DecodingPlan, blocks: Blocks, message: PhysicalMessage, store: StoreTable) -> Stored:
     """Store the observations of a data set whose first message is given.
 
     If values do not fit the plan, they are stored by one that fits. If texts do not decode and no character set is

@@ -30,8 +30,8 @@ from app.codecs.ibm_mq.structure_writing import identifier
 from app.framing.protocol import (
     ArrangementName,
     Bodies,
-    Contents,
     DataSetFacts,
+    DeliveryContents,
     FileContent,
     Framing,
     Received,
@@ -244,7 +244,9 @@ class MqGroup(Framing):
     def properties(self, attachment: OutgoingAttachment) -> Mapping[str, str]:
         return properties(attachment)
 
-    def write(self, delivery: DeliveryRecord, options: FramingOptions, contents: Contents) -> Iterator[PhysicalMessage]:
+    def write(
+        self, delivery: DeliveryRecord, options: FramingOptions, contents: DeliveryContents
+    ) -> Iterator[PhysicalMessage]:
         return messages(
             delivery, options, lambda attachment: fixed_records(contents.pieces(attachment), options.body_limit)
         )

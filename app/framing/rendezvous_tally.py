@@ -12,7 +12,7 @@ import numpy as np
 
 from app.codecs.rendezvous.constants import HEADER_SIZE
 from app.codecs.rendezvous.fields import message_end
-from app.codecs.sas.attachment_messages import Attachment
+from app.codecs.sas.attachment_messages import AttachmentEntry
 from app.codecs.sas.file_messages import FileDescription, Tally, is_announced_size
 from app.codecs.sas.numbered import find_fields, numbered
 from app.codecs.sas.rendezvous_messages import (
@@ -58,7 +58,7 @@ class AttachmentTally:
     values: list[int | None] = field(default_factory=lambda: [0] * len(_REPEATS))
 
     @classmethod
-    def of(cls, entry: Attachment) -> "AttachmentTally":
+    def of(cls, entry: AttachmentEntry) -> "AttachmentTally":
         """Return the tally of an attachment of which nothing has come."""
         return cls(AttachmentKind(entry.type))
 

@@ -27,8 +27,8 @@ from typing import Final, NamedTuple
 
 from app.codecs.rendezvous.subjects import INBOX, REPLY_PROPERTY, SUBJECT_PROPERTY
 from app.codecs.sas import correlid
-from app.codecs.sas.attachment_messages import Attachment
-from app.codecs.sas.correlid import attachment_key, key_of, made
+from app.codecs.sas.attachment_messages import AttachmentEntry
+from app.codecs.sas.correlid import attachment_key, header_key, key_of
 from app.codecs.sas.numbered import message_name
 from app.codecs.sas.rendezvous_messages import MAP_NAMES, read_header, read_last
 from app.framing.counting import Came, Counting, Decided, Decision, Ended
@@ -59,7 +59,7 @@ _SESSION_ELEMENTS: Final = 3
 """An inbox begins with a word and the two elements of its session."""
 
 
-class Line(NamedTuple):
+class SubjectSender(NamedTuple):
     """On which subject a message came, and from whom."""
 
     subject: str
@@ -130,7 +130,7 @@ class NumberedArrivals:
     """Numbers the messages of one source, in the order in which they come; see `app.framing.protocol.Arrivals`."""
 
     def __init__(self, options: ArrivalOptions = NO_OPTIONS) -> None:
-        self._open: dict[Line, _Open] = {}
+        self._open: dict[SubjectSender, _Open] = {}
         self._options, self._known = options, dict(options.known)
         self._counting: dict[str, Counting[_Last]] = {}
         self._learned: dict[str, str] = {}
@@ -175,7 +175,7 @@ class NumberedArrivals:
         learned, self._learned = self._learned, {}
         return learned
 
-    def _numbered(self, message: PhysicalMessage, name: str, line: Line) -> list[PhysicalMessage]:
+    def _numbered(self, message: PhysicalMessage, name: str, line: SubjectSender) -> list[PhysicalMessage]:
         if name == "HDR":
             return [self._header(message, line)]
         opened = self._open.pop(line, None)
@@ -204,14 +204,14 @@ class NumberedArrivals:
         deferred, opened.deferred = opened.deferred, []
         return [*map(_again, deferred), numbered]
 
-    def _header(self, message: PhysicalMessage, line: Line, base: bytes = b"") -> PhysicalMessage:
+    def _header(self, message: PhysicalMessage, line: SubjectSender, base: bytes = b"") -> PhysicalMessage:
         """Open the attachments of a header, whose key is `base` if it has one already."""
         before = self._open.pop(line, None)
         header = read_header(message.body)
         self._headers += 1
         on, of = (each.encode("utf-8", "surrogatepass") for each in line)
         facts = (message.body, on, of, b"%d" % message.received_at)
-        base = base or key_of(header.header_correlid) or made(*map(bytes, facts), b"%d" % self._headers)
+        base = base or key_of(header.header_correlid) or header_key(*map(bytes, facts), b"%d" % self._headers)
         is_interleaved = before is not None and not all(each.closed for each in before.coming)
         self._open[line] = _Open(base, list(_coming(base, header.attachments)), is_interleaved)
         if len(self._open) > _MOST_LINES:
@@ -220,7 +220,7 @@ class NumberedArrivals:
             return message.unreadable("interleaved-attachments", _INTERLEAVED)
         return message._replace(correl_id=correlid.join(base, 0))
 
-    def _last(self, message: PhysicalMessage, line: Line, opened: _Open) -> list[PhysicalMessage]:
+    def _last(self, message: PhysicalMessage, line: SubjectSender, opened: _Open) -> list[PhysicalMessage]:
         """Return a last message once for each attachment that it may end, and earlier ones that are decided by it."""
         count = read_last(message.body)
         opened.current = max(opened.current, 0)
@@ -258,7 +258,7 @@ class NumberedArrivals:
         return decided
 
 
-def _coming(base: bytes, entries: Sequence[Attachment]) -> Iterator[_Coming]:
+def _coming(base: bytes, entries: Sequence[AttachmentEntry]) -> Iterator[_Coming]:
     for number, entry in enumerate(entries):
         yield _Coming(attachment_key(entry.correlid, base, number), AttachmentTally.of(entry))
 
@@ -302,7 +302,7 @@ _UNBEGUN: Final = (
 )
 
 
-def _line(message: PhysicalMessage) -> Line:
+def _line(message: PhysicalMessage) -> SubjectSender:
     reply = message.properties.get(REPLY_PROPERTY, "").split(".")
     sender = ".".join(reply[:_SESSION_ELEMENTS]) if reply[0] == INBOX else ""
-    return Line(message.properties.get(SUBJECT_PROPERTY, ""), sender)
+    return SubjectSender(message.properties.get(SUBJECT_PROPERTY, ""), sender)

@@ -13,7 +13,7 @@ from app.codecs.sas.constants import MessageKind
 from app.codecs.sas.data_set_messages import DataSetDefinition, Variable
 from app.codecs.sas.typed_entries import TYPE_SIZE
 from app.dataset import decode, indexes_and_constraints, missing, schema
-from app.dataset.decode import Small, decode_together
+from app.dataset.decode import SmallDataSet, decode_together
 from app.dataset.numeric import FloatFormat
 from app.dataset.observation_layout import SAMPLE_ROWS, Representation
 from app.framing import sas_evidence
@@ -75,7 +75,7 @@ def read_small_data_sets(several: Mapping[str, tuple[AttachmentRecord, Received]
     Data sets are left out that have faults, indexes, constraints or more rows than a sample, or whose values do not fit
     the usual plan.
     """
-    alike: dict[int, dict[str, tuple[Small, DataSetFacts]]] = {}
+    alike: dict[int, dict[str, tuple[SmallDataSet, DataSetFacts]]] = {}
     for name, (record, received) in several.items():
         with suppress(InvalidInputError, WireError):
             if (found := _small(record, received)) is not None:
@@ -100,7 +100,7 @@ class _Alike(NamedTuple):
 
 class _Planned(NamedTuple):
     said: _Defined
-    plan: decode.Plan
+    plan: decode.DecodingPlan
 
 
 _MOST_PLANNED = 128
@@ -110,7 +110,7 @@ _planned: dict[_Alike, _Planned | None] = {}
 """The plans of small data sets, the oldest first."""
 
 
-def _small(record: AttachmentRecord, received: Received) -> tuple[Small, DataSetFacts] | None:
+def _small(record: AttachmentRecord, received: Received) -> tuple[SmallDataSet, DataSetFacts] | None:
     """Return a data set to be decoded with others; None if it has to be read by itself."""
     known, first, bodies = record.dialects or dialect.ALL, received.first, list(received.bodies())
     heads = tuple([bytes(body[:TYPE_SIZE]) for body in bodies])
@@ -134,7 +134,7 @@ def _small(record: AttachmentRecord, received: Received) -> tuple[Small, DataSet
         return None
     if not 0 < rows <= SAMPLE_ROWS:
         return None
-    return Small(plan, joined), _facts(received, said, plan, rows)
+    return SmallDataSet(plan, joined), _facts(received, said, plan, rows)
 
 
 @lru_cache(maxsize=64)
@@ -178,7 +178,7 @@ def _stored(
     return _facts(received, said, used, rows)
 
 
-def _facts(received: Received, said: _Defined, plan: decode.Plan, rows: int) -> DataSetFacts:
+def _facts(received: Received, said: _Defined, plan: decode.DecodingPlan, rows: int) -> DataSetFacts:
     """Return what was found of a data set that has been read by this plan."""
     first, how = received.first, plan.how
     evidence = (

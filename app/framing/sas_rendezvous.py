@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from app.codecs.sas import correlid
-from app.codecs.sas.attachment_messages import Attachment
-from app.codecs.sas.correlid import BLANK, attachment_key, correlid_of
+from app.codecs.sas.attachment_messages import AttachmentEntry
+from app.codecs.sas.correlid import BLANK_CORRELID, attachment_key, correlid_of
 from app.codecs.sas.dialect import DIALECTS, mask_of
 from app.codecs.sas.numbered import message_name
 from app.codecs.sas.rendezvous_messages import (
@@ -37,8 +37,8 @@ from app.framing.protocol import (
     ArrivalOptions,
     Arrivals,
     Body,
-    Contents,
     DataSetFacts,
+    DeliveryContents,
     FileContent,
     Framing,
     PartReader,
@@ -196,11 +196,11 @@ def _announced(delivery: DeliveryRecord) -> RendezvousHeader:
     return RendezvousHeader(
         correlid_of(delivery.header_correl_id),
         0,
-        BLANK,
+        BLANK_CORRELID,
         correlid_of(delivery.message_correl_id),
         len(delivery.attachments),
         [
-            Attachment(
+            AttachmentEntry(
                 attachment.kind,
                 correlid_of(attachment.correl_id),
                 attachment.qualifier_1,
@@ -259,7 +259,9 @@ class SasRendezvous(Framing):
     def application(self, content: bytes | Sequence[MapItem]) -> bytes:
         return application(content)
 
-    def write(self, delivery: DeliveryRecord, options: FramingOptions, contents: Contents) -> Iterator[PhysicalMessage]:
+    def write(
+        self, delivery: DeliveryRecord, options: FramingOptions, contents: DeliveryContents
+    ) -> Iterator[PhysicalMessage]:
         return messages(delivery, options, RendezvousBodies(options, contents))
 
 

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from app import plugins
 from app.assembly.arrangement import ARRANGEMENTS, arrangement_of
-from app.assembly.machine import Limits
+from app.assembly.machine import AssemblyLimits
 from app.codecs.sas import dialect
 from app.framing.message_events import FAILED, is_header, read_event
 from app.framing.protocol import Framing
@@ -407,5 +407,5 @@ def in_the_pipeline(folder: Path, sent: Sequence[PhysicalMessage]) -> list[Resul
     coming = sorted(Announcing(archive).references(all_references(archive)), key=lambda each: (each.source, each.key))
     outcomes: list[Outcome] = []
     for key, some in by_key(coming):
-        outcomes += assemble(key, some, Held(), Limits())[0]
+        outcomes += assemble(key, some, Held(), AssemblyLimits())[0]
     return list(finish_outcomes.finish(outcomes, open_job(job).stores, archive))

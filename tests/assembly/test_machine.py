@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from app.assembly.collecting import ApplicationMessage, Attachment, Completed, Effect, Identification, Refused, Repeated
 from app.assembly.header_checks import message_address
-from app.assembly.machine import Assembly, Limits
+from app.assembly.machine import Assembly, AssemblyLimits
 from app.assembly.part_places import Parts, number_in
 from app.codecs.sas import dialect
 from app.codecs.sas.dialect import with_order
@@ -57,8 +57,8 @@ class Host:
     """The catalog's side of the machine, in memory. With `forgetful` it saves and lets go of everything after each
     event, as a host that was started again does."""
 
-    def __init__(self, *, forgetful: bool = False, limits: Limits | None = None) -> None:
-        self.machine, self.forgetful = Assembly(limits or Limits()), forgetful
+    def __init__(self, *, forgetful: bool = False, limits: AssemblyLimits | None = None) -> None:
+        self.machine, self.forgetful = Assembly(limits or AssemblyLimits()), forgetful
         self.attachments: dict[str, AttachmentRecord] = {}
         self.runs: dict[str, list[PartRun]] = {}
         self.messages: dict[str, MessageRecord] = {}
@@ -270,7 +270,7 @@ def test_missing_parts_are_told_in_the_order_of_most(order: Order) -> None:
 
 
 def test_too_many_attachments_are_refused_whole() -> None:
-    host = Host(limits=Limits(attachments=2)).feed([header([1, 1, 1])])
+    host = Host(limits=AssemblyLimits(attachments=2)).feed([header([1, 1, 1])])
     assert [effect.code for effect in host.of(Refused)] == ["too-many-attachments"]
     assert not host.attachments
 
@@ -289,7 +289,7 @@ def test_an_expired_attachment_is_revived_by_a_message() -> None:
     host = Host().feed(events([2])[:3])
     identifier = attachment_id(SOURCE, correl_id(0))
     host.attachments[identifier] = replace(host.attachments[identifier], state=AttachmentState.EXPIRED)
-    host.machine = Assembly(Limits())
+    host.machine = Assembly(AssemblyLimits())
     late: list[Event] = [PartArrived(correl_id(0), 2, 100), Unsequenced(correl_id(0), (2,), 4)]
     for position, event in enumerate(late, 100):
         host.load(event)
@@ -305,7 +305,7 @@ def test_what_comes_for_a_finished_attachment_is_a_duplicate(state: AttachmentSt
     identifier = attachment_id(SOURCE, correl_id(0))
     host.attachments[identifier] = replace(host.attachments[identifier], state=state)
     host.runs.clear()
-    host.machine, host.effects = Assembly(Limits()), []
+    host.machine, host.effects = Assembly(AssemblyLimits()), []
     host.feed(events([2]), start=100)
     assert not host.of(Completed)
     assert not host.of(Refused)

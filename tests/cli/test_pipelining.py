@@ -22,7 +22,7 @@ from app.pipeline.run.runs import Again
 from app.pipeline.watch.expectation_checks import Violation
 from app.pipeline.watch.report import Report
 from app.settings import Settings
-from app.testing.host_results import Found, by_the_gateway, in_folder
+from app.testing.host_results import HostResults, by_the_gateway, in_folder
 from tests.cli.conftest import Run
 from tests.support import mixed_journal
 
@@ -35,13 +35,13 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def embedded(journal: Path, tmp_path_factory: pytest.TempPathFactory) -> Found:
+def embedded(journal: Path, tmp_path_factory: pytest.TempPathFactory) -> HostResults:
     """What the gateway makes of it by itself."""
     return by_the_gateway(tmp_path_factory.mktemp("embedded"), journal)
 
 
 def test_a_batch_tells_what_the_gateway_finds(
-    run: Run, spark: SparkSession, journal: Path, embedded: Found, tmp_path: Path
+    run: Run, spark: SparkSession, journal: Path, embedded: HostResults, tmp_path: Path
 ) -> None:
     folder = tmp_path / "result"
     done = run("pipeline", "batch", journal, "--out", folder, "--json")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from app.assembly.collecting import ApplicationMessage, Attachment, Completed, Effect, Key, Refused, Repeated
-from app.assembly.machine import Assembly, Limits
+from app.assembly.machine import Assembly, AssemblyLimits
 from app.assembly.part_places import Parts
 from app.codecs.sas import dialect
 from app.framing.message_events import read_event
@@ -26,7 +26,7 @@ from tests.support import mixed_journal
 from tests.support.sas_client import Program
 from tests.support.sas_client import message as sent_message
 
-LIMITS = Limits(parts=1_000_000, attachments=LIMIT)
+LIMITS = AssemblyLimits(parts=1_000_000, attachments=LIMIT)
 
 
 class Found(NamedTuple):

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.assembly.header_checks import Claim
-from app.assembly.machine import Limits
+from app.assembly.machine import AssemblyLimits
 from app.codecs.sas import correlid, dialect
 from app.codecs.sas.attachment_messages import write_count
 from app.codecs.sas.dialect import DIALECTS, Dialect
@@ -29,7 +29,7 @@ from app.testing.reference_passes import Announcing, all_references, batches, jo
 from tests.support import mixed_journal
 from tests.support.sas_client import APPLICATION_BODY, Program, binary_file, message
 
-LIMITS = Limits(parts=70_000, attachments=100)
+LIMITS = AssemblyLimits(parts=70_000, attachments=100)
 SOURCES, KEYS = ("a", "b"), (b"", *(bytes([number]) * correlid.KEY_SIZE for number in range(4)), bytes(24))
 BIG, LITTLE = Dialect(">"), Dialect("<")
 TIMES = st.integers(0, 3).map(lambda hours: hours * 1_800_000_000)

@@ -7,7 +7,7 @@ from adapters.arrow_journal.archive import ArrowArchive
 from adapters.object_store import ObjectStore
 from adapters.sql_catalog import SqlCatalog
 from app.assembly.collecting import Key
-from app.assembly.machine import Limits
+from app.assembly.machine import AssemblyLimits
 from app.model.message import Position
 from app.pipeline.assemble.assemble_key import Held, assemble, by_key
 from app.pipeline.commit.commit import Committed, Committer
@@ -41,7 +41,9 @@ class JobBeside:
         coming = sorted(self._announcing.references(found), key=attrgetter("source", "key", "position"))
         outcomes = []
         for key, together in by_key(coming):
-            made, self._held[key] = assemble(key, together, self._held.get(key, Held()), Limits(1_000_000, LIMIT))
+            made, self._held[key] = assemble(
+                key, together, self._held.get(key, Held()), AssemblyLimits(1_000_000, LIMIT)
+            )
             outcomes += made
         return self._committer.commit(list(finish(outcomes, self._stores, self._archive)))
 

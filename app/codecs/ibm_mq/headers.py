@@ -167,7 +167,7 @@ class MQRFH2(MQH):
     name_value_ccsid: MQLONG = row("character set of NameValueData", default=1208)
 
 
-def microseconds(put_date_and_time: str) -> int:
+def put_time_in(put_date_and_time: str) -> int:
     """Return the time of a PutDate followed by its PutTime, in microseconds since 1970; 0 if it is not a valid time."""
     try:
         moment = datetime.strptime(put_date_and_time[:14] + "+0000", "%Y%m%d%H%M%S%z")
@@ -176,10 +176,10 @@ def microseconds(put_date_and_time: str) -> int:
         return 0
 
 
-def put_date_and_time(microseconds: int) -> tuple[str, str]:
+def put_date_and_time(put_time_in: int) -> tuple[str, str]:
     """Return the PutDate and the PutTime of a time; two empty strings for 0."""
-    if not microseconds:
+    if not put_time_in:
         return "", ""
-    seconds, rest = divmod(microseconds, 1_000_000)
+    seconds, rest = divmod(put_time_in, 1_000_000)
     moment = datetime.fromtimestamp(seconds, UTC)
     return f"{moment:%Y%m%d}", f"{moment:%H%M%S}{rest // 10_000:02d}"

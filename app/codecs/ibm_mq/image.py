@@ -22,7 +22,7 @@ from app.codecs.ibm_mq.constants import MQ_NO_ID, MQFMT_MD_EXTENSION
 from app.codecs.ibm_mq.encodings import EBCDIC, LATIN_1_CCSID, MQENC_BIG_ENDIAN, MQENC_LITTLE_ENDIAN, integer_order
 from app.codecs.ibm_mq.extension import INITIAL, extension, grouping_of
 from app.codecs.ibm_mq.field_positions import Rows, place, rows
-from app.codecs.ibm_mq.headers import MQMD1, MQMD2, MQMDE, microseconds, put_date_and_time
+from app.codecs.ibm_mq.headers import MQMD1, MQMD2, MQMDE, put_date_and_time, put_time_in
 from app.codecs.ibm_mq.structure_writing import ASCII, ORDERS, identifier, trimmed
 from app.codecs.ibm_mq.unwrap import unwrap
 from app.model.message import NO_PROPERTIES, PhysicalMessage
@@ -227,4 +227,4 @@ def _context(options: bytes, context: bytes, origin: bytes, order: Order, charse
 
 @lru_cache(maxsize=256)
 def _put_time(raw: bytes, charset: str) -> int:
-    return microseconds(str(raw, charset))
+    return put_time_in(str(raw, charset))

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from app.codecs.rendezvous.constants import HEADER_SIZE, LONG_SIZE, MAGIC, MOST_DEPTH, WireType
 from app.codecs.rendezvous.field_values import read_value, size_of
-from app.codecs.rendezvous.fields import Place, message_end, places
+from app.codecs.rendezvous.fields import FieldPlace, message_end, places
 from app.codecs.rendezvous.subjects import INBOX
 from app.codecs.rendezvous.tibrv_message import Field, Message, by_name, decode_fields, encode_message
 from app.wire import WireError
@@ -172,7 +172,7 @@ def read_frame(frame: Buffer) -> Frame:
     return Frame(texts.get("mtype", ""), texts.get("sub", ""), texts.get("return"), data, is_message)
 
 
-def _text(frame: Buffer, place: Place) -> str:
+def _text(frame: Buffer, place: FieldPlace) -> str:
     wanted = WireType.SUBJECT if place.name == "sub" else WireType.STRING
     if place.type != wanted:
         raise WireError(f"{place.name}.type", place.type_at, f"type {place.type}, where {wanted.name} belongs")
@@ -181,7 +181,7 @@ def _text(frame: Buffer, place: Place) -> str:
     return str(read.value)
 
 
-def _data(frame: Buffer, place: Place) -> Buffer:
+def _data(frame: Buffer, place: FieldPlace) -> Buffer:
     data = memoryview(frame)[place.data_at : place.end]
     if place.type == WireType.STRING and len(data) and not data[-1]:
         return data[:-1]

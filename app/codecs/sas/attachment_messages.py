@@ -12,7 +12,7 @@ from app.wire import Layout, Many, Num, WireError, row
 from app.wire.kinds import Buffer
 
 
-class Attachment(Layout):
+class AttachmentEntry(Layout):
     """One attachment of a header's list."""
 
     type: Annotated[AttachmentKind | int, Num("i", AttachmentKind)] = row(
@@ -34,7 +34,9 @@ class AttachmentHeader(Layout):
     original_correlid: Correlid = row("message correlationid provided by the sending application")
     message_correlid: Correlid = row("generated correlationid for the message")
     attachment_count: Int = row("number of attachments")
-    attachments: Annotated[list[Attachment], Many(Attachment, "attachment_count")] = row("the list of attachments")
+    attachments: Annotated[list[AttachmentEntry], Many(AttachmentEntry, "attachment_count")] = row(
+        "the list of attachments"
+    )
 
 
 class Count(Layout):
@@ -82,7 +84,7 @@ def write_header(header: MessageHeader, dialect: Dialect, charset: str = "latin-
     """Return the body of an attachment header message. Raises WireError for values that do not fit, and for those that
     `read_header` refuses."""
     attachments = [
-        Attachment(
+        AttachmentEntry(
             definition.kind,
             join(definition.correl_id, 0),
             definition.qualifier_1,
@@ -130,7 +132,7 @@ def _fault(header: AttachmentHeader) -> Fault | None:
     return fault
 
 
-def attachment_fault(attachment: Attachment, path: str) -> Fault | None:
+def attachment_fault(attachment: AttachmentEntry, path: str) -> Fault | None:
     if not isinstance(attachment.type, AttachmentKind):
         return f"{path}type", f"unknown attachment type {attachment.type}"
     return control_in(
@@ -152,7 +154,7 @@ def _meaning(header: AttachmentHeader) -> MessageHeader:
     )
 
 
-def _definition(attachment: Attachment) -> AttachmentDefinition:
+def _definition(attachment: AttachmentEntry) -> AttachmentDefinition:
     return AttachmentDefinition(
         AttachmentKind(attachment.type),
         attachment.correlid[:KEY_SIZE],

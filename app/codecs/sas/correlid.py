@@ -61,7 +61,7 @@ def matches(one: bytes, other: bytes) -> bool:
 
 
 _MARK: Final = b"AG"
-BLANK: Final = b" " * SIZE
+BLANK_CORRELID: Final = b" " * SIZE
 """A correlid that says nothing."""
 
 
@@ -81,7 +81,7 @@ def key_of(correlid: bytes) -> bytes | None:
     return key if len(key) == KEY_SIZE and correlid_of(key) == correlid else None
 
 
-def made(*facts: bytes) -> bytes:
+def header_key(*facts: bytes) -> bytes:
     """Return the key of a header, of what is known of it."""
     return blake2b(b"\0".join(facts), digest_size=KEY_SIZE, person=b"rendezvous-hdr").digest()
 

@@ -39,7 +39,7 @@ _OPAQUE_SIZE: Final = 4
 _NUMBER_SIZES: Final = {"I16": 2, "I32": 4, "U32": 4, "F64": 8}
 
 
-class Numbered(NamedTuple):
+class NumberedField(NamedTuple):
     """A field, and the bytes of its message where it and its data begin."""
 
     at: int
@@ -54,7 +54,7 @@ def message_name(body: Buffer) -> str:
     return (first.name or "") if first else ""
 
 
-def numbered(body: Buffer) -> list[Numbered]:
+def numbered(body: Buffer) -> list[NumberedField]:
     """Return the fields of a whole message by their identifiers, which go from 1 on without a gap.
 
     A message in which no field has an identifier has them in the order of the wire. Raises WireError.
@@ -66,7 +66,7 @@ def numbered(body: Buffer) -> list[Numbered]:
     for number, place in enumerate(places(body, HEADER_SIZE, end)):
         if number == HIGHEST_ID:
             raise WireError(f"field[{number}]", place.at, f"more than {HIGHEST_ID:,} fields, which have no identifiers")
-        found.append(Numbered(place.at, place.data_at, decode_field(body, place, f"field[{number}]", MOST_DEPTH)))
+        found.append(NumberedField(place.at, place.data_at, decode_field(body, place, f"field[{number}]", MOST_DEPTH)))
     if not any(each.field.id for each in found):
         return found
     found.sort(key=lambda each: each.field.id)
@@ -76,7 +76,7 @@ def numbered(body: Buffer) -> list[Numbered]:
     return found
 
 
-class Reader:
+class FieldReader:
     """The fields of a message, taken one after the other. Every method raises WireError."""
 
     def __init__(self, body: Buffer, charset: str = "latin-1") -> None:
@@ -275,7 +275,7 @@ Bytes = npt.NDArray[np.uint8]
 Integers = npt.NDArray[np.int64]
 
 
-class Found(NamedTuple):
+class FoundFields(NamedTuple):
     """The fields of a message in the order of their identifiers."""
 
     type: Bytes
@@ -283,7 +283,7 @@ class Found(NamedTuple):
     size: Integers
 
 
-def find_fields(buffer: Bytes, prefix: bytes) -> Found | None:
+def find_fields(buffer: Bytes, prefix: bytes) -> FoundFields | None:
     """Find the fields of a message that all begin with `prefix`: the length of the name area, the name and its NUL.
 
     All that begins so may be a field; those are, at which the one before ends. None stands for any other message.
@@ -317,7 +317,7 @@ def find_fields(buffer: Bytes, prefix: bytes) -> Found | None:
         if (ids[order] != expected).any():
             return None
         kinds, data_at, size = kinds[order], data_at[order], size[order]
-    return Found(kinds, data_at, size)
+    return FoundFields(kinds, data_at, size)
 
 
 def _sizes(buffer: Bytes, at: Integers) -> tuple[Integers, Integers] | None:

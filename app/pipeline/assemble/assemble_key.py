@@ -26,7 +26,7 @@ from app.assembly.collecting import (
     Warned,
 )
 from app.assembly.header_checks import message_address
-from app.assembly.machine import Assembly, Limits
+from app.assembly.machine import Assembly, AssemblyLimits
 from app.model.attachment import AttachmentState
 from app.model.event import PartsArrived
 from app.model.message import PhysicalMessage
@@ -103,7 +103,9 @@ def by_key(references: Iterable[Reference]) -> Iterator[tuple[Key, list[Referenc
             yield key, some
 
 
-def assemble(key: Key, references: Iterable[Reference], held: Held, limits: Limits) -> tuple[list[Outcome], Held]:
+def assemble(
+    key: Key, references: Iterable[Reference], held: Held, limits: AssemblyLimits
+) -> tuple[list[Outcome], Held]:
     """Apply the references under a key to its state. Each reference without a key has an outcome of its own."""
     if not key[1]:
         return [_without_key(reference) for reference in references], held
@@ -111,7 +113,9 @@ def assemble(key: Key, references: Iterable[Reference], held: Held, limits: Limi
     return [outcome], held
 
 
-def assemble_news(key: Key, references: Iterable[Reference], known: int | None, limits: Limits) -> list[Outcome]:
+def assemble_news(
+    key: Key, references: Iterable[Reference], known: int | None, limits: AssemblyLimits
+) -> list[Outcome]:
     """Return the outcomes of all references under a key, limited to those after the packed position `known`.
 
     The outcomes of the earlier ones have been committed.
@@ -144,7 +148,7 @@ def _without_key(reference: Reference) -> Outcome:
             return outcome._replace(dialects=reference.detail)
 
 
-def _assembled(key: Key, references: list[Reference], held: Held, limits: Limits) -> tuple[Outcome, Held]:
+def _assembled(key: Key, references: list[Reference], held: Held, limits: AssemblyLimits) -> tuple[Outcome, Held]:
     assembly = Assembly(limits)
     before = _Before.of(held)
     if held.attachment is not None:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from app.assembly.collecting import Identification
 from app.assembly.header_checks import address_of, message_address
 from app.assembly.interpretation import answered
-from app.assembly.machine import Limits, plausible_counts
+from app.assembly.machine import AssemblyLimits, plausible_counts
 from app.codecs.sas.attachment_messages import read_counts
 from app.model.attachment import AttachmentState
 from app.model.identity import attachment_id
@@ -33,7 +33,7 @@ _UNSEQUENCED = (What.COUNT, What.ANSWER)
 Rows = npt.NDArray[np.int64]
 
 
-def outcomes(batches: Iterable[pa.RecordBatch], known: int | None, limits: Limits) -> Iterator[Outcome]:
+def outcomes(batches: Iterable[pa.RecordBatch], known: int | None, limits: AssemblyLimits) -> Iterator[Outcome]:
     """Yield the outcomes of references, which are sorted by source and key. They are those of `assemble_news` for each
     key."""
     for rows in whole_keys(batches):
@@ -81,7 +81,9 @@ def _starts(rows: pa.RecordBatch) -> Rows:
     return np.flatnonzero(np.concatenate(([True], changes)))
 
 
-def _plain_outcomes(rows: pa.RecordBatch, known: int | None, limits: Limits) -> Iterator[tuple[Outcome, list[int]]]:
+def _plain_outcomes(
+    rows: pa.RecordBatch, known: int | None, limits: AssemblyLimits
+) -> Iterator[tuple[Outcome, list[int]]]:
     """Yield the outcomes of plain attachments and messages, each with the rows that it includes."""
     starts = _starts(rows)
     if (found := _Attachments.of(rows, starts, known)) is not None:
@@ -148,7 +150,9 @@ class _Attachments(NamedTuple):
         )
 
 
-def _attachments(rows: pa.RecordBatch, found: _Attachments, limits: Limits) -> Iterator[tuple[Outcome, list[int]]]:
+def _attachments(
+    rows: pa.RecordBatch, found: _Attachments, limits: AssemblyLimits
+) -> Iterator[tuple[Outcome, list[int]]]:
     positions = rows.column("position").to_numpy()
     begins, claims, counts = found.begins, found.claims, found.counts
     last_rows = np.append(begins[1:], len(found.parts)) - 1

@@ -29,10 +29,10 @@ from app.assembly.collecting import (
     Warned,
 )
 from app.assembly.interpretation import Answered, Consequence, Duplicate, Rejected, Unreadable, interpret
-from app.assembly.machine import Assembly, Limits
+from app.assembly.machine import Assembly, AssemblyLimits
 from app.codecs.sas import dialect
 from app.framing.message_events import FAILED, read_event
-from app.framing.part_runs import Run, runs_and_others
+from app.framing.part_runs import MessageRun, runs_and_others
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError, InvalidInputError
 from app.model.event import Announced, Event, GroupPart, PartArrived, PartsArrived, Pieces
@@ -123,7 +123,7 @@ class Assembler:
         self._read_early = read_early
         self._context, self._finish, self._finish_what_is_left = context, finish, finish_what_is_left
         limits = context.settings.limits
-        self._limits = Limits(limits.parts, limits.attachments_a_message)
+        self._limits = AssemblyLimits(limits.parts, limits.attachments_a_message)
         self._repetitions, self._sent_again = Repetitions(self._limits), sent_again
         self._configured = {
             name: dialect.mask_of(dialect.Dialect.parse(source.dialect))
@@ -269,14 +269,14 @@ class Assembler:
         places = [position.pack() for position in positions]
         steps: list[Step] = []
         for found in runs_and_others(messages) if len(messages) >= FEW else range(len(messages)):
-            if isinstance(found, Run):
+            if isinstance(found, MessageRun):
                 steps.append(found)
             else:
                 at, message = places[found], messages[found]
                 steps += [Read(at, message, event) for event in self._events(at, message)]
         unsure = load(steps, self._assembly, self._context)
         for step in steps:
-            if isinstance(step, Run):
+            if isinstance(step, MessageRun):
                 work = _Work([positions[row] for row in step.rows], [messages[row] for row in step.rows])
                 self._apply_run(step, work, [places[row] for row in step.rows])
             elif self._apply(step):
@@ -286,7 +286,7 @@ class Assembler:
         self._reached = max(self._reached, places[-1])
         self._unsaved.progress = self._reached
 
-    def _apply_run(self, run: Run, work: _Work, places: Sequence[int]) -> None:
+    def _apply_run(self, run: MessageRun, work: _Work, places: Sequence[int]) -> None:
         """Apply sequenced parts together, or one by one if one of them is not new. `places` are packed positions."""
         positions, messages = work
         sizes, times = [len(message.body) for message in messages], [message.received_at for message in messages]

@@ -8,7 +8,7 @@ content can be compared, and replaced by the repetition where it is damaged (`ap
 from typing import Final
 
 from app.assembly.collecting import Attachment, Completed
-from app.assembly.machine import Assembly, Limits
+from app.assembly.machine import Assembly, AssemblyLimits
 from app.assembly.part_places import Parts
 from app.model.event import GroupPart, PartArrived
 from app.model.records import AttachmentRecord
@@ -22,7 +22,7 @@ ATTACHMENTS: Final = 1000
 class Repetitions:
     """The repetitions that are not complete yet."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: AssemblyLimits) -> None:
         self._assembly = Assembly(limits)
 
     def take(

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.codecs.sas import rendezvous_messages
-from app.codecs.sas.attachment_messages import Attachment
+from app.codecs.sas.attachment_messages import AttachmentEntry
 from app.codecs.sas.data_set_messages import Variable
 from app.codecs.sas.file_messages import FileDescription
-from app.codecs.sas.numbered import Reader, message_name
+from app.codecs.sas.numbered import FieldReader, message_name
 from app.codecs.sas.rendezvous_messages import MapItem, RendezvousDefinition, RendezvousHeader
 from app.model.attachment import AttachmentKind
 from app.wire import WireError
@@ -71,8 +71,8 @@ HEADER = RendezvousHeader(
     b"message 1".ljust(24),
     2,
     [
-        Attachment(AttachmentKind.TEXT_FILE, BLANKS, "FILENAME", "c:\\a.txt", "", 1, 2),
-        Attachment(AttachmentKind.DATA_SET, b"second".ljust(24), "WORK", "CLASS", "Schüler", 0, 0),
+        AttachmentEntry(AttachmentKind.TEXT_FILE, BLANKS, "FILENAME", "c:\\a.txt", "", 1, 2),
+        AttachmentEntry(AttachmentKind.DATA_SET, b"second".ljust(24), "WORK", "CLASS", "Schüler", 0, 0),
     ],
 )
 
@@ -339,7 +339,7 @@ def test_values_that_fields_cannot_hold_are_not_written() -> None:
         list(rendezvous_messages.write_records([b"a\0b"], "ATX"))
     with pytest.raises(WireError, match="where the count says 1"):
         rendezvous_messages.write_header(RendezvousHeader(BLANKS, 0, BLANKS, BLANKS, 1, []))
-    controls = Attachment(AttachmentKind.TEXT_FILE, BLANKS, "FILENAME", "a.txt", "a\x1bb", 1, 2)
+    controls = AttachmentEntry(AttachmentKind.TEXT_FILE, BLANKS, "FILENAME", "a.txt", "a\x1bb", 1, 2)
     with pytest.raises(WireError, match=r"attachments\[0\].description.*control character 1B"):
         rendezvous_messages.write_header(RendezvousHeader(BLANKS, 0, BLANKS, BLANKS, 1, [controls]))
     with pytest.raises(WireError):
@@ -419,7 +419,7 @@ def test_records_found_at_once_are_those_found_one_by_one(name: str) -> None:
             counted = counted if nul is record and ended else 0
             fields += [i32(len(nul) + counted), string(nul, ended) if name == "ATX" else opaque(record)]
         body = message(name, fields)
-        reader = Reader(body)
+        reader = FieldReader(body)
         expected = [rendezvous_messages._record_place(reader, "record") for _ in range(reader.count("count", 2))]
         assert rendezvous_messages.record_places(body) == expected
         usual = rendezvous_messages._usual_places(body)
