@@ -48,7 +48,7 @@ from app.assembly.header_checks import (
     header_address,
     judge,
     message_address,
-    taken_for,
+    waiting_key,
 )
 from app.assembly.interpretation import answered
 from app.assembly.part_places import Parts, little_endian
@@ -90,7 +90,7 @@ class Assembly:
         """Return the keys whose attachments must be loaded, where they exist, before `event` is applied."""
         if isinstance(event, Announced):
             correl_ids = [entry.correl_id for entry in event.header.attachments]
-            key, _ = taken_for(header_address(source, event.header))
+            key, _ = waiting_key(header_address(source, event.header))
             return [key, *((source, correl_id) for correl_id in correl_ids)]
         return [(source, event.correl_id)]
 
@@ -329,7 +329,7 @@ class Assembly:
         address = message_address(message)
         self.messages.setdefault(address, message)
         self._changed_messages[message.id] = message
-        key, _ = taken_for(address)
+        key, _ = waiting_key(address)
         # Where one header announces both, the waiting message belongs to the attachment.
         return NOTHING if attachment_id(*key) in message.attachments else self._claim_application(address)
 
@@ -390,7 +390,7 @@ class Assembly:
     def _claim_application(self, address: Address) -> tuple[Effect, ...]:
         """Claim a message's application message that waits under its correlid, as a count or a part of no announced
         attachment. The message records as what it has waited."""
-        key, sequence = taken_for(address)
+        key, sequence = waiting_key(address)
         waiting = self.attachments.get(key)
         if waiting is None or waiting.record.kind is not None or (waiting.parts.count and not sequence):
             return NOTHING

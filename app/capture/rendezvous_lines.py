@@ -10,7 +10,7 @@ from app.capture.bounded_lines import Line
 from app.capture.capture_entries import Entry, Origin, RefusedEntry, SkippedEntry
 from app.capture.hexadecimal import captures
 from app.codecs.rendezvous import rendezvous_envelope
-from app.codecs.rendezvous.daemon import Kind, is_frame, read_frame
+from app.codecs.rendezvous.daemon import FrameKind, is_frame, read_frame
 from app.codecs.rendezvous.fields import message_end
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
@@ -39,6 +39,6 @@ def _entry(data: bytes, origin: Origin, received_at: int) -> Entry:
     if not is_frame(data):
         return PhysicalMessage(initial.source, initial.framing, body=data, received_at=received_at)
     frame = read_frame(data)
-    if frame.kind != Kind.DATA:
+    if frame.kind != FrameKind.DATA:
         return SkippedEntry(f"frames of kind {frame.kind}")
     return rendezvous_envelope.read(frame, initial.source, origin.framing, received_at)

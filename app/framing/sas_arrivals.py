@@ -31,9 +31,9 @@ from app.codecs.sas.attachment_messages import AttachmentEntry
 from app.codecs.sas.correlid import attachment_key, header_key, key_of
 from app.codecs.sas.numbered import message_name
 from app.codecs.sas.rendezvous_messages import MAP_NAMES, read_header, read_last
-from app.framing.counting import Came, Counting, Decided, Decision, Ended
+from app.framing.counting import AttachmentArrival, AttachmentDecision, Decision, LastMessage, SubjectCounting
 from app.framing.protocol import NO_OPTIONS, ArrivalOptions
-from app.framing.rendezvous_tally import AttachmentTally, Whole
+from app.framing.rendezvous_progress import AttachmentProgress, Completeness
 from app.model.evidence import Choice, Ground, Question
 from app.model.message import GAP, UNREADABLE, PhysicalMessage
 from app.wire import WireError
@@ -72,15 +72,15 @@ class _Coming:
     are missing before those that came."""
 
     key: bytes
-    tally: AttachmentTally
+    progress: AttachmentProgress
     closed: bool = False
     lost: int = 0
     repeats: int = 0
 
     @property
-    def came(self) -> Came:
-        whole = Whole.CONTRADICTED if self.lost else self.tally.whole()
-        return Came(self.tally.messages, whole, self.repeats)
+    def came(self) -> AttachmentArrival:
+        whole = Completeness.CONTRADICTED if self.lost else self.progress.whole()
+        return AttachmentArrival(self.progress.messages, whole, self.repeats)
 
 
 class _Last(NamedTuple):
@@ -105,7 +105,7 @@ class _Open:
     applications: int = 0
     current: int = -1
     recent: deque[int] = field(default_factory=lambda: deque(maxlen=_COMPARED))
-    deferred: list[Decided[_Last]] = field(default_factory=list)
+    deferred: list[AttachmentDecision[_Last]] = field(default_factory=list)
 
     @property
     def is_at_last(self) -> bool:
@@ -118,7 +118,7 @@ class _Open:
     def attachment(self, name: str) -> _Coming:
         """Return the attachment that a message of this name is a part of."""
         now = self.coming[self.current]
-        is_next = self.current < 0 or now.closed or (name in _BEGINS and now.tally.messages > 0)
+        is_next = self.current < 0 or now.closed or (name in _BEGINS and now.progress.messages > 0)
         if is_next and not self.is_at_last:
             self.current += 1
             now = self.coming[self.current]
@@ -132,7 +132,7 @@ class NumberedArrivals:
     def __init__(self, options: ArrivalOptions = NO_OPTIONS) -> None:
         self._open: dict[SubjectSender, _Open] = {}
         self._options, self._known = options, dict(options.known)
-        self._counting: dict[str, Counting[_Last]] = {}
+        self._counting: dict[str, SubjectCounting[_Last]] = {}
         self._learned: dict[str, str] = {}
         self._headers = 0
 
@@ -194,11 +194,11 @@ class NumberedArrivals:
 
     def _part(self, message: PhysicalMessage, name: str, opened: _Open) -> list[PhysicalMessage]:
         coming = opened.attachment(name)
-        coming.tally.add(name, message.body)
+        coming.progress.add(name, message.body)
         content = hash(bytes(message.body))
         coming.repeats += content in opened.recent
         opened.recent.append(content)
-        numbered = message._replace(correl_id=correlid.join(coming.key, coming.lost + coming.tally.messages))
+        numbered = message._replace(correl_id=correlid.join(coming.key, coming.lost + coming.progress.messages))
         if not (opened.deferred and opened.is_at_last):
             return [numbered]
         deferred, opened.deferred = opened.deferred, []
@@ -231,24 +231,24 @@ class NumberedArrivals:
         for coming in ended:
             coming.closed = True
         came = [each.came for each in ended]
-        facts = Ended(count, came, opened.unbegun, opened.applications)
+        facts = LastMessage(count, came, opened.unbegun, opened.applications)
         last = _Last(message._replace(body=bytes(message.body)), tuple(each.key for each in ended))
         decided = self._decided(line.subject, last, facts)
         found: list[PhysicalMessage] = []
         for each in decided:
             if each.token is not last:
                 found.append(_again(each))
-            elif opened.unbegun and each.decision.parts is not None and came[-1].whole is Whole.UNKNOWN:
+            elif opened.unbegun and each.decision.parts is not None and came[-1].whole is Completeness.UNKNOWN:
                 opened.deferred.append(each)
                 found.append(_said(each._replace(decision=Decision(doubt=_UNBEGUN))))
             else:
                 found.append(_said(each))
         return found
 
-    def _decided(self, subject: str, last: _Last, facts: Ended) -> list[Decided[_Last]]:
+    def _decided(self, subject: str, last: _Last, facts: LastMessage) -> list[AttachmentDecision[_Last]]:
         counting = self._counting.pop(subject, None)
         if counting is None:
-            counting = Counting.of(self._known.get(subject, ""), self._options.counts, self._options.on_doubt)
+            counting = SubjectCounting.of(self._known.get(subject, ""), self._options.counts, self._options.on_doubt)
         self._counting[subject] = counting
         if len(self._counting) > _MOST_LINES:
             del self._counting[next(iter(self._counting))]
@@ -260,10 +260,10 @@ class NumberedArrivals:
 
 def _coming(base: bytes, entries: Sequence[AttachmentEntry]) -> Iterator[_Coming]:
     for number, entry in enumerate(entries):
-        yield _Coming(attachment_key(entry.correlid, base, number), AttachmentTally.of(entry))
+        yield _Coming(attachment_key(entry.correlid, base, number), AttachmentProgress.of(entry))
 
 
-def _said(decided: Decided[_Last]) -> PhysicalMessage:
+def _said(decided: AttachmentDecision[_Last]) -> PhysicalMessage:
     """Return a last message with what was decided of one of its attachments."""
     (message, keys), attachment, (parts, choice, doubt, _) = decided
     properties = dict(message.properties)
@@ -276,7 +276,7 @@ def _said(decided: Decided[_Last]) -> PhysicalMessage:
     return message._replace(correl_id=correlid.join(keys[attachment], 0), properties=properties)
 
 
-def _again(decided: Decided[_Last]) -> PhysicalMessage:
+def _again(decided: AttachmentDecision[_Last]) -> PhysicalMessage:
     """Return a last message that was returned before, with what was decided now."""
     message = _said(decided)
     properties = {**message.properties, COPY: "1"}

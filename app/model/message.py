@@ -85,7 +85,7 @@ def footprint(message: PhysicalMessage) -> int:
     return len(message.body) + properties_length(properties) + PROPERTY_BYTES * len(properties)
 
 
-def cut_properties(properties: Mapping[str, str], limit: int) -> dict[str, str]:
+def limited_properties(properties: Mapping[str, str], limit: int) -> dict[str, str]:
     """Return the first properties, as far as they take no more than so many bytes together."""
     kept: dict[str, str] = {}
     for name, value in properties.items():

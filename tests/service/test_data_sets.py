@@ -27,7 +27,7 @@ from app.model.records import AttachmentRecord, FramingOptions
 from app.service.context import ServiceContext
 from app.service.sending.framer import Framer
 from app.testing.gateway_stages import service_context
-from app.testing.outgoing_files import cut, delivery
+from app.testing.outgoing_files import delivery, framing_options
 from tests.service.test_round_trip import content, receive, received
 
 BIG = Dialect()
@@ -123,7 +123,7 @@ def test_a_data_set_with_all_there_is_comes_back_by_its_bytes(tmp_path: Path) ->
         }
         assert (said(table, "library"), said(table, "member"), said(table, "label")) == ("WORK", "SALES", "Sales")
         again = delivery(context, [(AttachmentKind.DATA_SET, "WORK.SALES", content(context, record))])
-        sent = [bytes(message.body) for message in Framer(cut(), context.store).frame(again)]
+        sent = [bytes(message.body) for message in Framer(framing_options(), context.store).frame(again)]
     observed = [body[4:] for body in sent if body[:4] == bytes([0, 0, 0, 3])]
     assert b"".join(observed)[: LENGTH * 3003] == b"".join(rows)
 

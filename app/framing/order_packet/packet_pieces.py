@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from app.codecs.sapdb.constants import LONGS, DataType, FunctionCode, MessType, PartAttribute, PartKind, Undef, ValMode
-from app.codecs.sapdb.packet import SEGMENT_KIND_AT, Packet, Part, Segment, decode_packet
+from app.codecs.sapdb.packet import SEGMENT_KIND_AT, Packet, PacketSegment, Part, decode_packet
 from app.codecs.sapdb.packet_records import (
     SEGMENT_HEADERS,
     CommandSegment,
@@ -21,7 +21,7 @@ from app.codecs.sapdb.packet_records import (
     ReturnSegment,
 )
 from app.codecs.sapdb.parameter_values import LONG_SIZE, Described, Manner
-from app.codecs.sapdb.part_buffers import Held, LongValue, decode_part
+from app.codecs.sapdb.part_buffers import LongValue, PartBuffer, decode_part
 from app.codecs.sapdb.text_codes import code_of
 from app.dataset.sapdb.column_types import LONG_BYTES
 from app.model.attachment import AttachmentDefinition, AttachmentKind
@@ -95,7 +95,7 @@ class SegmentContent(NamedTuple):
     def held(self, kind: int) -> Any:
         """Return what the part of a kind holds. Raises WireError."""
         part, at = self.parts[kind]
-        return decode_part(kind, Held(part.buffer, part.header.arg_count, self.manner, self.row(kind), at))
+        return decode_part(kind, PartBuffer(part.buffer, part.header.arg_count, self.manner, self.row(kind), at))
 
     def row(self, kind: int) -> str:
         """Return what errors call a part."""
@@ -191,7 +191,7 @@ def _placed(packet: Packet) -> Iterator[dict[int, PartPlace]]:
         yield _places(number, segment)
 
 
-def _places(number: int, segment: Segment) -> dict[int, PartPlace]:
+def _places(number: int, segment: PacketSegment) -> dict[int, PartPlace]:
     found: dict[int, PartPlace] = {}
     at = PacketHeader.SIZE + segment.header.segm_offset + type(segment.header).SIZE
     for index, part in enumerate(segment.parts):

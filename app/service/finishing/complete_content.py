@@ -139,7 +139,7 @@ def _file_content(record: AttachmentRecord, received: ReceivedParts, file: FileC
             evidence=(*file.evidence(), *charset),
             **announced(file.description, found.tally, stores.on_doubt(record.source)),
         )
-    tally = file_messages.Tally()
+    tally = file_messages.RecordTotals()
     line_ends: Evidence = ()
     with stores.store.create(object_name(record.id)) as target:
         measured = Measured(target)
@@ -159,7 +159,7 @@ class _Records(NamedTuple):
 
     data: list[Body]
     reader: PartReader
-    tally: file_messages.Tally
+    tally: file_messages.RecordTotals
 
 
 def _part_by_part(record: AttachmentRecord, received: ReceivedParts, read_by: Framing) -> _Records | None:
@@ -168,7 +168,7 @@ def _part_by_part(record: AttachmentRecord, received: ReceivedParts, read_by: Fr
     reader = read_by.begin_file(record, received.first.body)
     if reader is None:
         return None
-    found = _Records([], reader, file_messages.Tally())
+    found = _Records([], reader, file_messages.RecordTotals())
     bodies = received.bodies()
     next(bodies)
     for body in bodies:
@@ -184,7 +184,7 @@ def stored_at_once(
     record: AttachmentRecord,
     content_type: str,
     reader: PartReader,
-    tally: file_messages.Tally,
+    tally: file_messages.RecordTotals,
     data: Iterable[Body],
     stores: Stores,
 ) -> Finished:
@@ -197,7 +197,7 @@ def stored_at_once(
 
 
 class _Extents(NamedTuple):
-    tally: file_messages.Tally
+    tally: file_messages.RecordTotals
     sha256: str
     extents: tuple[Extent, ...]
 
@@ -205,7 +205,7 @@ class _Extents(NamedTuple):
 def _extents(received: ReceivedParts, file: FileContent, journal: JournalReader) -> _Extents | None:
     """Return the extents of a file's bytes in the journal; None when its records are too small for that."""
     located = list(journal.extents(received.positions))
-    digest, tally = sha256(), file_messages.Tally()
+    digest, tally = sha256(), file_messages.RecordTotals()
     extents: list[Extent] = []
     record_size = 0
     for part, start, data, ends in file.spans():

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.codecs.sas.file_messages import Tally
+from app.codecs.sas.file_messages import RecordTotals
 from app.framing.protocol import PartReader
 from app.framing.registry import find_framing
 from app.model.attachment import AttachmentKind
@@ -138,7 +138,7 @@ def _content(record: AttachmentRecord, parts: Sequence[_Part], stores: Stores) -
     reader = None if framing is None else framing.begin_file(record, described.body)
     if reader is None:
         return None
-    tally = Tally()
+    tally = RecordTotals()
     pieces: list[memoryview] = []
     extents: list[Extent] = []
     for part in parts[1:]:
@@ -159,7 +159,11 @@ def _content(record: AttachmentRecord, parts: Sequence[_Part], stores: Stores) -
 
 
 def _in_journal(
-    record: AttachmentRecord, reader: PartReader, tally: Tally, pieces: Iterable[memoryview], extents: Iterable[Extent]
+    record: AttachmentRecord,
+    reader: PartReader,
+    tally: RecordTotals,
+    pieces: Iterable[memoryview],
+    extents: Iterable[Extent],
 ) -> Finished:
     digest = sha256()
     for piece in pieces:

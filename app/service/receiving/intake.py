@@ -20,7 +20,14 @@ from typing import NamedTuple
 from app.framing.arrivals import ArrivalsBySource
 from app.framing.protocol import ArrivalOptions
 from app.model.errors import GatewayError, JournalTaken
-from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage, Position, cut_properties, footprint, properties_length
+from app.model.message import (
+    MAX_ROWS_A_BATCH,
+    PhysicalMessage,
+    Position,
+    footprint,
+    limited_properties,
+    properties_length,
+)
 from app.observe import Recurring, logger
 from app.ports import Prepared
 from app.service.context import ServiceContext
@@ -146,7 +153,7 @@ class Journaler:
         if length <= limit:
             return message
         why = f"its properties take {length} bytes, and limits.properties_bytes allows {limit}; the first ones are kept"
-        kept = cut_properties(message.properties, limit)
+        kept = limited_properties(message.properties, limit)
         return message._replace(properties=kept).unreadable("properties-too-large", why)
 
     def run(self) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from app.codecs.rendezvous.constants import HEADER_SIZE
 from app.codecs.rendezvous.fields import message_end
 from app.codecs.sas.attachment_messages import AttachmentEntry
-from app.codecs.sas.file_messages import FileDescription, Tally, is_announced_size
+from app.codecs.sas.file_messages import FileDescription, RecordTotals, is_announced_size
 from app.codecs.sas.numbered import find_fields, numbered
 from app.codecs.sas.rendezvous_messages import (
     RendezvousDefinition,
@@ -26,7 +26,7 @@ from app.wire import WireError
 from app.wire.kinds import Buffer
 
 
-class Whole(Enum):
+class Completeness(Enum):
     """Whether all of an attachment has come, by what its sender announced."""
 
     CERTAIN = 4
@@ -46,7 +46,7 @@ _REPEATS: Final = (1, 0, 2)
 
 
 @dataclass(slots=True)
-class AttachmentTally:
+class AttachmentProgress:
     """The messages of one attachment so far, by what they bring."""
 
     kind: AttachmentKind
@@ -54,12 +54,12 @@ class AttachmentTally:
     description: FileDescription | None = None
     definition: RendezvousDefinition | None = None
     is_odd: bool = False
-    records: Tally = field(default_factory=Tally)
+    records: RecordTotals = field(default_factory=RecordTotals)
     values: list[int | None] = field(default_factory=lambda: [0] * len(_REPEATS))
 
     @classmethod
-    def of(cls, entry: AttachmentEntry) -> "AttachmentTally":
-        """Return the tally of an attachment of which nothing has come."""
+    def of(cls, entry: AttachmentEntry) -> "AttachmentProgress":
+        """Return the progress of an attachment of which nothing has come."""
         return cls(AttachmentKind(entry.type))
 
     def add(self, name: str, body: Buffer) -> None:
@@ -93,23 +93,23 @@ class AttachmentTally:
             before = self.values[place]
             self.values[place] = None if before is None or rest or values < 0 else before + values
 
-    def whole(self) -> Whole:
+    def whole(self) -> Completeness:
         """Tell whether all has come, by what was announced."""
         if self.is_odd or (self.messages and self.description is None and self.definition is None):
-            return Whole.CONTRADICTED
+            return Completeness.CONTRADICTED
         if self.definition is not None:
             observations, variables = self.definition.observations, self.definition.variables
             if observations < 0:
-                return Whole.UNKNOWN
-            return Whole.LIKELY if observations * variables in self.values else Whole.CONTRADICTED
+                return Completeness.UNKNOWN
+            return Completeness.LIKELY if observations * variables in self.values else Completeness.CONTRADICTED
         if self.description is None or not self.description.filesize:
-            return Whole.UNKNOWN
+            return Completeness.UNKNOWN
         if not is_announced_size(self.description, self.records, of_lines=self.kind is AttachmentKind.TEXT_FILE):
-            return Whole.CONTRADICTED
+            return Completeness.CONTRADICTED
         is_exact = self.kind is AttachmentKind.BINARY_FILE and not (self.description.filesize - self.records.size) % (
             1 << 32
         )
-        return Whole.CERTAIN if is_exact else Whole.LIKELY
+        return Completeness.CERTAIN if is_exact else Completeness.LIKELY
 
 
 def _fields(body: Buffer) -> int:
