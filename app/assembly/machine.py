@@ -118,7 +118,14 @@ class Assembly:
             return self._unsequenced(source, event, position, received_at)
         if isinstance(event, Refuted):
             return self._refuted(source, event)
-        return self._announced(source, event, position, received_at)
+        judged = judge(source, event.header, position, received_at, self.limits.attachments, self)
+        if not isinstance(judged, MessageRecord):
+            again = bool(judged) and isinstance(judged[0], Repeated)
+            return judged + self._claim_unknown(source, event, position, received_at) if again else judged
+        effects = [*self.begin_message(judged)]
+        for claim in claims(judged.id, event):
+            effects += self.claim(source, claim, position, received_at)
+        return tuple(effects)
 
     def is_announced(self, key: Key) -> bool:
         """Tell whether a header has announced this attachment, as far as it is loaded."""
@@ -289,16 +296,6 @@ class Assembly:
             return effects
         attachment.record = changed(record, parts_expected=count, pending_counts=(), pending_position=None)
         return NOTHING
-
-    def _announced(self, source: str, event: Announced, position: int, received_at: int) -> tuple[Effect, ...]:
-        judged = judge(source, event.header, position, received_at, self.limits.attachments, self)
-        if not isinstance(judged, MessageRecord):
-            again = bool(judged) and isinstance(judged[0], Repeated)
-            return judged + self._claim_unknown(source, event, position, received_at) if again else judged
-        effects = [*self.begin_message(judged)]
-        for claim in claims(judged.id, event):
-            effects += self.claim(source, claim, position, received_at)
-        return tuple(effects)
 
     def _claim_unknown(self, source: str, event: Announced, position: int, received_at: int) -> tuple[Effect, ...]:
         """Apply a header that came again: announced attachments that are no longer known begin anew."""

@@ -17,7 +17,7 @@ from app.dataset import character_columns, format_names, numeric, sas_columns, s
 from app.dataset.checks import LONGEST_NAME
 from app.dataset.conversion_error import BadValueError
 from app.dataset.format_names import SasFormat
-from app.dataset.numeric import ByteOrder, Bytes, FloatFormat
+from app.dataset.numeric import ByteOrder, FloatFormat
 from app.dataset.observation_layout import Representation
 from app.dataset.schema import LONGEST_CHARACTER
 from app.model.errors import InvalidInputError
@@ -126,15 +126,11 @@ def _block(batch: pa.RecordBatch, variables: Sequence[Variable], how: Representa
             else:
                 damaged = _damaged(batch, beside, how.charset)
                 made = character_columns.encode(sas_columns.strings(column), variable.length, how.charset, damaged)
-        _put(made, cells[:, at : at + variable.length])
+        place = cells[:, at : at + variable.length]
+        cell = f"V{place.shape[1]}"
+        place.view(cell)[:] = np.ascontiguousarray(made).view(cell)
         at += variable.length
     return cells.reshape(-1).data
-
-
-def _put(made: Bytes, place: Bytes) -> None:
-    """Copy a column's cells to their place, whole cells rather than single bytes."""
-    cell = f"V{place.shape[1]}"
-    place.view(cell)[:] = np.ascontiguousarray(made).view(cell)
 
 
 def _with_sides(batch: pa.RecordBatch) -> list[tuple[pa.Field, pa.Array, pa.Array | None]]:

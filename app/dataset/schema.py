@@ -73,7 +73,11 @@ def arrow_schema(columns: Sequence[Column], metadata: Mapping[str, str]) -> pa.S
     fields = []
     taken = {column.name.casefold() for column in columns}
     for column in columns:
-        fields.append(_field(column))
+        if column.variable.is_numeric:
+            data_type = pa.float64() if column.moment is None else temporal_columns.TYPES[column.moment]
+        else:
+            data_type = pa.string()
+        fields.append(pa.field(column.name, data_type, column.variable.is_numeric, metadata=_variable_metadata(column)))
         if column.has_side:
             made = side_columns.missing_field if column.variable.is_numeric else side_columns.bytes_field
             fields.append(made(column.name, taken))
@@ -170,14 +174,6 @@ def to_json(value: Any) -> str:
 def _moment(variable: Variable) -> Moment | None:
     kind = kind_of(variable.format) if variable.is_numeric else None
     return None if kind is None else MOMENTS[kind][0]
-
-
-def _field(column: Column) -> pa.Field:
-    if column.variable.is_numeric:
-        data_type = pa.float64() if column.moment is None else temporal_columns.TYPES[column.moment]
-    else:
-        data_type = pa.string()
-    return pa.field(column.name, data_type, column.variable.is_numeric, metadata=_variable_metadata(column))
 
 
 def _variable_metadata(column: Column) -> dict[str, str]:

@@ -112,7 +112,15 @@ class _TooPrecise(Exception):
 
 def read_data_set(record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
     """Store the table of a data set attachment. Raises InvalidInputError and WireError."""
-    messages = _by_name(received)
+    messages: dict[str, list[int]] = {name: [] for name in _NOT_BEHIND}
+    for number, body in enumerate(received.bodies()):
+        name = message_name(body)
+        if name not in messages:
+            raise InvalidInputError("unexpected-message", "name", -1, f"{name} among the messages of a data set")
+        if (later := _NOT_BEHIND[name]) is not None and messages[later]:
+            why = f"{name} behind {later}, so that the order of the observations is in doubt"
+            raise InvalidInputError("out-of-order", "name", -1, why)
+        messages[name].append(number)
     said = _defined(received, messages)
     try:
         rows, plan = _stored(record, received, messages, said, store)
@@ -122,20 +130,6 @@ def read_data_set(record: AttachmentRecord, received: Received, store: StoreTabl
         rows, plan = _stored(record, received, messages, replace(said, variables=wide), store, warning)
     charset = sas_evidence.charset_of_texts(plan.how.charset, received.first.ccsid, received.first.encoding)
     return DataSetFacts(rows, len(said.variables), None, plan.warnings, (charset,))
-
-
-def _by_name(received: Received) -> dict[str, list[int]]:
-    """Return the numbers of a data set's messages by their name."""
-    found: dict[str, list[int]] = {name: [] for name in _NOT_BEHIND}
-    for number, body in enumerate(received.bodies()):
-        name = message_name(body)
-        if name not in found:
-            raise InvalidInputError("unexpected-message", "name", -1, f"{name} among the messages of a data set")
-        if (later := _NOT_BEHIND[name]) is not None and found[later]:
-            why = f"{name} behind {later}, so that the order of the observations is in doubt"
-            raise InvalidInputError("out-of-order", "name", -1, why)
-        found[name].append(number)
-    return found
 
 
 def _defined(received: Received, messages: dict[str, list[int]]) -> _Defined:

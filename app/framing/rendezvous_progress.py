@@ -85,13 +85,11 @@ class AttachmentProgress:
         else:
             self.is_odd |= self.kind is not AttachmentKind.DATA_SET
             if name == "ATO" and self.definition is not None and self.definition.observations >= 0:
-                self._add_values(_fields(body))
-
-    def _add_values(self, fields: int) -> None:
-        for place, repeats in enumerate(_REPEATS):
-            values, rest = divmod(fields - 2 + repeats, 2 + repeats)
-            before = self.values[place]
-            self.values[place] = None if before is None or rest or values < 0 else before + values
+                fields = _fields(body)
+                for place, repeats in enumerate(_REPEATS):
+                    values, rest = divmod(fields - 2 + repeats, 2 + repeats)
+                    before = self.values[place]
+                    self.values[place] = None if before is None or rest or values < 0 else before + values
 
     def whole(self) -> Completeness:
         """Tell whether all has come, by what was announced."""

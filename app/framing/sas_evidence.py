@@ -90,8 +90,4 @@ def rows_of(rows: RowLayout) -> Evidence:
     """Return the choice of the layout of rows, if there was any."""
     if rows.is_only:
         return ()
-    return (Choice(Question.ROW_LAYOUT, rows.name, _by_values(rows.others), rows.others),)
-
-
-def _by_values(others: Collection[str]) -> Ground:
-    return Ground.PREFERENCE if others else Ground.VALUES
+    return (Choice(Question.ROW_LAYOUT, rows.name, Ground.PREFERENCE if rows.others else Ground.VALUES, rows.others),)

@@ -82,7 +82,9 @@ def read(message: PhysicalMessage) -> Event:
                 "no-header", "correl_id", -1, f"{name or 'a message'} that no header opened an attachment for"
             )
         if number:
-            return _part(name, PartArrived(key, number, len(message.body)))
+            if name not in _PARTS:
+                raise _unknown(name)
+            return PartArrived(key, number, len(message.body))
         if name == "LST":
             return _last(message, key)
         if name in MAP_NAMES:
@@ -91,12 +93,6 @@ def read(message: PhysicalMessage) -> Event:
     except WireError as error:
         raise InvalidInputError("bad-rendezvous-message", error.row, error.at, error.why) from error
     raise _unknown(name)
-
-
-def _part(name: str, part: PartArrived) -> PartArrived:
-    if name not in _PARTS:
-        raise _unknown(name)
-    return part
 
 
 def _unknown(name: str) -> InvalidInputError:

@@ -13,7 +13,7 @@ from app import plugins
 from app.main import SystemClock
 from app.metrics import Metrics
 from app.model.attachment import AttachmentState
-from app.model.records import AttachmentRecord, MessageRecord, QuarantineRecord
+from app.model.records import AttachmentRecord, QuarantineRecord
 from app.ports import AttachmentFilter, Catalog, ContentStore, Journal, Page, TableStore
 from app.service.content.settling import Settler
 from app.service.content.stored_content import open_content
@@ -136,7 +136,10 @@ def _found(catalog: Catalog, store: ContentStore, journal: Journal) -> HostResul
             record.id: _attachment(record, catalog, store, journal)
             for record in _all(lambda cursor: catalog.attachments(everything, cursor, 200))
         },
-        {record.id: _message(record) for record in _all(lambda cursor: catalog.messages(None, cursor, 200))},
+        {
+            record.id: (_without(asdict(record), OF_THE_HOST) | {"is_complete": record.complete_at is not None})
+            for record in _all(lambda cursor: catalog.messages(None, cursor, 200))
+        },
         sorted(_all(lambda cursor: catalog.quarantined(None, None, cursor, 200)), key=lambda entry: entry.id),
         catalog.source_dialects(),
     )
@@ -152,10 +155,6 @@ def _attachment(record: AttachmentRecord, catalog: Catalog, store: ContentStore,
     is_open = record.state is AttachmentState.RECEIVING
     missing = missing_ranges(record, catalog, journal, MOST_RANGES) if is_open else []
     return _without(asdict(record), OF_THE_HOST) | {"missing": missing}
-
-
-def _message(record: MessageRecord) -> dict[str, Any]:
-    return _without(asdict(record), OF_THE_HOST) | {"is_complete": record.complete_at is not None}
 
 
 def _all(fetch: Callable[[str | None], Page[T]]) -> Iterator[T]:

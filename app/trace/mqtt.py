@@ -95,15 +95,11 @@ def _cells(data: memoryview, packet: ControlPacket, read: _Read) -> list[Cell]:
         size = len(read.publish.properties)
         cells.append(Cell(at, payload_at - size - at, "PUBLISH.properties_length", size))
         if size:
-            cells.append(Cell(payload_at - size, size, "PUBLISH.properties", _shown(read.given)))
+            given = read.given
+            own = {"correlation-data": given.correlation_data.hex()} if given.correlation_data is not None else {}
+            own |= {mqtt_envelope.CONTENT_TYPE: given.content_type} if given.content_type is not None else {}
+            cells.append(Cell(payload_at - size, size, "PUBLISH.properties", own | dict(given.user)))
     if not read.frames and payload_at < packet.end:
         payload = bytes(read.publish.payload)
         cells.append(Cell(payload_at, len(payload), "PUBLISH.payload", payload))
     return cells
-
-
-def _shown(given: PublishProperties) -> dict[str, str]:
-    """Return properties by name: the descriptor fields and the others that the gateway uses."""
-    own = {"correlation-data": given.correlation_data.hex()} if given.correlation_data is not None else {}
-    own |= {mqtt_envelope.CONTENT_TYPE: given.content_type} if given.content_type is not None else {}
-    return own | dict(given.user)

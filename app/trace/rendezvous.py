@@ -105,7 +105,8 @@ def _note(fields: Sequence[Field]) -> str:
 def _cells(data: memoryview, found: list[FieldPlace], fields: list[Field]) -> Iterator[Cell]:
     for number, (place, field) in enumerate(zip(found, fields, strict=True)):
         row = f"field[{number}]"
-        yield Cell(place.at, place.type_at - place.at, f"{row}.name", _called(field))
+        name = "no name" if field.name is None else repr(field.name)
+        yield Cell(place.at, place.type_at - place.at, f"{row}.name", f"{name} id {field.id}" if field.id else name)
         yield Cell(place.type_at, 1, f"{row}.type", _NAMED(place.type))
         yield Cell(place.type_at + 1, place.data_at - place.type_at - 1, f"{row}.size", place.end - place.data_at)
         if place.end > place.data_at:
@@ -113,11 +114,6 @@ def _cells(data: memoryview, found: list[FieldPlace], fields: list[Field]) -> It
                 field.value if isinstance(field.value, int | float | str) else bytes(data[place.data_at : place.end])
             )
             yield Cell(place.data_at, place.end - place.data_at, f"{row}.data", shown)
-
-
-def _called(field: Field) -> str:
-    name = "no name" if field.name is None else repr(field.name)
-    return f"{name} id {field.id}" if field.id else name
 
 
 def described(fields: Iterable[Field]) -> list[dict[str, Any]]:

@@ -59,7 +59,7 @@ from app.codecs.ibm_mq.headers import (
 )
 from app.codecs.ibm_mq.structure_writing import ASCII, ORDERS, Heads, family
 from app.wire import Context, WireError
-from app.wire.kinds import Buffer, Order
+from app.wire.kinds import Buffer
 
 Header = MQH | MQDLH | MQXQH | MQMD1
 
@@ -177,7 +177,7 @@ def _step(buffer: Buffer, data: Data) -> Step:
 def _in_the_other_order(buffer: Buffer, data: Data, initial: Header, context: Context) -> Step:
     """Return a header whose StrucId and version are in the other byte order than announced. Raises WireError."""
     name, is_in = type(initial).__name__, _ORDER_NAMES[context.order]
-    why = f"is {is_in}, but its Encoding {data.encoding} says {_ORDER_NAMES[_other(context.order)]}"
+    why = f"is {is_in}, but its Encoding {data.encoding} says {_ORDER_NAMES['<' if context.order == '>' else '>']}"
     try:
         found, behind = _read(buffer, data, initial, context)
         _check_numbers(found[0])
@@ -195,10 +195,6 @@ def _check_numbers(link: HeaderLink) -> None:
     if isinstance(header, MQDLH) and not (header.encoding in _ENCODINGS and header.coded_char_set_id in _CCSIDS):
         why = f"Encoding {header.encoding} and CodedCharSetId {header.coded_char_set_id} are none"
         raise WireError("MQDLH.encoding", link.at + _DLH_ENCODING.start, why)
-
-
-def _other(order: Order) -> Order:
-    return ORDERS[1 - ORDERS.index(order)]
 
 
 def _doubted(data: Data, doubt: Doubt) -> Data:

@@ -270,17 +270,13 @@ def _xml(folder: RfhFolder) -> str:
             shared += 1
         out += [f"</{group}>" for group in reversed(groups[shared:])]
         out += [f"<{group}>" for group in path[shared:]]
-        out.append(_element(name, prop))
+        attributes = "" if prop.type == STRING else f' dt="{_escaped(prop.type)}"'
+        if prop.text is None:
+            attributes += ' xsi:nil="true"'
+        out.append(f"<{name}{attributes}>{_escaped(prop.text or '')}</{name}>")
         groups = path
     out += [f"</{group}>" for group in reversed(groups)]
     return "".join([*out, f"</{folder.name}>"])
-
-
-def _element(name: str, prop: Property) -> str:
-    attributes = "" if prop.type == STRING else f' dt="{_escaped(prop.type)}"'
-    if prop.text is None:
-        attributes += ' xsi:nil="true"'
-    return f"<{name}{attributes}>{_escaped(prop.text or '')}</{name}>"
 
 
 def _name(name: str) -> str:

@@ -88,7 +88,15 @@ def _unwrapped(message: PhysicalMessage, before: int) -> PhysicalMessage:
     for link in links:
         named |= properties(buffer, link)
         if isinstance(link.header, MQMD1):
-            message = _original(message, link.header)
+            descriptor = link.header
+            others = {name: text for name, text in message.properties.items() if not name.startswith(_ORIGIN)}
+            message = message._replace(
+                properties=others | origin(descriptor),
+                msg_type=descriptor.msg_type,
+                correl_id=descriptor.correl_id,
+                message_id=b"" if descriptor.msg_id == MQ_NO_ID else descriptor.msg_id,
+                put_time=put_time_in(f"{descriptor.put_date:8}{descriptor.put_time:8}"),
+            )
     if data.doubts:
         named[EVIDENCE] = "; ".join(f"the {name} at byte {before + at} {why}" for name, at, why in data.doubts)
     if named:
@@ -169,18 +177,6 @@ def properties(buffer: Buffer, link: HeaderLink) -> dict[str, str]:
         case _:
             said = {name: str(getattr(header, name)) for name in _NAMES.get(type(header), ())}
             return {f"{type(header).__name__.lower()}.{name}": text for name, text in said.items() if text}
-
-
-def _original(message: PhysicalMessage, descriptor: MQMD1) -> PhysicalMessage:
-    """Return the message with the fields of the descriptor in an MQXQH; those before it are of another message."""
-    others = {name: text for name, text in message.properties.items() if not name.startswith(_ORIGIN)}
-    return message._replace(
-        properties=others | origin(descriptor),
-        msg_type=descriptor.msg_type,
-        correl_id=descriptor.correl_id,
-        message_id=b"" if descriptor.msg_id == MQ_NO_ID else descriptor.msg_id,
-        put_time=put_time_in(f"{descriptor.put_date:8}{descriptor.put_time:8}"),
-    )
 
 
 def origin(descriptor: MQMD1) -> dict[str, str]:

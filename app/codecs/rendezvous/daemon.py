@@ -168,17 +168,13 @@ def read_frame(frame: Buffer) -> DaemonFrame:
         if place.name == "data":
             data, is_message = _data(frame, place), place.type == WireType.MSG
         elif place.name in {"sub", "mtype", "return"}:
-            texts[place.name] = _text(frame, place)
+            wanted = WireType.SUBJECT if place.name == "sub" else WireType.STRING
+            if place.type != wanted:
+                raise WireError(f"{place.name}.type", place.type_at, f"type {place.type}, where {wanted.name} belongs")
+            read = read_value(place.type, frame[place.data_at : place.end], str(place.name), place.data_at)
+            assert read is not None
+            texts[place.name] = str(read.value)
     return DaemonFrame(texts.get("mtype", ""), texts.get("sub", ""), texts.get("return"), data, is_message)
-
-
-def _text(frame: Buffer, place: FieldPlace) -> str:
-    wanted = WireType.SUBJECT if place.name == "sub" else WireType.STRING
-    if place.type != wanted:
-        raise WireError(f"{place.name}.type", place.type_at, f"type {place.type}, where {wanted.name} belongs")
-    read = read_value(place.type, frame[place.data_at : place.end], str(place.name), place.data_at)
-    assert read is not None
-    return str(read.value)
 
 
 def _data(frame: Buffer, place: FieldPlace) -> Buffer:

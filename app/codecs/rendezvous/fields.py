@@ -51,23 +51,19 @@ def places(buffer: Buffer, at: int, end: int) -> Iterator[FieldPlace]:
     """Find the fields of a message whose first field is at `at` and whose last one ends at `end`. Raises WireError."""
     number = 0
     while at < end:
-        place = _place(buffer, at, end, number)
+        row = f"field[{number}]"
+        type_at = at + 1 + buffer[at]
+        if type_at + 2 > end:
+            raise WireError(f"{row}.name", at, f"a name area of {buffer[at]} bytes, where {end - at - 1} are left")
+        name, name_end, identifier = _name(buffer, at, type_at, row)
+        kind = buffer[type_at]
+        data_at, size = _size(buffer, type_at + 1, end, kind, row)
+        if size > end - data_at:
+            raise WireError(f"{row}.data", data_at, f"{size} bytes of data, where {end - data_at} are left")
+        place = FieldPlace(at, name_end, type_at, data_at, data_at + size, name, identifier, kind)
         yield place
         at = place.end
         number += 1
-
-
-def _place(buffer: Buffer, at: int, end: int, number: int) -> FieldPlace:
-    row = f"field[{number}]"
-    type_at = at + 1 + buffer[at]
-    if type_at + 2 > end:
-        raise WireError(f"{row}.name", at, f"a name area of {buffer[at]} bytes, where {end - at - 1} are left")
-    name, name_end, identifier = _name(buffer, at, type_at, row)
-    kind = buffer[type_at]
-    data_at, size = _size(buffer, type_at + 1, end, kind, row)
-    if size > end - data_at:
-        raise WireError(f"{row}.data", data_at, f"{size} bytes of data, where {end - data_at} are left")
-    return FieldPlace(at, name_end, type_at, data_at, data_at + size, name, identifier, kind)
 
 
 def _name(buffer: Buffer, at: int, type_at: int, row: str) -> tuple[str | None, int, int]:

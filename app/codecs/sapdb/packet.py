@@ -85,20 +85,6 @@ def packet_at(buffer: Buffer, at: int) -> tuple[Packet, int]:
     order = byte_order(buffer, at)
     context = _CONTEXTS[order]
     header, start = PacketHeader.decode(buffer, at, context)
-    end = _varpart_end(buffer, header, at)
-    limit = min(len(buffer), end + SHORT_VARPART)
-    segments = []
-    place = start
-    for number in range(header.no_of_segm):
-        segment = _segment(buffer, _Place(f"segment[{number}]", start, place, limit), context)
-        segments.append(segment)
-        place += segment.header.segm_len
-    if place < end:
-        raise WireError("PacketHeader.varpart_len", at + _LEN_AT, f"{end - place} bytes behind the last segment")
-    return Packet(order, header, tuple(segments)), place
-
-
-def _varpart_end(buffer: Buffer, header: PacketHeader, at: int) -> int:
     length, left = header.varpart_len, len(buffer) - at - PacketHeader.SIZE
     if not 0 <= length <= left:
         raise WireError("PacketHeader.varpart_len", at + _LEN_AT, f"{length} bytes, where {left} are left")
@@ -110,7 +96,17 @@ def _varpart_end(buffer: Buffer, header: PacketHeader, at: int) -> int:
         raise WireError("PacketHeader.varpart_size", at + _SIZE_AT, why)
     if not 1 <= header.no_of_segm <= length // _SEGMENT_SIZE:
         raise WireError("PacketHeader.no_of_segm", at + _COUNT_AT, f"{header.no_of_segm} segments in {length} bytes")
-    return at + PacketHeader.SIZE + length
+    end = at + PacketHeader.SIZE + length
+    limit = min(len(buffer), end + SHORT_VARPART)
+    segments = []
+    place = start
+    for number in range(header.no_of_segm):
+        segment = _segment(buffer, _Place(f"segment[{number}]", start, place, limit), context)
+        segments.append(segment)
+        place += segment.header.segm_len
+    if place < end:
+        raise WireError("PacketHeader.varpart_len", at + _LEN_AT, f"{end - place} bytes behind the last segment")
+    return Packet(order, header, tuple(segments)), place
 
 
 class _Place(NamedTuple):
@@ -134,7 +130,7 @@ def _segment(buffer: Buffer, place: _Place, context: Context) -> PacketSegment:
     at, left = place.at, place.limit - place.at
     if left < _SEGMENT_SIZE:
         place.refuse("segm_len", f"a segment has at least {_SEGMENT_SIZE} bytes, and {left} are left")
-    header, part_at = _segment_layout(buffer[at + SEGMENT_KIND_AT]).decode(buffer, at, context)
+    header, part_at = SEGMENT_HEADERS.get(buffer[at + SEGMENT_KIND_AT], UnknownSegment).decode(buffer, at, context)
     if not _SEGMENT_SIZE <= header.segm_len <= left:
         place.refuse("segm_len", f"{header.segm_len} bytes, where {left} are left")
     if header.segm_offset != at - place.start:
@@ -150,10 +146,6 @@ def _segment(buffer: Buffer, place: _Place, context: Context) -> PacketSegment:
     if part_at != end:
         place.refuse("segm_len", f"{header.segm_len} bytes, and the parts end {end - part_at} bytes before")
     return PacketSegment(header, tuple(parts))
-
-
-def _segment_layout(kind: int) -> type[SegmentHeader]:
-    return SEGMENT_HEADERS.get(kind, UnknownSegment)
 
 
 def _part(buffer: Buffer, place: _Place, segment_at: int, context: Context) -> Part:

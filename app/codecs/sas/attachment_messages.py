@@ -68,7 +68,24 @@ def read_header(
             known=known,
         )
     header, dialects = found
-    return _meaning(header), dialects
+    return MessageHeader(
+        header.header_correlid,
+        header.original_msg_type,
+        header.original_correlid,
+        header.message_correlid,
+        tuple(
+            AttachmentDefinition(
+                AttachmentKind(attachment.type),
+                attachment.correlid[:KEY_SIZE],
+                attachment.qualifier1,
+                attachment.qualifier2,
+                attachment.description,
+                attachment.minor_version,
+                attachment.major_version,
+            )
+            for attachment in header.attachments
+        ),
+    ), dialects
 
 
 def _oddity(header: AttachmentHeader) -> tuple[bool, int]:
@@ -141,26 +158,4 @@ def attachment_fault(attachment: AttachmentEntry, path: str) -> Fault | None:
             f"{path}qualifier2": attachment.qualifier2,
             f"{path}description": attachment.description,
         }
-    )
-
-
-def _meaning(header: AttachmentHeader) -> MessageHeader:
-    return MessageHeader(
-        header.header_correlid,
-        header.original_msg_type,
-        header.original_correlid,
-        header.message_correlid,
-        tuple(_definition(attachment) for attachment in header.attachments),
-    )
-
-
-def _definition(attachment: AttachmentEntry) -> AttachmentDefinition:
-    return AttachmentDefinition(
-        AttachmentKind(attachment.type),
-        attachment.correlid[:KEY_SIZE],
-        attachment.qualifier1,
-        attachment.qualifier2,
-        attachment.description,
-        attachment.minor_version,
-        attachment.major_version,
     )

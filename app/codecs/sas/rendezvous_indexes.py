@@ -126,17 +126,13 @@ def _content(reader: FieldReader, path: str) -> CheckConstraint | KeyConstraint 
         (numbers, behind[0]) == (2, "OPAQUE") or (numbers, behind) in {(2, ("", "")), (4, ("STRING", "INT"))}
     )
     if is_check:
-        return _check(reader, path)
+        retval, total = reader.integer(f"{path}retval"), reader.integer(f"{path}total_length")
+        wtnames, whlen = reader.words(f"{path}wtnames"), reader.integer(f"{path}whlen")
+        count = reader.count(f"{path}members")
+        return CheckConstraint(
+            retval, total, wtnames, whlen, tuple(reader.string(f"{path}whbuf[{n}]") for n in range(count))
+        )
     return _foreign_key(reader, path) if (numbers, behind) == (4, ("STRING", "STRING")) else _key(reader, path)
-
-
-def _check(reader: FieldReader, path: str) -> CheckConstraint:
-    retval, total = reader.integer(f"{path}retval"), reader.integer(f"{path}total_length")
-    wtnames, whlen = reader.words(f"{path}wtnames"), reader.integer(f"{path}whlen")
-    count = reader.count(f"{path}members")
-    return CheckConstraint(
-        retval, total, wtnames, whlen, tuple(reader.string(f"{path}whbuf[{n}]") for n in range(count))
-    )
 
 
 def _names(reader: FieldReader, path: str) -> tuple[int, tuple[str, ...]]:

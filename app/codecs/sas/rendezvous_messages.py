@@ -254,14 +254,12 @@ def write_variables(
     """Return a data set's messages of variable definitions, each of at most `limit` bytes. Raises WireError."""
     kind: Value = ("I32", MessageKind.VARIABLES.value)
     each, once = ([kind], []) if type_field == "each" else ([], [kind])
-    entries = ([*each, *table_values(_as_digit(variable), charset, "VAR.")] for variable in variables)
+    entries = (
+        [*each, *table_values(replace(variable, type=b"1" if variable.is_numeric else b"2"), charset, "VAR.")]
+        for variable in variables
+    )
     for group in grouped("VAR", 1 + len(once), entries, limit):
         yield write_message("VAR", [("I32", len(group)), *once, *chain.from_iterable(group)])
-
-
-def _as_digit(variable: Variable) -> Variable:
-    """Return a variable whose type is a digit, as a string must have it."""
-    return replace(variable, type=b"1" if variable.is_numeric else b"2")
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

@@ -172,8 +172,13 @@ def _together(column: RowColumn, manner: Manner) -> pa.Array:
         if cells.shape[1] != 1:
             raise time_columns.Mixed
         refuse_any((cells[:, 0] > 1) & ~absent, NO_BOOLEAN)
-        return _booleans(cells[:, 0] != 0, absent)
-    codec = _codec(column, manner)
+        return pa.array(cells[:, 0] != 0, pa.bool_(), mask=absent)
+    wide = False
+    if data_type in ASCII_TEXTS or data_type in MOMENTS:
+        wide = bool((column.wide & ~column.absent).any())
+        if wide and not (column.wide | column.absent).all():
+            raise time_columns.Mixed
+    codec = text_codec(data_type, manner.code, wide=wide)
     if codec is None:
         if data_type in BYTES:
             refuse_any(cells[:, info.length :].any(axis=1) & ~absent, longer(info, "bytes"))
@@ -203,17 +208,6 @@ def _refuse_beyond(values: pa.Array, data_type: int) -> None:
         refuse_any(pc.fill_null(wrong, False).to_numpy(zero_copy_only=False), beyond(data_type))
 
 
-def _codec(column: RowColumn, manner: Manner) -> str | None:
-    """Return the codec of a column's texts; None for bytes. Raises Mixed where some have two bytes a character, and
-    others one."""
-    wide = False
-    if column.info.data_type in ASCII_TEXTS or column.info.data_type in MOMENTS:
-        wide = bool((column.wide & ~column.absent).any())
-        if wide and not (column.wide | column.absent).all():
-            raise time_columns.Mixed
-    return text_codec(column.info.data_type, manner.code, wide=wide)
-
-
 def _ascii(cells: Bytes, absent: Flags, codec: str) -> Bytes:
     """Return characters of one byte of texts, where they are in ASCII. Raises Mixed."""
     if codec == "latin-1":
@@ -224,10 +218,6 @@ def _ascii(cells: Bytes, absent: Flags, codec: str) -> Bytes:
     if (high[~absent] != 0).any():
         raise time_columns.Mixed
     return np.ascontiguousarray(low)
-
-
-def _booleans(values: Flags, absent: Flags) -> pa.BooleanArray:
-    return pa.array(values, pa.bool_(), mask=absent)
 
 
 def _longs(column: RowColumn, long_name: LongName) -> pa.StringArray:
@@ -282,22 +272,18 @@ def encode(
             cells, undef = encode_column(values, info, manner, long_named)
             if cells.shape[1] > (room := info.in_out_len - 1):
                 raise BadValueError(0, f"values take {cells.shape[1]} bytes, where there is room for {room}")
-        _put(cells, undef, values, place, manner, info)
+        place[:, 0] = undef
+        width = cells.shape[1]
+        place[:, 1 : 1 + width] = cells
+        if width < place.shape[1] - 1:
+            _, filler = fill(info.data_type, manner)
+            rest = place.shape[1] - 1 - width
+            place[:, 1 + width :] = np.frombuffer((filler * rest)[:rest], np.uint8)
+        if values.null_count:
+            is_null = values.is_null().to_numpy(zero_copy_only=False)
+            place[is_null] = 0
+            place[is_null, 0] = _NULL
     return rows
-
-
-def _put(cells: Bytes, undef: int, values: pa.Array, place: Bytes, manner: Manner, info: Described) -> None:
-    place[:, 0] = undef
-    width = cells.shape[1]
-    place[:, 1 : 1 + width] = cells
-    if width < place.shape[1] - 1:
-        _, filler = fill(info.data_type, manner)
-        rest = place.shape[1] - 1 - width
-        place[:, 1 + width :] = np.frombuffer((filler * rest)[:rest], np.uint8)
-    if values.null_count:
-        is_null = values.is_null().to_numpy(zero_copy_only=False)
-        place[is_null] = 0
-        place[is_null, 0] = _NULL
 
 
 def encode_column(

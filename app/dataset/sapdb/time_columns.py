@@ -105,12 +105,8 @@ def _fits(cell: bytes, shape: str) -> bool:
     )
 
 
-def _is_half_mark(shape: str, place: int) -> bool:
-    return place > 0 and shape[place - 1] == _HALF_DAY
-
-
 def _is_digit(shape: str, place: int) -> bool:
-    return shape[place] in _LETTERS and not _is_half_mark(shape, place)
+    return shape[place] in _LETTERS and not (place > 0 and shape[place - 1] == _HALF_DAY)
 
 
 def _is_letter(shape: str, place: int) -> bool:

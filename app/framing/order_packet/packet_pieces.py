@@ -297,7 +297,7 @@ def rows_of(content: SegmentContent) -> RowRange | None:
     if is_input and not (header.mass_cmd or _takes_several_rows(content)):
         return None
     attributes, count, total = part.header.attributes, part.header.arg_count, _row_count(content)
-    if _answers_one_row(header):
+    if isinstance(header, ReturnSegment) and header.function_code == FunctionCode.SELECT_INTO:
         attributes |= PartAttribute.FIRST | PartAttribute.LAST
     is_last = bool(attributes & PartAttribute.LAST) or _has_no_row(header)
     first = _first_row(attributes, count, total, is_input=is_input)
@@ -327,11 +327,6 @@ def _takes_several_rows(content: SegmentContent) -> bool:
 
 def _has_no_row(header: Any) -> bool:
     return isinstance(header, ReturnSegment) and header.returncode == _NO_ROW
-
-
-def _answers_one_row(header: Any) -> bool:
-    """Tell whether a reply is that of a SELECT INTO, which has one row and need not say that it is the last one."""
-    return isinstance(header, ReturnSegment) and header.function_code == FunctionCode.SELECT_INTO
 
 
 def _first_row(attributes: int, count: int, total: int | None, *, is_input: bool) -> int | None:

@@ -91,7 +91,7 @@ class _Packets:
 
     def __init__(self, options: FramingOptions, texts: Sequence[str]) -> None:
         order: Order = integer_order(options.encoding) or "<"
-        self.is_unicode = not all(_is_latin(text) for text in texts)
+        self.is_unicode = not all(all(ord(character) < 0x100 for character in text) for text in texts)
         wide = MessCode.UNICODE if order == ">" else MessCode.UNICODE_SWAP
         self._code = wide if self.is_unicode else MessCode.ASCII
         self._swap = MessSwap.NORMAL if order == ">" else MessSwap.FULL_SWAPPED
@@ -114,10 +114,6 @@ class _Packets:
         return encode_packet(laid_out(header, [(segment, parts)]))
 
 
-def _is_latin(text: str) -> bool:
-    return all(ord(character) < 0x100 for character in text)
-
-
 # --- data sets --------------------------------------------------------------------------------------------------------
 
 
@@ -133,7 +129,10 @@ def _table(
         names = list(describing.row_names(schema))
         packets = _Packets(options, [*names, attachment.qualifier_1, attachment.qualifier_2])
         infos = describing.parameters(schema, needed, unicode_packet=packets.is_unicode)
-        statement = packets.part(PartKind.PARSID, [_parsid(attachment)])
+        told = attachment.correl_id
+        statement = packets.part(
+            PartKind.PARSID, [Parsid(told[:4], told[4:7], told[7], _INSERT, told[8], _MASS_COMMAND, 0)]
+        )
         owner, name = attachment.qualifier_1, attachment.qualifier_2
         yield packets.packet(
             ReturnSegment(segm_kind=SegmentKind.RETURN, function_code=FunctionCode.INSERT),
@@ -151,11 +150,6 @@ def _batches(table: pq.ParquetFile, schema: pa.Schema) -> Iterator[pa.RecordBatc
     """Return the rows without side columns, read in this thread alone."""
     for batch in table.iter_batches(ROWS_A_BATCH, use_threads=False):
         yield batch.select(schema.names)
-
-
-def _parsid(attachment: OutgoingAttachment) -> Parsid:
-    told = attachment.correl_id
-    return Parsid(told[:4], told[4:7], told[7], _INSERT, told[8], _MASS_COMMAND, 0)
 
 
 def _rows(

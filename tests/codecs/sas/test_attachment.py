@@ -165,5 +165,5 @@ def test_the_table_of_the_header() -> None:
         "| original_correlid | byte[24] | message correlationid provided by the sending application |\n"
         "| message_correlid | byte[24] | generated correlationid for the message |\n"
         "| attachment_count | int32 | number of attachments |\n"
-        "| attachments | Attachment x attachment_count | the list of attachments |"
+        "| attachments | AttachmentEntry x attachment_count | the list of attachments |"
     )
