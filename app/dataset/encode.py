@@ -6,7 +6,6 @@ are not variables: their contents become values of the columns that they belong 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +14,7 @@ from app.codecs.sas.constants import MessageKind
 from app.codecs.sas.data_set_messages import DataSetDefinition, Variable
 from app.dataset import character_columns, format_names, numeric, sas_columns, side_columns
 from app.dataset.checks import LONGEST_NAME
-from app.dataset.conversion_error import BadValueError
+from app.dataset.conversion_error import located
 from app.dataset.format_names import SasFormat
 from app.dataset.numeric import ByteOrder, FloatFormat
 from app.dataset.observation_layout import Representation
@@ -82,7 +81,7 @@ def character_lengths(batches: Iterable[pa.RecordBatch], charset: str) -> dict[s
     for batch in batches:
         for field, column, beside in _with_sides(batch):
             if sas_columns.is_text(field.type):
-                with _located(field.name, rows):
+                with located(field.name, rows, "observation"):
                     needed = character_columns.longest(
                         sas_columns.strings(column), charset, _damaged(batch, beside, charset)
                     )
@@ -119,7 +118,7 @@ def _block(batch: pa.RecordBatch, variables: Sequence[Variable], how: Representa
     cells = np.empty((batch.num_rows, sum(variable.length for variable in variables)), np.uint8)
     at = 0
     for variable, (field, column, beside) in zip(variables, _with_sides(batch), strict=True):
-        with _located(field.name, first):
+        with located(field.name, first, "observation"):
             if variable.is_numeric:
                 values, tags = sas_columns.doubles_and_tags(column, beside)
                 made = numeric.encode(values, variable.length, how.order, how.float_format, tags, how.charset)
@@ -232,12 +231,3 @@ def _signed_byte(said: Mapping[str, str], key: str) -> bytes:
         return _integer(said, key, 0).to_bytes(1, "big", signed=True)
     except OverflowError:
         raise InvalidInputError("metadata", key, -1, f"{said[key]} does not fit a byte") from None
-
-
-@contextmanager
-def _located(column: str, first: int) -> Iterator[None]:
-    """Raise InvalidInputError with the column and the observation number (from 1) for a BadValueError."""
-    try:
-        yield
-    except BadValueError as e:
-        raise InvalidInputError("value", column, -1, f"observation {first + e.row + 1}: {e.why}") from None

@@ -1,7 +1,7 @@
 """The character sets in which the text of a SAS message is read and written."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
 
 from app.codecs.ibm_mq.encodings import EBCDIC, is_ebcdic
 from app.codecs.ibm_mq.encodings import charset as named_charset
@@ -11,6 +11,9 @@ from app.dataset.decode import Blocks, DecodingPlan, Unforeseen
 from app.framing.protocol import StoreTable
 from app.model.message import PhysicalMessage
 from app.model.records import FramingOptions
+from app.wire import WireError
+
+T = TypeVar("T")
 
 
 def charsets(message: PhysicalMessage) -> Iterator[str]:
@@ -20,6 +23,21 @@ def charsets(message: PhysicalMessage) -> Iterator[str]:
     """
     named = _nearest(message.ccsid, message.encoding)
     yield from dict.fromkeys(name for name in (named, "utf-8", *GUESSES) if name)
+
+
+def in_first_charset(message: PhysicalMessage, read: Callable[[str], T]) -> T:
+    """Return what `read` returns for the first of `charsets` in which a message's text can be read.
+
+    Raises the WireError of the first one if it can be read in none.
+    """
+    refusal: WireError | None = None
+    for charset in charsets(message):
+        try:
+            return read(charset)
+        except WireError as error:
+            refusal = refusal or error
+    assert refusal is not None
+    raise refusal
 
 
 class Stored(NamedTuple):

@@ -21,7 +21,7 @@ from app.dataset import decode, indexes_and_constraints, schema
 from app.dataset.numeric import Bytes
 from app.dataset.observation_layout import Representation
 from app.framing import sas_evidence
-from app.framing.message_charsets import Stored, charsets, store_table
+from app.framing.message_charsets import Stored, in_first_charset, store_table
 from app.framing.protocol import Body, DataSetFacts, FileContent, PartReader, Received, Span, StoreTable
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
@@ -140,20 +140,14 @@ def _defined(received: Received, messages: dict[str, list[int]]) -> _Defined:
     if len(set(map(bytes, definitions))) > 1:
         why = f"{len(definitions)} data set definition messages that are not the same"
         raise InvalidInputError("conflicting-definition", "type", 0, why)
-    refusal: WireError | None = None
-    for charset in charsets(received.first):
-        try:
-            definition = rendezvous_messages.read_definition(definitions[0], charset)
-            schema.check_definition(definition)
-            variables = rendezvous_messages.read_variables(
-                _variable_bodies(received, messages, definition), definition.variables, charset
-            )
-        except WireError as error:
-            refusal = refusal or error
-        else:
-            return _Defined(definition, variables, charset)
-    assert refusal is not None
-    raise refusal
+
+    def read(charset: str) -> _Defined:
+        definition = rendezvous_messages.read_definition(definitions[0], charset)
+        schema.check_definition(definition)
+        bodies = _variable_bodies(received, messages, definition)
+        return _Defined(definition, rendezvous_messages.read_variables(bodies, definition.variables, charset), charset)
+
+    return in_first_charset(received.first, read)
 
 
 def _variable_bodies(

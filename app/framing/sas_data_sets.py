@@ -17,7 +17,7 @@ from app.dataset.decode import SmallDataSet, decode_together
 from app.dataset.numeric import FloatFormat
 from app.dataset.observation_layout import SAMPLE_ROWS, Representation
 from app.framing import sas_evidence
-from app.framing.message_charsets import charsets, store_table
+from app.framing.message_charsets import in_first_charset, store_table
 from app.framing.protocol import Body, DataSetFacts, DataSetTable, Received, StoreTable
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
@@ -217,16 +217,13 @@ def _defined(first: PhysicalMessage, messages: Mapping[MessageKind, _Bodies], kn
         why = f"the {len(definitions)} data set definition messages differ"
         raise InvalidInputError("conflicting-definition", "type", 0, why)
     definition, variables = next(iter(definitions)), messages[MessageKind.VARIABLES]
-    refusal: WireError | None = None
-    for charset in charsets(first):
-        try:
-            if len(definition) + variables.size <= _LONGEST_CACHED:
-                return _read_known(bytes(definition), tuple(map(bytes, variables)), known, charset)
-            return _read_definitions(definition, variables, known, charset)
-        except WireError as error:
-            refusal = refusal or error
-    assert refusal is not None
-    raise refusal
+
+    def read(charset: str) -> _Defined:
+        if len(definition) + variables.size <= _LONGEST_CACHED:
+            return _read_known(bytes(definition), tuple(map(bytes, variables)), known, charset)
+        return _read_definitions(definition, variables, known, charset)
+
+    return in_first_charset(first, read)
 
 
 def _read_definitions(body: Body, variables: _Bodies | Sequence[Body], known: int, charset: str) -> _Defined:

@@ -20,7 +20,7 @@ from app.codecs.sas.constants import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
 from app.codecs.sas.dialect import Dialect
 from app.framing import sas_files
 from app.framing.descriptors import Descriptors
-from app.framing.message_charsets import charset_of, charsets
+from app.framing.message_charsets import charset_of, in_first_charset
 from app.framing.protocol import (
     ArrangementName,
     Bodies,
@@ -36,7 +36,7 @@ from app.framing.protocol import (
     StoreTable,
     message_identifier,
 )
-from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
+from app.model.attachment import AttachmentKind, MessageHeader
 from app.model.errors import InvalidInputError
 from app.model.event import Announced, Event, PartArrived, Unsequenced
 from app.model.framing_facts import Captures, FramingTraits
@@ -78,14 +78,12 @@ def _header(message: PhysicalMessage, known: int) -> tuple[MessageHeader, int]:
     if len(message.body) > LONGEST_HEADER:
         why = f"{len(message.body):,} bytes, at most {LONGEST_HEADER:,} are read"
         raise InvalidInputError("bad-header", "AttachmentHeader", LONGEST_HEADER, why)
-    refusal: WireError | None = None
-    for charset in charsets(message):
-        try:
-            return read_header(message.body, charset=charset, encoding=message.encoding, known=known)
-        except WireError as error:
-            refusal = refusal or error
-    assert refusal is not None
-    raise InvalidInputError("bad-header", refusal.row, refusal.at, refusal.why) from refusal
+    try:
+        return in_first_charset(
+            message, lambda charset: read_header(message.body, charset, encoding=message.encoding, known=known)
+        )
+    except WireError as error:
+        raise InvalidInputError("bad-header", error.row, error.at, error.why) from error
 
 
 def attachment_key(message: PhysicalMessage) -> bytes:
@@ -137,18 +135,7 @@ def _announced(delivery: DeliveryRecord) -> MessageHeader:
         original_msg_type=delivery.original_msg_type,
         original_correl_id=delivery.original_correl_id,
         message_correl_id=delivery.message_correl_id,
-        attachments=tuple(
-            AttachmentDefinition(
-                attachment.kind,
-                attachment.correl_id,
-                attachment.qualifier_1,
-                attachment.qualifier_2,
-                attachment.description,
-                attachment.minor_version,
-                attachment.major_version,
-            )
-            for attachment in delivery.attachments
-        ),
+        attachments=tuple(attachment.definition for attachment in delivery.attachments),
     )
 
 

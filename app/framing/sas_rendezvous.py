@@ -10,9 +10,10 @@ messages and then the last one, which counts them. All of a delivery belongs to 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from app.codecs.sas import correlid
-from app.codecs.sas.attachment_messages import AttachmentEntry
+from app.codecs.sas.attachment_messages import definition_of, entry_of
 from app.codecs.sas.correlid import BLANK_CORRELID, attachment_key, correlid_of
 from app.codecs.sas.dialect import DIALECTS, mask_of
 from app.codecs.sas.numbered import message_name
@@ -30,7 +31,7 @@ from app.codecs.sas.rendezvous_messages import (
     write_map,
 )
 from app.framing import rendezvous_content
-from app.framing.message_charsets import charset_of, charsets
+from app.framing.message_charsets import charset_of, in_first_charset
 from app.framing.protocol import (
     NO_OPTIONS,
     ArrangementName,
@@ -48,7 +49,7 @@ from app.framing.protocol import (
 )
 from app.framing.rendezvous_bodies import RendezvousBodies
 from app.framing.sas_arrivals import DOUBT, PARTS, REFUTED, NumberedArrivals, choice_of
-from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
+from app.model.attachment import AttachmentKind, MessageHeader
 from app.model.errors import InvalidInputError
 from app.model.event import Announced, Event, PartArrived, Refuted, Unsequenced
 from app.model.framing_facts import Captures, FramingTraits
@@ -113,28 +114,14 @@ def _last(message: PhysicalMessage, key: bytes) -> Unsequenced | Refuted:
 
 
 def _header(message: PhysicalMessage) -> MessageHeader:
-    refusal: WireError | None = None
-    for charset in charsets(message):
-        try:
-            return _meaning(read_header(message.body, charset), correlid.split(message.correl_id)[0])
-        except WireError as error:
-            refusal = refusal or error
-    assert refusal is not None
-    raise InvalidInputError("bad-header", refusal.row, refusal.at, refusal.why) from refusal
-
-
-def _meaning(header: RendezvousHeader, base: bytes) -> MessageHeader:
-    """Return a header by its key. Whether an application message follows, it does not say; one has the same key."""
+    """Return what a header says. It does not say whether an application message follows; one has the header's key."""
+    base = correlid.split(message.correl_id)[0]
+    try:
+        header = in_first_charset(message, partial(read_header, message.body))
+    except WireError as error:
+        raise InvalidInputError("bad-header", error.row, error.at, error.why) from error
     attachments = tuple(
-        AttachmentDefinition(
-            AttachmentKind(entry.type),
-            attachment_key(entry.correlid, base, number),
-            entry.qualifier1,
-            entry.qualifier2,
-            entry.description,
-            entry.minor_version,
-            entry.major_version,
-        )
+        definition_of(entry, attachment_key(entry.correlid, base, number))
         for number, entry in enumerate(header.attachments)
     )
     return MessageHeader(correlid.join(base, 0), header.original_msg_type, bytes(24), bytes(24), attachments)
@@ -195,18 +182,7 @@ def _announced(delivery: DeliveryRecord) -> RendezvousHeader:
         BLANK_CORRELID,
         correlid_of(delivery.message_correl_id),
         len(delivery.attachments),
-        [
-            AttachmentEntry(
-                attachment.kind,
-                correlid_of(attachment.correl_id),
-                attachment.qualifier_1,
-                attachment.qualifier_2,
-                attachment.description,
-                attachment.minor_version,
-                attachment.major_version,
-            )
-            for attachment in delivery.attachments
-        ],
+        [entry_of(each.definition, correlid_of(each.correl_id)) for each in delivery.attachments],
     )
 
 

@@ -6,7 +6,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
+from app.model.attachment import AttachmentDefinition, AttachmentKind, AttachmentState, DeliveryState
 from app.model.evidence import Choice
 
 if TYPE_CHECKING:
@@ -253,6 +253,18 @@ class OutgoingAttachment:
     object_name: str
     size: int
     sha256: str
+
+    @property
+    def definition(self) -> AttachmentDefinition:
+        return AttachmentDefinition(
+            self.kind,
+            self.correl_id,
+            self.qualifier_1,
+            self.qualifier_2,
+            self.description,
+            self.minor_version,
+            self.major_version,
+        )
 
 
 class FramingOptions(NamedTuple):

@@ -119,8 +119,8 @@ class Parsid(Layout):
     flag: Byte = row("unused")
 
 
-class ParameterInfo(Layout):
-    """One argument of shortinfo: a parameter or a column, 12 bytes."""
+class DescribedParameter(Layout):
+    """What the descriptions of a parameter or a column begin with."""
 
     mode: Byte = row("set: mandatory 1, optional 2, default 4, escape character 8")
     io_type: Annotated[int, Num("B", IoType)] = row("direction")
@@ -128,18 +128,17 @@ class ParameterInfo(Layout):
     frac: Byte = row("digits behind the point; 255 for none that are fixed")
     length: Int2 = row("length by its declaration: digits or characters")
     in_out_len: Int2 = row("bytes in a data part with the undef byte")
+
+
+class ParameterInfo(DescribedParameter):
+    """One argument of shortinfo: a parameter or a column, 12 bytes."""
+
     bufpos: Int4 = row("position of the undef byte in a row of a data part, from 1 on")
 
 
-class VardataParameterInfo(Layout):
+class VardataParameterInfo(DescribedParameter):
     """One argument of vardata_shortinfo that is input, 12 bytes."""
 
-    mode: Byte = row("set: mandatory 1, optional 2, default 4, escape character 8")
-    io_type: Annotated[int, Num("B", IoType)] = row("direction")
-    data_type: Annotated[int, Num("B", DataType)] = row("type")
-    frac: Byte = row("digits behind the point; 255 for none that are fixed")
-    length: Int2 = row("length by its declaration: digits or characters")
-    in_out_len: Int2 = row("bytes in a data part with the undef byte")
     param_no: Int2 = row("number of the parameter")
     read_only: Byte = row("1: cannot be changed")
     serial: Byte = row("1: a serial column")

@@ -73,19 +73,34 @@ def read_header(
         header.original_msg_type,
         header.original_correlid,
         header.message_correlid,
-        tuple(
-            AttachmentDefinition(
-                AttachmentKind(attachment.type),
-                attachment.correlid[:KEY_SIZE],
-                attachment.qualifier1,
-                attachment.qualifier2,
-                attachment.description,
-                attachment.minor_version,
-                attachment.major_version,
-            )
-            for attachment in header.attachments
-        ),
+        tuple(definition_of(entry, entry.correlid[:KEY_SIZE]) for entry in header.attachments),
     ), dialects
+
+
+def definition_of(entry: AttachmentEntry, correl_id: bytes) -> AttachmentDefinition:
+    """Return what an entry of a header says of the attachment with this correlid."""
+    return AttachmentDefinition(
+        AttachmentKind(entry.type),
+        correl_id,
+        entry.qualifier1,
+        entry.qualifier2,
+        entry.description,
+        entry.minor_version,
+        entry.major_version,
+    )
+
+
+def entry_of(definition: AttachmentDefinition, correlid: bytes) -> AttachmentEntry:
+    """Return the entry of a header for an attachment, with its correlid as the header has it."""
+    return AttachmentEntry(
+        definition.kind,
+        correlid,
+        definition.qualifier_1,
+        definition.qualifier_2,
+        definition.description,
+        definition.minor_version,
+        definition.major_version,
+    )
 
 
 def _oddity(header: AttachmentHeader) -> tuple[bool, int]:
@@ -100,18 +115,7 @@ def _oddity(header: AttachmentHeader) -> tuple[bool, int]:
 def write_header(header: MessageHeader, dialect: Dialect, charset: str = "latin-1") -> bytes:
     """Return the body of an attachment header message. Raises WireError for values that do not fit, and for those that
     `read_header` refuses."""
-    attachments = [
-        AttachmentEntry(
-            definition.kind,
-            join(definition.correl_id, 0),
-            definition.qualifier_1,
-            definition.qualifier_2,
-            definition.description,
-            definition.minor_version,
-            definition.major_version,
-        )
-        for definition in header.attachments
-    ]
+    attachments = [entry_of(definition, join(definition.correl_id, 0)) for definition in header.attachments]
     written = AttachmentHeader(
         header.header_correl_id,
         header.original_msg_type,

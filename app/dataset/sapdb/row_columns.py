@@ -4,8 +4,7 @@ Where a column's cells cannot be read together, `app.codecs.sapdb.parameter_valu
 exactly what is wrong with which. So errors and odd values are the same as those of a single value.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
@@ -31,10 +30,9 @@ from app.codecs.sapdb.parameter_values import (
 )
 from app.codecs.sapdb.temporal_digits import Time
 from app.dataset import sas_columns
-from app.dataset.conversion_error import BadValueError, refuse_any
+from app.dataset.conversion_error import BadValueError, located, refuse_any
 from app.dataset.sapdb import number_columns, text_columns, time_columns
 from app.dataset.sapdb.column_types import BYTES
-from app.model.errors import InvalidInputError
 from app.wire import WireError
 from app.wire.kinds import Buffer
 
@@ -318,12 +316,3 @@ def _widened(characters: Bytes, codec: str) -> Bytes:
     wide = np.zeros((len(characters), 2 * characters.shape[1]), np.uint8)
     wide[:, (1 if codec == "utf-16-be" else 0) :: 2] = characters
     return wide
-
-
-@contextmanager
-def located(column: str, first: int) -> Iterator[None]:
-    """Turn a bad value into InvalidInputError with its column and its row (from 1)."""
-    try:
-        yield
-    except BadValueError as error:
-        raise InvalidInputError("value", column, -1, f"row {first + error.row + 1}: {error.why}") from None
