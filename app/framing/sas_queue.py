@@ -80,7 +80,7 @@ def _header(message: PhysicalMessage, known: int) -> tuple[MessageHeader, int]:
         raise InvalidInputError("bad-header", "AttachmentHeader", LONGEST_HEADER, why)
     try:
         return in_first_charset(
-            message, lambda charset: read_header(message.body, charset, encoding=message.encoding, known=known)
+            message, lambda charset: read_header(message.body, charset=charset, encoding=message.encoding, known=known)
         )
     except WireError as error:
         raise InvalidInputError("bad-header", error.row, error.at, error.why) from error

@@ -10,12 +10,12 @@ from app.codecs.sapdb.constants import NUMBERS, DataType, Undef
 from app.codecs.sapdb.data_rows import encode_vardata, vardata_fields
 from app.codecs.sapdb.parameter_values import Described, Manner, decode_content, text_codec
 from app.dataset import sas_columns
+from app.dataset.conversion_error import located
 from app.dataset.sapdb.column_types import BYTES
 from app.dataset.sapdb.row_columns import (
     LongName,
     RowColumn,
     encode_column,
-    located,
     longer,
     named_by_descriptor,
     read_column,
