@@ -369,7 +369,10 @@ class Assembly:
             assert state is not None
             attachment.record = changed(attachment.record, state=state, reason=None, reason_code=None)
         elif attachment.is_lost:
-            attachment = self.attachments[key] = _begun_anew(attachment.record)
+            state = follow(attachment.record.state, Input.SENT_AGAIN)
+            assert state is not None
+            begun_again = changed(attachment.record, state=state, **NOTHING_CAME)
+            attachment = self.attachments[key] = Attachment(begun_again, Parts())
             self._reopened[attachment.record.id] = None
         if position < attachment.record.first_position:
             attachment.record = changed(attachment.record, first_position=position)
@@ -412,13 +415,6 @@ def plausible_counts(counts: tuple[int, ...], dialects: int, most: int) -> list[
     known: frozenset[str] = orders(dialects) or _BOTH_ORDERS
     in_order = (count for order, count in zip("><", counts, strict=False) if order in known)
     return sorted(count for count in in_order if 0 <= count <= most)
-
-
-def _begun_anew(record: AttachmentRecord) -> Attachment:
-    """Return an attachment that has lost all its parts, with only the definition of its header."""
-    state = follow(record.state, Input.SENT_AGAIN)
-    assert state is not None
-    return Attachment(changed(record, state=state, **NOTHING_CAME), Parts())
 
 
 def _application(message: MessageRecord, address: Address, position: int) -> tuple[Effect, ...]:

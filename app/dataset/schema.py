@@ -60,12 +60,11 @@ class Column:
 
 def columns(variables: Sequence[Variable], offsets: Iterable[int]) -> tuple[Column, ...]:
     """Return a column for each variable, whose values begin at these offsets, for the usual values."""
-    return tuple(
-        Column(variable, name, position, at, _moment(variable))
-        for position, (variable, name, at) in enumerate(
-            zip(variables, column_names(variables), offsets, strict=True), 1
-        )
-    )
+    found = []
+    for position, (variable, name, at) in enumerate(zip(variables, column_names(variables), offsets, strict=True), 1):
+        kind = kind_of(variable.format) if variable.is_numeric else None
+        found.append(Column(variable, name, position, at, None if kind is None else MOMENTS[kind][0]))
+    return tuple(found)
 
 
 def arrow_schema(columns: Sequence[Column], metadata: Mapping[str, str]) -> pa.Schema:
@@ -169,11 +168,6 @@ def _sort_key(variables: Sequence[Variable]) -> str:
 
 def to_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _moment(variable: Variable) -> Moment | None:
-    kind = kind_of(variable.format) if variable.is_numeric else None
-    return None if kind is None else MOMENTS[kind][0]
 
 
 def _variable_metadata(column: Column) -> dict[str, str]:

@@ -244,8 +244,11 @@ def _beside(received: Received, messages: dict[str, list[int]], said: _Defined, 
             warnings.append(f"{size:,} bytes of {name} messages were not kept")
             continue
         try:
+            if name == "ATC":
+                for body in bodies:
+                    rendezvous_indexes.read_constraints(body, said.charset)
             if bodies:
-                metadata[key] = _indexes(bodies, said) if name == "ATI" else _constraints(bodies, said)
+                metadata[key] = _indexes(bodies, said) if name == "ATI" else b64encode(b"".join(bodies)).decode()
         except WireError as error:
             warnings.append(f"the {name} messages could not be read: {error}")
     return metadata
@@ -256,9 +259,3 @@ def _indexes(bodies: Sequence[memoryview], said: _Defined) -> str:
     return indexes_and_constraints.written_indexes(
         data_set_messages.Index(each.upercmx, each.name, each.flags, len(each.keys), list(each.keys)) for each in found
     )
-
-
-def _constraints(bodies: Sequence[memoryview], said: _Defined) -> str:
-    for body in bodies:
-        rendezvous_indexes.read_constraints(body, said.charset)
-    return b64encode(b"".join(bodies)).decode()

@@ -12,7 +12,6 @@ import numpy as np
 
 from app.codecs.rendezvous.constants import HEADER_SIZE
 from app.codecs.rendezvous.fields import message_end
-from app.codecs.sas.attachment_messages import AttachmentEntry
 from app.codecs.sas.file_messages import FileDescription, RecordTotals, is_announced_size
 from app.codecs.sas.numbered import find_fields, numbered
 from app.codecs.sas.rendezvous_messages import (
@@ -56,11 +55,6 @@ class AttachmentProgress:
     is_odd: bool = False
     records: RecordTotals = field(default_factory=RecordTotals)
     values: list[int | None] = field(default_factory=lambda: [0] * len(_REPEATS))
-
-    @classmethod
-    def of(cls, entry: AttachmentEntry) -> "AttachmentProgress":
-        """Return the progress of an attachment of which nothing has come."""
-        return cls(AttachmentKind(entry.type))
 
     def add(self, name: str, body: Buffer) -> None:
         """Count a message. One that its attachment cannot have, or that cannot be read, makes the attachment odd."""

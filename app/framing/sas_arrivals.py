@@ -21,19 +21,19 @@ Rules.
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from app.codecs.rendezvous.subjects import INBOX, REPLY_PROPERTY, SUBJECT_PROPERTY
 from app.codecs.sas import correlid
-from app.codecs.sas.attachment_messages import AttachmentEntry
 from app.codecs.sas.correlid import attachment_key, header_key, key_of
 from app.codecs.sas.numbered import message_name
 from app.codecs.sas.rendezvous_messages import MAP_NAMES, read_header, read_last
 from app.framing.counting import AttachmentArrival, AttachmentDecision, Decision, LastMessage, SubjectCounting
 from app.framing.protocol import NO_OPTIONS, ArrivalOptions
 from app.framing.rendezvous_progress import AttachmentProgress, Completeness
+from app.model.attachment import AttachmentKind
 from app.model.evidence import Choice, Ground, Question
 from app.model.message import GAP, UNREADABLE, PhysicalMessage
 from app.wire import WireError
@@ -213,7 +213,11 @@ class NumberedArrivals:
         facts = (message.body, on, of, b"%d" % message.received_at)
         base = base or key_of(header.header_correlid) or header_key(*map(bytes, facts), b"%d" % self._headers)
         is_interleaved = before is not None and not all(each.closed for each in before.coming)
-        self._open[line] = _Open(base, list(_coming(base, header.attachments)), is_interleaved)
+        coming = [
+            _Coming(attachment_key(entry.correlid, base, number), AttachmentProgress(AttachmentKind(entry.type)))
+            for number, entry in enumerate(header.attachments)
+        ]
+        self._open[line] = _Open(base, coming, is_interleaved)
         if len(self._open) > _MOST_LINES:
             del self._open[next(iter(self._open))]
         if is_interleaved:
@@ -256,11 +260,6 @@ class NumberedArrivals:
         if not counting.is_set and counting.known != self._known.get(subject, ""):
             self._known[subject] = self._learned[subject] = counting.known
         return decided
-
-
-def _coming(base: bytes, entries: Sequence[AttachmentEntry]) -> Iterator[_Coming]:
-    for number, entry in enumerate(entries):
-        yield _Coming(attachment_key(entry.correlid, base, number), AttachmentProgress.of(entry))
 
 
 def _said(decided: AttachmentDecision[_Last]) -> PhysicalMessage:

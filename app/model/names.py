@@ -39,7 +39,10 @@ UNNAMED = "_UNNAMED_"
 
 def table_name(library: str, member: str) -> str:
     """Return the table of a data set, by the names that its sender gave it."""
-    return f"{_library(_word(library) or DEFAULT_LIBRARY)}.{_word(member) or UNNAMED}"
+    library = _word(library) or DEFAULT_LIBRARY
+    if "." in library or "'" in library:
+        library = name_literal(library)
+    return f"{library}.{_word(member) or UNNAMED}"
 
 
 def library_and_member(name: str) -> tuple[str, str]:
@@ -67,7 +70,3 @@ _LITERAL: Final = re.compile(r"('(?:[^']|'')*')\.")
 
 def _word(name: str) -> str:
     return in_capitals(name.rstrip(" \0"))
-
-
-def _library(word: str) -> str:
-    return name_literal(word) if "." in word or "'" in word else word

@@ -107,10 +107,6 @@ def _fixed(text: str, _context: Context, value: str) -> str:
     return text.format(value)
 
 
-def _at_least(characters: int) -> str:
-    return "must not be empty" if characters == 1 else f"give at least {characters:,} characters"
-
-
 def _pattern(context: Context, _value: str) -> str:
     pattern = str(context["pattern"])
     return SENTENCES.get(pattern, f"does not have the form {pattern}")
@@ -161,7 +157,9 @@ _BY_TYPE: Final[Mapping[str, Callable[[Context, str], str]]] = {
     "greater_than_equal": lambda context, value: f"{value} is too small; give at least {_amount(context['ge'])}",
     "less_than": lambda context, value: f"{value} is too large; give less than {_amount(context['lt'])}",
     "less_than_equal": lambda context, value: f"{value} is too large; give at most {_amount(context['le'])}",
-    "string_too_short": lambda context, _: _at_least(context["min_length"]),
+    "string_too_short": lambda context, _: (
+        "must not be empty" if context["min_length"] == 1 else f"give at least {context['min_length']:,} characters"
+    ),
     "string_too_long": lambda context, _: f"give at most {context['max_length']:,} characters",
     "too_short": lambda context, _: f"give at least {_items(context['min_length'])}",
     "too_long": lambda context, _: f"give at most {_items(context['max_length'])}",

@@ -14,7 +14,7 @@ from app.main import SystemClock
 from app.metrics import Metrics
 from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord, QuarantineRecord
-from app.ports import AttachmentFilter, Catalog, ContentStore, Journal, Page, TableStore
+from app.ports import AttachmentFilter, Catalog, ContentStore, Journal, Page
 from app.service.content.settling import Settler
 from app.service.content.stored_content import open_content
 from app.service.context import ServiceContext
@@ -63,15 +63,15 @@ def by_the_gateway(folder: Path, journal: Path) -> HostResults:
         gateway = Gateway(context, {}, {})
         gateway.start()
         until(lambda: not catalog.complete_attachments(), 120)
-        until(lambda: _settled(context), 120)
+
+        def is_settled() -> bool:
+            Settler(context).settle()
+            return not catalog.unsettled_attachments(context.clock.now(), 1)
+
+        until(is_settled, 120)
         found = _found(catalog, store, opened)
         gateway.stop()
     return found
-
-
-def _settled(context: ServiceContext) -> bool:
-    Settler(context).settle()
-    return not context.catalog.unsettled_attachments(context.clock.now(), 1)
 
 
 def in_folder(folder: Path, journal: Path) -> HostResults:
@@ -93,19 +93,14 @@ def tables(folder: Path) -> dict[str, tuple[int, str]]:
 def tables_at(url: str) -> dict[str, tuple[int, str]]:
     """Return rows and checksum of every table; the checksum ignores the order of rows and the times of finishing."""
     store = plugins.table_store()(url)
-    return {name: _checksum(_rows(store, name)) for name in store.names()}
-
-
-def _rows(store: TableStore, name: str) -> pa.Table:
-    rows = pa.Table.from_batches(store.rows(name), store.schema(name))
-    rows = summed(rows.to_batches()) if name == QUALITY else rows
-    kept = sorted(column for column in rows.column_names if column not in OF_THE_HOST)
-    return rows.select(kept)
-
-
-def _checksum(rows: pa.Table) -> tuple[int, str]:
-    lines = sorted(map(repr, zip(*(column.to_pylist() for column in rows.columns), strict=True)))
-    return rows.num_rows, sha256("\n".join([repr(rows.column_names), *lines]).encode()).hexdigest()
+    found: dict[str, tuple[int, str]] = {}
+    for name in store.names():
+        rows = pa.Table.from_batches(store.rows(name), store.schema(name))
+        rows = summed(rows.to_batches()) if name == QUALITY else rows
+        kept = sorted(column for column in rows.column_names if column not in OF_THE_HOST)
+        lines = sorted(map(repr, zip(*(rows[column].to_pylist() for column in kept), strict=True)))
+        found[name] = rows.num_rows, sha256("\n".join([repr(kept), *lines]).encode()).hexdigest()
+    return found
 
 
 def assert_same(mine: HostResults, theirs: HostResults, *, settled: bool) -> None:

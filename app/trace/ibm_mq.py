@@ -15,7 +15,7 @@ from app.codecs.sas.constants import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
 from app.model.message import PhysicalMessage
 from app.trace import rendezvous, sas
 from app.trace.frames import Formats, Frame, NotRecognised, Said, first_that_fits, moved, raw
-from app.wire import Cell, Context, WireError
+from app.wire import Cell, WireError
 
 
 def _only(names: Iterable[str]) -> Formats:
@@ -72,11 +72,8 @@ def _frame(data: memoryview, link: HeaderLink) -> Frame:
         held: object = properties(data, link) or bytes(data[at : link.end])
         cells.append(Cell(at, size, f"{type(header).__name__}.rest", held))
     name = "mqrfh2" if isinstance(header, MQRFH2) else f"mq{header.struc_id.lower()}"
-    return Frame(name, link.at, cells, _written(link.context))
-
-
-def _written(context: Context) -> str:
-    return f"{'big' if context.order == '>' else 'little'}-endian, {'EBCDIC' if context.charset == EBCDIC else 'ASCII'}"
+    order = "big" if link.context.order == ">" else "little"
+    return Frame(name, link.at, cells, f"{order}-endian, {'EBCDIC' if link.context.charset == EBCDIC else 'ASCII'}")
 
 
 def _is_application(message: PhysicalMessage) -> bool:
@@ -94,21 +91,15 @@ def _is_application(message: PhysicalMessage) -> bool:
 def _parts(message: PhysicalMessage) -> list[Frame]:
     body, said = memoryview(message.body), Said(message.encoding, message.ccsid)
     try:
-        return first_that_fits(body, _formats(message), said)
+        sequence = correlid.split(message.correl_id)[1]
+        of_part = {0: _COUNT, 1: _FIRST_PARTS}.get(sequence, _OTHER_PARTS)
+        return first_that_fits(body, _HEADER if message.msg_type == HEADER_MSG_TYPE else of_part, said)
     except NotRecognised as refused:
         first = refused.tried[0]
         where = f"at byte {first.at} of the body, {first.why}"
         if cells := sas.beginning(first.format, body, said):
             return [Frame(first.format, 0, cells, f"incomplete: {where}")]
         return [raw(body, f"not {first.format}: {where}")]
-
-
-def _formats(message: PhysicalMessage) -> Formats:
-    """Return the formats possible for a message of this type and correlid."""
-    if message.msg_type == HEADER_MSG_TYPE:
-        return _HEADER
-    sequence = correlid.split(message.correl_id)[1]
-    return {0: _COUNT, 1: _FIRST_PARTS}.get(sequence, _OTHER_PARTS)
 
 
 def _application(message: PhysicalMessage) -> Frame:

@@ -40,7 +40,10 @@ def packets(data: memoryview, _: Said) -> list[Frame]:
         if len(frames) >= MOST_FRAMES:
             raise TooManyFrames(f"more than {MOST_FRAMES:,} packets; byte {packet.at} begins another")
         cells = list(FixedHeader.cells(data, packet.at))
-        read = _read(data, packet) if packet.type is PacketType.PUBLISH else None
+        versions = _VERSIONS if packet.type is PacketType.PUBLISH else ()
+        readings = [read for version in versions if (read := _read_as(version, data, packet)) is not None]
+        # The version counts that explains most of the packet.
+        read = next((read for read in readings if read.frames), readings[0] if readings else None)
         if read is not None:
             cells += _cells(data, packet, read)
             frames.append(Frame("mqtt", packet.at, cells, f"PUBLISH, read as MQTT {read.version}"))
@@ -51,12 +54,6 @@ def packets(data: memoryview, _: Said) -> list[Frame]:
             cells.append(Cell(packet.start, len(rest), "rest", rest))
         frames.append(Frame("mqtt", packet.at, cells, packet.type.name))
     return frames
-
-
-def _read(data: memoryview, packet: ControlPacket) -> _Read | None:
-    """Return a PUBLISH in the version that explains most of it; None if it can be read in neither."""
-    found = [read for version in _VERSIONS if (read := _read_as(version, data, packet)) is not None]
-    return next((read for read in found if read.frames), found[0] if found else None)
 
 
 def _read_as(version: Version, data: memoryview, packet: ControlPacket) -> _Read | None:

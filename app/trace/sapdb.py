@@ -44,17 +44,15 @@ def _cells(data: memoryview, packet: Packet, at: int) -> Iterator[Cell]:
         yield from type(segment.header).cells(data, at, packet.context, row)
         at += type(segment.header).SIZE
         for index, part in enumerate(segment.parts):
-            yield from _part_cells(data, part, at, f"{row}part[{index}].", manner)
-            at += PartHeader.SIZE + len(part.buffer) + len(part.fill)
-
-
-def _part_cells(data: memoryview, part: Part, at: int, row: str, manner: Manner) -> Iterator[Cell]:
-    yield from type(part.header).cells(data, at, manner.context, row)
-    at += PartHeader.SIZE
-    if part.buffer:
-        yield Cell(at, len(part.buffer), f"{row}buffer", _shown(part, at, manner))
-    if part.fill:
-        yield Cell(at + len(part.buffer), len(part.fill), f"{row}fill", part.fill)
+            of_part = f"{row}part[{index}]."
+            yield from type(part.header).cells(data, at, packet.context, of_part)
+            at += PartHeader.SIZE
+            if part.buffer:
+                yield Cell(at, len(part.buffer), f"{of_part}buffer", _shown(part, at, manner))
+            at += len(part.buffer)
+            if part.fill:
+                yield Cell(at, len(part.fill), f"{of_part}fill", part.fill)
+            at += len(part.fill)
 
 
 def _shown(part: Part, at: int, manner: Manner) -> str | int | bytes:

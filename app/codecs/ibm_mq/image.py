@@ -63,12 +63,10 @@ class _Descriptor(NamedTuple):
     grouping: struct.Struct | None
 
 
-def _descriptor(layout: type[MQMD1], order: Order, charset: str) -> _Descriptor:
-    return _Descriptor(layout, order, charset, rows(layout, order, *_GROUPING) if layout is MQMD2 else None)
-
-
 _DESCRIPTORS = {
-    layout().encode(Context(order, charset))[:8]: _descriptor(layout, order, charset)
+    layout().encode(Context(order, charset))[:8]: _Descriptor(
+        layout, order, charset, rows(layout, order, *_GROUPING) if layout is MQMD2 else None
+    )
     for layout, order, charset in product((MQMD1, MQMD2), ORDERS, (ASCII, EBCDIC))
 }
 _STRUC_IDS = frozenset(head[:4] for head in _DESCRIPTORS)

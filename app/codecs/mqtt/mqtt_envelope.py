@@ -159,7 +159,11 @@ def _beside_image(
     given = _given(correl_id, fields)
     if not given and not others:
         return message
-    differ = [name for name, value in given.items() if not _says(message, name, value)]
+    differ = []
+    for name, value in given.items():
+        own = getattr(message, _FIELDS[name].field if name in _FIELDS else "correl_id")
+        if (identifier(own) != identifier(value)) if isinstance(value, bytes) else (own != value):
+            differ.append(name)
     differ += [name for name, text in others.items() if message.properties.get(name, text) != text]
     kept = {name: _FIELDS[name].write(value) if name in _FIELDS else value.hex() for name, value in given.items()}
     properties = {**message.properties, **kept, **others}
@@ -173,12 +177,6 @@ def _given(correl_id: bytes | None, fields: Mapping[str, Any]) -> dict[str, Any]
     """Return the descriptor fields of a publish by the names of its properties."""
     given = {name: fields[known.field] for name, known in _FIELDS.items() if known.field in fields}
     return given if correl_id is None else {CORRELATION_DATA: correl_id, **given}
-
-
-def _says(message: PhysicalMessage, name: str, value: Any) -> bool:
-    """Tell whether a message's field has the value of the property with this name."""
-    own = getattr(message, _FIELDS[name].field if name in _FIELDS else "correl_id")
-    return own == value if not isinstance(value, bytes) else identifier(own) == identifier(value)
 
 
 def _joined(names: Iterable[str]) -> str:

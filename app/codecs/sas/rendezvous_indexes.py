@@ -132,18 +132,15 @@ def _content(reader: FieldReader, path: str) -> CheckConstraint | KeyConstraint 
         return CheckConstraint(
             retval, total, wtnames, whlen, tuple(reader.string(f"{path}whbuf[{n}]") for n in range(count))
         )
-    return _foreign_key(reader, path) if (numbers, behind) == (4, ("STRING", "STRING")) else _key(reader, path)
+    if (numbers, behind) == (4, ("STRING", "STRING")):
+        return _foreign_key(reader, path)
+    return KeyConstraint(*_names(reader, path), reader.integer(f"{path}filler"))
 
 
 def _names(reader: FieldReader, path: str) -> tuple[int, tuple[str, ...]]:
     variables = reader.integer(f"{path}variables")
     count = reader.count(f"{path}names")
     return variables, tuple(reader.words(f"{path}names[{number}]") for number in range(count))
-
-
-def _key(reader: FieldReader, path: str) -> KeyConstraint:
-    variables, names = _names(reader, path)
-    return KeyConstraint(variables, names, reader.integer(f"{path}filler"))
 
 
 def _foreign_key(reader: FieldReader, path: str) -> ForeignKeyConstraint:

@@ -336,10 +336,12 @@ def write_records(
 ) -> Iterator[bytes]:
     """Return a file's messages of whole records, each of at most `limit` bytes. Raises WireError for a record that is
     longer than a message, and for a NUL in a record of text."""
-    entries: Iterator[list[Value]] = ([("I32", len(record)), _record_value(bytes(record), name)] for record in records)
+    entries: Iterator[list[Value]] = (
+        [
+            ("I32", len(record)),
+            string_value(bytes(record), f"{name}.data") if name == "ATX" else ("OPAQUE", bytes(record)),
+        ]
+        for record in records
+    )
     for group in grouped(name, 1, entries, limit):
         yield write_message(name, [("I32", len(group)), *chain.from_iterable(group)])
-
-
-def _record_value(record: bytes, name: Literal["ATX", "ATB"]) -> Value:
-    return string_value(record, f"{name}.data") if name == "ATX" else ("OPAQUE", record)

@@ -119,10 +119,6 @@ def _decimal(kind: pa.DataType) -> ColumnType | None:
     return ColumnType(DataType.FIXED, length, kind.scale) if kind.scale >= 0 and length <= MOST_DIGITS else None
 
 
-def _text(needs: Needs) -> ColumnType:
-    return ColumnType(DataType.VARCHAR_ASCII if needs.is_latin else DataType.VARCHAR_UNICODE, needs.length)
-
-
 _SMALL, _WHOLE = ColumnType(DataType.SMALLINT, 5), ColumnType(DataType.INTEGER, 10)
 _INTEGERS: Final = {
     pa.int8(): _SMALL,
@@ -147,7 +143,12 @@ _INFERRED: Final[Sequence[tuple[Callable[[pa.DataType], bool], Callable[[pa.Data
     (pa.types.is_binary, lambda _kind, needs: ColumnType(DataType.VARCHAR_BYTE, needs.length)),
     (pa.types.is_large_binary, lambda _kind, needs: ColumnType(DataType.VARCHAR_BYTE, needs.length)),
     (pa.types.is_null, lambda _kind, _needs: ColumnType(DataType.VARCHAR_ASCII, 1)),
-    (sas_columns.is_text, lambda _kind, needs: _text(needs)),
+    (
+        sas_columns.is_text,
+        lambda _kind, needs: ColumnType(
+            DataType.VARCHAR_ASCII if needs.is_latin else DataType.VARCHAR_UNICODE, needs.length
+        ),
+    ),
 )
 
 

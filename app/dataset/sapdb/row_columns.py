@@ -305,14 +305,12 @@ def encode_column(
         flags = pc.fill_null(values, False).cast(pa.uint8()).to_numpy(zero_copy_only=False)
         return flags.reshape(-1, 1), undef
     if data_type in MOMENTS:
-        characters = time_columns.encode(values, data_type, manner.date_format)
-        return (_widened(characters, codec or "") if codec != "latin-1" else characters), undef
+        cells = time_columns.encode(values, data_type, manner.date_format)
+        if codec != "latin-1":
+            characters = cells
+            cells = np.zeros((len(characters), 2 * characters.shape[1]), np.uint8)
+            cells[:, (1 if codec == "utf-16-be" else 0) :: 2] = characters
+        return cells, undef
     if codec is None:
         return text_columns.encode_binaries(values, width, trimmed=data_type == DataType.VARCHAR_BYTE), undef
     return text_columns.encode_strings(sas_columns.strings(values), width, codec), undef
-
-
-def _widened(characters: Bytes, codec: str) -> Bytes:
-    wide = np.zeros((len(characters), 2 * characters.shape[1]), np.uint8)
-    wide[:, (1 if codec == "utf-16-be" else 0) :: 2] = characters
-    return wide
