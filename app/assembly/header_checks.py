@@ -123,8 +123,8 @@ def _contradictions(
             why = "this header announces this attachment correlid twice"
             return (Refused(position, "conflicting-header", row, why),)
         listed.add(entry.correl_id)
-        said = Announcement(owner, entry.kind, entry.qualifier_1, entry.qualifier_2)
-        if earlier.announced((source, entry.correl_id)) not in {None, said}:
+        announcement = Announcement(owner, entry.kind, entry.qualifier_1, entry.qualifier_2)
+        if earlier.announced((source, entry.correl_id)) not in {None, announcement}:
             why = "an earlier header announced this attachment correlid differently"
             return (Refused(position, "conflicting-header", row, why),)
     return NOTHING

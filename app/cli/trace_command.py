@@ -15,7 +15,7 @@ from rich.cells import cell_len, set_cell_size
 from app.capture.bounded_lines import Line, lines
 from app.capture.hexadecimal import CapturedBytes, capture
 from app.cli.terminal import FAILED, Failure, err, out
-from app.trace import FORMATS, Frame, Said, explain
+from app.trace import FORMATS, Frame, Hints, explain
 from app.wire import Cell
 
 _SHOWN = 24
@@ -27,7 +27,7 @@ _NAME, _NAME_LEAST, _WIDE = 46, 16, 100
 _DIRECTED: Final = re.compile(rb"\s*(REQUEST|RECEIVE)(?=\s)")
 """The word that may precede an order packet."""
 
-_SAYS: Final = {b"REQUEST": Said(direction="REQUEST"), b"RECEIVE": Said(direction="RECEIVE"), b"": Said()}
+_SAYS: Final = {b"REQUEST": Hints(direction="REQUEST"), b"RECEIVE": Hints(direction="RECEIVE"), b"": Hints()}
 
 
 def trace(

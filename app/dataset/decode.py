@@ -120,8 +120,8 @@ def first_plan(
     sample = _sample(blocks(), definition.obs_length)
     rows = observation_layout.row_layout(definition, variables, sample, how)
     doubt = observation_layout.doubts(sample, variables, rows.offsets, how) if len(sample) else None
-    told = [*warnings, *filter(None, [doubt])]
-    return _planned(definition, variables, how, rows, metadata or {}, told, {} if plans is None else plans)
+    all_warnings = [*warnings, *filter(None, [doubt])]
+    return _planned(definition, variables, how, rows, metadata or {}, all_warnings, {} if plans is None else plans)
 
 
 def plan_by_definition(
@@ -153,11 +153,11 @@ def _planned(
 ) -> DecodingPlan:
     known = plans.get((how, rows))
     own = _plan(definition, variables, how, rows) if known is None else known.own
-    said = {**own.metadata, **metadata}
+    entries = {**own.metadata, **metadata}
     if rows.name != "packed":
-        said["sas.layout"] = rows.name
-    said = _warned(said, *warnings, *_label_warnings(definition, variables))
-    plan = (own if known is None else known.last).of(definition, said)
+        entries["sas.layout"] = rows.name
+    entries = _warned(entries, *warnings, *_label_warnings(definition, variables))
+    plan = (own if known is None else known.last).of(definition, entries)
     plans[how, rows] = PlannedColumn(own, plan)
     return plan
 
@@ -166,13 +166,13 @@ def _plan(
     definition: DataSetDefinition, variables: Sequence[Variable], how: Representation, rows: RowLayout
 ) -> DecodingPlan:
     """Return the plan that follows from the definition and the variables alone."""
-    said = schema.data_set_metadata(definition, variables, how.charset) | {
+    entries = schema.data_set_metadata(definition, variables, how.charset) | {
         "sas.byte_order": how.order,
         "sas.float": how.float_format,
         "sas.encoding": how.charset,
     }
     columns = schema.columns(variables, rows.offsets)
-    return DecodingPlan(columns, rows, definition.observations, definition.obs_length, how, said)
+    return DecodingPlan(columns, rows, definition.observations, definition.obs_length, how, entries)
 
 
 def _label_warnings(definition: DataSetDefinition, variables: Sequence[Variable]) -> Iterator[str]:

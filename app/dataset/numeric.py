@@ -177,8 +177,8 @@ def encode(
         codes, shift = missing.TO_IEEE, _TAG_BITS
     if absent.any():
         letters = np.zeros(len(doubles), np.uint8) if tags is None else tags
-        said = codes[letters[absent]].astype(np.uint64) << shift
-        words[absent] = said if float_format == "ibm" else said | _UNTAGGED
+        tagged = codes[letters[absent]].astype(np.uint64) << shift
+        words[absent] = tagged if float_format == "ibm" else tagged | _UNTAGGED
     if length < 8:
         lost = np.uint64((1 << 8 * (8 - length)) - 1)
         refuse_any(words & lost != 0, f"the value does not fit a numeric of length {length} exactly")

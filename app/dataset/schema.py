@@ -134,7 +134,7 @@ def column_names(variables: Sequence[Variable]) -> list[str]:
 def data_set_metadata(definition: DataSetDefinition, variables: Sequence[Variable], charset: str) -> dict[str, str]:
     """Return the attributes that a definition gives a data set as a whole, and the sort key from its variables."""
     flags = {"read": definition.read_flag, "write": definition.write_flag, "alter": definition.alter_flag}
-    said = {
+    entries = {
         "sas.label": definition.label,
         "sas.dataset_type": definition.data_set_type,
         "sas.compress": definition.compress,
@@ -145,7 +145,7 @@ def data_set_metadata(definition: DataSetDefinition, variables: Sequence[Variabl
         "sas.passwords": " ".join(word for word, flag in flags.items() if flag),
         "sas.version": str(definition.version) if definition.version else "",
     }
-    return {key: value for key, value in said.items() if value} | {
+    return {key: value for key, value in entries.items() if value} | {
         "sas.obs_length": str(definition.obs_length),
         "sas.sort_variables": str(definition.sort_variables),
         "sas.sort_flags": str(definition.sort_flags),
@@ -172,7 +172,7 @@ def to_json(value: Any) -> str:
 
 def _variable_metadata(column: Column) -> dict[str, str]:
     variable = column.variable
-    said = {
+    entries = {
         "sas.name": "" if variable.name == column.name else variable.name,
         "sas.label": variable.label,
         "sas.format": str(SasFormat(variable.format, variable.format_length, variable.format_decimal)),
@@ -181,7 +181,7 @@ def _variable_metadata(column: Column) -> dict[str, str]:
         "sas.inexact": column.inexact,
         "sas.odd_missing": str(column.odd) if column.odd else "",
     }
-    return {key: value for key, value in said.items() if value} | {
+    return {key: value for key, value in entries.items() if value} | {
         "sas.type": "numeric" if variable.is_numeric else "character",
         "sas.length": str(variable.length),
         "sas.nsort": str(nsort(variable)),

@@ -67,11 +67,11 @@ class AttachmentArrival(NamedTuple):
 class LastMessage(NamedTuple):
     """A last message and what came before it.
 
-    `said` is its number. `came` has the attachments that it may end, the last of which it follows directly; `unbegun`
+    `stated` is its number. `came` has the attachments that it may end, the last of which it follows directly; `unbegun`
     more attachments of the header have no message yet. `applications` is the number of application messages.
     """
 
-    said: int
+    stated: int
     came: Sequence[AttachmentArrival]
     unbegun: int = 0
     applications: int = 0
@@ -79,7 +79,7 @@ class LastMessage(NamedTuple):
     def missing(self, rule: Rule) -> int:
         """Return how many messages are missing by a rule; a negative number if more came than were sent."""
         came = sum(each.messages for each in self.came) if rule.all_attachments else self.came[-1].messages
-        return self.said - came - rule.header - rule.application * self.applications
+        return self.stated - came - rule.header - rule.application * self.applications
 
     def is_possible(self, rule: Rule) -> bool:
         """Tell whether the count can be that of a rule, if messages were lost, or came twice where announcements do not
@@ -283,7 +283,7 @@ _REFUTED: Final = Decision(
 
 def _counted(ended: LastMessage) -> str:
     came = sum(each.messages for each in ended.came)
-    return f"its last message counts {ended.said} messages, and {came} came"
+    return f"its last message counts {ended.stated} messages, and {came} came"
 
 
 def _ambiguity(ended: LastMessage) -> str:

@@ -65,8 +65,8 @@ class RendezvousBodies:
                 observations=table.metadata.num_rows,
                 character_lengths=lengths_of(table, charset),
             )
-            said = encode.said_of_data_set(table.schema_arrow)
-            definition = RendezvousDefinition(**asdict(described), max_gen=_number(said, MAX_GEN))
+            entries = encode.entries_of_data_set(table.schema_arrow)
+            definition = RendezvousDefinition(**asdict(described), max_gen=_number(entries, MAX_GEN))
             rows = encode.rows(batches_of(table), variables, order="big", charset=charset)
             yield rendezvous_messages.write_definition(definition, charset)
             yield from rendezvous_messages.write_variables(map(_without_padding, variables), charset, limit)
@@ -75,10 +75,10 @@ class RendezvousBodies:
                 rendezvous_indexes.RendezvousIndex(
                     each.upercmx, each.name, each.flags, len(each.variables), tuple(each.variables)
                 )
-                for each in indexes_and_constraints.read_indexes(said)
+                for each in indexes_and_constraints.read_indexes(entries)
             )
             yield from rendezvous_indexes.write_indexes(found, charset, limit)
-            yield from _constraints(said)
+            yield from _constraints(entries)
 
 
 def _fitting(records: Iterator[bytes], limit: int) -> Iterator[bytes]:
@@ -112,10 +112,10 @@ def _widened(rows: Iterable[Body], variables: Iterable[Variable]) -> Iterator[Bo
         yield wide.reshape(-1).data
 
 
-def _constraints(said: Mapping[str, str]) -> Iterator[bytes]:
+def _constraints(entries: Mapping[str, str]) -> Iterator[bytes]:
     """Return the messages of integrity constraints as they once came. Raises InvalidInputError for what are none."""
     try:
-        data = b64decode(said.get(CONSTRAINTS, ""), validate=True)
+        data = b64decode(entries.get(CONSTRAINTS, ""), validate=True)
         at = 0
         while at < len(data):
             end = message_end(data, at, len(data))
@@ -126,6 +126,6 @@ def _constraints(said: Mapping[str, str]) -> Iterator[bytes]:
         raise InvalidInputError("bad-constraints", CONSTRAINTS, -1, str(error)) from error
 
 
-def _number(said: Mapping[str, str], key: str) -> int:
-    text = said.get(key, "0")
+def _number(entries: Mapping[str, str], key: str) -> int:
+    text = entries.get(key, "0")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0

@@ -121,15 +121,15 @@ def read_data_set(record: AttachmentRecord, received: Received, store: StoreTabl
             why = f"{name} behind {later}, so that the order of the observations is in doubt"
             raise InvalidInputError("out-of-order", "name", -1, why)
         messages[name].append(number)
-    said = _defined(received, messages)
+    defined = _defined(received, messages)
     try:
-        rows, plan = _stored(record, received, messages, said, store)
+        rows, plan = _stored(record, received, messages, defined, store)
     except _TooPrecise:
-        wide = tuple(replace(each, length=DOUBLE_SIZE) if each.is_numeric else each for each in said.variables)
+        wide = tuple(replace(each, length=DOUBLE_SIZE) if each.is_numeric else each for each in defined.variables)
         warning = "numbers have more bytes than the lengths of their variables say: all of them are kept"
-        rows, plan = _stored(record, received, messages, replace(said, variables=wide), store, warning)
+        rows, plan = _stored(record, received, messages, replace(defined, variables=wide), store, warning)
     charset = sas_evidence.charset_of_texts(plan.how.charset, received.first.ccsid, received.first.encoding)
-    return DataSetFacts(rows, len(said.variables), None, plan.warnings, (charset,))
+    return DataSetFacts(rows, len(defined.variables), None, plan.warnings, (charset,))
 
 
 def _defined(received: Received, messages: dict[str, list[int]]) -> _Defined:
@@ -168,26 +168,26 @@ def _stored(
     record: AttachmentRecord,
     received: Received,
     messages: dict[str, list[int]],
-    said: _Defined,
+    defined: _Defined,
     store: StoreTable,
     *warnings: str,
 ) -> Stored:
-    told = list(warnings)
-    metadata = _metadata(record, received, messages, said, told)
-    blocks = _Blocks(received, messages["ATO"], said)
-    definition = replace(said.definition, obs_length=blocks.length)
-    how = Representation("big", "ieee", said.charset)
-    plan = decode.first_plan(definition, said.variables, how, lambda: blocks, metadata, told)
+    all_warnings = list(warnings)
+    metadata = _metadata(record, received, messages, defined, all_warnings)
+    blocks = _Blocks(received, messages["ATO"], defined)
+    definition = replace(defined.definition, obs_length=blocks.length)
+    how = Representation("big", "ieee", defined.charset)
+    plan = decode.first_plan(definition, defined.variables, how, lambda: blocks, metadata, all_warnings)
     return store_table(plan, blocks, received.first, store)
 
 
 class _Blocks:
     """The rows of a data set as bytes, a block for each of its messages of observations."""
 
-    def __init__(self, received: Received, numbers: Sequence[int], said: _Defined) -> None:
-        self._received, self._numbers, self._said = received, numbers, said
-        self._shape = Shape.of(said.variables)
-        lengths = [variable.length for variable in said.variables]
+    def __init__(self, received: Received, numbers: Sequence[int], defined: _Defined) -> None:
+        self._received, self._numbers, self._defined = received, numbers, defined
+        self._shape = Shape.of(defined.variables)
+        lengths = [variable.length for variable in defined.variables]
         self.length = sum(lengths)
         cells = zip(lengths, self._shape.widths, strict=True)
         kept = np.concatenate([np.arange(width) < length for length, width in cells] or [np.empty(0, np.bool_)])
@@ -197,7 +197,7 @@ class _Blocks:
         first = at = 0
         for body in self._received.bodies(self._numbers):
             block = read_observations(body, self._shape, first)
-            self._check(block.said, block.values)
+            self._check(block.stated, block.values)
             yield self._narrowed(block.data, at).data
             first += block.values
             at = (at + len(block.data)) % max(self._shape.length, 1)
@@ -211,27 +211,29 @@ class _Blocks:
             raise _TooPrecise
         return np.ascontiguousarray(data[kept])
 
-    def _check(self, said: int, values: int) -> None:
+    def _check(self, stated: int, values: int) -> None:
         """Make sure of the number that a message says: its values, its rows, or the observations of the data set."""
-        each = max(len(self._said.variables), 1)
-        total = self._said.definition.observations
-        if said in {values, total, total * each} or (said * each - values) in range(-each + 1, 2 * each):
+        each = max(len(self._defined.variables), 1)
+        total = self._defined.definition.observations
+        if stated in {values, total, total * each} or (stated * each - values) in range(-each + 1, 2 * each):
             return
-        why = f"a message of {said:,} observations by its number, which has {values:,} values of {each:,} variables"
+        why = f"a message of {stated:,} observations by its number, which has {values:,} values of {each:,} variables"
         raise InvalidInputError("observation-count", "ATO.count", -1, why)
 
 
 def _metadata(
-    record: AttachmentRecord, received: Received, messages: dict[str, list[int]], said: _Defined, warnings: list[str]
+    record: AttachmentRecord, received: Received, messages: dict[str, list[int]], defined: _Defined, warnings: list[str]
 ) -> dict[str, str]:
     metadata = {"sas.library": record.qualifier_1, "sas.member": record.qualifier_2}
-    metadata[MAX_GEN] = str(said.definition.max_gen) if said.definition.max_gen else ""
+    metadata[MAX_GEN] = str(defined.definition.max_gen) if defined.definition.max_gen else ""
     metadata = {key: text for key, text in metadata.items() if text}
-    metadata |= {"sas.dialect": DIALECTS[0].name, "sas.obs_length": str(said.definition.obs_length)}
-    return metadata | _beside(received, messages, said, warnings)
+    metadata |= {"sas.dialect": DIALECTS[0].name, "sas.obs_length": str(defined.definition.obs_length)}
+    return metadata | _beside(received, messages, defined, warnings)
 
 
-def _beside(received: Received, messages: dict[str, list[int]], said: _Defined, warnings: list[str]) -> dict[str, str]:
+def _beside(
+    received: Received, messages: dict[str, list[int]], defined: _Defined, warnings: list[str]
+) -> dict[str, str]:
     """Return indexes, as JSON, and the messages of integrity constraints.
 
     Neither can cost the data set: what cannot be read or is too long is a warning.
@@ -246,16 +248,16 @@ def _beside(received: Received, messages: dict[str, list[int]], said: _Defined, 
         try:
             if name == "ATC":
                 for body in bodies:
-                    rendezvous_indexes.read_constraints(body, said.charset)
+                    rendezvous_indexes.read_constraints(body, defined.charset)
             if bodies:
-                metadata[key] = _indexes(bodies, said) if name == "ATI" else b64encode(b"".join(bodies)).decode()
+                metadata[key] = _indexes(bodies, defined) if name == "ATI" else b64encode(b"".join(bodies)).decode()
         except WireError as error:
             warnings.append(f"the {name} messages could not be read: {error}")
     return metadata
 
 
-def _indexes(bodies: Sequence[memoryview], said: _Defined) -> str:
-    found = [each for body in bodies for each in rendezvous_indexes.read_indexes(body, said.charset)]
+def _indexes(bodies: Sequence[memoryview], defined: _Defined) -> str:
+    found = [each for body in bodies for each in rendezvous_indexes.read_indexes(body, defined.charset)]
     return indexes_and_constraints.written_indexes(
         data_set_messages.Index(each.upercmx, each.name, each.flags, len(each.keys), list(each.keys)) for each in found
     )

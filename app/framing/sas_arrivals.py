@@ -244,9 +244,9 @@ class NumberedArrivals:
                 found.append(_again(each))
             elif opened.unbegun and each.decision.parts is not None and came[-1].whole is Completeness.UNKNOWN:
                 opened.deferred.append(each)
-                found.append(_said(each._replace(decision=Decision(doubt=_UNBEGUN))))
+                found.append(_with_decision(each._replace(decision=Decision(doubt=_UNBEGUN))))
             else:
-                found.append(_said(each))
+                found.append(_with_decision(each))
         return found
 
     def _decided(self, subject: str, last: _Last, facts: LastMessage) -> list[AttachmentDecision[_Last]]:
@@ -262,7 +262,7 @@ class NumberedArrivals:
         return decided
 
 
-def _said(decided: AttachmentDecision[_Last]) -> PhysicalMessage:
+def _with_decision(decided: AttachmentDecision[_Last]) -> PhysicalMessage:
     """Return a last message with what was decided of one of its attachments."""
     (message, keys), attachment, (parts, choice, doubt, _) = decided
     properties = dict(message.properties)
@@ -277,7 +277,7 @@ def _said(decided: AttachmentDecision[_Last]) -> PhysicalMessage:
 
 def _again(decided: AttachmentDecision[_Last]) -> PhysicalMessage:
     """Return a last message that was returned before, with what was decided now."""
-    message = _said(decided)
+    message = _with_decision(decided)
     properties = {**message.properties, COPY: "1"}
     if decided.decision.is_refuted:
         properties[REFUTED] = properties.pop(DOUBT)

@@ -71,12 +71,12 @@ class SasBodies:
             yield data_set_messages.write_definition(definition, dialect, charset)
             yield from data_set_messages.write_variables(variables, dialect, charset, limit)
             yield from data_set_messages.write_observations(rows, definition.obs_length, dialect, limit)
-            said = encode.said_of_data_set(table.schema_arrow)
+            entries = encode.entries_of_data_set(table.schema_arrow)
             yield from data_set_messages.write_indexes(
-                indexes_and_constraints.read_indexes(said), dialect, charset, limit
+                indexes_and_constraints.read_indexes(entries), dialect, charset, limit
             )
             yield from data_set_messages.write_constraints(
-                indexes_and_constraints.read_constraints(said), dialect, limit
+                indexes_and_constraints.read_constraints(entries), dialect, limit
             )
 
 

@@ -55,9 +55,9 @@ def dialect_of_data_set(dialects: int, encoding: int) -> Choice:
     others = dialect.with_order(dialects, "<" if chosen.order == ">" else ">")
     if not others:
         return Choice(Question.DIALECT, chosen.name, Ground.ONLY_READING)
-    is_said = integer_order(encoding) == chosen.order
-    names = () if is_said else (dialect.preferred(others).name,)
-    return Choice(Question.DIALECT, chosen.name, Ground.DESCRIPTOR if is_said else Ground.PREFERENCE, names)
+    is_declared = integer_order(encoding) == chosen.order
+    names = () if is_declared else (dialect.preferred(others).name,)
+    return Choice(Question.DIALECT, chosen.name, Ground.DESCRIPTOR if is_declared else Ground.PREFERENCE, names)
 
 
 @lru_cache(maxsize=256)

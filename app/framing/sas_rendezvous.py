@@ -105,9 +105,9 @@ def _last(message: PhysicalMessage, key: bytes) -> Unsequenced | Refuted:
     properties = message.properties
     if REFUTED in properties:
         return Refuted(key, properties[REFUTED], len(message.body))
-    doubt, told = properties.get(DOUBT, ""), properties.get(PARTS, "")
-    if told.isascii() and told.isdigit() and len(told) <= _COUNT_DIGITS:
-        counts: tuple[int, ...] = (int(told),) * 2
+    doubt, parts = properties.get(DOUBT, ""), properties.get(PARTS, "")
+    if parts.isascii() and parts.isdigit() and len(parts) <= _COUNT_DIGITS:
+        counts: tuple[int, ...] = (int(parts),) * 2
     else:
         counts = () if doubt else (read_last(message.body),) * 2
     return Unsequenced(key, counts, len(message.body), doubt, choice_of(message))

@@ -70,8 +70,8 @@ def sentence(detail: Mapping[str, Any], *, of_request: bool = False) -> str:
 
     Texts of any form may be secrets, and are not shown.
     """
-    if of_request and (said := _OF_REQUESTS.get(str(detail["type"]))) is not None:
-        return said
+    if of_request and (shown := _OF_REQUESTS.get(str(detail["type"]))) is not None:
+        return shown
     message = str(detail["msg"])
     for prefix in _PREFIXES:
         message = message.removeprefix(prefix)
@@ -83,8 +83,8 @@ def _shown(value: Any) -> str:
     text = value.decode(errors="replace") if isinstance(value, bytes) else value
     if isinstance(value, timedelta):
         return _amount(value)
-    said = {True: "true", False: "false"}[text] if isinstance(text, bool) else repr(text)
-    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…"
+    shown = {True: "true", False: "false"}[text] if isinstance(text, bool) else repr(text)
+    return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…"
 
 
 def _amount(value: Any) -> str:

@@ -14,7 +14,7 @@ from app.codecs.sas.attachment_messages import read_counts
 from app.codecs.sas.constants import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
 from app.model.message import PhysicalMessage
 from app.trace import rendezvous, sas
-from app.trace.frames import Formats, Frame, NotRecognised, Said, first_that_fits, moved, raw
+from app.trace.frames import Formats, Frame, Hints, NotRecognised, first_that_fits, moved, raw
 from app.wire import Cell, WireError
 
 
@@ -28,7 +28,7 @@ _FIRST_PARTS = _only(["sas-file-description", "sas-data-set-definition"])
 _OTHER_PARTS = _only(["sas-variables", "sas-indexes", "sas-file-records", "sas-observations", "sas-constraints"])
 
 
-def descriptor(data: memoryview, _: Said) -> list[Frame]:
+def descriptor(data: memoryview, _: Hints) -> list[Frame]:
     """Explain an MQMD of version 1 or 2, the headers after it, and the body."""
     layout, context = descriptor_context(data)
     own, end = layout.decode(data, 0, context)
@@ -48,7 +48,7 @@ def body(message: PhysicalMessage) -> list[Frame]:
     return [_application(message)] if _is_application(message) else _parts(message)
 
 
-def extension(data: memoryview, _: Said) -> list[Frame]:
+def extension(data: memoryview, _: Hints) -> list[Frame]:
     """Explain an MQMDE without an MQMD, and the data after it."""
     links, behind = peel(data, Data(MQFMT_MD_EXTENSION, 0, 0))
     if not links:
@@ -57,7 +57,7 @@ def extension(data: memoryview, _: Said) -> list[Frame]:
     if behind.at == len(data):
         return frames
     try:
-        rest = first_that_fits(data[behind.at :], sas.FORMATS, Said(behind.encoding, behind.ccsid))
+        rest = first_that_fits(data[behind.at :], sas.FORMATS, Hints(behind.encoding, behind.ccsid))
     except NotRecognised:
         rest = [raw(data[behind.at :])]
     return [*frames, *moved(rest, behind.at)]
@@ -89,21 +89,21 @@ def _is_application(message: PhysicalMessage) -> bool:
 
 
 def _parts(message: PhysicalMessage) -> list[Frame]:
-    body, said = memoryview(message.body), Said(message.encoding, message.ccsid)
+    body, hints = memoryview(message.body), Hints(message.encoding, message.ccsid)
     try:
         sequence = correlid.split(message.correl_id)[1]
         of_part = {0: _COUNT, 1: _FIRST_PARTS}.get(sequence, _OTHER_PARTS)
-        return first_that_fits(body, _HEADER if message.msg_type == HEADER_MSG_TYPE else of_part, said)
+        return first_that_fits(body, _HEADER if message.msg_type == HEADER_MSG_TYPE else of_part, hints)
     except NotRecognised as refused:
         first = refused.tried[0]
         where = f"at byte {first.at} of the body, {first.why}"
-        if cells := sas.beginning(first.format, body, said):
+        if cells := sas.beginning(first.format, body, hints):
             return [Frame(first.format, 0, cells, f"incomplete: {where}")]
         return [raw(body, f"not {first.format}: {where}")]
 
 
 def _application(message: PhysicalMessage) -> Frame:
-    body, charset = memoryview(message.body), Said(message.encoding, message.ccsid).charset
+    body, charset = memoryview(message.body), Hints(message.encoding, message.ccsid).charset
     if charset is None:
         return raw(body, "application message")
     try:

@@ -15,7 +15,7 @@ from app.codecs.mqtt.properties import PublishProperties
 from app.model.errors import InvalidInputError
 from app.model.framing_facts import FramingTraits
 from app.trace import ibm_mq, rendezvous
-from app.trace.frames import MOST_FRAMES, NOTHING_SAID, Frame, Said, TooManyFrames, moved
+from app.trace.frames import MOST_FRAMES, NO_HINTS, Frame, Hints, TooManyFrames, moved
 from app.wire import Cell, WireError
 
 _VERSIONS: tuple[Version, ...] = ("5", "3.1.1")
@@ -31,7 +31,7 @@ class _Read(NamedTuple):
     frames: list[Frame]
 
 
-def packets(data: memoryview, _: Said) -> list[Frame]:
+def packets(data: memoryview, _: Hints) -> list[Frame]:
     """Explain whole packets, one after the other."""
     if not data:
         FixedHeader.decode(data)
@@ -71,7 +71,7 @@ def _payload(publish: Publish, given: PublishProperties) -> list[Frame]:
     try:
         message = mqtt_envelope.read(payload, publish.properties, "", _ANY_FRAMING, 0, lambda: publish.topic)
         if is_image(payload) and mqtt_envelope.MSG_TYPE not in dict(given.user):
-            return ibm_mq.descriptor(payload, NOTHING_SAID)
+            return ibm_mq.descriptor(payload, NO_HINTS)
         return ibm_mq.body(message) if message.msg_type else rendezvous.payload(payload)
     except (InvalidInputError, WireError):
         return []

@@ -8,12 +8,12 @@ from app.codecs.sapdb.packet_records import CommandSegment, PacketHeader, PartHe
 from app.codecs.sapdb.parameter_values import Manner
 from app.codecs.sapdb.part_buffers import PartBuffer, decode_part
 from app.codecs.sapdb.text_codes import code_of
-from app.trace.frames import MOST_FRAMES, Frame, Said, TooManyFrames
+from app.trace.frames import MOST_FRAMES, Frame, Hints, TooManyFrames
 from app.trace.vtrace import elements, vtrace
 from app.wire import Cell, WireError
 
 
-def packets(data: memoryview, said: Said) -> list[Frame]:
+def packets(data: memoryview, hints: Hints) -> list[Frame]:
     """Explain whole packets, one after the other."""
     if not data:
         raise WireError("PacketHeader", 0, "there is no packet")
@@ -23,7 +23,7 @@ def packets(data: memoryview, said: Said) -> list[Frame]:
         if len(frames) == MOST_FRAMES:
             raise TooManyFrames(f"more than {MOST_FRAMES:,} packets; byte {at} begins another")
         packet, end = packet_at(data, at)
-        lines = vtrace(packet, said.direction or None)
+        lines = vtrace(packet, hints.direction or None)
         count = len(packet.segments)
         note = f"{'big' if packet.order == '>' else 'little'}-endian, {count} segment" + "s" * (count != 1)
         frames.append(

@@ -82,8 +82,8 @@ def _unwrapped(message: PhysicalMessage, before: int) -> PhysicalMessage:
     buffer = memoryview(message.body)
     if message.format == MQFMT_MD_EXTENSION and (extended := _extended(message, buffer)) is not None:
         return extended
-    said = Data(message.format, message.encoding, message.ccsid, 0, grouping_of(message), message.msg_type)
-    links, data = peel(buffer, said)
+    announced = Data(message.format, message.encoding, message.ccsid, 0, grouping_of(message), message.msg_type)
+    links, data = peel(buffer, announced)
     named: dict[str, str] = {}
     for link in links:
         named |= properties(buffer, link)
@@ -101,7 +101,7 @@ def _unwrapped(message: PhysicalMessage, before: int) -> PhysicalMessage:
         named[EVIDENCE] = "; ".join(f"the {name} at byte {before + at} {why}" for name, at, why in data.doubts)
     if named:
         message = message._replace(properties={**message.properties, **named})
-    if (grouping := _of_data(data, links, len(buffer))) != said.grouping:
+    if (grouping := _of_data(data, links, len(buffer))) != announced.grouping:
         message = with_grouping(message, grouping)
     return message._replace(body=buffer[data.at :], format=data.format, encoding=data.encoding, ccsid=data.ccsid)
 
@@ -175,8 +175,8 @@ def properties(buffer: Buffer, link: HeaderLink) -> dict[str, str]:
             codec = (family(link.ccsid) and charset(link.ccsid)) or link.context.charset
             return rfh.read_pairs(buffer, link.at + header.SIZE, link.end, codec)
         case _:
-            said = {name: str(getattr(header, name)) for name in _NAMES.get(type(header), ())}
-            return {f"{type(header).__name__.lower()}.{name}": text for name, text in said.items() if text}
+            announced = {name: str(getattr(header, name)) for name in _NAMES.get(type(header), ())}
+            return {f"{type(header).__name__.lower()}.{name}": text for name, text in announced.items() if text}
 
 
 def origin(descriptor: MQMD1) -> dict[str, str]:

@@ -167,10 +167,10 @@ def _beside_image(
     differ += [name for name, text in others.items() if message.properties.get(name, text) != text]
     kept = {name: _FIELDS[name].write(value) if name in _FIELDS else value.hex() for name, value in given.items()}
     properties = {**message.properties, **kept, **others}
-    said = [each[EVIDENCE] for each in (message.properties, others) if EVIDENCE in each]
+    stated = [each[EVIDENCE] for each in (message.properties, others) if EVIDENCE in each]
     if differ:
-        said.append(f"the publish and the MQ image in it do not say the same: {_joined(differ)}")
-    return message._replace(properties=properties | ({EVIDENCE: "; ".join(said)} if said else {}))
+        stated.append(f"the publish and the MQ image in it do not say the same: {_joined(differ)}")
+    return message._replace(properties=properties | ({EVIDENCE: "; ".join(stated)} if stated else {}))
 
 
 def _given(correl_id: bytes | None, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -255,9 +255,9 @@ def _sorted_out(given: PublishProperties) -> tuple[dict[str, Any], Mapping[str, 
                 raise InvalidInputError("bad-envelope", name, -1, why)
             doubts.append(f"the property {name} is no field of the descriptor: {why}")
             others[name] = text
-    for name, said in ((CONTENT_TYPE, given.content_type), (RESPONSE_TOPIC, given.response_topic)):
-        if said is not None:
-            _keep(others, name, said, doubts)
+    for name, stated in ((CONTENT_TYPE, given.content_type), (RESPONSE_TOPIC, given.response_topic)):
+        if stated is not None:
+            _keep(others, name, stated, doubts)
     if doubts:
         others[EVIDENCE] = "; ".join(doubts)
     return fields, others or NO_PROPERTIES

@@ -196,13 +196,13 @@ def fields_of(frame: DaemonFrame) -> Message:
 
 def agreement(frame: DaemonFrame) -> Agreement:
     """Return what the daemon answers a client's first introduction. Raises Refused, and WireError for another frame."""
-    told = by_name(fields_of(frame))
+    named = by_name(fields_of(frame))
     if frame.subject == _REFUSED:
-        number = told["error"].value if "error" in told else 0
+        number = named["error"].value if "error" in named else 0
         raise DaemonRefusal(f"{REFUSALS.get(number, 'the daemon refuses the connection')} (error {number})")
     if frame.subject != _INITIALISED:
         raise WireError("sub", 0, f"{frame.subject!r}, where the daemon answers {_INITIALISED}")
-    address, unique = told.get("ipaddr"), told.get("gob")
+    address, unique = named.get("ipaddr"), named.get("gob")
     if address is None or address.type != "IPADDR32":
         raise WireError("data.ipaddr", 0, "the daemon does not say the client's address")
     return Agreement(str(address.value), str(unique.value) if unique else "")

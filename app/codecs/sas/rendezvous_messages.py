@@ -189,25 +189,25 @@ def read_variables(bodies: Sequence[Buffer], count: int, charset: str = "latin-1
     found: list[Variable] = []
     own: list[tuple[int, int]] = []
     for body in bodies:
-        said, variables = _variables(FieldReader(body, charset))
-        own.append((said, len(variables)))
+        stated, variables = _variables(FieldReader(body, charset))
+        own.append((stated, len(variables)))
         found += variables
     if len(found) != count:
         raise WireError("VAR", 0, f"{len(found)} variables, where {count} belong")
-    if any(said != here for said, here in own) and any(said != count for said, _ in own):
-        said, here = next(pair for pair in own if pair[0] != pair[1])
-        raise WireError("VAR.count", 0, f"{said} variables by their number, and {here} in the message")
+    if any(stated != here for stated, here in own) and any(stated != count for stated, _ in own):
+        stated, here = next(pair for pair in own if pair[0] != pair[1])
+        raise WireError("VAR.count", 0, f"{stated} variables by their number, and {here} in the message")
     return tuple(found)
 
 
 def _variables(reader: FieldReader) -> tuple[int, list[Variable]]:
     """Return the number of variables that a message says, and those it has."""
-    said = reader.integer("VAR.count")
+    stated = reader.integer("VAR.count")
     refusal: WireError | None = None
     for numbers, entries in _readings(len(reader.fields), _VARIABLE_FIELDS):
         reader.at = 0
         try:
-            return said, _variables_as(reader, numbers, entries)
+            return stated, _variables_as(reader, numbers, entries)
         except WireError as error:
             refusal = refusal or error
     raise refusal or WireError("VAR", 0, f"{len(reader.fields)} fields are no whole definitions of variables")

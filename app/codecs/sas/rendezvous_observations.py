@@ -57,7 +57,7 @@ class Shape(NamedTuple):
 class Block(NamedTuple):
     """The values of one message: the number that it says, how many there are, and their bytes side by side."""
 
-    said: int
+    stated: int
     values: int
     data: Bytes
 
@@ -137,8 +137,8 @@ def _regular(buffer: Bytes, shape: Shape, phase: int) -> Block | None:
         rows, rest = divmod(body, stride)
         if rest or rows < 1 or heads + rows * len(template.ids) > HIGHEST_ID:
             continue
-        said = _heads(buffer, heads)
-        if said is None:
+        stated = _heads(buffer, heads)
+        if stated is None:
             continue
         cells = buffer[HEADER_SIZE + heads * _INTEGER_FIELD :].reshape(rows, stride)
         if not _has_identifiers(cells, template, heads) or ((cells ^ template.data) & template.mask).any():
@@ -146,7 +146,7 @@ def _regular(buffer: Bytes, shape: Shape, phase: int) -> Block | None:
         data = np.take(cells, template.values, axis=1)
         if template.texts.size and not np.take(data, template.texts, axis=1).all():
             return None
-        return Block(said, rows * len(shape.widths), data.reshape(-1))
+        return Block(stated, rows * len(shape.widths), data.reshape(-1))
     return None
 
 
@@ -182,7 +182,7 @@ def _general(buffer: Bytes, shape: Shape, first: int) -> Block | None:
     repeats = _repeats(at, len(is_value))
     if repeats is None or not (is_value | is_integer).all():
         return None
-    said = int(integers_at(buffer, found.data_at[:1])[0])
+    stated = int(integers_at(buffer, found.data_at[:1])[0])
     records = found.data_at[1:2] if not repeats else found.data_at[at - 2]
     if (integers_at(buffer, records) != MessageKind.OBSERVATIONS).any():
         return None
@@ -193,7 +193,7 @@ def _general(buffer: Bytes, shape: Shape, first: int) -> Block | None:
     if not (as_said & as_typed).all():
         return None
     data = _gathered(buffer, found.data_at[at], found.size[at], numeric, np.array(shape.widths)[variable])
-    return None if data is None else Block(said, len(at), data)
+    return None if data is None else Block(stated, len(at), data)
 
 
 def _repeats(values_at: Integers, fields: int) -> int | None:
@@ -233,7 +233,7 @@ def _gathered(
 
 def _plain(body: Buffer, shape: Shape, first: int) -> Block:
     reader = FieldReader(body)
-    said = reader.integer("ATO.count")
+    stated = reader.integer("ATO.count")
     if not shape.widths:
         raise WireError("ATO", reader.place(), "observations of a data set without variables")
     refusal: WireError | None = None
@@ -247,9 +247,9 @@ def _plain(body: Buffer, shape: Shape, first: int) -> Block:
         except WireError as error:
             refusal = refusal or error
             continue
-        return Block(said, values, np.frombuffer(b"".join(pieces), np.uint8))
+        return Block(stated, values, np.frombuffer(b"".join(pieces), np.uint8))
     if len(reader.fields) == 1:
-        return Block(said, 0, np.empty(0, np.uint8))
+        return Block(stated, 0, np.empty(0, np.uint8))
     raise refusal or WireError("ATO", reader.place(), f"{len(reader.fields)} fields are no whole values")
 
 

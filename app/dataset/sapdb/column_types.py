@@ -52,14 +52,14 @@ def arrow_type(info: Described) -> pa.DataType:
 def field(name: str, info: Described) -> pa.Field:
     """Return the Arrow field of a column. Raises InvalidInputError."""
     kind = info.data_type.name.lower() if isinstance(info.data_type, DataType) else str(info.data_type)
-    said = {TYPE: kind, LENGTH: str(info.length), FRAC: str(info.frac), MODE: str(info.mode)}
-    return pa.field(name, arrow_type(info), metadata=said)
+    entries = {TYPE: kind, LENGTH: str(info.length), FRAC: str(info.frac), MODE: str(info.mode)}
+    return pa.field(name, arrow_type(info), metadata=entries)
 
 
 def sapdb_metadata(of: pa.Field) -> dict[str, str]:
     """Return what the metadata of a field say of its SAP DB type."""
-    said = {key.decode("utf-8", "replace"): value for key, value in (of.metadata or {}).items()}
-    return {key: said[key].decode("utf-8", "replace") for key in (TYPE, LENGTH, FRAC, MODE) if key in said}
+    entries = {key.decode("utf-8", "replace"): value for key, value in (of.metadata or {}).items()}
+    return {key: entries[key].decode("utf-8", "replace") for key in (TYPE, LENGTH, FRAC, MODE) if key in entries}
 
 
 def schema(names: Sequence[str], parameters: Sequence[Described], metadata: Mapping[str, str]) -> pa.Schema:
@@ -157,20 +157,20 @@ def sapdb_type(of: pa.Field, needs: Needs = _ANY) -> ColumnType:
 
     Raises InvalidInputError for types that SAP DB lacks.
     """
-    if (said := _said(of, needs)) is not None:
-        return said
+    if (entries := _type_of_metadata(of, needs)) is not None:
+        return entries
     inferred = next((infer(of.type, needs) for includes, infer in _INFERRED if includes(of.type)), None)
     if inferred is None:
         raise InvalidInputError("column-type", of.name, -1, f"type {of.type} has no counterpart in SAP DB")
     return inferred
 
 
-def _said(of: pa.Field, needs: Needs) -> ColumnType | None:
+def _type_of_metadata(of: pa.Field, needs: Needs) -> ColumnType | None:
     """Return what the metadata of a field say, where that suits its type and its values."""
-    said = of.metadata or {}
+    entries = of.metadata or {}
     try:
-        data_type = DataType[said[TYPE.encode()].decode().upper()]
-        length, frac = int(said[LENGTH.encode()]), int(said[FRAC.encode()])
+        data_type = DataType[entries[TYPE.encode()].decode().upper()]
+        length, frac = int(entries[LENGTH.encode()]), int(entries[FRAC.encode()])
         suits = arrow_type(ParameterInfo(0, 0, data_type, frac, length, 1, 1)) == of.type
     except (KeyError, ValueError, UnicodeDecodeError, InvalidInputError):
         return None

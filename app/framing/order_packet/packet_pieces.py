@@ -208,8 +208,8 @@ def _places(number: int, segment: PacketSegment) -> dict[int, PartPlace]:
 def _statement(parts: Mapping[int, PartPlace], message: PhysicalMessage) -> bytes:
     """Return the key of the statement that a segment belongs to; empty where nothing tells it."""
     parsids = (parts[kind].part.buffer[:PARSID_SIZE] for kind in _STATEMENTS if kind in parts)
-    told = next((each for each in (message.group_id, *parsids, message.correl_id) if any(each)), b"")
-    return bytes(told[:KEY_SIZE]).ljust(KEY_SIZE, b"\0") if told else b""
+    identifiers = next((each for each in (message.group_id, *parsids, message.correl_id) if any(each)), b"")
+    return bytes(identifiers[:KEY_SIZE]).ljust(KEY_SIZE, b"\0") if identifiers else b""
 
 
 def _check_return(content: SegmentContent) -> None:
@@ -344,8 +344,8 @@ def _first_row(attributes: int, count: int, total: int | None, *, is_input: bool
 
 def long_key(descriptor: LongDescriptor) -> bytes:
     """Return the key of a LONG value: the identifiers of the value and of its table. Empty where it has none."""
-    told = bytes(descriptor.descriptor) + bytes(descriptor.table_id)
-    return told.ljust(KEY_SIZE, b"\0") if any(told) else b""
+    identifiers = bytes(descriptor.descriptor) + bytes(descriptor.table_id)
+    return identifiers.ljust(KEY_SIZE, b"\0") if any(identifiers) else b""
 
 
 def long_pieces(content: SegmentContent) -> Iterator[LongPiece]:
@@ -359,7 +359,9 @@ def long_pieces(content: SegmentContent) -> Iterator[LongPiece]:
         start = at + LONG_SIZE
         at = start + len(value.data)
         if value.undef < min(Undef) and (value.data or value.descriptor.valmode in _WHOLE):
-            yield _long_piece(value, start, _told(described, number), f"{content.row(PartKind.LONGDATA)}[{number}]")
+            yield _long_piece(
+                value, start, _type_and_name(described, number), f"{content.row(PartKind.LONGDATA)}[{number}]"
+            )
 
 
 def _brings_data(header: Any) -> bool:
@@ -369,14 +371,14 @@ def _brings_data(header: Any) -> bool:
     return isinstance(header, ReturnSegment) and header.function_code != FunctionCode.PUTVAL
 
 
-def _told(described: Description, number: int) -> tuple[int, str]:
+def _type_and_name(described: Description, number: int) -> tuple[int, str]:
     """Return the type and the name of a value."""
     types, names = described.parameters, described.names
     data_type = types[number].data_type if number < len(types) else DataType.LONG_BYTE
     return data_type, names[number] if number < len(names) else ""
 
 
-def _long_piece(value: LongValue, start: int, told: tuple[int, str], row: str) -> LongPiece:
+def _long_piece(value: LongValue, start: int, identifiers: tuple[int, str], row: str) -> LongPiece:
     descriptor, size = value.descriptor, len(value.data)
     key = long_key(descriptor)
     if not key:
@@ -387,7 +389,7 @@ def _long_piece(value: LongValue, start: int, told: tuple[int, str], row: str) -
     if not 0 <= offset <= _MOST_PLACE - size:
         why = f"position {descriptor.intern_pos} does not say where the {size} bytes belong in the LONG value"
         raise InvalidInputError("no-place", row, -1, why)
-    data_type, name = told
+    data_type, name = identifiers
     is_text = data_type in LONGS and data_type not in LONG_BYTES
     kind = AttachmentKind.TEXT_FILE if is_text else AttachmentKind.BINARY_FILE
     shown = name or key[:LONG_ID_SIZE].hex()

@@ -129,9 +129,10 @@ def _table(
         names = list(describing.row_names(schema))
         packets = _Packets(options, [*names, attachment.qualifier_1, attachment.qualifier_2])
         infos = describing.parameters(schema, needed, unicode_packet=packets.is_unicode)
-        told = attachment.correl_id
+        identifier = attachment.correl_id
         statement = packets.part(
-            PartKind.PARSID, [Parsid(told[:4], told[4:7], told[7], _INSERT, told[8], _MASS_COMMAND, 0)]
+            PartKind.PARSID,
+            [Parsid(identifier[:4], identifier[4:7], identifier[7], _INSERT, identifier[8], _MASS_COMMAND, 0)],
         )
         owner, name = attachment.qualifier_1, attachment.qualifier_2
         yield packets.packet(
@@ -207,12 +208,12 @@ def _long_named(files: Mapping[str, OutgoingAttachment]) -> Callable[[str], Long
         if name in files:
             return _descriptor(files[name].correl_id, valmode=ValMode.NODATA, maxlen=files[name].size)
         try:
-            told = bytes.fromhex(name.removeprefix(REFERENCE)) if name.startswith(REFERENCE) else b""
+            identifier = bytes.fromhex(name.removeprefix(REFERENCE)) if name.startswith(REFERENCE) else b""
         except ValueError:
-            told = b""
-        if len(told) != LONG_ID_SIZE:
+            identifier = b""
+        if len(identifier) != LONG_ID_SIZE:
             raise InvalidInputError("value", "LONG", -1, f"{name[:80]!r} names no file of the same message")
-        return _descriptor(told, valmode=ValMode.NODATA)
+        return _descriptor(identifier, valmode=ValMode.NODATA)
 
     return named
 
