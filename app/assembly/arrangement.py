@@ -1,7 +1,7 @@
 """The arrangements of an attachment's parts: in which order they are read, and which ones are missing.
 
 The events of an attachment decide its arrangement. Its parts have numbers up to a count, or they are the logical
-messages and segments of an IBM MQ group. The attachment's record tells which.
+messages and segments of an IBM MQ group. The attachment's record shows which.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,10 +1,10 @@
-"""The parts of an IBM MQ group: how they come together, their contradictions, their order, and what is missing.
+"""The parts of an IBM MQ group: their assembly, contradictions and order, and which are missing.
 
-A logical message that came in one piece has its MsgSeqNumber as key, so that those of a group sent alone share runs. A
-segment's key holds its MsgSeqNumber, its offset and whether it is the last one, and is higher than any of those. What a
-key says need not be kept elsewhere; the sizes of the parts are where the parts are, in the journal. A part that is only
-a piece of the body that brought it has a key that holds how many units it has, too, and is higher than all others.
-"""
+A logical message that came in one piece has its MsgSeqNumber as key, so that the messages of a group sent alone share
+runs. A segment's key holds its MsgSeqNumber, its offset and whether it is the last one, and is higher than any of
+those. What a key says need not be kept elsewhere; the sizes of the parts are where the parts are, in the journal. A
+part that is only a piece of the body that brought it has a key that holds how many units it has, too, and is higher
+than all others."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge

@@ -6,11 +6,11 @@ message may come in any order, any number of times, from any thread of the broke
 - A part whose sequence number is there already changes nothing. The host compares its bytes (`Repeated`), since the
   machine never holds bytes.
 - A physical message with a bare correlid is the count of an attachment or the application message of a message. The
-  header decides, and tells in which byte order the count is written. Until then the message waits with the attachment
+  header decides, and shows in which byte order the count is written. Until then the message waits with the attachment
   that it may belong to (`pending_*`).
 - The correlid of an application message may use the four bytes where a part has its sequence number. The announcements
-  of headers tell the two apart. One that comes before its header waits as a part of an unannounced attachment. The
-  header tells what it is (`Identification`), and its message keeps the identifier under which it waited.
+  of headers distinguish the two. One that comes before its header waits as a part of an unannounced attachment. The
+  header identifies it (`Identification`), and its message keeps the identifier under which it waited.
 - A message that contradicts an earlier one (another header, another count, a part beyond the count) is refused. The
   first one holds and the later one goes to quarantine.
 - Parts may be numbered in either byte order. An attachment is complete when it has its header, its count and the parts

@@ -1,6 +1,6 @@
 """SAS format references: `DATE9.`, `BEST12.2` and `$CHAR20.` have a name, a width and decimals.
 
-The name of a format tells the kind of its numbers: days or seconds since 1960, or seconds of a day. Names are matched
+The name of a format states the kind of its numbers: days or seconds since 1960, or seconds of a day. Names are matched
 whole, so a user's format whose name begins like one of SAS's (`DAYSUP.`, `MONEY.`) is not a date format. Formats that
 show only one part of a date (`MONTH.`, `WEEKDAY.`) are not date formats either: they are often used for plain counts.
 Sources: SAS, "Formats by Category"; the tables of pandas, pyreadstat and haven.

@@ -1,4 +1,4 @@
-"""The parts of a data set beside its variables and observations: indexes and integrity constraints.
+"""The indexes and the integrity constraints of a data set.
 
 The layout of integrity constraints is not published. Both are metadata of the data set's table: `sas.indexes` (JSON)
 and `sas.constraints` (base64 of the bytes as received).

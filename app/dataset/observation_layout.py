@@ -133,7 +133,7 @@ def may_doubt(columns: Sequence[Bytes], starts: Sequence[int], how: Representati
 
 
 def _share(numbers: Sequence[Bytes], how: Representation) -> float:
-    """Return the share of plausible values among all numbers, of which those of each length are together."""
+    """Return the share of plausible values among all numbers, which are grouped by length."""
     return sum(_usual(cells, how) * len(cells) for cells in numbers) / sum(map(len, numbers))
 
 

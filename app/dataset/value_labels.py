@@ -3,7 +3,7 @@
 A *catalog* has the value labels of each format by its name in capitals, with `$` if it is for texts. A value is
 identified by its text: a number in its shortest form, a special missing value as `.A`, a text without trailing blanks.
 
-Messages of data sets have only the names of formats. So a catalog travels as a data set of its own beside them: in the
+Messages of data sets have only the names of formats. So a catalog travels as a data set of its own: in the
 form that PROC FORMAT reads with CNTLIN= and writes with CNTLOUT=.
 """
 

@@ -1,4 +1,4 @@
-"""Messages that do not say what they belong to, numbered as they come in, a source at a time."""
+"""Numbering of messages that do not state what they belong to, on arrival, a source at a time."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 

@@ -37,7 +37,7 @@ _MOST_DONE: Final = 20
 
 class Rule(NamedTuple):
     """What a last message counts: the messages of its attachment, or of all attachments of the header that have not
-    ended before; and beside them the header and the application messages, or not."""
+    ended before; with or without the header and the application messages."""
 
     all_attachments: bool = False
     header: bool = False
@@ -83,7 +83,7 @@ class LastMessage(NamedTuple):
 
     def is_possible(self, rule: Rule) -> bool:
         """Tell whether the count can be that of a rule, if messages were lost, or came twice where announcements do not
-        tell. Each attachment has at least one."""
+        show tell. Each attachment has at least one."""
         if rule.all_attachments and self.unbegun:
             return self.missing(rule) >= self.unbegun
         twice = sum(each.repeats for each in self.came if each.whole is Completeness.UNKNOWN)

@@ -74,6 +74,6 @@ def charset_of(options: FramingOptions) -> str:
 
 
 def _nearest(ccsid: int, encoding: int) -> str | None:
-    """Return the Python codec of a character set. For one of EBCDIC that has none, it is that of code page 500, where
+    """Return the Python codec of a character set. For an EBCDIC one without a codec, it is code page 500, where
     the capitals, digits and blanks are the same."""
     return named_charset(ccsid, encoding) or (EBCDIC if is_ebcdic(ccsid) else None)

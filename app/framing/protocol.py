@@ -85,7 +85,7 @@ NO_OPTIONS = ArrivalOptions()
 
 
 class Arrivals(Protocol):
-    """Gives the messages of one source what they do not say themselves, in the order in which they come in."""
+    """Numbers the messages of one source, in their order of arrival, where they have no numbers themselves."""
 
     def number(self, message: PhysicalMessage) -> Sequence[PhysicalMessage]:
         """Return what is journalled in place of a message: the message with its attachment and number, or as one that
@@ -209,7 +209,7 @@ class Framing(Protocol):
     # --- reading messages ---------------------------------------------------------------------------------------------
 
     def arrivals(self, options: ArrivalOptions = NO_OPTIONS) -> Arrivals | None:  # noqa: ARG002
-        """Begin to number the messages of a source as they come in, before they are journalled; None where they say
+        """Begin to number the messages of a source on arrival, before they are journalled; None where they state
         themselves what they belong to."""
         return None
 
@@ -267,7 +267,7 @@ class Framing(Protocol):
         several: Mapping[str, tuple[AttachmentRecord, Received]],  # noqa: ARG002
     ) -> dict[str, DataSetTable]:
         """Return the tables of complete data sets that are read faster together than each by itself, by identifier.
-        Those that are left out are for `data_set`, which tells why one cannot be read."""
+        Data sets that are left out are for `data_set`, which raises the reason why one cannot be read."""
         return {}
 
     def leading_rows(
@@ -301,7 +301,7 @@ class Framing(Protocol):
         return content
 
     def properties(self, attachment: OutgoingAttachment) -> Mapping[str, str]:  # noqa: ARG002
-        """Return the properties of a message of an attachment, beside its descriptor: all of them or none."""
+        """Return the properties of a message of an attachment, in addition to its descriptor: all or none."""
         return NO_PROPERTIES
 
     def write(

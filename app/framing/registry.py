@@ -1,4 +1,4 @@
-"""The framings by name: those of the gateway, and those that other packages declare as entry points."""
+"""The framings by name: the gateway's own, and those of other packages, by entry point."""
 
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points

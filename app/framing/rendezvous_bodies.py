@@ -26,7 +26,7 @@ from app.model.records import FramingOptions, OutgoingAttachment
 from app.wire import WireError
 
 _RECORD_BYTES = 64
-"""What a message of one record has beside the record, at most."""
+"""The most bytes of a message of one record, without the record."""
 
 
 class RendezvousBodies:

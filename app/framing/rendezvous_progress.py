@@ -1,4 +1,4 @@
-"""What has come of an attachment on TIB/Rendezvous, beside what its sender announced of it.
+"""The messages received of an attachment on TIB/Rendezvous, compared with its sender's announcements.
 
 A file announces its size (FDC), a data set its observations and variables (DAT). What has come of either is counted
 while it comes, so that a last message that can be read in two ways is read by this, too (`app.framing.counting`).
@@ -41,7 +41,8 @@ class Completeness(Enum):
 _BEGINS: Final = {"DAT": AttachmentKind.DATA_SET, "FDC": None}
 _RECORDS: Final = {"ATX": AttachmentKind.TEXT_FILE, "ATB": AttachmentKind.BINARY_FILE}
 _REPEATS: Final = (1, 0, 2)
-"""The fields that each observation's value may repeat beside its own two: its type of record, none, the count, too."""
+"""The fields that each observation's value may repeat in addition to its own two: its type of record, none, the count,
+too."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""The messages of attachments on TIB/Rendezvous, numbered as they come in.
+"""The messages of attachments on TIB/Rendezvous, numbered on arrival.
 
 Nothing in such a message says which attachment it belongs to. A header (HDR) opens its attachments, what follows on
 the same subject from the same sender belongs to them in turn, and a last message (LST) closes one, or all. So a message
@@ -6,9 +6,9 @@ gets its key and its number when it is received, before it is journalled, and ne
 
 Rules.
 
-- Senders are told apart by the session in the subject that they want replies on, where they name one.
+- Senders are distinguished by the session in the subject that they want replies on, where they name one.
 - Where a header comes before the attachments of the one before it have ended, two senders may share the line. What
-  follows cannot be told apart; all of it is refused, up to the last message of an attachment, and nothing is mixed.
+  follows cannot be assigned; all of it is refused, up to the last message of an attachment, and nothing is mixed.
 - Where the transport may have missed messages (`GAP`), every line is closed: what was open stays unfinished, and what
   comes without a header is refused. A message that the transport could not read closes its own line, where it is known.
 - A data set begins with its definition (DAT), a file with its descriptor (FDC): each begins the next attachment of the

@@ -267,8 +267,8 @@ def _plans(defined: tuple[object, ...], variables: tuple[bytes, ...], dialects: 
 def _representation(received: Received, defined: _Defined) -> tuple[Representation, list[str]]:
     """Return the representation of the values, and warnings about facts that contradict it.
 
-    The byte order is that of the definitions. The floating-point format is that of the descriptor, or else of the
-    source's configuration. Without either, values beside EBCDIC texts are IBM floating point.
+    The definitions state the byte order. The descriptor states the floating-point format, or else the
+    source's configuration. Without either, the values of EBCDIC data sets are IBM floating point.
     """
     first = received.first
     chosen = dialect.preferred(defined.dialects, first.encoding)

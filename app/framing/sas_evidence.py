@@ -1,6 +1,6 @@
 """The choices between readings of an attachment of the SAS Common Messaging Interface, and what decided them.
 
-The functions here tell what the readers have decided; they decide nothing. Data sets and files of a sender are mostly
+The functions here report what the readers have decided; they decide nothing. Data sets and files of a sender are mostly
 alike, so that the choices are the same objects.
 """
 
@@ -22,7 +22,7 @@ Evidence = tuple[Choice, ...]
 def of_file(dialects: int, chosen: Dialect, rivals: tuple[Dialect, ...] = ()) -> Evidence:
     """Return the choices of a file whose records were read in the `chosen` dialect, and could be read in `rivals`.
 
-    The rule for the NUL behind a record is a question of its own, since it need not be that of the other messages.
+    The rule for the NUL behind a record is a question of its own, since other messages may have another rule.
     """
     frame = dialect.frames(dialect.mask_of(chosen))
     others = [each for each in rivals if not dialect.mask_of(each) & frame]

@@ -1,7 +1,7 @@
 """The framing `sas_queue`: attachments of the SAS Common Messaging Interface on a queue.
 
-An attachment header has message type 100000. All messages that belong to it have type 100001 and are told apart only by
-their correlid (SAS, "Using the Common Messaging Interface": attachment layout for WebSphere MQ and MSMQ).
+An attachment header has message type 100000. All messages that belong to it have type 100001 and are distinguished only
+by their correlid (SAS, "Using the Common Messaging Interface": attachment layout for WebSphere MQ and MSMQ).
 
 Messages are written in the order of the specification: the header, the application message, and for each attachment its
 sequenced parts and then its count. So a receiver that has the count can rely on the parts. A message without an

@@ -1,6 +1,6 @@
 """The framing `sas_rendezvous`: attachments of the SAS Common Messaging Interface on TIB/Rendezvous.
 
-Each message is a tibrvMsg whose name tells its type (SAS, "Using the Common Messaging Interface": attachment layout
+Each message is a tibrvMsg whose name is its type (SAS, "Using the Common Messaging Interface": attachment layout
 for TIB/Rendezvous). Its attachment and its number come from the order of arrival (`sas_arrivals`). They stand in its
 CorrelId as in `sas_queue`: 16 bytes of the attachment's key, 4 of the number.
 

@@ -31,7 +31,7 @@ class PartArrived(NamedTuple):
 class PartsArrived(NamedTuple):
     """Sequenced parts of one attachment with numbers from `first` on: their sizes, and when each was received (µs).
 
-    It is `PartArrived` for each of them, said at once."""
+    It is `PartArrived` for each of them, at once."""
 
     correl_id: bytes
     first: int
@@ -42,7 +42,7 @@ class PartsArrived(NamedTuple):
 class Unsequenced(NamedTuple):
     """A subordinate message with a bare correlid: an attachment's count, or a message's application message.
 
-    Which of the two only the header can tell. `counts` holds the body as one integer, read big-endian and
+    Only the header decides which of the two. `counts` holds the body as one integer, read big-endian and
     little-endian; it is empty when the body cannot be a count.
 
     A count may be in `doubt`, for a reason in a sentence: without `counts` it is not known, and with them it may be
@@ -70,9 +70,8 @@ class GroupPart(NamedTuple):
     `message` is its MsgSeqNumber and `offset` its place in the logical message, in bytes. A part that `ends_message` is
     the last segment, or the only one; `ends_group` is said by any part of the group's last logical message.
 
-    Parts of packets of the order interface come together alike. Their places may count other things than bytes: then
-    `units` says how many of these the part has. Only the first part of a group has its `trace_parent`.
-    """
+    Parts of packets of the order interface are assembled in the same way. Their places may count other units than
+    bytes: then `units` says how many of these the part has. Only the first part of a group has its `trace_parent`."""
 
     definition: AttachmentDefinition
     message: int

@@ -21,7 +21,7 @@ class FramingTraits(NamedTuple):
     `name` is the name in settings, in the journal and on the command line. A message that `needs_descriptor` means
     nothing without an MQMD, or an envelope over MQTT. A framing that `reads_segments` puts the segments of a message
     together itself, so that a queue manager must not. Messages that are `numbered_on_arrival` do not say what they
-    belong to; a transport tells of those that it may have missed (`app.model.message.GAP`).
+    belong to; a transport reports when it may have missed some (`app.model.message.GAP`).
     """
 
     name: str

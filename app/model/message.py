@@ -27,7 +27,7 @@ REPLAYED = "gateway.replayed"
 """The property of a message that was journalled again, not received."""
 
 PROPERTY_BYTES = 128
-"""What a property takes in memory beside its name and its value."""
+"""The memory in bytes that a property takes in addition to its name and its value."""
 
 
 class PhysicalMessage(NamedTuple):
@@ -86,7 +86,7 @@ def footprint(message: PhysicalMessage) -> int:
 
 
 def limited_properties(properties: Mapping[str, str], limit: int) -> dict[str, str]:
-    """Return the first properties, as far as they take no more than so many bytes together."""
+    """Return the first properties that together take at most `limit` bytes."""
     kept: dict[str, str] = {}
     for name, value in properties.items():
         limit -= utf8_length(name) + utf8_length(value)

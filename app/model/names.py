@@ -1,10 +1,10 @@
-"""Names: how those of libraries, members, variables and formats compare, and the name of a data set's table.
+"""Names of libraries, members, variables and formats: how they compare, and the name of a data set's table.
 
 SAS ignores the case of ASCII letters in names, and of no others: `straße` and `STRASSE` are two names, and so are `É`
 and `é`. Whatever finds, joins or refuses things by their names compares `folded` names.
 
 Programs that read tables ignore more than that: Spark, for instance, takes `É` and `é` for one column. So names that
-the gateway makes up, and those of columns and files that stand side by side, differ in their `casefold`.
+the gateway makes up, and names of columns and files in one place, differ in their `casefold`.
 
 A table is named as SAS names data sets: `LIBRARY.MEMBER`, with ASCII letters in capitals, and without the blanks and
 zeros that fill a name at its end. A data set without a library belongs to `WORK`, as a one-level name does in SAS. The
@@ -21,7 +21,7 @@ _CAPITALS: Final = str.maketrans(ascii_lowercase, ascii_uppercase)
 
 
 def folded(name: str) -> str:
-    """Return a name with small ASCII letters: equal for names that SAS takes for one."""
+    """Return a name with small ASCII letters: equal for names that are one for SAS."""
     return name.lower() if name.isascii() else name.translate(_SMALL)
 
 

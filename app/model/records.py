@@ -26,8 +26,8 @@ Storage = Literal["journal", "store"]
 QuarantineState = Literal["kept", "replayed", "dismissed"]
 Subscribers = Literal["none", "unknown"]
 """What a broker said of subscribers when it confirmed messages. `none`: it had none for at least one message and
-discarded it. `unknown`: the protocol does not tell. Elsewhere None stands for a broker that reported no lack, or that
-keeps messages until somebody takes them."""
+discarded it. `unknown`: the protocol does not report it. Elsewhere None stands for a broker that reported no lack, or
+that keeps messages until somebody takes them."""
 GroupedAs = Literal["messages", "segments"]
 
 DEFAULT_FRAMING = "sas_queue"

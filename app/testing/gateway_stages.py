@@ -16,7 +16,7 @@ from app.settings import Settings
 
 
 class ManualClock:
-    """A clock that starts at the real time, which brokers use, and moves only when it is told to."""
+    """A clock that starts at the real time, which brokers use, and moves only when the test advances it."""
 
     def __init__(self) -> None:
         self.time = time_ns() // 1000

@@ -80,7 +80,7 @@ def _is_application(message: PhysicalMessage) -> bool:
     """Tell whether a body is the application's own.
 
     A subordinate message without a sequence number is a count or an application message. Only the attachment header
-    could tell which, so a body that can be a count is taken for one.
+    could decide, so a body that can be a count counts as one.
     """
     if message.msg_type == HEADER_MSG_TYPE:
         return False

@@ -145,7 +145,7 @@ def _parts(segment: PacketSegment, room: int) -> Iterator[dict[str, Any]]:
 
 
 _SIZE_RULES = {0: "kernel", PartHeader.SIZE: "jdbc"}
-"""Who counts the bytes that are available so: the driver adds those of the part's header."""
+"""Who counts the available bytes like this: the driver adds the part's header."""
 
 
 def _named(value: int) -> str | int:

@@ -105,7 +105,7 @@ def _texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 def beginning(name: str, data: memoryview, hints: Hints) -> list[Cell]:
     """Return the cells of a format up to the byte where the data stops matching it, and the rest as one cell.
 
-    They are those of the dialect that reads furthest. The list is empty if nothing could be read, or the format has no
+    They are read in the dialect that reads furthest. The list is empty if nothing could be read, or the format has no
     layout.
     """
     layout = _LAYOUTS.get(name)

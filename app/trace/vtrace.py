@@ -30,7 +30,7 @@ _PIECE: Final = 61
 
 _HEX_LINE: Final = 28
 _TEXT_RUN: Final = 3
-"""Printable characters in a row that make text worth showing beside hexadecimal digits."""
+"""The number of consecutive printable characters from which text is shown next to hexadecimal digits."""
 
 
 def direction(packet: Packet) -> Direction:
@@ -39,7 +39,7 @@ def direction(packet: Packet) -> Direction:
 
 
 def vtrace(packet: Packet, known: Direction | None = None) -> list[str]:
-    """Return the lines of a packet's trace. `known` is where it goes; without it, its segments tell."""
+    """Return the lines of a packet's trace. `known` is its direction; without it, the segments show it."""
     goes = known or direction(packet)
     lines = [" "] if goes == "REQUEST" else []
     header = packet.header
@@ -54,7 +54,7 @@ def vtrace(packet: Packet, known: Direction | None = None) -> list[str]:
 
 
 def _latin(raw: bytes) -> str:
-    """Text of any bytes; those that are not printable are points, as in texts beside hexadecimal digits."""
+    """Text of any bytes; those that are not printable are points, as in texts next to hexadecimal digits."""
     return "".join(char if char.isprintable() else "." for char in raw.decode("latin-1"))
 
 
@@ -155,7 +155,7 @@ def _place(attributes: int) -> str:
 
 
 def _buffer(kind: int, count: int, length: int, kept: bytes, context: Context) -> Iterator[str]:
-    """Return the lines of a buffer that is so long, of which so many bytes are kept."""
+    """Return the lines of a buffer of this length, of which the bytes `kept` are left."""
     match kind:
         case PartKind.SHORTINFO | PartKind.OUTPUT_COLS_NO_PARAMETER | PartKind.VARDATA_SHORTINFO:
             yield from _short_infos(kept, count, context, is_vardata=kind == PartKind.VARDATA_SHORTINFO)
@@ -194,7 +194,7 @@ def _parsid(field: bytes) -> str:
 
 
 def _fitted(number: int, width: int) -> str:
-    """Return a number on the right of so many places. Of one that does not fit, * and its last digits."""
+    """Return a number right-aligned in `width` places. Of one that does not fit, * and its last digits."""
     text = f"{number:{width}}"
     return text if len(text) <= width else "*" + text[1 - width :]
 

@@ -1,7 +1,7 @@
 """The chain of headers before a message's data.
 
 The Format of the descriptor names the first header. Each header's own Format, Encoding and CodedCharSetId describe what
-follows it; those of the last header describe the data. A header that is not there, is not written as announced, or
+follows it; the fields of the last header describe the data. A header that is not there, is not written as announced, or
 breaks its own rules is an error, with three exceptions:
 
 - An MQMDE of another version, byte order or character set is data (IBM MQ, "MQMDE", table 1). No page says this of any
@@ -184,7 +184,7 @@ def _in_the_other_order(buffer: Buffer, data: Data, initial: Header, context: Co
     except WireError as error:
         raise WireError(f"{name}.version", data.at + 4, f"it {why}; read as {is_in}, {error}") from None
     if data.format in _WITHOUT_ENCODING:
-        # The Encoding that is wrong for the header was to be that of what follows, too.
+        # The Encoding that is wrong for the header was meant for what follows, too.
         behind, why = behind._replace(encoding=0), f"{why}; nothing says the byte order of what follows it"
     return found, _doubted(behind, Doubt(name, data.at, why))
 

@@ -124,7 +124,7 @@ def with_properties(message: PhysicalMessage, encoding: int, ccsid: int) -> Phys
 
 
 def properties_of(folders: Iterable[RfhFolder]) -> dict[str, str]:
-    """Return the properties in these folders: those of `usr` by their own names, others by `folder.name`."""
+    """Return the properties in these folders: properties of `usr` by their own names, others by `folder.name`."""
     return {
         prop.name if folder.name == USER_FOLDER and "." not in prop.name else f"{folder.name}.{prop.name}": prop.text
         for folder in folders

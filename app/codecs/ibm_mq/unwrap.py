@@ -8,7 +8,7 @@
 | MQRFH2 | properties: of the folder `usr` by their own names, of others by `folder.name` or `folder.group.name` |
 | MQRFH | properties, by their own names |
 
-Format, Encoding and CodedCharSetId are then those of the data. Property values are the text in the header, whatever
+Format, Encoding and CodedCharSetId then describe the data. Property values are the text in the header, whatever
 their type. A property without a value is left out; if a name occurs twice, the last value counts. `original_length` is
 that of the data: if it includes headers that follow the field's own header, their length is subtracted.
 """

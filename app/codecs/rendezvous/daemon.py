@@ -74,18 +74,18 @@ class DaemonFrame(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """What a daemon tells a client that it takes: its own address, and a name for a session that no other has."""
+    """What a daemon answers a client that it accepts: its own address, and a name for a session that no other has."""
 
     address: str
     unique: str
 
 
 class DaemonRefusal(Exception):
-    """The daemon does not take the client; the text says why."""
+    """The daemon refuses the client; the text is the reason."""
 
 
 def first_number(parameters: bytes) -> int:
-    """Return the number that tells how far the daemon is in agreeing on parameters."""
+    """Return the number that states how far the agreement on parameters is."""
     return int.from_bytes(parameters[:4], "big")
 
 

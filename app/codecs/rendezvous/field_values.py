@@ -216,7 +216,7 @@ _WIRE_TYPES: Final = {name: WireType.IP if name.startswith("IP") else WireType[n
 
 
 def size_of(length: int, *, medium: bool = False) -> bytes:
-    """Return the size of so many bytes of data as it is written; with `medium`, in at least two bytes."""
+    """Return the size of data of this length as it is written; with `medium`, in at least two bytes."""
     if length < SHORT_SIZE_LIMIT and not medium:
         return bytes([length])
     if length < MEDIUM_SIZE_LIMIT:

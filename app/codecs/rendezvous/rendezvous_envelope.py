@@ -16,7 +16,7 @@ from app.wire import WireError
 from app.wire.kinds import Buffer
 
 HEAD_BYTES = 1024
-"""The most bytes that a publication has beside a body: subjects, the image's descriptor, and the frame."""
+"""The most bytes that a publication has in addition to a body: subjects, the image's descriptor, and the frame."""
 
 assert HEAD_BYTES > IMAGE_OVERHEAD + 2 * 255 + 64
 

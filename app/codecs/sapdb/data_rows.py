@@ -64,7 +64,7 @@ def row_size(parameters: Sequence[ParameterInfo]) -> int:
 
 
 def check_rows(buffer: Buffer, parameters: Sequence[ParameterInfo], size: int, count: int) -> None:
-    """Raise WireError where a data part has fewer or more bytes than so many rows of `size` bytes.
+    """Raise WireError where a data part does not have the bytes of `count` rows of `size` bytes.
 
     Only LONG values may be behind the rows.
     """
@@ -74,7 +74,7 @@ def check_rows(buffer: Buffer, parameters: Sequence[ParameterInfo], size: int, c
 
 
 def decode_rows(buffer: Buffer, parameters: Sequence[ParameterInfo], count: int, manner: Manner) -> list[Row]:
-    """Return so many rows of a data part. Raises WireError.
+    """Return `count` rows of a data part. Raises WireError.
 
     `count` is the argument count of a mass command or a reply; other requests have one row, whatever their count says.
     """
@@ -147,7 +147,7 @@ def _field(buffer: Buffer, at: int, row: str) -> tuple[bytes | Undef | None, int
 
 
 def decode_vardata(buffer: Buffer, parameters: Sequence[Described], manner: Manner) -> list[Row]:
-    """Return the rows of a vardata part, whose fields are those of the parameters. Raises WireError."""
+    """Return the rows of a vardata part, with a field for each parameter. Raises WireError."""
     rows = []
     for number, fields in enumerate(vardata_fields(buffer)):
         if len(fields) != len(parameters):

@@ -23,7 +23,7 @@ class NumberOverflow(WireError):
 
 
 def field_size(length: int) -> int:
-    """Return the bytes of a number of so many digits, without an undef byte."""
+    """Return the size of a number with this number of digits, without an undef byte."""
     return (length + 1) // 2 + 1
 
 

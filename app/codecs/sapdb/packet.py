@@ -1,7 +1,7 @@
 """Packets: a header, segments behind it, and parts in each segment.
 
 Segments and parts begin at multiples of 8; what lies between the end of a buffer and the next part is fill, which means
-nothing and is kept. Lengths and offsets are compared with each other and with the bytes that are there, before anything
+nothing and is kept. Lengths and offsets are compared with each other and with the size of the packet, before anything
 is taken by them.
 """
 
@@ -51,7 +51,7 @@ class Packet(NamedTuple):
 
 
 def fill_size(size: int) -> int:
-    """Return how many bytes of fill follow so many bytes."""
+    """Return the number of bytes of fill after `size` bytes."""
     return -size % ALIGNMENT
 
 
@@ -171,7 +171,7 @@ def _part(buffer: Buffer, place: _Place, segment_at: int, context: Context) -> P
 def encode_packet(packet: Packet) -> bytes:
     """Return the bytes of a packet as its headers say them. Raises WireError where they contradict what they head.
 
-    `laid_out` makes the headers say what is there.
+    `laid_out` makes the headers agree with their parts.
     """
     out = bytearray()
     context = packet.context

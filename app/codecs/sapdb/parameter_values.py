@@ -192,7 +192,7 @@ def encode_value(value: Value | int | None, info: Described, manner: Manner, row
 
 
 def fill(data_type: int, manner: Manner) -> tuple[int, bytes]:
-    """Return the undef byte of a value of a type that is there, and what fills the rest of its field."""
+    """Return the undef byte of a defined value of a type, and the byte that pads its field."""
     codec = text_codec(data_type, manner.code, wide=manner.code.is_unicode)
     if codec is None:
         return _ZERO, b"\0"

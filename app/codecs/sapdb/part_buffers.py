@@ -80,7 +80,7 @@ class PartBuffer(NamedTuple):
         return WireError(self.row, self.at + offset, why)
 
     def require_size(self, size: int) -> None:
-        """Raise WireError where each argument does not have so many bytes."""
+        """Raise WireError unless each argument has this size in bytes."""
         if len(self.buffer) != self.arg_count * size:
             raise self.refuse(0, f"{len(self.buffer)} bytes, where {self.arg_count} arguments have {size} each")
 
@@ -274,7 +274,7 @@ def long_data(buffer: Buffer, descriptor: LongDescriptor, row: str = "longdata",
 
 def _read_longs(held: PartBuffer) -> tuple[LongValue, ...]:
     """Return descriptors, each followed by the bytes of its piece. A descriptor that points elsewhere has none:
-    replies repeat those of their requests."""
+    replies repeat the descriptors of their requests."""
     buffer, at = held.buffer, 0
     found: list[LongValue] = []
     for _ in range(held.arg_count):

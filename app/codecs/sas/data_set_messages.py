@@ -201,7 +201,7 @@ def observation_blocks(bodies: Bodies, definition: DataSetDefinition, mask: int)
 
 
 class LeadingBlocks(ObservationBlocks):
-    """The whole rows in the first observation messages of a data set. `definition` is that of these rows alone."""
+    """The whole rows in the first observation messages of a data set. `definition` describes these rows alone."""
 
     def __init__(self, bodies: Bodies, definition: DataSetDefinition, *, all_typed: bool, size: int) -> None:
         super().__init__(bodies, all_typed=all_typed)
@@ -223,7 +223,7 @@ class LeadingBlocks(ObservationBlocks):
 def leading_blocks(bodies: Bodies, definition: DataSetDefinition, mask: int) -> LeadingBlocks:
     """Return the whole rows in the first observation messages of a data set.
 
-    If all of these messages begin with a type identifier, it is taken for one. Raises WireError for rows without a
+    If all of these messages begin with a type identifier, it counts as one. Raises WireError for rows without a
     length.
     """
     if definition.obs_length < 1:

@@ -70,8 +70,8 @@ class RecordTotals:
 def is_announced_size(description: FileDescription, totals: RecordTotals, *, of_lines: bool) -> bool:
     """Tell whether records have the announced size of their file; zero announces none.
 
-    It may be that of records padded to the record length. The size of a file of lines may or may not include the line
-    ends (of 1, 2 or 4 bytes, with or without one after the last line). Sizes are compared modulo 2^32.
+    The announced size may include padding of records to the record length. The size of a file of lines may or may not
+    include the line ends (of 1, 2 or 4 bytes, with or without one after the last line). Sizes are compared modulo 2^32.
     """
     lrecl, filesize = description
     sizes = {totals.size, totals.count * lrecl}
@@ -285,7 +285,7 @@ def record_start(parts: Iterable[Buffer], plain: Dialect) -> int | None:
 
 
 class RivalDialects:
-    """The dialects of a set, beside the chosen one, in which each part of a file consists of whole records, too.
+    """The dialects of a set, other than the chosen one, in which each part of a file consists of whole records, too.
 
     They are other readings of the file if its bytes are others in them. Where records are `joined`, an empty one has no
     bytes. `is_settled` says that there are none.
@@ -340,7 +340,7 @@ class _Rival(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _rivals(mask: int, chosen: Dialect) -> tuple[_Rival, ...]:
-    """Return the dialects that `detect` tries beside the chosen one. A NUL that all texts end in is in no doubt."""
+    """Return the dialects that `detect` tries, without the chosen one. A NUL that all texts end in is in no doubt."""
     candidates = (dialect for nul in _RECORD_NULS for dialect in members(with_nul(frames(mask), nul)))
     is_sure = chosen.nul == "included"
     return tuple(

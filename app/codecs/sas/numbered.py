@@ -1,7 +1,7 @@
 """The specification's tables over numbered fields: the attachment layout for TIB/Rendezvous.
 
 A row that the queue layouts write as bytes is a field here, and a text with its length is two. All fields of a message
-have one name, which tells what the message is. They are found by their identifiers, which begin with 1, in any order.
+have one name, which identifies the message. They are found by their identifiers, which begin with 1, in any order.
 Messages of many fields of the usual types are read all at once with NumPy (`find_fields`), all others field by field.
 """
 
@@ -48,7 +48,7 @@ class NumberedField(NamedTuple):
 
 
 def message_name(body: Buffer) -> str:
-    """Return the name of the first field, which tells what a message is; empty for none. Raises WireError."""
+    """Return the name of the first field, which identifies a message; empty for none. Raises WireError."""
     end = message_end(body, 0, len(body))
     first = next(places(body, HEADER_SIZE, end), None)
     return (first.name or "") if first else ""
@@ -90,16 +90,16 @@ class FieldReader:
         return len(self.fields) - self.at
 
     def place(self, ahead: int = 0) -> int:
-        """Return the byte where the field so many fields ahead begins."""
+        """Return the byte where the field `ahead` fields further begins."""
         index = self.at + ahead
         return self.fields[index].at if 0 <= index < len(self.fields) else self._size
 
     def data_at(self, ahead: int) -> int:
-        """Return the byte where the data of the field so many fields ahead begin."""
+        """Return the byte where the data of the field `ahead` fields further begin."""
         return self.fields[self.at + ahead].data_at
 
     def type_of(self, ahead: int) -> str:
-        """Return the type of the field so many fields ahead: INT for integers, empty behind the last."""
+        """Return the type of the field `ahead` fields further: INT for integers, empty behind the last."""
         index = self.at + ahead
         if index >= len(self.fields):
             return ""
@@ -124,7 +124,7 @@ class FieldReader:
         return int(field.value)
 
     def count(self, row: str, fields_each: int = 1) -> int:
-        """Take the number of something that has at least so many fields, which the message must still have."""
+        """Take a number of items of at least `fields_each` fields, which the message must still have."""
         number = self.integer(row)
         if not 0 <= number * fields_each <= self.left:
             why = f"{number} times {fields_each} fields, where {self.left} are left"
@@ -158,7 +158,7 @@ class FieldReader:
         return text
 
     def raw(self, row: str, size: int) -> bytes:
-        """Take bytes of which there are at most so many; those that are not there are zeros."""
+        """Take at most `size` bytes, and pad them with zeros."""
         data = self.string(row)
         if len(data) > size:
             raise WireError(row, self.place(-1), f"{len(data)} bytes, where {size} belong")

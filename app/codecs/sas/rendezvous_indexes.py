@@ -29,7 +29,7 @@ class RendezvousIndex(NamedTuple):
 
 
 class CheckConstraint(NamedTuple):
-    """What a CHECK constraint has beside its type and name: its expression, as bytes that are not described."""
+    """What a CHECK constraint has besides its type and name: its expression, as bytes that are not described."""
 
     retval: int
     total_length: int

@@ -184,7 +184,7 @@ def write_definition(definition: RendezvousDefinition, charset: str = "latin-1")
 def read_variables(bodies: Sequence[Buffer], count: int, charset: str = "latin-1") -> tuple[Variable, ...]:
     """Return the `count` variables of a data set, from its messages of variable definitions.
 
-    The number in each message is that of its own variables or that of all. Raises WireError.
+    The number in each message counts its own variables, or all. Raises WireError.
     """
     found: list[Variable] = []
     own: list[tuple[int, int]] = []
@@ -214,7 +214,7 @@ def _variables(reader: FieldReader) -> tuple[int, list[Variable]]:
 
 
 def _readings(fields: int, size: int) -> Iterator[tuple[int, int]]:
-    """Return the ways in which so many fields are entries of `size`: the numbers that each entry repeats (1: the type
+    """Return the ways to divide fields into entries of `size` fields: the numbers that each entry repeats (1: the type
     of record; 0: none; 2: the number of entries, too), and how many entries these are."""
     for numbers in (1, 0, 2):
         entries, rest = divmod(fields - 2 + numbers, size + numbers)
@@ -295,7 +295,7 @@ def record_places(body: Buffer) -> list[tuple[int, int]]:
 
 
 def _usual_places(body: Buffer) -> list[tuple[int, int]] | None:
-    """Return the records' places where all lengths are those of the data, and texts have no NUL within; else None."""
+    """Return the records' places if all lengths match the data, and no text contains a NUL; else None."""
     if message_end(body, 0, len(body)) != len(body):
         return None
     buffer = np.frombuffer(body, np.uint8)

@@ -310,7 +310,7 @@ def write_observations(
 
 
 def _whole_rows(rows: Iterable[Buffer], length: int, most: int) -> Iterator[Bytes]:
-    """Return the rows again, so many at once."""
+    """Return the same rows, `most` at a time."""
     held = b""
     for block in rows:
         if len(block) % max(length, 1):

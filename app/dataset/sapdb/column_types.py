@@ -1,4 +1,4 @@
-"""Which Arrow type the values of each SAP DB type become, and which SAP DB type takes those of an Arrow type.
+"""Which Arrow type the values of each SAP DB type become, and which SAP DB type takes the values of an Arrow type.
 
 Numbers of a fixed point are decimals of their own precision; floating-point ones are doubles. The metadata of a field
 say what its values were (`sapdb.type`, `sapdb.length`, `sapdb.frac`); its rows are written as the same again.
@@ -22,7 +22,7 @@ TYPE, LENGTH, FRAC, MODE = "sapdb.type", "sapdb.length", "sapdb.frac", "sapdb.mo
 """Metadata of a field."""
 
 DOUBLE_DIGITS: Final = 17
-"""Decimal digits that tell any two doubles apart."""
+"""Decimal digits by which any two doubles differ."""
 
 TEXTS: Final = ASCII_TEXTS | EBCDIC_TEXTS | UNICODE_TEXTS
 LONG_BYTES: Final = frozenset({DataType.LONG_BYTE, DataType.LONGFILE_BYTE})
@@ -65,7 +65,7 @@ def sapdb_metadata(of: pa.Field) -> dict[str, str]:
 def schema(names: Sequence[str], parameters: Sequence[Described], metadata: Mapping[str, str]) -> pa.Schema:
     """Return the schema of rows. Columns without a name, and those whose name is taken, are called by their number.
 
-    The names differ also without regard to case, as those of variables do.
+    The names differ also without regard to case, as names of variables do.
     """
     given = {name.casefold() for name in names}
     used: set[str] = set()
@@ -85,7 +85,7 @@ def schema(names: Sequence[str], parameters: Sequence[Described], metadata: Mapp
 
 
 def long_text(data_type: int, data: bytes, manner: Manner) -> str:
-    """Return the text of a LONG value; that of bytes is hexadecimal digits. Raises WireError."""
+    """Return the text of a LONG value; bytes become hexadecimal digits. Raises WireError."""
     if data_type in LONG_BYTES:
         return data.hex()
     is_unicode = data_type in {DataType.LONG_UNICODE, DataType.LONGFILE_UNICODE}

@@ -14,7 +14,7 @@ from app.dataset.sapdb.text_columns import wide_lengths
 from app.model.errors import InvalidInputError
 
 _LONGEST_FIELD = 32_767
-"""Bytes of a value that shortinfo can tell, with the undef byte."""
+"""The most bytes of a value that shortinfo can state, with the undef byte."""
 
 _NOT_LATIN = "[^\u0000-\u00ff]"
 

@@ -1,7 +1,7 @@
 """The buffers of data parts <-> record batches, a column at a time.
 
 Where a column's cells cannot be read together, `app.codecs.sapdb.parameter_values` reads them one by one and says
-exactly what is wrong with which. So errors and odd values are the same as those of a single value.
+exactly what is wrong with which. So errors and odd values are the same as for a single value.
 """
 
 from collections.abc import Callable, Sequence
@@ -86,7 +86,7 @@ def decode(
     long_name: LongName = named_by_descriptor,
     first: int = 0,
 ) -> pa.RecordBatch:
-    """Return so many rows of a data part. Undef bytes are nulls, whichever they are.
+    """Return `count` rows of a data part. Undef bytes are nulls, whichever they are.
 
     `first` is the number of the first row, for errors. Raises WireError as `app.codecs.sapdb.data_rows.decode_rows`
     does, and LongTimes.
@@ -254,7 +254,7 @@ def encode(
     first: int = 0,
     long_named: LongNamed | None = None,
 ) -> Bytes:
-    """Return the rows of a batch as an array of rows by bytes, whose bytes are those of a data part.
+    """Return the rows of a batch as an array of rows by bytes, with the bytes of a data part.
 
     `first` is the number of the batch's first row, for errors. Raises InvalidInputError, naming column and row, for a
     value that its column's type does not have.
@@ -287,7 +287,7 @@ def encode(
 def encode_column(
     values: pa.Array, info: Described, manner: Manner, long_named: LongNamed | None = None
 ) -> tuple[Bytes, int]:
-    """Return the cells of a column without their undef bytes, and the undef byte of a value that is there.
+    """Return the cells of a column without their undef bytes, and the undef byte of a defined value.
 
     Raises BadValueError.
     """

@@ -91,7 +91,7 @@ def _with_nulls(array: pa.StringArray, absent: Flags) -> pa.StringArray:
 
 
 def encode_strings(column: pa.StringArray, width: int, codec: str) -> Bytes:
-    """Return the cells of texts, padded with blanks to so many bytes. Raises BadValueError for a text that is longer,
+    """Return the cells of texts, padded with blanks to `width` bytes. Raises BadValueError for a text that is longer,
     or has a character that the codec lacks."""
     if codec not in _UCS2:
         return character_columns.encode(column, width, codec)
@@ -116,9 +116,9 @@ def wide_lengths(column: pa.StringArray) -> NDArray[np.int64]:
 
 
 def encode_binaries(column: pa.BinaryArray, width: int, *, trimmed: bool) -> Bytes:
-    """Return the cells of byte strings, padded with zeros to so many bytes.
+    """Return the cells of byte strings, padded with zeros to `width` bytes.
 
-    Raises BadValueError for one that is longer, and for one whose end could not be told from the padding.
+    Raises BadValueError for one that is longer, and for one whose end looks like padding.
     """
     is_null = column.is_null().to_numpy(zero_copy_only=False)
     column = pc.fill_null(column.cast(pa.binary()), b"")

@@ -1,11 +1,10 @@
 """What an order packet brings: descriptions of columns, rows, and pieces of LONG values, and of which statement.
 
-The GroupId of a message tells its statement, where it has one; else the parsid of a segment does, else the CorrelId of
-the message. What describes the columns, and the rows themselves, are then parts of one group: the description is its
-first message, and all rows are its second, whose offsets count rows. A piece of a LONG value is a part of a group that
-the identifiers in its descriptor name, and whose offsets count bytes. Whatever else a packet holds (a commit, a
-connect, the parameters of a single statement) is of no attachment.
-"""
+The GroupId of a message identifies its statement, where it has one; else the parsid of a segment does, else the
+CorrelId of the message. What describes the columns, and the rows themselves, are then parts of one group: the
+description is its first message, and all rows are its second, whose offsets count rows. A piece of a LONG value is a
+part of a group that the identifiers in its descriptor name, and whose offsets count bytes. Whatever else a packet holds
+(a commit, a connect, the parameters of a single statement) is of no attachment."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -58,7 +57,7 @@ _NO_ROW: Final = 100
 _MASS_FUNCTIONS: Final = 1000
 _ROW_FUNCTIONS: Final = frozenset(
     {
-        FunctionCode.NIL,  # of kernels that do not tell it
+        FunctionCode.NIL,  # of kernels that do not report it
         FunctionCode.SELECT,
         FunctionCode.SELECT_INTO,
         FunctionCode.FETCH_FIRST,
@@ -206,7 +205,7 @@ def _places(number: int, segment: PacketSegment) -> dict[int, PartPlace]:
 
 
 def _statement(parts: Mapping[int, PartPlace], message: PhysicalMessage) -> bytes:
-    """Return the key of the statement that a segment belongs to; empty where nothing tells it."""
+    """Return the key of the statement that a segment belongs to; empty where nothing identifies it."""
     parsids = (parts[kind].part.buffer[:PARSID_SIZE] for kind in _STATEMENTS if kind in parts)
     identifiers = next((each for each in (message.group_id, *parsids, message.correl_id) if any(each)), b"")
     return bytes(identifiers[:KEY_SIZE]).ljust(KEY_SIZE, b"\0") if identifiers else b""
@@ -260,7 +259,7 @@ def _definition(content: SegmentContent) -> AttachmentDefinition:
 
 
 def _table(content: SegmentContent) -> tuple[str, str]:
-    """Return the owner and the name of the table, as far as a part tells them: "OWNER"."TABLE" or "TABLE"."""
+    """Return the owner and the name of the table, as far as a part has them: "OWNER"."TABLE" or "TABLE"."""
     kind = content.first_of(_TABLES)
     if kind is None:
         return _UNTOLD
@@ -287,7 +286,7 @@ def description_of(content: SegmentContent) -> Description:
 
 
 def rows_of(content: SegmentContent) -> RowRange | None:
-    """Return which rows a segment has; None for one without rows. Raises InvalidInputError where nothing tells their
+    """Return which rows a segment has; None for one without rows. Raises InvalidInputError where nothing states their
     place."""
     kind = content.row_kind()
     if kind is None:
@@ -308,7 +307,7 @@ def rows_of(content: SegmentContent) -> RowRange | None:
 
 
 def _end_of_rows(content: SegmentContent) -> RowRange | None:
-    """Return the place behind the last row, as a reply tells it that has no row; None where it does not tell it."""
+    """Return the place behind the last row, from a reply that has no row; None where it does not state it."""
     header, total = content.header, _row_count(content)
     if not content.statement or not _has_no_row(header) or header.function_code % _MASS_FUNCTIONS not in _ROW_FUNCTIONS:
         return None
@@ -316,7 +315,7 @@ def _end_of_rows(content: SegmentContent) -> RowRange | None:
 
 
 def _row_count(content: SegmentContent) -> int | None:
-    """Return the number that the resultcount part tells; None where there is none, or where it is NULL."""
+    """Return the number in the resultcount part; None without the part, or if it is NULL."""
     return content.held(PartKind.RESULTCOUNT) if PartKind.RESULTCOUNT in content.parts else None
 
 
@@ -365,7 +364,7 @@ def long_pieces(content: SegmentContent) -> Iterator[LongPiece]:
 
 
 def _brings_data(header: Any) -> bool:
-    """Tell whether descriptors have their bytes behind them: not where they ask for some, or are those of a request."""
+    """Tell whether descriptors have their bytes behind them: not where they ask for some, or belong to a request."""
     if isinstance(header, CommandSegment):
         return header.mess_type != MessType.GETVAL
     return isinstance(header, ReturnSegment) and header.function_code != FunctionCode.PUTVAL
