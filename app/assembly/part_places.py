@@ -53,7 +53,7 @@ class Parts:
                     self._move(first + place, position + place)
 
     def _append(self, first: int, length: int, position: int) -> None:
-        """Add parts with sequence numbers behind all others, as `_insert` would one by one."""
+        """Add parts with sequence numbers after all others, as `_insert` would one by one."""
         if self._firsts and first == self.highest() + 1 and position == self._positions[-1] + self._lengths[-1]:
             self._lengths[-1] += length
         else:

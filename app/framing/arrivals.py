@@ -44,7 +44,7 @@ class ArrivalsBySource:
         self._of(source, framing)
 
     def resume(self, messages: Iterable[PhysicalMessage]) -> None:
-        """Take note of messages in the journal, in their order, so that numbering continues behind them. One without a
+        """Take note of messages in the journal, in their order, so that numbering continues after them. One without a
         source may have been any."""
         for message in messages:
             if REPLAYED in message.properties:

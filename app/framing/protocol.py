@@ -96,7 +96,7 @@ class Arrivals(Protocol):
 
     def resume(self, message: PhysicalMessage) -> None:
         """Take note of a message that was journalled before, as `number` returned it, so that numbering continues
-        behind it."""
+        after it."""
 
     def take_learned(self) -> Mapping[str, str]:
         """Return what has been learnt about the senders on each subject since the last call, for

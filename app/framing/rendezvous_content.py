@@ -36,7 +36,7 @@ MAX_GEN = "sas.max_gen"
 
 _RECORDS = frozenset({"ATX", "ATB"})
 _NOT_BEHIND = {"DAT": "ATO", "VAR": "ATO", "ATO": None, "ATI": None, "ATC": None}
-"""The messages of a data set, and what none of them may be behind: definitions are sent before the observations (SAS,
+"""The messages of a data set, and what none of them may be after: definitions are sent before the observations (SAS,
 Data Set Attachment Layout). Observations that come before them have changed places with others."""
 
 
@@ -118,7 +118,7 @@ def read_data_set(record: AttachmentRecord, received: Received, store: StoreTabl
         if name not in messages:
             raise InvalidInputError("unexpected-message", "name", -1, f"{name} among the messages of a data set")
         if (later := _NOT_BEHIND[name]) is not None and messages[later]:
-            why = f"{name} behind {later}, so that the order of the observations is in doubt"
+            why = f"{name} after {later}, so that the order of the observations is in doubt"
             raise InvalidInputError("out-of-order", "name", -1, why)
         messages[name].append(number)
     defined = _defined(received, messages)
@@ -203,7 +203,7 @@ class _Blocks:
             at = (at + len(block.data)) % max(self._shape.length, 1)
 
     def _narrowed(self, data: Bytes, at: int) -> Bytes:
-        """Return the bytes that the lengths of the variables have; those behind them must be zeros."""
+        """Return the bytes that the lengths of the variables have; those after them must be zeros."""
         if self._kept is None:
             return data
         kept = np.resize(np.roll(self._kept, -at), len(data))

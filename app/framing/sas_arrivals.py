@@ -12,7 +12,7 @@ Rules.
 - Where the transport may have missed messages (`GAP`), every line is closed: what was open stays unfinished, and what
   comes without a header is refused. A message that the transport could not read closes its own line, where it is known.
 - A data set begins with its definition (DAT), a file with its descriptor (FDC): each begins the next attachment of the
-  header. So does any part behind a last message: then the first one is missing. A sender may send a last message for
+  header. So does any part after a last message: then the first one is missing. A sender may send a last message for
   each attachment, or one for all.
 - What a last message counts is decided by all evidence (`app.framing.counting`), subject by subject. The decision is a
   property of it. One that is in doubt says why; when it is decided later, a copy of the last message says the number.
@@ -181,7 +181,7 @@ class NumberedArrivals:
         opened = self._open.pop(line, None)
         if opened is None or not opened.coming:
             on = f" on {line.subject}" if line.subject else ""
-            why = f"{name or 'a message without fields'}{on}, where no header has opened an attachment"
+            why = f"{name or 'a message without fields'}{on}, but no header has opened an attachment"
             return [message.unreadable("no-header", why)]
         if not (opened.doubtful and name == "LST"):
             self._open[line] = opened

@@ -22,7 +22,7 @@ Evidence = tuple[Choice, ...]
 def of_file(dialects: int, chosen: Dialect, rivals: tuple[Dialect, ...] = ()) -> Evidence:
     """Return the choices of a file whose records were read in the `chosen` dialect, and could be read in `rivals`.
 
-    The rule for the NUL behind a record is a question of its own, since other messages may have another rule.
+    The rule for the NUL after a record is a question of its own, since other messages may have another rule.
     """
     frame = dialect.frames(dialect.mask_of(chosen))
     others = [each for each in rivals if not dialect.mask_of(each) & frame]

@@ -97,7 +97,9 @@ def read(message: PhysicalMessage) -> Event:
 
 
 def _unknown(name: str) -> InvalidInputError:
-    return InvalidInputError("unknown-message-name", "name", _HEAD_AT, f"{name[:80]!r} is no message of an attachment")
+    return InvalidInputError(
+        "unknown-message-name", "name", _HEAD_AT, f"{name[:80]!r} is not a message of an attachment"
+    )
 
 
 def _last(message: PhysicalMessage, key: bytes) -> Unsequenced | Refuted:

@@ -20,7 +20,7 @@ class Announced(NamedTuple):
 
 
 class PartArrived(NamedTuple):
-    """A sequenced part. `sequence` is read big-endian from the four bytes behind the correlid; a sender that writes
+    """A sequenced part. `sequence` is read big-endian from the four bytes after the correlid; a sender that writes
     them little-endian is recognised by the machine, over the whole set."""
 
     correl_id: bytes

@@ -193,7 +193,7 @@ def _check_numbers(link: HeaderLink) -> None:
     """Raise WireError for numbers that no sender writes, in a header whose length does not show its byte order."""
     header = link.header
     if isinstance(header, MQDLH) and not (header.encoding in _ENCODINGS and header.coded_char_set_id in _CCSIDS):
-        why = f"Encoding {header.encoding} and CodedCharSetId {header.coded_char_set_id} are none"
+        why = f"Encoding {header.encoding} and CodedCharSetId {header.coded_char_set_id} are not valid"
         raise WireError("MQDLH.encoding", link.at + _DLH_ENCODING.start, why)
 
 
@@ -232,7 +232,7 @@ def _versions(data: Data) -> set[bytes]:
 
 
 def _read(buffer: Buffer, data: Data, initial: Header, context: Context) -> Step:
-    """Return a header that is written like this, and what it says of the bytes behind it. Raises WireError."""
+    """Return a header that is written like this, and what it says of the bytes after it. Raises WireError."""
     header, end = type(initial).decode(buffer, data.at, context)
     if isinstance(header, MQXQH):
         return _transmitted(HeaderLink(header, data.at, end, context, data.ccsid), buffer, data)

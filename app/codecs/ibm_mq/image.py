@@ -155,7 +155,7 @@ class _SharedFields(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _shared_fields(before: bytes, behind: bytes, order: Order, charset: str) -> _SharedFields:
-    """Return the fields in a descriptor of version 1, given its bytes before and behind its two identifiers."""
+    """Return the fields in a descriptor of version 1, given its bytes before and after its two identifiers."""
     descriptor = b"".join((before, bytes(2 * _ID_SIZE), behind))
     msg_type, encoding, ccsid, format_, put_at = _ROWS[order].unpack_from(descriptor)
     options = descriptor[_REPORT] + descriptor[_FEEDBACK]

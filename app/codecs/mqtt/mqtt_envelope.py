@@ -128,7 +128,7 @@ def read(
         return _beside_image(message, correl_id, fields, others)
     if not is_described and framing.needs_descriptor:
         unused = _joined(_given(correl_id, fields))
-        why = f"the publish on {topic()!r} has no user property msg-type, and its payload is no MQ image"
+        why = f"the publish on {topic()!r} has no user property msg-type, and its payload is not an MQ image"
         raise InvalidInputError("no-envelope", "", -1, f"{why}; so these are not used: {unused}" if unused else why)
     if correl_id is not None and len(correl_id) > _CORREL_ID_SIZE:
         why = f"{len(correl_id)} bytes; a CorrelId has at most {_CORREL_ID_SIZE}"
@@ -253,7 +253,7 @@ def _sorted_out(given: PublishProperties) -> tuple[dict[str, Any], Mapping[str, 
         elif (why := _taken(known, text, fields)) is not None:
             if is_described or known.read is _hexadecimal:
                 raise InvalidInputError("bad-envelope", name, -1, why)
-            doubts.append(f"the property {name} is no field of the descriptor: {why}")
+            doubts.append(f"the property {name} is not a field of the descriptor: {why}")
             others[name] = text
     for name, stated in ((CONTENT_TYPE, given.content_type), (RESPONSE_TOPIC, given.response_topic)):
         if stated is not None:

@@ -160,7 +160,7 @@ def read_frame(frame: Buffer) -> DaemonFrame:
     """Return what a frame says; fields of other names are passed over. Raises WireError."""
     end = message_end(frame, 0, len(frame))
     if end != len(frame):
-        raise WireError("length", 0, f"a frame of {end} bytes, and {len(frame) - end} behind it")
+        raise WireError("length", 0, f"a frame of {end} bytes, and {len(frame) - end} after it")
     texts: dict[str, str] = {}
     data: Buffer = b""
     is_message = False
@@ -170,7 +170,7 @@ def read_frame(frame: Buffer) -> DaemonFrame:
         elif place.name in {"sub", "mtype", "return"}:
             wanted = WireType.SUBJECT if place.name == "sub" else WireType.STRING
             if place.type != wanted:
-                raise WireError(f"{place.name}.type", place.type_at, f"type {place.type}, where {wanted.name} belongs")
+                raise WireError(f"{place.name}.type", place.type_at, f"type {place.type} instead of {wanted.name}")
             read = read_value(place.type, frame[place.data_at : place.end], str(place.name), place.data_at)
             assert read is not None
             texts[place.name] = str(read.value)
@@ -201,7 +201,7 @@ def agreement(frame: DaemonFrame) -> Agreement:
         number = named["error"].value if "error" in named else 0
         raise DaemonRefusal(f"{REFUSALS.get(number, 'the daemon refuses the connection')} (error {number})")
     if frame.subject != _INITIALISED:
-        raise WireError("sub", 0, f"{frame.subject!r}, where the daemon answers {_INITIALISED}")
+        raise WireError("sub", 0, f"{frame.subject!r}, but the daemon answers {_INITIALISED}")
     address, unique = named.get("ipaddr"), named.get("gob")
     if address is None or address.type != "IPADDR32":
         raise WireError("data.ipaddr", 0, "the daemon does not say the client's address")

@@ -62,7 +62,7 @@ def _number(wire_type: WireType) -> Callable[[Buffer, str, int], FieldReading]:
 
 
 def _string(data: Buffer, _row: str, _at: int) -> FieldReading:
-    """Text up to the first NUL: some senders write none, or bytes behind it."""
+    """Text up to the first NUL: some senders write none, or bytes after it."""
     return FieldReading("STRING", bytes(data).partition(b"\0")[0].decode("latin-1"))
 
 
@@ -98,21 +98,21 @@ def _subject(data: Buffer, row: str, at: int) -> FieldReading:
         _require(is_whole, row, at + place, "an element of a subject that does not end in a NUL where its length says")
         elements.append(str(data[place + 1 : end - 1], "latin-1"))
         place = end
-    _require(place == len(data), row, at + place, f"{len(data) - place} bytes behind a subject")
+    _require(place == len(data), row, at + place, f"{len(data) - place} bytes after a subject")
     return FieldReading("SUBJECT", ".".join(elements))
 
 
 def _xml(data: Buffer, row: str, at: int) -> FieldReading:
-    """Text that is compressed, behind the number of its bytes. Longer texts than MOST_XML_BYTES are refused."""
+    """Text that is compressed, after the number of its bytes. Longer texts than MOST_XML_BYTES are refused."""
     head, size = _xml_size(data, row, at)
     packed = data[head:]
     limit = min(MOST_XML_BYTES, len(packed) * _INFLATION)
-    _require(size <= limit, row, at, f"XML of {size} bytes in {len(packed)}, where at most {limit} are expanded")
+    _require(size <= limit, row, at, f"XML of {size} bytes in {len(packed)}, but at most {limit} are expanded")
     try:
         text = zlib.decompressobj().decompress(packed, size + 1)
     except zlib.error as error:
         raise WireError(row, at + head, f"XML that does not expand: {error}") from None
-    _require(len(text) == size, row, at, f"XML of {len(text)} bytes, where its size says {size}")
+    _require(len(text) == size, row, at, f"XML of {len(text)} bytes, but its size says {size}")
     return FieldReading("XML", text.partition(b"\0")[0].decode("latin-1"))
 
 
@@ -133,7 +133,7 @@ def _array(wire_type: WireType) -> Callable[[Buffer, str, int], FieldReading]:
 
     def read(data: Buffer, row: str, at: int) -> FieldReading:
         count, rest = divmod(len(data), size)
-        _require(not rest, row, at, f"{len(data)} bytes are no elements of {size}")
+        _require(not rest, row, at, f"{len(data)} bytes are not elements of {size}")
         return FieldReading(wire_type.name, list(struct.unpack(f">{count}{code}", data)))
 
     return read
@@ -143,7 +143,7 @@ def _strings(data: Buffer, row: str, at: int) -> FieldReading:
     _require(len(data) >= _U32.size, row, at, "STRINGARRAY without a count")
     (count,) = _U32.unpack_from(data)
     *texts, rest = bytes(data[_U32.size :]).split(b"\0")
-    _require(len(texts) == count and not rest, row, at, f"{len(texts)} texts, where the count says {count}")
+    _require(len(texts) == count and not rest, row, at, f"{len(texts)} texts, but the count says {count}")
     return FieldReading("STRINGARRAY", [text.decode("latin-1") for text in texts])
 
 

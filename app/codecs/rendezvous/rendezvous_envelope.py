@@ -34,7 +34,7 @@ def read(frame: DaemonFrame, source: str, framing: FramingTraits, received_at: i
             raise InvalidInputError("bad-mq-image", error.row, error.at, error.why) from error
         return message._replace(properties={**message.properties, **properties})
     if framing.needs_descriptor:
-        why = f"a publication on {frame.subject!r} that is no MQ image"
+        why = f"a publication on {frame.subject!r} that is not an MQ image"
         raise InvalidInputError("no-envelope", "", -1, why)
     return PhysicalMessage(source, framing.name, body=frame.data, received_at=received_at, properties=properties)
 

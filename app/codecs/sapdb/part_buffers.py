@@ -82,7 +82,7 @@ class PartBuffer(NamedTuple):
     def require_size(self, size: int) -> None:
         """Raise WireError unless each argument has this size in bytes."""
         if len(self.buffer) != self.arg_count * size:
-            raise self.refuse(0, f"{len(self.buffer)} bytes, where {self.arg_count} arguments have {size} each")
+            raise self.refuse(0, f"{len(self.buffer)} bytes, but {self.arg_count} arguments have {size} each")
 
 
 class PartFormat(NamedTuple):
@@ -128,14 +128,14 @@ def _texts(held: PartBuffer, count: int) -> tuple[str, ...]:
     buffer = held.buffer
     for number in range(count):
         if at >= len(buffer):
-            raise held.refuse(at, f"{number} texts, where {count} belong")
+            raise held.refuse(at, f"{number} texts instead of {count}")
         end = at + 1 + buffer[at]
         if end > len(buffer):
-            raise held.refuse(at, f"a text of {buffer[at]} bytes, where {len(buffer) - at - 1} are left")
+            raise held.refuse(at, f"a text of {buffer[at]} bytes, but {len(buffer) - at - 1} are left")
         texts.append(decode_text(buffer[at + 1 : end], held.manner.code.text, held.row, held.at + at + 1))
         at = end
     if at != len(buffer):
-        raise held.refuse(at, f"{len(buffer) - at} bytes behind {count} texts")
+        raise held.refuse(at, f"{len(buffer) - at} bytes after {count} texts")
     return tuple(texts)
 
 
@@ -155,7 +155,7 @@ def _fixed_texts(count: int) -> PartFormat:
 
     def write(texts: Sequence[str], manner: Manner) -> tuple[int, bytes]:
         if len(texts) != count:
-            raise WireError("text", 0, f"{len(texts)} texts, where {count} belong")
+            raise WireError("text", 0, f"{len(texts)} texts instead of {count}")
         return 1, _write_names(texts, manner)[1]
 
     return PartFormat(lambda held: _texts(held, count), write)
@@ -167,7 +167,7 @@ def _fixed_texts(count: int) -> PartFormat:
 def read_count(field: Buffer, row: str, at: int) -> int | None:
     """Return a row count or a position; None for an undefined one. -1 says that nobody counted. Raises WireError."""
     if len(field) != COUNT_SIZE:
-        raise WireError(row, at, f"a number of {len(field)} bytes, where {COUNT_SIZE} belong")
+        raise WireError(row, at, f"a number of {len(field)} bytes instead of {COUNT_SIZE}")
     if field[0] == Undef.NULL:
         return None
     number = decode_number(field[1:], row, at + 1)
@@ -223,7 +223,7 @@ def _write_records(records: Sequence[Layout], manner: Manner) -> tuple[int, byte
 
 def _read_session_info(held: PartBuffer) -> SessionInfo:
     if len(held.buffer) != SessionInfo.SIZE:
-        raise held.refuse(0, f"session info of {len(held.buffer)} bytes, where it has {SessionInfo.SIZE}")
+        raise held.refuse(0, f"session info of {len(held.buffer)} bytes, but it has {SessionInfo.SIZE}")
     return SessionInfo.decode(held.buffer)[0]
 
 
@@ -268,7 +268,7 @@ def long_data(buffer: Buffer, descriptor: LongDescriptor, row: str = "longdata",
     if not position or not length:
         return b""
     if position < 1 or length < 0 or position - 1 + length > len(buffer):
-        raise WireError(row, at, f"{length} bytes from position {position} on, where the part has {len(buffer)}")
+        raise WireError(row, at, f"{length} bytes from position {position} on, but the part has {len(buffer)}")
     return bytes(buffer[position - 1 : position - 1 + length])
 
 
@@ -286,7 +286,7 @@ def _read_longs(held: PartBuffer) -> tuple[LongValue, ...]:
         found.append(LongValue(buffer[at], descriptor, data))
         at = end + len(data)
     if at != len(buffer):
-        raise held.refuse(at, f"{len(buffer) - at} bytes behind {held.arg_count} LONG values")
+        raise held.refuse(at, f"{len(buffer) - at} bytes after {held.arg_count} LONG values")
     return tuple(found)
 
 

@@ -4,7 +4,7 @@ Brokers transfer different numbers of the 24 bytes, and pad them differently. So
 blanks are read as zeros, too.
 
 On TIB/Rendezvous a correlid is text and may be blank, so that nothing in a message tells which attachment it belongs
-to. The gateway's own correlids are there a key of 16 bytes in base64 behind a mark: who receives them has the sender's
+to. The gateway's own correlids are there a key of 16 bytes in base64 after a mark: who receives them has the sender's
 keys. Keys of other senders' attachments are made of where and when their header came.
 """
 

@@ -61,7 +61,7 @@ def numbered(body: Buffer) -> list[NumberedField]:
     """
     end = message_end(body, 0, len(body))
     if end != len(body):
-        raise WireError("length", 0, f"a message of {end} bytes, and {len(body) - end} behind it")
+        raise WireError("length", 0, f"a message of {end} bytes, and {len(body) - end} after it")
     found = []
     for number, place in enumerate(places(body, HEADER_SIZE, end)):
         if number == HIGHEST_ID:
@@ -72,7 +72,7 @@ def numbered(body: Buffer) -> list[NumberedField]:
     found.sort(key=lambda each: each.field.id)
     for number, each in enumerate(found, 1):
         if each.field.id != number:
-            raise WireError(f"field {each.field.id}", each.at, f"identifier {each.field.id}, where {number} belongs")
+            raise WireError(f"field {each.field.id}", each.at, f"identifier {each.field.id} instead of {number}")
     return found
 
 
@@ -99,7 +99,7 @@ class FieldReader:
         return self.fields[self.at + ahead].data_at
 
     def type_of(self, ahead: int) -> str:
-        """Return the type of the field `ahead` fields further: INT for integers, empty behind the last."""
+        """Return the type of the field `ahead` fields further: INT for integers, empty after the last."""
         index = self.at + ahead
         if index >= len(self.fields):
             return ""
@@ -118,7 +118,7 @@ class FieldReader:
         field = self.field(row)
         low, high = _RANGES[code]
         if field.type not in INTEGERS:
-            raise WireError(row, self.place(-1), f"{field.type}, where an integer belongs")
+            raise WireError(row, self.place(-1), f"{field.type} instead of an integer")
         if not low <= field.value < high:
             raise WireError(row, self.place(-1), f"{field.value} is not from {low} to {high - 1}")
         return int(field.value)
@@ -127,7 +127,7 @@ class FieldReader:
         """Take a number of items of at least `fields_each` fields, which the message must still have."""
         number = self.integer(row)
         if not 0 <= number * fields_each <= self.left:
-            why = f"{number} times {fields_each} fields, where {self.left} are left"
+            why = f"{number} times {fields_each} fields, but {self.left} are left"
             raise WireError(row, self.place(-1), why)
         return number
 
@@ -138,7 +138,7 @@ class FieldReader:
             return str(field.value).encode("latin-1")
         if field.type == "OPAQUE":
             return bytes(field.value)
-        raise WireError(row, self.place(-1), f"{field.type}, where STRING belongs")
+        raise WireError(row, self.place(-1), f"{field.type} instead of STRING")
 
     def words(self, row: str) -> str:
         """Take a string as text in the message's character set."""
@@ -161,7 +161,7 @@ class FieldReader:
         """Take at most `size` bytes, and pad them with zeros."""
         data = self.string(row)
         if len(data) > size:
-            raise WireError(row, self.place(-1), f"{len(data)} bytes, where {size} belong")
+            raise WireError(row, self.place(-1), f"{len(data)} bytes instead of {size}")
         return data.ljust(size, b"\0")
 
     def table(self, layout: type[L], path: str, *, without_last: bool = False) -> L:
@@ -188,7 +188,7 @@ class FieldReader:
                 if not 0 <= values[count] * fields_of(of.ROWS) <= self.left:
                     raise WireError(row, self.place(), f"{values[count]} entries in {self.left} fields")
                 return [self.table(of, f"{row}[{index}].") for index in range(values[count])]  # type: ignore[type-var]
-        raise TypeError(f"{row} is no row of numbered fields: {kind}")
+        raise TypeError(f"{row} is not a row of numbered fields: {kind}")
 
     def end(self, row: str) -> None:
         """Make sure that all fields have been taken."""
@@ -250,7 +250,7 @@ def values_size(name: str, values: Iterable[Value]) -> int:
 
 
 def grouped(name: str, heads: int, entries: Iterable[Sequence[Value]], limit: int) -> Iterator[list[Sequence[Value]]]:
-    """Group entries so that each group, behind `heads` numbers, fits a message of at most `limit` bytes.
+    """Group entries so that each group, after `heads` numbers, fits a message of at most `limit` bytes.
 
     Raises WireError for an entry that does not fit a message of its own.
     """
@@ -260,7 +260,7 @@ def grouped(name: str, heads: int, entries: Iterable[Sequence[Value]], limit: in
     for entry in entries:
         size = values_size(name, entry)
         if head + size > limit:
-            raise WireError(name, 0, f"an entry of {size} bytes, where a message has room for {limit - head}")
+            raise WireError(name, 0, f"an entry of {size} bytes, but a message has room for {limit - head}")
         if used + size > limit or fields + len(entry) > HIGHEST_ID:
             yield group
             group, used, fields = [], head, heads

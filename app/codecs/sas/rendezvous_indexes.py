@@ -1,6 +1,6 @@
 """The indexes and the integrity constraints of a data set on TIB/Rendezvous (ATI, ATC).
 
-The codes of a constraint's type are not published; what kind of constraint it is follows from the fields behind it.
+The codes of a constraint's type are not published; what kind of constraint it is follows from the fields after it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -112,7 +112,7 @@ def read_constraints(body: Buffer, charset: str = "latin-1") -> tuple[Constraint
 def _content(reader: FieldReader, path: str) -> CheckConstraint | KeyConstraint | ForeignKeyConstraint:
     """Return the rest of a constraint, by the types of its fields.
 
-    It begins with two numbers and with names. The numbers behind these, and the first fields that are none, differ for
+    It begins with two numbers and with names. The numbers after these, and the first fields that are none, differ for
     each kind.
     """
     names = 0
@@ -201,7 +201,7 @@ def _opened(body: Buffer, charset: str, name: str, kind: MessageKind, least: int
     reader = FieldReader(body, charset)
     found = reader.integer(f"{name}.record")
     if found != kind:
-        raise WireError(f"{name}.record", reader.place(-1), f"{found}, where the type of record is {kind.value}")
+        raise WireError(f"{name}.record", reader.place(-1), f"{found}, but the type of record is {kind.value}")
     return reader, reader.count(f"{name}.count", least)
 
 

@@ -89,7 +89,7 @@ def write_header(header: RendezvousHeader, charset: str = "latin-1") -> bytes:
     """Return an attachment header message. Raises WireError for values that do not fit it, and for those that
     `read_header` refuses."""
     if header.attachment_count != len(header.attachments):
-        why = f"{len(header.attachments)} attachments, where the count says {header.attachment_count}"
+        why = f"{len(header.attachments)} attachments, but the count says {header.attachment_count}"
         raise WireError("HDR.attachment_count", 0, why)
     for index, attachment in enumerate(header.attachments):
         _refuse(attachment_fault(attachment, f"attachments[{index}]."), 0, "HDR")
@@ -123,9 +123,9 @@ def _map_item(reader: FieldReader, path: str) -> MapItem:
     field = reader.field(row)
     allowed = {1: ("I16",), 2: ("I32", "I64"), 3: ("F64",)}.get(kind)
     if allowed is None:
-        raise WireError(f"{path}.type", reader.place(-2), f"{kind} is no data type of a map")
+        raise WireError(f"{path}.type", reader.place(-2), f"{kind} is not a data type of a map")
     if field.type not in allowed:
-        raise WireError(row, reader.place(-1), f"{field.type}, where {' or '.join(allowed)} belongs")
+        raise WireError(row, reader.place(-1), f"{field.type} instead of {' or '.join(allowed)}")
     return MapItem(kind, field.value)
 
 
@@ -134,7 +134,7 @@ def write_map(items: Sequence[MapItem], name: Literal["MSG", "DATA"] = "MSG") ->
     values: list[Value] = [("I32", len(items))]
     for index, (kind, value) in enumerate(items):
         if kind not in MAP_TYPES:
-            raise WireError(f"MSG[{index}].type", 0, f"{kind} is no data type of a map")
+            raise WireError(f"MSG[{index}].type", 0, f"{kind} is not a data type of a map")
         values.append(("I32", kind))
         row = f"MSG[{index}].value"
         values.append(string_value(value, row) if isinstance(value, bytes) else (MAP_TYPES[kind], value))
@@ -193,7 +193,7 @@ def read_variables(bodies: Sequence[Buffer], count: int, charset: str = "latin-1
         own.append((stated, len(variables)))
         found += variables
     if len(found) != count:
-        raise WireError("VAR", 0, f"{len(found)} variables, where {count} belong")
+        raise WireError("VAR", 0, f"{len(found)} variables instead of {count}")
     if any(stated != here for stated, here in own) and any(stated != count for stated, _ in own):
         stated, here = next(pair for pair in own if pair[0] != pair[1])
         raise WireError("VAR.count", 0, f"{stated} variables by their number, and {here} in the message")
@@ -210,7 +210,7 @@ def _variables(reader: FieldReader) -> tuple[int, list[Variable]]:
             return stated, _variables_as(reader, numbers, entries)
         except WireError as error:
             refusal = refusal or error
-    raise refusal or WireError("VAR", 0, f"{len(reader.fields)} fields are no whole definitions of variables")
+    raise refusal or WireError("VAR", 0, f"{len(reader.fields)} fields are not whole definitions of variables")
 
 
 def _readings(fields: int, size: int) -> Iterator[tuple[int, int]]:
@@ -242,7 +242,7 @@ def _numbers(
     for name in names[:numbers]:
         found = reader.integer(f"{path}{name}")
         if name == "record" and found != kind:
-            raise WireError(f"{path}{name}", reader.place(-1), f"{found}, where the type of record is {kind.value}")
+            raise WireError(f"{path}{name}", reader.place(-1), f"{found}, but the type of record is {kind.value}")
 
 
 def write_variables(
@@ -325,7 +325,7 @@ def _record_place(reader: FieldReader, row: str) -> tuple[int, int]:
         shortest = len(str(field.value))
         longest = max(shortest + 1, len(field.written or b""))
     else:
-        raise WireError(row, reader.place(-1), f"{field.type}, where STRING or OPAQUE belongs")
+        raise WireError(row, reader.place(-1), f"{field.type} instead of STRING or OPAQUE")
     if not shortest <= length <= longest:
         raise WireError(row, reader.place(-2), f"a length of {length}, and the record has {shortest} bytes")
     return reader.data_at(-1), shortest if length == shortest + 1 else length

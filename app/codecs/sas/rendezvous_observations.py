@@ -26,7 +26,7 @@ from app.wire.kinds import Buffer
 _NAME: Final = b"ATO"
 _PREFIX: Final = bytes([len(_NAME) + 3]) + _NAME + b"\0"
 _TYPE_AT: Final = len(_PREFIX) + 2
-"""Where a field's type stands: behind its name, the NUL and the identifier."""
+"""Where a field's type stands: after its name, the NUL and the identifier."""
 _DATA_AT: Final = _TYPE_AT + 2
 _INTEGER_FIELD: Final = _DATA_AT + 4
 _BLANK: Final = 0x20
@@ -151,7 +151,7 @@ def _regular(buffer: Bytes, shape: Shape, phase: int) -> Block | None:
 
 
 def _heads(buffer: Bytes, heads: int) -> int | None:
-    """Return the count in front of the values, and the type of record behind it where it stands once."""
+    """Return the count in front of the values, and the type of record after it where it stands once."""
     numbers = []
     for number in range(heads):
         at = HEADER_SIZE + number * _INTEGER_FIELD
@@ -250,7 +250,7 @@ def _plain(body: Buffer, shape: Shape, first: int) -> Block:
         return Block(stated, values, np.frombuffer(b"".join(pieces), np.uint8))
     if len(reader.fields) == 1:
         return Block(stated, 0, np.empty(0, np.uint8))
-    raise refusal or WireError("ATO", reader.place(), f"{len(reader.fields)} fields are no whole values")
+    raise refusal or WireError("ATO", reader.place(), f"{len(reader.fields)} fields are not whole values")
 
 
 def _values(reader: FieldReader, shape: Shape, first: int, repeats: int, values: int) -> Iterator[bytes]:
@@ -267,7 +267,7 @@ def _take(reader: FieldReader, path: str, names: Sequence[str]) -> None:
     for name in names:
         found = reader.integer(f"{path}{name}")
         if name == "record" and found != MessageKind.OBSERVATIONS:
-            why = f"{found}, where the type of record is {MessageKind.OBSERVATIONS.value}"
+            why = f"{found}, but the type of record is {MessageKind.OBSERVATIONS.value}"
             raise WireError(f"{path}{name}", reader.place(-1), why)
 
 
@@ -278,11 +278,11 @@ def _value(reader: FieldReader, path: str, *, is_numeric: bool, width: int) -> b
     if not is_numeric:
         data = reader.string(f"{path}value")
         if len(data) > width:
-            raise WireError(f"{path}value", reader.place(-1), f"{len(data)} bytes, where the variable has {width}")
+            raise WireError(f"{path}value", reader.place(-1), f"{len(data)} bytes, but the variable has {width}")
         return data.ljust(width)
     number = reader.field(f"{path}value")
     if number.type != "F64":
-        raise WireError(f"{path}value", reader.place(-1), f"{number.type}, where F64 belongs")
+        raise WireError(f"{path}value", reader.place(-1), f"{number.type} instead of F64")
     return number.written or np.array(number.value, ">f8").tobytes()
 
 
@@ -314,7 +314,7 @@ def _whole_rows(rows: Iterable[Buffer], length: int, most: int) -> Iterator[Byte
     held = b""
     for block in rows:
         if len(block) % max(length, 1):
-            raise WireError("ATO", 0, f"{len(block)} bytes are no rows of {length}")
+            raise WireError("ATO", 0, f"{len(block)} bytes are not rows of {length}")
         held = b"".join((held, block)) if held else bytes(block)
         full = len(held) // (most * length) * most * length if length else 0
         for at in range(0, full, most * length):
@@ -330,7 +330,7 @@ def _pieces(shape: Shape, room: int, repeats: int) -> Iterator[tuple[int, int, i
     for number, width in enumerate(shape.widths):
         size = len(_template(shape, number, 1, repeats).data)
         if size > room:
-            raise WireError("ATO", at, f"a value of {width} bytes, where a message has room for {room}")
+            raise WireError("ATO", at, f"a value of {width} bytes, but a message has room for {room}")
         if count and used + size > room:
             yield start, count, begin, at
             start, begin, used, count = number, at, 0, 0

@@ -41,7 +41,7 @@ def arrow_type(info: Described) -> pa.DataType:
     if info.data_type in NUMBERS:
         frac = fraction(info)
         if not 1 <= info.length <= MOST_DIGITS or not 0 <= (frac or 0) <= info.length:
-            why = f"there is no number of {info.length} digits with {frac} behind the point"
+            why = f"there is no number of {info.length} digits with {frac} after the decimal point"
             raise InvalidInputError("bad-column", "shortinfo", -1, why)
         return pa.float64() if frac is None else pa.decimal128(info.length, frac)
     if info.data_type in TEXTS or info.data_type in LONGS:
@@ -96,7 +96,7 @@ def long_text(data_type: int, data: bytes, manner: Manner) -> str:
 
 
 class ColumnType(NamedTuple):
-    """The SAP DB type of a column: its code, its length in digits, characters or bytes, and the digits behind its
+    """The SAP DB type of a column: its code, its length in digits, characters or bytes, and the digits after its
     point."""
 
     data_type: DataType

@@ -269,7 +269,7 @@ def encode(
         with located(field.name, first):
             cells, undef = encode_column(values, info, manner, long_named)
             if cells.shape[1] > (room := info.in_out_len - 1):
-                raise BadValueError(0, f"values take {cells.shape[1]} bytes, where there is room for {room}")
+                raise BadValueError(0, f"values take {cells.shape[1]} bytes, but there is room for {room}")
         place[:, 0] = undef
         width = cells.shape[1]
         place[:, 1 : 1 + width] = cells

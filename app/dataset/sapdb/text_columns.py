@@ -1,6 +1,6 @@
 """Texts and byte strings of a column <-> Arrow strings and binaries.
 
-Texts are padded with blanks, byte strings with zeros. Blanks behind texts are therefore not kept; nor are zeros behind
+Texts are padded with blanks, byte strings with zeros. Blanks after texts are therefore not kept; nor are zeros after
 the byte strings whose length varies.
 """
 
@@ -69,7 +69,7 @@ def _check_pairs(units: NDArray[np.uint16]) -> None:
 
 
 def binaries(cells: Bytes, absent: Flags, *, trimmed: bool) -> pa.BinaryArray:
-    """Return the byte strings of a column's cells, without the zeros behind them where they are to be trimmed."""
+    """Return the byte strings of a column's cells, without the zeros after them where they are to be trimmed."""
     rows, width = cells.shape
     sizes = np.full(rows, width, np.int32)
     if trimmed and width:

@@ -47,7 +47,7 @@ SHAPES: Final[Mapping[int, Mapping[DateFormat, str]]] = {
     },
 }
 """How the values of each type look in each format. Y, M and D are of dates, h, m, s and u (microseconds) of times;
-`?` is the A or the P of a half day. The M behind it stands for itself."""
+`?` is the A or the P of a half day. The M after it stands for itself."""
 
 _LETTERS: Final = "YMDhmsu"
 _HALF_DAY: Final = "?"

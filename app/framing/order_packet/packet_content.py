@@ -173,7 +173,7 @@ def _decoded(held: Sequence[_Some], table: _Table) -> pa.RecordBatch:
             some.buffer, table.parameters, some.manner, table.schema, _long_names(some, table), some.first
         )
         if batch.num_rows != some.length:
-            why = f"{batch.num_rows} rows, where the part says {some.length}"
+            why = f"{batch.num_rows} rows, but the part says {some.length}"
             raise InvalidInputError("bad-rows", "vardata", -1, why)
         return batch
     parameters: Sequence[ParameterInfo] = table.parameters  # type: ignore[assignment]

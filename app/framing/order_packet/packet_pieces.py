@@ -307,7 +307,7 @@ def rows_of(content: SegmentContent) -> RowRange | None:
 
 
 def _end_of_rows(content: SegmentContent) -> RowRange | None:
-    """Return the place behind the last row, from a reply that has no row; None where it does not state it."""
+    """Return the place after the last row, from a reply that has no row; None where it does not state it."""
     header, total = content.header, _row_count(content)
     if not content.statement or not _has_no_row(header) or header.function_code % _MASS_FUNCTIONS not in _ROW_FUNCTIONS:
         return None
@@ -364,7 +364,7 @@ def long_pieces(content: SegmentContent) -> Iterator[LongPiece]:
 
 
 def _brings_data(header: Any) -> bool:
-    """Tell whether descriptors have their bytes behind them: not where they ask for some, or belong to a request."""
+    """Tell whether descriptors have their bytes after them: not where they ask for some, or belong to a request."""
     if isinstance(header, CommandSegment):
         return header.mess_type != MessType.GETVAL
     return isinstance(header, ReturnSegment) and header.function_code != FunctionCode.PUTVAL

@@ -99,7 +99,7 @@ class _Packets:
         self._size = (min(options.body_limit, MOST_BYTES) - PacketHeader.SIZE) // ALIGNMENT * ALIGNMENT
 
     def room(self, *buffers: int) -> int:
-        """Return the bytes that a further part's buffer may have behind parts with buffers of these sizes."""
+        """Return the bytes that a further part's buffer may have after parts with buffers of these sizes."""
         taken = CommandSegment.SIZE + sum(PartHeader.SIZE + -(-size // ALIGNMENT) * ALIGNMENT for size in buffers)
         return self._size - taken - PartHeader.SIZE
 

@@ -147,11 +147,11 @@ def test_integers_of_other_widths_are_read() -> None:
     ("fields", "why"),
     [
         ([i32(1), i32(3), i32(2), f64(1)], "a value of another type than its variable"),
-        ([i32(1), i32(3), i32(1), string("x")], "STRING, where F64 belongs"),
-        ([i32(1), i32(2), i32(1), f64(1)], "2, where the type of record is 3"),
+        ([i32(1), i32(3), i32(1), string("x")], "STRING instead of F64"),
+        ([i32(1), i32(2), i32(1), f64(1)], "2, but the type of record is 3"),
         ([i32(1), i32(3), i32(1)], "no whole values"),
-        ([i32(1), i32(3), i32(1), f64(1), i32(3), i32(2), string("123456789")], "9 bytes, where the variable has 8"),
-        ([string("1")], "STRING, where an integer belongs"),
+        ([i32(1), i32(3), i32(1), f64(1), i32(3), i32(2), string("123456789")], "9 bytes, but the variable has 8"),
+        ([string("1")], "STRING instead of an integer"),
         ([], "ends after 0 fields"),
     ],
 )
@@ -210,7 +210,7 @@ def test_a_row_longer_than_a_message_is_cut_between_its_values() -> None:
         first += block.values
         pieces.append(block.data.tobytes())
     assert b"".join(pieces) == data
-    with pytest.raises(WireError, match="a value of 500 bytes, where a message has room for"):
+    with pytest.raises(WireError, match="a value of 500 bytes, but a message has room for"):
         list(write_observations([bytes(500)], Shape((False,), (500,)), 400))
 
 
