@@ -34,7 +34,7 @@ class EventLogs(NamedTuple):
     def number(self, identifier: str) -> int | None:
         """Return the number of an event; None if the identifier is of a log that has no such event.
 
-        Raises ValueError for what is no identifier.
+        Raises ValueError for a text that is not an identifier.
         """
         if identifier == BEGINNING:
             return 0
@@ -50,12 +50,12 @@ class EventLogs(NamedTuple):
 
 
 PATTERN: Final = r"[a-z]+\.([a-z]+|\*)"
-"""Of a type of events such as `attachment.finished`, or of all types of one kind, as in `attachment.*`."""
+"""The pattern of a type such as `attachment.finished`, or of all types of one kind, such as `attachment.*`."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """Which events to select. Each set that is not empty must contain what the event says.
+    """A selection of events. Each set that is not empty must contain the event's value.
 
     `sources` and `destinations` are names of the settings. Events about deliveries have a destination, all others have
     a source.
