@@ -35,8 +35,7 @@ from binascii import unhexlify
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from app.capture.bounded_lines import Line, LineError
-from app.capture.capture_entries import LONGEST_MESSAGE, Entry, Origin, RefusedEntry
+from app.capture.capture_entries import LONGEST_MESSAGE, Entry, Line, LineError, Origin, RefusedEntry
 from app.codecs.ibm_mq.constants import MQ_NO_ID, MQMT_DATAGRAM
 from app.codecs.ibm_mq.headers import put_time_in
 from app.codecs.ibm_mq.unwrap import unwrap

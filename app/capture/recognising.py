@@ -5,7 +5,7 @@ from io import BytesIO
 from typing import Final, Literal, get_args
 
 from app.capture import qload
-from app.capture.bounded_lines import Line, LineError, lines
+from app.capture.capture_entries import Line, LineError, lines
 from app.capture.hexadecimal import capture
 from app.codecs.ibm_mq.image import is_image
 from app.codecs.mqtt.packets import FixedHeader, require_flags

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.cells import cell_len, set_cell_size
 
-from app.capture.bounded_lines import Line, lines
+from app.capture.capture_entries import Line, lines
 from app.capture.hexadecimal import CapturedBytes, capture
 from app.cli.terminal import FAILED, Failure, err, out
 from app.trace import FORMATS, Frame, Hints, explain

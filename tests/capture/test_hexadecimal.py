@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.capture import bounded_lines as lines_module
-from app.capture.bounded_lines import Line, lines
-from app.capture.capture_entries import RefusedEntry
+from app.capture import capture_entries as lines_module
+from app.capture.capture_entries import Line, RefusedEntry, lines
 from app.capture.hexadecimal import CapturedBytes, captures
 from tests.support.captures import origin
 

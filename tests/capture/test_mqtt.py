@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.capture import mqtt_lines
+from app.capture import hexadecimal
 from app.capture.capture_entries import Entry, RefusedEntry, SkippedEntry
 from app.codecs.mqtt.packets import FixedHeader, PacketType, Version
 from app.codecs.rendezvous.subjects import SUBJECT_PROPERTY
@@ -22,7 +22,7 @@ CONNACK, PINGREQ = bytes.fromhex("20020000"), bytes.fromhex("C000")
 
 
 def read(text: bytes, version: Version | None = None, framing: str = "sas_queue") -> list[Entry]:
-    return entries(partial(mqtt_lines.read, version=version), text, framing)
+    return entries(partial(hexadecimal.read_mqtt, version=version), text, framing)
 
 
 def expected(sent: PhysicalMessage) -> PhysicalMessage:

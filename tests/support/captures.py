@@ -8,8 +8,7 @@ from typing import Any, Literal, cast
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 
-from app.capture.bounded_lines import Line, lines
-from app.capture.capture_entries import Entry, Origin
+from app.capture.capture_entries import Entry, Line, Origin, lines
 from app.codecs.ibm_mq.headers import put_date_and_time
 from app.codecs.ibm_mq.image import write_image
 from app.framing.registry import traits
