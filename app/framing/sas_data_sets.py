@@ -11,7 +11,7 @@ from app.codecs.ibm_mq.encodings import float_format, integer_order, is_ebcdic
 from app.codecs.sas import data_set_messages, dialect
 from app.codecs.sas.constants import MessageKind
 from app.codecs.sas.data_set_messages import DataSetDefinition, Variable
-from app.codecs.sas.typed_entries import TYPE_SIZE
+from app.codecs.sas.message_reader import TYPE_SIZE
 from app.dataset import decode, indexes_and_constraints, missing, schema
 from app.dataset.decode import SmallDataSet, decode_together
 from app.dataset.numeric import FloatFormat

@@ -12,8 +12,18 @@ from typing import Annotated, Protocol
 from app.codecs.sas import message_reader
 from app.codecs.sas.constants import Byte4, Char, Int, Long, LongString, LongStringOrOne, MessageKind, Short
 from app.codecs.sas.dialect import Dialect, frames, furthest, orders, survey
-from app.codecs.sas.message_reader import INT_LIMIT, Check, Fault, control_in, outside, without_controls
-from app.codecs.sas.typed_entries import MESSAGE_LIMIT, TYPE_SIZE, read_entries, write_entries
+from app.codecs.sas.message_reader import (
+    INT_LIMIT,
+    MESSAGE_LIMIT,
+    TYPE_SIZE,
+    Check,
+    Fault,
+    control_in,
+    outside,
+    read_entries,
+    without_controls,
+    write_entries,
+)
 from app.wire import Context, Layout, Many, Rest, Texts, WireError, row
 from app.wire.kinds import Buffer, least_size
 

@@ -8,8 +8,8 @@ from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from app.codecs.sas.constants import MessageKind
+from app.codecs.sas.message_reader import MESSAGE_LIMIT
 from app.codecs.sas.numbered import FieldReader, Value, grouped, string_value, text_values, write_message
-from app.codecs.sas.typed_entries import MESSAGE_LIMIT
 from app.wire import WireError
 from app.wire.kinds import Buffer
 

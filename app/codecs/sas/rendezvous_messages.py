@@ -19,7 +19,7 @@ from app.codecs.sas.attachment_messages import AttachmentHeader, attachment_faul
 from app.codecs.sas.constants import Int, MessageKind
 from app.codecs.sas.data_set_messages import DataSetDefinition, Variable, definition_fault, variable_fault
 from app.codecs.sas.file_messages import FileDescription
-from app.codecs.sas.message_reader import Fault
+from app.codecs.sas.message_reader import MESSAGE_LIMIT, Fault
 from app.codecs.sas.numbered import (
     FieldReader,
     Value,
@@ -32,7 +32,6 @@ from app.codecs.sas.numbered import (
     table_values,
     write_message,
 )
-from app.codecs.sas.typed_entries import MESSAGE_LIMIT
 from app.wire import Num, WireError, row
 from app.wire.kinds import Buffer
 

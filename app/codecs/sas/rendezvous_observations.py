@@ -18,8 +18,8 @@ from app.codecs.rendezvous.field_values import size_of
 from app.codecs.rendezvous.fields import message_end
 from app.codecs.sas.constants import MessageKind
 from app.codecs.sas.data_set_messages import DOUBLE_SIZE, Variable
+from app.codecs.sas.message_reader import MESSAGE_LIMIT
 from app.codecs.sas.numbered import HIGHEST_ID, Bytes, FieldReader, Integers, find_fields, integers_at
-from app.codecs.sas.typed_entries import MESSAGE_LIMIT
 from app.wire import WireError
 from app.wire.kinds import Buffer
 
