@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from app.codecs.rendezvous.constants import HEADER_SIZE, LONG_SIZE, MAGIC, MOST_DEPTH, WireType
 from app.codecs.rendezvous.field_values import read_value, size_of
-from app.codecs.rendezvous.fields import FieldPlace, message_end, places
+from app.codecs.rendezvous.fields import FieldPlace, message_end, places, whole_message_end
 from app.codecs.rendezvous.subjects import INBOX
 from app.codecs.rendezvous.tibrv_message import Field, Message, by_name, decode_fields, encode_message
 from app.wire import WireError
@@ -158,9 +158,7 @@ def is_frame(message: Buffer) -> bool:
 
 def read_frame(frame: Buffer) -> DaemonFrame:
     """Return what a frame says; fields of other names are passed over. Raises WireError."""
-    end = message_end(frame, 0, len(frame))
-    if end != len(frame):
-        raise WireError("length", 0, f"a frame of {end} bytes, and {len(frame) - end} after it")
+    end = whole_message_end(frame)
     texts: dict[str, str] = {}
     data: Buffer = b""
     is_message = False

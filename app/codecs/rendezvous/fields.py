@@ -47,6 +47,14 @@ def message_end(buffer: Buffer, at: int, end: int) -> int:
     return at + int(length)
 
 
+def whole_message_end(buffer: Buffer) -> int:
+    """Return the size of a message that takes all of these bytes. Raises WireError."""
+    end = message_end(buffer, 0, len(buffer))
+    if end != len(buffer):
+        raise WireError("length", 0, f"a message of {end} bytes, and {len(buffer) - end} after it")
+    return end
+
+
 def places(buffer: Buffer, at: int, end: int) -> Iterator[FieldPlace]:
     """Find the fields of a message whose first field is at `at` and whose last one ends at `end`. Raises WireError."""
     number = 0

@@ -22,7 +22,7 @@ from app.codecs.rendezvous.constants import (
     WireType,
 )
 from app.codecs.rendezvous.field_values import read_value, size_of, write_value
-from app.codecs.rendezvous.fields import FieldPlace, message_end, places
+from app.codecs.rendezvous.fields import FieldPlace, message_end, places, whole_message_end
 from app.wire import WireError
 from app.wire.kinds import Buffer
 
@@ -61,10 +61,7 @@ def is_message(buffer: Buffer) -> bool:
 
 def decode_message(buffer: Buffer) -> tuple[Field, ...]:
     """Return the fields of a message that takes all of these bytes. Raises WireError."""
-    end = message_end(buffer, 0, len(buffer))
-    if end != len(buffer):
-        raise WireError("length", 0, f"a message of {end} bytes, and {len(buffer) - end} after it")
-    return decode_fields(buffer, HEADER_SIZE, end, MOST_DEPTH)
+    return decode_fields(buffer, HEADER_SIZE, whole_message_end(buffer), MOST_DEPTH)
 
 
 def decode_fields(buffer: Buffer, at: int, end: int, depth: int) -> tuple[Field, ...]:

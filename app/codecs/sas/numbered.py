@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from app.codecs.rendezvous.constants import HEADER_SIZE, LONG_SIZE, MEDIUM_SIZE, MOST_DEPTH, SHORT_SIZE_LIMIT
 from app.codecs.rendezvous.field_values import size_of
-from app.codecs.rendezvous.fields import message_end, places
+from app.codecs.rendezvous.fields import message_end, places, whole_message_end
 from app.codecs.rendezvous.tibrv_message import Field, decode_field, encode_message
 from app.wire import Layout, Many, Num, Raw, Text, WireError
 from app.wire.kinds import Buffer, Kind, named
@@ -59,11 +59,8 @@ def numbered(body: Buffer) -> list[NumberedField]:
 
     A message in which no field has an identifier has them in the order of the wire. Raises WireError.
     """
-    end = message_end(body, 0, len(body))
-    if end != len(body):
-        raise WireError("length", 0, f"a message of {end} bytes, and {len(body) - end} after it")
     found = []
-    for number, place in enumerate(places(body, HEADER_SIZE, end)):
+    for number, place in enumerate(places(body, HEADER_SIZE, whole_message_end(body))):
         if number == HIGHEST_ID:
             raise WireError(f"field[{number}]", place.at, f"more than {HIGHEST_ID:,} fields, which have no identifiers")
         found.append(NumberedField(place.at, place.data_at, decode_field(body, place, f"field[{number}]", MOST_DEPTH)))
