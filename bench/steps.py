@@ -32,9 +32,12 @@ from app.codecs.mqtt import mqtt_envelope
 from app.codecs.mqtt.fixed_header import length_bytes
 from app.framing.registry import traits
 from app.service.assembling.assembler import Assembler
+from app.service.assembling.assembly_queue import AssemblyQueue
 from app.service.finishing.finisher import Finisher
 from app.service.finishing.stored_parts import CompleteAttachment
-from app.service.receiving.intake import Journaler
+from app.service.receiving.backlog import Backlog
+from app.service.receiving.intake import SharedIntake
+from app.service.receiving.journal_writer import JournalWriter
 from app.service.repair.recorder import Recorder
 from app.service.threads import collect_seldom
 from app.testing.gateway_stages import service_context
@@ -97,7 +100,8 @@ def steps(load: Load, folder: Path) -> tuple[dict[str, float], int]:
     with TemporaryDirectory(dir=folder) as name, service_context(Path(name), segment_bytes=256 << 20) as context:
         waiting: dict[str, CompleteAttachment | None] = {}
         assembler, finisher = Assembler(context, waiting.update), Finisher(context)
-        journaler = Journaler(context, assembler.put)
+        backlog, queue = Backlog(context.settings.limits.backlog_bytes), AssemblyQueue()
+        intake, writer = SharedIntake(context, backlog), JournalWriter(context, backlog, queue.put)
         recorder = Recorder(context.catalog, context.store)
         collect_seldom()
         for number, start in enumerate(range(0, len(payloads), AT_ONCE)):
@@ -108,14 +112,14 @@ def steps(load: Load, folder: Path) -> tuple[dict[str, float], int]:
             with spent.on("envelope"):
                 messages = [mqtt_envelope.read(memoryview(each), b"", "here", framing, 1, str) for each in some]
             with spent.on("journal"):
-                journaler.submit(messages, lambda: None)
-                batch = journaler._take()
+                intake.submit(messages, lambda: None)
+                batch = backlog.take()
                 assert batch is not None
-                journaler._encode_and_write(batch)
+                writer.write(batch)
             with spent.on("assembly"):
-                work = assembler._queue.get_nowait()
+                work = queue.take()
                 assert work is not None
-                assembler._assemble(work.positions, work.messages)
+                assembler.assemble(*work)
             with spent.on("checkpoint"):
                 assembler.save()
             with spent.on("finishing"):
@@ -123,7 +127,7 @@ def steps(load: Load, folder: Path) -> tuple[dict[str, float], int]:
                 waiting.clear()
         with spent.on("records"):
             recorder.record()
-        assembler._incremental.close()
+        assembler.close()
     packet = packets(payloads) / len(payloads) * measured
     return {"packet": packet, **spent.seconds}, measured
 

@@ -30,7 +30,7 @@ class Host:
         self.complete: dict[str, CompleteAttachment | None] = {}
         self.assembler = Assembler(context, self.complete.update)
         self.times = ReceivingTime(context, {source: Connected() for source in sources})
-        self.sweeper = Sweeper(context, times=self.times, between=self.assembler._change)
+        self.sweeper = Sweeper(context, times=self.times, between=self.assembler.change)
 
     def messages(self, *attached: Attached) -> list[PhysicalMessage]:
         now = self.clock.now()
@@ -39,7 +39,7 @@ class Host:
     def receive(self, messages: Sequence[PhysicalMessage]) -> None:
         self.context.journal.append(messages)
         self.assembler.recover()
-        finisher = Finisher(self.context, self.assembler._change)
+        finisher = Finisher(self.context, self.assembler.change)
         finisher.finish(self.complete)
         self.complete.clear()
 
@@ -72,7 +72,7 @@ class Host:
         return self.context.catalog.quarantined(source, None, None, 10_000).items[::-1]
 
     def quarantined(self, entry: QuarantineRecord) -> PhysicalMessage:
-        return quarantined_message(entry, self.context.catalog, self.context.store, self.context.journal)
+        return quarantined_message(entry, self.context)
 
     def segments(self) -> list[int]:
         return [segment.number for segment in self.context.journal.segments()]

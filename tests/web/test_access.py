@@ -22,6 +22,7 @@ from app.web.responses import event_feed, long_polling
 from tests.support.tables import parquet, pupils
 from tests.support.webhook_receiver import SECRET
 from tests.web.stock import Stock, serving
+from tests.web.uploads.uploading import OCTETS, TUS
 
 PARQUET = "application/vnd.apache.parquet"
 LIMITED = KeyLimits(sources=frozenset({"orders"}), destinations=frozenset({"partner"}))
@@ -110,7 +111,7 @@ class World:
 
     def upload(self) -> str:
         """An upload of the key for everything."""
-        headers = {"Authorization": f"Bearer {self.everything}", "Upload-Complete": "?0"}
+        headers = {"Authorization": f"Bearer {self.everything}", **TUS, "Upload-Length": "3"}
         return str(self.client.post("/v1/uploads", headers=headers).json()["id"])
 
     def path(self, route: Route) -> str:
@@ -222,9 +223,11 @@ HOW: dict[str, dict[str, Any]] = {
     },
     "send_file": {"content": b"x"},
     "replay_webhook": {"json": {"after": 0}},
+    "create_upload": {"headers": {**TUS, "Upload-Length": "3"}},
+    "head_upload": {"headers": TUS},
     "append_upload": {
         "content": b"x",
-        "headers": {"Upload-Offset": "0", "Content-Type": "application/partial-upload"},
+        "headers": {**TUS, **OCTETS, "Upload-Offset": "0"},
     },
 }
 
@@ -301,10 +304,10 @@ def test_a_limited_key_knows_its_own(world: World) -> None:
 def test_what_a_limited_key_does_not_know_is_not_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The time of the answer would tell that it exists."""
 
-    async def never(*_: object) -> bool:
+    def never(*_: object) -> None:
         raise AssertionError("it waits")
 
-    monkeypatch.setattr(long_polling, "_signalled", never)
+    monkeypatch.setattr(long_polling, "while_connected", never)
     limited = world.key("waiting", Scope.READ, limits=LIMITED)
     hidden = world.stock.receiving([(1, 2)], 3, source=HIDDEN).id
     queued = world.delivery("archive", DeliveryState.QUEUED).id
@@ -322,7 +325,7 @@ def test_uploads_of_others_are_listed_only_for_operators_without_limits(world: W
     listed = {}
     for name, key in keys.items():
         headers = {"Authorization": f"Bearer {key}"}
-        own = world.client.post("/v1/uploads", headers=headers | {"Upload-Complete": "?0"}).json()
+        own = world.client.post("/v1/uploads", headers={**headers, **TUS, "Upload-Length": "3"}).json()
         items = world.client.get("/v1/uploads", headers=headers).json()["items"]
         listed[name] = {each["owner"] for each in items} == {own["owner"]}
     assert listed == {"sender": True, "operator": False, "limited": True}

@@ -22,6 +22,8 @@ from app.observe import Recurring, logger
 from app.ports import BadCursor, Page
 
 CURRENT = "audit.jsonl"
+FILE_BYTES = 16 << 20
+"""About the size at which the gateway begins another file."""
 MOST_WAITING = 100_000
 """The maximum number of entries in memory while they cannot be written. Further ones are counted."""
 RETRY_SECONDS = 1.0

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from functools import partial
+from functools import lru_cache, partial
 from math import inf
 from time import monotonic
 
@@ -38,7 +38,7 @@ class Contents:
     def __init__(self, context: ServiceContext, damages: Damages) -> None:
         self._catalog, self._store, self._journal = context.catalog, context.store, context.journal
         self._limits, self._damages = context.settings.limits, damages
-        self._opened: OrderedDict[_Version, Content] = OrderedDict()
+        self._opened = lru_cache(maxsize=OPENED)(self._in_journal)
         self._verified: OrderedDict[_Version, float] = OrderedDict()
 
     def open(self, record: AttachmentRecord) -> WatchedContent:
@@ -88,23 +88,17 @@ class Contents:
         return self.open(record).compared()
 
     def _open(self, record: AttachmentRecord) -> Content:
-        if record.storage != "journal":
-            return self._found(record)
-        version = _version(record)
-        if (known := self._opened.get(version)) is not None:
-            return known
+        return self._opened(record) if record.storage == "journal" else self._found(record)
+
+    def _in_journal(self, record: AttachmentRecord) -> Content:
+        """Return content that is in the journal, according to `record`, and may have been copied since it was read."""
         copied = partial(self._copied, record)
         try:
-            found = self._found(record)
+            content = self._found(record)
         except KeyError as gone:
-            content = copied(gone)
-        else:
-            assert isinstance(found, JournalContent)
-            content = MovingContent(found, copied)
-        self._opened[version] = content
-        if len(self._opened) > OPENED:
-            self._opened.popitem(last=False)
-        return content
+            return copied(gone)
+        assert isinstance(content, JournalContent)
+        return MovingContent(content, copied)
 
     def _copied(self, record: AttachmentRecord, gone: KeyError) -> Content:
         """Return the copy in the store of content that the journal no longer has.

@@ -37,7 +37,6 @@ class DraftedApplicationMessage:
 
     content: str | bytes | tuple[MapValue, ...]
     format: str | None = None
-    ccsid: int | None = None
 
     @property
     def message_format(self) -> str:
@@ -57,8 +56,6 @@ class DraftedApplicationMessage:
             raise ValueError(f"{error.row}: {error.why}") from None
 
     def _content(self, to: Destination) -> bytes | list[MapItem]:
-        if self.ccsid not in (None, to.ccsid):
-            raise ValueError(f"{self.ccsid} is not the destination's CCSID {to.ccsid}, which all its messages use")
         codec = charset(to.ccsid, to.encoding)
         content = self.content
         if isinstance(content, bytes):

@@ -29,7 +29,7 @@ class UploadRecord:
     """What is known of an upload beside its bytes. Times are in microseconds since 1970-01-01 UTC.
 
     `length` is None until the client tells the size of the whole content. `metadata` is the client's own text
-    (`Upload-Metadata` of tus), `repr_digest` its digests of the whole content (`Repr-Digest`), and `trace_parent` the
+    (`Upload-Metadata`), `repr_digest` its digests of the whole content (`Repr-Digest`), and `trace_parent` the
     `traceparent` of the request that began it.
     """
 

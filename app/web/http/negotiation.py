@@ -56,8 +56,8 @@ def chosen_format(word: str | None, accept: str | None) -> TableFormat:
         best = max(qualities)
         if best > 0:
             return candidates[qualities.index(best)]
-    elif word.lower() in FORMATS:
-        return FORMATS[word.lower()]
+    elif word in FORMATS:
+        return FORMATS[word]
     names = list(FORMATS)
     raise Problem(
         "not-acceptable", f"the formats of a data set are {', '.join(names)}", {"Vary": "Accept"}, available=names

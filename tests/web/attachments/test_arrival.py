@@ -22,6 +22,7 @@ from app.model.times import to_microseconds
 from app.service.access.api_keys import UNLIMITED, KeyLimits, make_key
 from app.service.monitoring import physical_messages
 from app.testing.waiting import until
+from app.web import app
 from tests.support.sas_client import Program, binary_file, message
 from tests.web.conftest import connected
 from tests.web.stock import Stock, arriving
@@ -126,8 +127,9 @@ def test_events_are_in_the_timeline(stock: Stock, http: httpx.Client) -> None:
     ]
 
 
-def test_copying_and_reading_are_in_the_timeline(tmp_path: Path) -> None:
-    stock = Stock(tmp_path, audit={"file_bytes": 4096})
+def test_copying_and_reading_are_in_the_timeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "FILE_BYTES", 4096)
+    stock = Stock(tmp_path)
     keys = {}
     for name, scope, limits in (
         ("boss", Scope.ADMIN, UNLIMITED),
@@ -283,7 +285,7 @@ def test_parts_that_are_forgotten_are_all_there(stock: Stock, http: httpx.Client
     (part,) = http.get(f"/v1/attachments/{record.id}/parts?first=3&last=4").json()["runs"]
     assert (part["first"], part["count"]) == (3, 2)
     for sequence in (1, 4):
-        stock.gateway._context.repeated.add(record.id, sequence)
+        stock.gateway.context.repeated.add(record.id, sequence)
     runs = http.get(f"/v1/attachments/{record.id}/parts").json()["runs"]
     assert [(each["first"], each["count"], each["state"]) for each in runs] == [
         *((1, 1, "duplicate"), (2, 2, "received"), (4, 1, "duplicate"), (5, 3, "received")),

@@ -156,9 +156,6 @@ class ApplicationMessageDraft(Strict):
         description="the descriptor's Format; default: MQSTR for text, blank for bytes",
         examples=["MQSTR"],
     )
-    ccsid: int | None = Field(
-        default=None, ge=1, le=65535, description="the destination's CCSID (optional); any other is refused"
-    )
 
     @field_validator("base64")
     @classmethod
@@ -182,7 +179,7 @@ class ApplicationMessageDraft(Strict):
             content = tuple((each.type, each.value) for each in self.values)
         else:
             content = self.text if self.text is not None else base64.b64decode(self.base64 or "")
-        return drafts.DraftedApplicationMessage(content, self.format, self.ccsid)
+        return drafts.DraftedApplicationMessage(content, self.format)
 
 
 class AttachmentDraft(Strict):
