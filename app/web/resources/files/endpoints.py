@@ -1,24 +1,20 @@
 """Files that are sent by PUT, as `curl -T` does."""
 
-from functools import partial
 from typing import Annotated, Any
 from urllib.parse import unquote_to_bytes
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from app.service.gateway import Gateway
 from app.service.sending.drafts import find_destination
-from app.web.dependencies.caller import Caller, CallerDep
-from app.web.dependencies.request_gateway import BaseDep, GatewayDep
+from app.web.dependencies.caller import CallerDep
+from app.web.dependencies.request_gateway import GatewayDep
 from app.web.http.digests import Digests
 from app.web.http.disposition import why_meaningless
 from app.web.http.traceparent import TraceParent
 from app.web.problems import Problem
 from app.web.resources.deliveries.schemas import AcceptedDelivery
-from app.web.resources.messages.multipart_form import DescriptionReader
 from app.web.resources.messages.multipart_upload import RawUpload
-from app.web.resources.messages.queueing import ACCEPTED, REFUSED, IdempotencyKey, queued
-from app.web.resources.messages.submission import known_destinations
+from app.web.resources.messages.submission import ACCEPTED, REFUSED, IdempotencyKey, SendingRequest
 from app.web.resources.schemas import KindWord
 
 router = APIRouter(prefix="/files", tags=["messages"])
@@ -46,7 +42,6 @@ async def send_file(
     request: Request,
     gateway: GatewayDep,
     caller: CallerDep,
-    base: BaseDep,
     kind: Annotated[KindWord | None, Query(description="default: recognised from the content")] = None,
     description: Annotated[str | None, Query(max_length=4096)] = None,
     idempotency_key: IdempotencyKey = None,
@@ -60,14 +55,17 @@ async def send_file(
     del traceparent  # `continued` reads it: a field that comes twice is invalid
     if why := why_meaningless(_decoded(request, name)):
         raise Problem("invalid", f"name: {why}", errors=[{"parameter": "name", "detail": why}])
-    if gateway.draining:
-        raise Problem("unavailable", "the gateway is stopping", {"Retry-After": "5"})
     if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise Problem("unsupported-media-type", "send the file without Content-Encoding", accepted=["identity"])
-    fields = {"destination": destination, "kind": kind, "description": description}
-    given = {field: text for field, text in fields.items() if text is not None}
-    opening = partial(_opened, request, gateway, caller, name, given)
-    return await queued(request, gateway, caller, base, idempotency_key, opening)
+    sending = SendingRequest(request, gateway, caller, idempotency_key)
+    with sending.accepted():
+        find_destination(sending.destinations, destination)
+        fields = {"destination": destination, "kind": kind, "description": description}
+        given = {field: text for field, text in fields.items() if text is not None}
+        media_type = request.headers.get("content-type", "").strip().lower()
+        body = RawUpload(gateway.store, sending.folder, name, media_type, given, Digests(request.headers))
+        submission = await sending.receive(body)
+        return await sending.queue(submission)
 
 
 def _decoded(request: Request, name: str) -> str:
@@ -79,19 +77,3 @@ def _decoded(request: Request, name: str) -> str:
         why = f"{raw.decode('latin-1')[:40]!r} is not percent-encoded UTF-8"
         raise Problem("invalid", f"name: {why}", errors=[{"parameter": "name", "detail": why}]) from None
     return name
-
-
-def _opened(
-    request: Request,
-    gateway: Gateway,
-    caller: Caller,
-    name: str,
-    fields: dict[str, str],
-    reader: DescriptionReader,
-    folder: str,
-) -> RawUpload:
-    """Begin to store the body. Raises UnknownDestination before anything is stored."""
-    del reader
-    find_destination(known_destinations(gateway, caller), fields["destination"])
-    media_type = request.headers.get("content-type", "").strip().lower()
-    return RawUpload(gateway.store, folder, name, media_type, fields, Digests(request.headers))

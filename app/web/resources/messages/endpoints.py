@@ -4,16 +4,14 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
-from fastapi.responses import JSONResponse
 
 from app.model.attachment import AttachmentKind
 from app.service.gateway import Gateway
 from app.service.retention.deletion import NotEnded
-from app.service.sending.delivery_creation import Submission
-from app.service.sending.upload_conversion import Run
 from app.web.dependencies.caller import Caller, CallerDep
 from app.web.dependencies.identifiers import Identifier, known_message, unknown
 from app.web.dependencies.request_gateway import BaseDep, GatewayDep, PagingDep, link_next
+from app.web.http.digests import Digests
 from app.web.http.entity_tags import IfMatch, entity_tag, require_match
 from app.web.http.iso_times import Timestamp, to_microseconds
 from app.web.http.traceparent import TraceParent
@@ -21,9 +19,9 @@ from app.web.problems import Problem, responses
 from app.web.resources.attachments.schemas import AttachmentSummary
 from app.web.resources.deliveries.schemas import AcceptedDelivery
 from app.web.resources.messages.multipart_form import MESSAGE
-from app.web.resources.messages.queueing import ACCEPTED, REFUSED, IdempotencyKey, queued
+from app.web.resources.messages.multipart_upload import Body, DescriptionUpload, Upload
 from app.web.resources.messages.schemas import MessageSummary, MessageView, Rehearsal
-from app.web.resources.messages.submission import respond
+from app.web.resources.messages.submission import ACCEPTED, REFUSED, IdempotencyKey, SendingRequest
 from app.web.resources.schemas import PageView, page_view
 
 MOST_SHOWN = 100
@@ -170,7 +168,6 @@ async def send_message(
     request: Request,
     gateway: GatewayDep,
     caller: CallerDep,
-    base: BaseDep,
     idempotency_key: IdempotencyKey = None,
     traceparent: TraceParent = None,
     dry_run: Annotated[
@@ -187,15 +184,25 @@ async def send_message(
     set, `FORMATS`, in the form that PROC FORMAT reads with CNTLIN=.
     """
     del traceparent  # `continued` reads it: a field that comes twice is invalid
-    if gateway.draining:
-        raise Problem("unavailable", "the gateway is stopping", {"Retry-After": "5"})
-    if dry_run:
-        caller.trail.details["dry_run"] = True
-        return await respond(request, gateway, caller, None, partial(_dry_run, gateway), in_slot=True)
-    return await queued(request, gateway, caller, base, idempotency_key)
+    sending = SendingRequest(request, gateway, caller, None if dry_run else idempotency_key)
+    with sending.accepted():
+        if dry_run:
+            caller.trail.details["dry_run"] = True
+        submission = await sending.receive(_body(request, gateway, sending))
+        return await (sending.rehearse(submission) if dry_run else sending.queue(submission))
 
 
-def _dry_run(gateway: Gateway, submission: Submission, run: Run) -> JSONResponse:
-    """Answer with a description of the message that would be sent."""
-    view = Rehearsal.of(gateway.deliveries.dry_run(submission, run))
-    return JSONResponse(view.model_dump(mode="json", exclude_none=True))
+def _body(request: Request, gateway: Gateway, sending: SendingRequest) -> Body:
+    """Return what stores the body: multipart/form-data, or the JSON of a message whose parts are uploads."""
+    content_type, digests = request.headers.get("content-type", ""), Digests(request.headers)
+    if content_type.partition(";")[0].strip().lower() == "application/json":
+        return DescriptionUpload(partial(sending.reader.on_field, MESSAGE), digests)
+    return Upload(
+        content_type,
+        gateway.store,
+        sending.folder,
+        is_field=sending.reader.is_field,
+        on_field=sending.reader.on_field,
+        max_parts=gateway.settings.limits.attachments_a_message,
+        digests=digests,
+    )
