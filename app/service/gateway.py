@@ -5,36 +5,25 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from math import nan
-from threading import Event, Lock
+from threading import Event
 from time import monotonic
 from typing import Any
 
-from app import plugins
-from app.assembly.states import Input, follow
 from app.metrics import Metrics
-from app.model.attachment import AttachmentState
 from app.model.errors import CatalogTaken
-from app.model.identity import attachment_id as identify
-from app.model.message import PhysicalMessage
-from app.model.records import DAMAGED_PART, AttachmentRecord, EventRecord, QuarantineRecord
+from app.model.records import EventRecord
 from app.observe import logger
-from app.ports import ContentStore, IcebergTables, Receiver, Segment, Sender, TableStore
+from app.ports import ContentStore, Receiver, Segment, Sender
 from app.service.assembling.assembly_hosts import Assembling, Embedded, Landing, journal_again
 from app.service.content.content_damage import Damages
 from app.service.content.content_service import Contents
 from app.service.content.settling import Settler
 from app.service.context import ServiceContext
 from app.service.events.event_log import EventLog
-from app.service.finishing.partial_content import LeadingBytes, LeadingRows, leading_bytes, leading_rows
-from app.service.finishing.stored_parts import missing_ranges
 from app.service.monitoring.catalog_watch import ASK_SECONDS, CatalogWatch
 from app.service.monitoring.counts import Counting
 from app.service.monitoring.history import History
-from app.service.monitoring.physical_messages import PhysicalMessages
-from app.service.monitoring.received_runs import Parts, parts_of
-from app.service.monitoring.timeline import Moment, timeline
-from app.service.quarantine.quarantine_records import is_lost_batch, messages_of_batch, quarantined_message
-from app.service.quarantine.replays import Replayed, attachment_of, outcome, settled
+from app.service.quarantine.replays import Replayer
 from app.service.receiving.archiver import Archiver
 from app.service.receiving.intake import Journaler
 from app.service.receiving.ownership import claim, keep_lock
@@ -47,6 +36,7 @@ from app.service.retention.receiving_time import ReceivingTime
 from app.service.retention.sweeper import Sweeper
 from app.service.sending.delivery_creation import Deliveries
 from app.service.sending.upload_space import Room
+from app.service.tables.table_adapters import TableAdapters
 from app.service.threads import Worker, repeat
 from app.service.uploads import Uploads
 from app.service.webhooks.webhook_threads import Webhooks
@@ -93,6 +83,7 @@ class Gateway:
         senders: Mapping[str, Sender],
         archive: ContentStore | None = None,
     ) -> None:
+        self.context = context
         self.settings, self.clock = context.settings, context.clock
         self.metrics, self.notifier, self.traces = context.metrics, context.notifier, context.traces
         self.journal, self.catalog, self.store = context.journal, context.catalog, context.store
@@ -102,20 +93,19 @@ class Gateway:
         """A function that is called when another gateway has taken over. Nothing may be written any more."""
         self._recovered = False
         self._stop = Event()
-        self._tables: TableStore | None = None
-        self._iceberg: IcebergTables | None = None
-        self._opening_tables = Lock()
+        self.tables = TableAdapters(context.settings)
         self._damages = Damages(context)
         self.contents = Contents(context, self._damages)
         self._healer = Healer(context, self._damages, self.contents.compared, self._stop)
         self._assembling, self._journaler = _assembling(context, self._healer)
+        again = partial(journal_again, self._journaler)
+        self.replayer = Replayer(context, again, self._assembling.finish_again)
         self._archiver = None if archive is None else Archiver(context, archive)
         self.history = History(context.metrics, context.clock, self._connections)
         self.counting = Counting(context.catalog, context.clock)
         self._catalog_watch = CatalogWatch(context.catalog, context.clock)
         self._event_log = EventLog(context.catalog, self._take_events)
         self._recorder = Recorder(context.catalog, context.store)
-        self._context = context
         self._times = ReceivingTime(context, receivers, lambda: self._journaler.holding)
         before = self._recorder.record_before_retiring
         self._sweeper = Sweeper(context, self._may_go, self._times, self._assembling.between, before)
@@ -163,12 +153,12 @@ class Gateway:
         catalog.
         """
         log.info("gateway_start_begun", assembler=self.settings.assembler)
-        claim(self._context)
+        claim(self.context)
         for name in self.deliveries.outboxes:
             if (repeats := self.deliveries.repeats(name)) is not None:
                 log.info("repeats_expected", destination=name, repeats=repeats)
         self._assembling.recover()
-        resume_numbering(self._context, self.receivers, self._journaler.arrivals)
+        resume_numbering(self.context, self.receivers, self._journaler.arrivals)
         self._sweeper.drop_abandoned_uploads()
         self.webhooks.open()
         self._catalog_watch.ask()
@@ -254,112 +244,12 @@ class Gateway:
         answers = self._catalog_watch.check()
         return {**_checked(self.catalog.log_in(), "catalog", ok=answers["ok"]), "error": answers["error"]}
 
-    # --- functions for REST ---------------------------------------------------------------------------------------
-
-    def parts(self, record: AttachmentRecord, first: int, last: int | None) -> Parts:
-        """Return the parts of an attachment; see `app.service.monitoring.received_runs.parts_of`."""
-        return parts_of(record, self._context, first, last)
-
-    def timeline(self, record: AttachmentRecord) -> list[Moment]:
-        """Return what happened to an attachment; see `app.service.monitoring.timeline.timeline`."""
-        return timeline(record, self._context)
-
-    def physical_messages(self, record: AttachmentRecord) -> PhysicalMessages:
-        """Return the physical messages of an attachment. Raises Gone if the journal has none of them."""
-        message = None if record.message_id is None else self.catalog.message(record.message_id)
-        return PhysicalMessages(record, message.header_position if message else None, self.journal)
-
-    def leading_bytes(self, record: AttachmentRecord, first: int, most: int) -> LeadingBytes:
-        """Return bytes of a file that is not complete; see `app.service.finishing.partial_content.leading_bytes`."""
-        return leading_bytes(record, self._context, first, most)
-
-    def leading_rows(self, record: AttachmentRecord, most: int) -> LeadingRows:
-        """Return rows of a data set that is not complete; see `app.service.finishing.partial_content.leading_rows`."""
-        return leading_rows(record, self._context, most)
-
-    def missing_ranges(self, record: AttachmentRecord, limit: int) -> list[tuple[int, int]]:
-        """Return the ranges of missing parts; see `app.service.finishing.stored_parts.missing_ranges`."""
-        return missing_ranges(record, self.catalog, self.journal, limit)
-
-    def quarantined_body(self, record: QuarantineRecord) -> bytes:
-        """Return a quarantined physical message's body. Raises KeyError when its segment is gone."""
-        return bytes(self.quarantined(record).body)
-
-    def quarantined(self, record: QuarantineRecord) -> PhysicalMessage:
-        """Return a quarantined physical message. Raises KeyError when its segment is gone."""
-        return quarantined_message(record, self.catalog, self.store, self.journal)
-
-    def replay_quarantine(self, quarantine_id: str) -> Replayed | None:
-        """Process a quarantined message, or the attachment whose content it spoilt, again. Return a function that waits
-        for the outcome, or None when there is no such entry.
-
-        Raises KeyError when its segment is gone, and JournalFull when it cannot be processed at present.
-        """
-        record = self.catalog.quarantine_entry(quarantine_id)
-        if record is None:
-            return None
-        if record.code == DAMAGED_PART:
-            return self._finish_damaged(record)
-        if is_lost_batch(record):
-            return self._replay_batch(record)
-        since = self.catalog.last_event()
-        message = quarantined_message(record, self.catalog, self.store, self.journal)
-        spoilt = attachment_of(message, self.catalog)
-        mark = partial(self.catalog.set_quarantine_state, quarantine_id, "replayed")
-        if spoilt is not None and follow(spoilt.state, Input.REPLAY) is AttachmentState.COMPLETE:
-            mark()
-            self.catalog.set_state([spoilt.id], AttachmentState.COMPLETE)
-            self._assembling.finish_again(spoilt.id)
-            return partial(settled, self._context, [spoilt.id])
-        journal_again(self._journaler, [message], mark)
-        return partial(outcome, self._context, [message], since)
-
-    def _replay_batch(self, entry: QuarantineRecord) -> Replayed:
-        """Have all messages of a batch assembled that could not be read back, as its disk may work again."""
-        since = self.catalog.last_event()
-        messages = messages_of_batch(entry, self.journal)
-        mark = partial(self.catalog.set_quarantine_state, entry.id, "replayed")
-        journal_again(self._journaler, messages, mark)
-        return partial(outcome, self._context, messages, since)
-
-    def _finish_damaged(self, entry: QuarantineRecord) -> Replayed:
-        """Have an attachment read again of which a part could not be read back, as its disk may work again."""
-        attachment = self.catalog.attachment(identify(entry.source, entry.correl_id))
-        self.catalog.set_quarantine_state(entry.id, "replayed")
-        if attachment is not None and follow(attachment.state, Input.REPLAY) is AttachmentState.COMPLETE:
-            self.catalog.set_state([attachment.id], AttachmentState.COMPLETE)
-            self._assembling.finish_again(attachment.id)
-        return partial(settled, self._context, [] if attachment is None else [attachment.id])
-
-    def tables(self) -> TableStore:
-        """Return the store of data set tables. Raises PluginError when the library that reads them is missing."""
-        with self._opening_tables:
-            if self._tables is None:
-                self._tables = plugins.table_store()(self.settings.tables_url)
-            return self._tables
-
-    def iceberg_tables(self) -> IcebergTables:
-        """Return the tables as Iceberg tables. Raises PluginError when the library that makes them is missing."""
-        with self._opening_tables:
-            if self._iceberg is None:
-                self._iceberg = plugins.iceberg()(self.settings.tables_url, self.settings.data)
-            return self._iceberg
-
-    def wait_events(self, after: int, timeout: float) -> list[EventRecord]:
-        """Return the events after a number; wait up to `timeout` seconds for the first."""
-        seen = self.notifier.notifications
-        events = self.catalog.events_after(after, EVENTS_AT_ONCE)
-        if events or self.draining:
-            return events
-        self.notifier.wait(seen, timeout)
-        return self.catalog.events_after(after, EVENTS_AT_ONCE)
-
     # --- building -------------------------------------------------------------------------------------------------
 
     def _keep_lock(self) -> None:
         """Stop the gateway when another one has taken over. Brokers give it the messages that are not acknowledged."""
         try:
-            keep_lock(self._context, self._stop)
+            keep_lock(self.context, self._stop)
         except CatalogTaken as error:
             self._journaler.stop()
             self._stop.set()

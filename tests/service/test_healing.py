@@ -78,7 +78,7 @@ def replayed(context: ServiceContext, entry: str) -> Outcome:
     gateway = Gateway(context, {}, {})
     gateway.start()
     try:
-        wait = gateway.replay_quarantine(entry)
+        wait = gateway.replayer.replay(entry)
         assert wait is not None
         return wait()
     finally:
@@ -126,7 +126,7 @@ def test_a_damaged_part_is_read_again_when_an_operator_asks(tmp_path: Path) -> N
         segment.write_bytes(whole)
         (entry,) = context.catalog.quarantined(None, None, None, 10).items
         gateway = Gateway(context, {}, {})
-        assert gateway.replay_quarantine(entry.id)
+        assert gateway.replayer.replay(entry.id)
         assert record(context, key).state is AttachmentState.COMPLETE
         Finisher(context).finish({attachment_id(SOURCE, key): None})
         assert content(context, record(context, key)) == sent

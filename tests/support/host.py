@@ -71,7 +71,7 @@ class Host:
         return self.context.catalog.quarantined(source, None, None, 10_000).items[::-1]
 
     def quarantined(self, entry: QuarantineRecord) -> PhysicalMessage:
-        return quarantined_message(entry, self.context.catalog, self.context.store, self.context.journal)
+        return quarantined_message(entry, self.context)
 
     def segments(self) -> list[int]:
         return [segment.number for segment in self.context.journal.segments()]

@@ -250,7 +250,7 @@ class Stock:
     def table(self, name: str, *sources: str) -> None:
         """A table of the pipeline, with a row from each of these sources."""
         rows = pa.table({"source": list(sources), "N": [1.0] * len(sources)})
-        store = self.gateway.tables()
+        store = self.gateway.tables.delta()
         store.commit(name, rows.schema, [store.write(name, rows.schema, rows.to_batches())], "test", 1)
 
     def deliver(self, messages: Sequence[PhysicalMessage]) -> None:

@@ -29,7 +29,7 @@ def test_an_entry_shows_the_reason_and_the_bytes(stock: Stock, http: httpx.Clien
 
 def test_the_fields_before_the_error_are_explained(stock: Stock, http: httpx.Client) -> None:
     """A header whose end is missing: all that came of it is told, and the rest as it is."""
-    sent = delivery(stock.gateway._context, [(AttachmentKind.BINARY_FILE, "a.bin", b"x" * 100)])
+    sent = delivery(stock.gateway.context, [(AttachmentKind.BINARY_FILE, "a.bin", b"x" * 100)])
     header = next(iter(Framer(cut(), stock.store).frame(sent)))
     record = stock.quarantined(bytes(header.body)[:-7])
     (frame,) = http.get(f"/v1/quarantine/{record.id}/trace").json()
@@ -66,7 +66,7 @@ def test_replaying_tries_again(stock: Stock, http: httpx.Client) -> None:
 
 def test_a_replay_says_what_became_of_the_attachments(stock: Stock, http: httpx.Client) -> None:
     stock.gateway.start()
-    sent = delivery(stock.gateway._context, [(AttachmentKind.BINARY_FILE, "a.bin", b"x" * 100)])
+    sent = delivery(stock.gateway.context, [(AttachmentKind.BINARY_FILE, "a.bin", b"x" * 100)])
     header, *others = (
         each._replace(source="orders", framing="sas_queue") for each in Framer(cut(), stock.store).frame(sent)
     )

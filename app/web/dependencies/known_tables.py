@@ -40,7 +40,7 @@ class KnownTables:
 
 def _tables(request: Request, gateway: GatewayDep, caller: CallerDep) -> KnownTables:
     try:
-        return KnownTables(gateway.tables(), caller, request.app.state.table_sources)
+        return KnownTables(gateway.tables.delta(), caller, request.app.state.table_sources)
     except PluginError as error:
         raise Problem("tables-unavailable", str(error)) from None
 

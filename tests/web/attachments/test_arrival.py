@@ -283,7 +283,7 @@ def test_parts_that_are_forgotten_are_all_there(stock: Stock, http: httpx.Client
     (part,) = http.get(f"/v1/attachments/{record.id}/parts?first=3&last=4").json()["runs"]
     assert (part["first"], part["count"]) == (3, 2)
     for sequence in (1, 4):
-        stock.gateway._context.repeated.add(record.id, sequence)
+        stock.gateway.context.repeated.add(record.id, sequence)
     runs = http.get(f"/v1/attachments/{record.id}/parts").json()["runs"]
     assert [(each["first"], each["count"], each["state"]) for each in runs] == [
         *((1, 1, "duplicate"), (2, 2, "received"), (4, 1, "duplicate"), (5, 3, "received")),

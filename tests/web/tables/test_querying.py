@@ -25,7 +25,7 @@ ARROW = "application/vnd.apache.arrow.stream"
 
 def put(stock: Stock, name: str, **columns: Any) -> None:
     rows = pa.table(columns)
-    store = stock.gateway.tables()
+    store = stock.gateway.tables.delta()
     store.commit(name, rows.schema, [store.write(name, rows.schema, rows.to_batches())], "test", 1)
 
 
@@ -224,10 +224,10 @@ def test_rows_of_others_that_come_while_a_query_waits_are_not_shown(
         found = looked(tables)
         if "WORK.SHARED" in found:
             rows = pa.table({"source": ["secret"], "S": ["hidden"]})
-            stock.gateway.tables().commit(
+            stock.gateway.tables.delta().commit(
                 "WORK.SHARED",
                 rows.schema,
-                [stock.gateway.tables().write("WORK.SHARED", rows.schema, rows.to_batches())],
+                [stock.gateway.tables.delta().write("WORK.SHARED", rows.schema, rows.to_batches())],
                 "test",
                 2,
             )

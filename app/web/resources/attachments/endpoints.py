@@ -11,6 +11,7 @@ from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import DamagedError
 from app.model.records import AttachmentRecord
 from app.ports import NEWEST_FIRST, AttachmentFilter, Sort
+from app.service.finishing.stored_parts import missing_ranges
 from app.service.gateway import Gateway
 from app.tables.profiling import TOP
 from app.web.dependencies.caller import Caller, CallerDep, LinkDep
@@ -330,4 +331,4 @@ def _require_finished(gateway: Gateway, record: AttachmentRecord) -> AttachmentR
 def _missing(gateway: Gateway, record: AttachmentRecord) -> list[tuple[int, int]] | None:
     if record.state is not AttachmentState.RECEIVING:
         return None
-    return gateway.missing_ranges(record, MISSING_SHOWN)
+    return missing_ranges(record, gateway.catalog, gateway.journal, MISSING_SHOWN)

@@ -12,7 +12,7 @@ from app.model.records import AttachmentRecord
 from app.model.times import to_time
 from app.service.conversion import Slot
 from app.service.conversion.conversion_jobs import write_rows
-from app.service.finishing.partial_content import MOST_BYTES, Missing, NothingYet
+from app.service.finishing.partial_content import MOST_BYTES, Missing, NothingYet, leading_bytes, leading_rows
 from app.service.gateway import Gateway
 from app.tables.write import OptionError, Options
 from app.web.http.download_names import file_name
@@ -70,7 +70,7 @@ def _readable(record: AttachmentRecord) -> Iterator[None]:
 def _bytes(request: Request, gateway: Gateway, record: AttachmentRecord) -> Response:
     """Answer with the range that is asked for, of the bytes that are there."""
     asked = _asked(request)
-    found = gateway.leading_bytes(record, asked.first, min(asked.size, MOST_BYTES))
+    found = leading_bytes(record, gateway.context, asked.first, min(asked.size, MOST_BYTES))
     if not found.data and asked.first:
         why = f"the parts that have come have no byte {asked.first}"
         raise Problem("range-not-satisfiable", why)  # Content-Range would need the length of the whole content
@@ -109,7 +109,7 @@ def _rows(
     known = chosen_format(word, accept)
     chosen = known.settled(options)
     wanted = MOST_ROWS if chosen.limit is None else min(MOST_ROWS, (chosen.offset or 0) + chosen.limit)
-    found = gateway.leading_rows(record, wanted)
+    found = leading_rows(record, gateway.context, wanted)
     made_of = (known.name, *chosen.given().items())
     what = _representation(record, known.content_type, file_name(record, known.extension), *made_of)
 
