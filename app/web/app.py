@@ -39,6 +39,7 @@ from app.web.resources.access import endpoints as access
 from app.web.resources.access import link_endpoints, sign_in_endpoints
 from app.web.resources.archives import endpoints as archives
 from app.web.resources.attachments import arrival, data_set_rows
+from app.web.resources.attachments import content as attachment_content
 from app.web.resources.attachments import endpoints as attachments
 from app.web.resources.deliveries import endpoints as deliveries
 from app.web.resources.events import endpoints as events
@@ -88,6 +89,7 @@ _TAGS = [
 
 _RESOURCES = (
     attachments,
+    attachment_content,
     arrival,
     data_set_rows,
     messages,

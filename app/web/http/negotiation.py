@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Query
 
 from app.model.errors import InvalidInputError
-from app.tables.write import FORMATS, OptionError, Options, TableFormat
+from app.tables.write import FORMATS, Options, TableFormat
 from app.tables.write.output_options import Blank, Dates, Formulas, Missing, Names, Times
 from app.tables.xpt.xpt_limits import MisfitError
 from app.web.http.strict_int import Digits
@@ -152,11 +152,6 @@ FormatDep = Annotated[
         alias="format", max_length=40, description="format of a data set; without it, Accept decides", examples=["csv"]
     ),
 ]
-
-
-def invalid(error: OptionError) -> Problem:
-    """Return the problem for an option that is not valid."""
-    return Problem("invalid", str(error), errors=[{"detail": error.why, "parameter": error.option}])
 
 
 def not_representable(error: InvalidInputError) -> Problem:

@@ -15,8 +15,9 @@ from app.observe import logger
 from app.ports import BadCursor
 from app.service.conversion import Busy
 from app.tables.read.overrides import ExpansionLimit
+from app.tables.write import OptionError
 from app.web.http.methods import allowed
-from app.web.problems.problem import Problem, damaged, field_errors, problem_response
+from app.web.problems.problem import Problem, field_errors, problem_response
 from app.web.problems.problem_types import PROBLEMS, ProblemType
 
 RETRY_SECONDS = "5"
@@ -42,6 +43,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(BadCursor, _on_bad_cursor)
+    app.add_exception_handler(OptionError, _on_option_error)
     app.add_exception_handler(StoreFull, _on_store_full)
     app.add_exception_handler(DamagedError, _on_damaged)
     app.add_exception_handler(CatalogError, _on_catalog_error)
@@ -81,9 +83,14 @@ def _on_bad_cursor(request: Request, _error: Exception) -> JSONResponse:
     return Problem("invalid", f"cursor: {errors[0]['detail']}", errors=errors).response(request.url.path)
 
 
+def _on_option_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, OptionError)
+    errors = [{"detail": error.why, "parameter": error.option}]
+    return Problem("invalid", str(error), errors=errors).response(request.url.path)
+
+
 def _on_damaged(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, DamagedError)
-    return damaged(error).response(request.url.path)
+    return Problem("damaged", f"the content is not served: {error}").response(request.url.path)
 
 
 def _on_catalog_error(request: Request, _error: Exception) -> JSONResponse:

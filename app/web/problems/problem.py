@@ -5,7 +5,6 @@ from typing import Any
 
 from fastapi.responses import JSONResponse
 
-from app.model.errors import DamagedError
 from app.model.masking import masked
 from app.model.wording import sentence
 from app.web.problems.problem_types import PROBLEMS, ProblemType
@@ -41,11 +40,6 @@ def problem_response(
     return JSONResponse(
         body | dict(extensions), kind.status, {"Cache-Control": "no-store"} | dict(headers or {}), MEDIA_TYPE
     )
-
-
-def damaged(error: DamagedError) -> Problem:
-    """Return the problem for content that differs from what was received."""
-    return Problem("damaged", f"the content is not served: {error}")
 
 
 def field_errors(errors: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Header, Query, Request, Response
 
 from app.model.attachment import AttachmentState
-from app.model.errors import DamagedError
 from app.model.records import AttachmentRecord, MessageRecord
 from app.model.times import to_time
 from app.service.content.stored_content import MAY_WAIT
@@ -17,7 +16,7 @@ from app.web.dependencies.identifiers import Identifier, known_message
 from app.web.dependencies.request_gateway import GatewayDep
 from app.web.http.download_names import content_disposition, file_name
 from app.web.http.negotiation import quality
-from app.web.problems import Problem, damaged, responses
+from app.web.problems import Problem, responses
 from app.web.resources.archives.archive_writer import Member, tar_pieces, tar_size, unique_names, zip_pieces
 from app.web.responses.content_response import ContentResponse
 from app.web.server.thread_pools import pools_of, run_in
@@ -86,8 +85,6 @@ def _archive(gateway: Gateway, message_id: str, caller: Caller, format_: Format)
         return ContentResponse(200, headers, [pieces], size)
     except KeyError:
         raise Problem("gone", "the content of an attachment has been deleted") from None
-    except DamagedError as error:
-        raise damaged(error) from error
 
 
 def _finished(gateway: Gateway, message: MessageRecord, caller: Caller) -> list[AttachmentRecord]:

@@ -26,8 +26,8 @@ from app.web.resources.attachments.arrival_schemas import (
     TimelineView,
     WholePhysicalMessageView,
 )
+from app.web.resources.trace.endpoints import decoded_message
 from app.web.resources.trace.schemas import FrameView
-from app.web.resources.trace.traced_message import traced
 
 LARGEST_NUMBER: Final = (1 << 32) - 1
 
@@ -127,7 +127,7 @@ async def trace_physical_message(
 ) -> Response:
     """Decode the body of a physical message field by field, by the values of its descriptor."""
     found = await run_in_threadpool(_message, gateway, attachment_id, position, caller)
-    return await traced(request, found.message)
+    return await decoded_message(request, found.message)
 
 
 def _position(given: str) -> Position | None:

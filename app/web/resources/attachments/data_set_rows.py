@@ -8,23 +8,20 @@ from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
 from app.model.attachment import AttachmentKind, AttachmentState
-from app.model.errors import DamagedError
 from app.model.records import AttachmentRecord
 from app.service.content.stored_content import Content
 from app.service.conversion import Slot, SlotUse
 from app.service.conversion.conversion_jobs import page_of_rows
 from app.service.finishing.partial_content import NothingYet, leading_rows
 from app.service.gateway import Gateway
-from app.tables.write import OptionError
 from app.tables.write.rows_page import Asked
 from app.web.dependencies.caller import Caller, CallerDep
 from app.web.dependencies.identifiers import Identifier
 from app.web.dependencies.request_gateway import GatewayDep
-from app.web.http.negotiation import invalid
 from app.web.http.strict_int import Digits
-from app.web.problems import Problem, damaged, responses
-from app.web.resources.attachments.endpoints import finished_data_set, readable_in_part
-from app.web.responses.disconnection import converting
+from app.web.problems import Problem, responses
+from app.web.resources.attachments.content import finished_data_set, readable_in_part
+from app.web.responses.disconnection import convert
 
 MOST_ROWS = 1_000
 PARTIAL_ROWS = 100_000
@@ -112,16 +109,11 @@ async def data_set_rows(
         return b"".join(slot.run(page_of_rows, *_content(gateway, record, asked)))
 
     try:
-        async with converting(request, request.receive, SlotUse.DOWNLOAD) as slot:
-            return Response(await slot.within_time(lambda: make(slot)), media_type="application/json")
-    except OptionError as error:
-        raise invalid(error) from None
+        return Response(await convert(request, SlotUse.DOWNLOAD, make), media_type="application/json")
     except NothingYet as reason:
         raise Problem("not-ready", str(reason), state=record.state) from None
     except KeyError:
         raise Problem("gone", "the content has been deleted") from None
-    except DamagedError as error:
-        raise damaged(error) from error
 
 
 def _record(gateway: Gateway, attachment_id: str, caller: Caller, *, partial: bool) -> AttachmentRecord:

@@ -5,15 +5,14 @@ from typing import Literal
 from fastapi import Request, Response
 from pydantic import BaseModel, Field
 
-from app.model.errors import DamagedError
 from app.model.records import AttachmentRecord
 from app.service.conversion import Slot, SlotUse, finished
 from app.service.conversion.conversion_jobs import profile_data_set
 from app.service.gateway import Gateway
 from app.tables.profiling import Profile, VariableProfile
-from app.web.problems import Problem, damaged
+from app.web.problems import Problem
 from app.web.resources.schemas import shown
-from app.web.responses.disconnection import converting
+from app.web.responses.disconnection import convert
 
 MOST_FREQUENT = 100
 """The maximum number of frequent values of each variable in a response."""
@@ -119,9 +118,6 @@ async def profiled(request: Request, gateway: Gateway, record: AttachmentRecord,
         return ProfileView.of(found).model_dump_json().encode()
 
     try:
-        async with converting(request, request.receive, SlotUse.DOWNLOAD) as slot:
-            return Response(await slot.within_time(lambda: make(slot)), media_type="application/json")
+        return Response(await convert(request, SlotUse.DOWNLOAD, make), media_type="application/json")
     except KeyError:
         raise Problem("gone", "the content has been deleted") from None
-    except DamagedError as error:
-        raise damaged(error) from error

@@ -27,7 +27,7 @@ from app.web.resources.messages.multipart_upload import Body, receive
 from app.web.resources.messages.schemas import Rehearsal
 from app.web.resources.messages.sending_problems import located, problem_of
 from app.web.resources.uploads.owned_uploads import CallersUploads, owner_of
-from app.web.responses.disconnection import converting
+from app.web.responses.disconnection import convert
 from app.web.server.thread_pools import pools_of, run_in
 
 IdempotencyKey = Annotated[
@@ -148,8 +148,7 @@ class SendingRequest:
             return answer(submission, slot.run)
 
         try:
-            async with converting(self._request, self._request.receive, SlotUse.UPLOAD) as slot:
-                return await slot.within_time(lambda: work(slot))
+            return await convert(self._request, SlotUse.UPLOAD, work)
         finally:
             if not begun:
                 await asyncio.shield(self._discard())

@@ -17,8 +17,8 @@ from app.web.http.strict_int import Digits
 from app.web.problems import Problem, responses
 from app.web.resources.quarantine.schemas import LONGEST_WHY, QuarantineGroupsView, QuarantineView, ReplayedView
 from app.web.resources.schemas import PageView, page_view
+from app.web.resources.trace.endpoints import decoded_message
 from app.web.resources.trace.schemas import FrameView
-from app.web.resources.trace.traced_message import traced
 
 PREVIEW = 256
 """Number of a message's first bytes that its entry shows."""
@@ -110,7 +110,7 @@ async def trace_quarantined(
 ) -> Response:
     """Decode the message field by field, by the values of its descriptor, up to the byte where it cannot be read."""
     message = await run_in_threadpool(_message, gateway, quarantine_id, caller)
-    return await traced(request, message)
+    return await decoded_message(request, message)
 
 
 @router.post(

@@ -21,11 +21,11 @@ from app.web.dependencies.request_gateway import BaseDep, PagingDep, add_link_ne
 from app.web.http import path_text  # noqa: F401 - the paths below use it
 from app.web.http.content_codings import CODED
 from app.web.http.download_names import table_file_name
-from app.web.http.negotiation import DESCRIBED, FormatDep, OptionsDep, chosen_format, invalid
+from app.web.http.negotiation import DESCRIBED, FormatDep, OptionsDep, chosen_format
 from app.web.problems import Problem, responses
 from app.web.resources.schemas import PageView, page_view
 from app.web.resources.tables.schemas import TableSummary, TableView
-from app.web.responses.content_response import Piece, Representation, respond_made
+from app.web.responses.content_response import Piece, Representation, converted_response
 
 JSON_ROWS = 1_000
 """Maximum rows of a JSON array if there is no `limit`, because clients hold an array in memory."""
@@ -79,15 +79,12 @@ def table_rows(
     """
     known = chosen_format(word, accept)
     if options.labels:
-        raise invalid(OptionError("labels", "a table has no value labels; they belong to a message"))
+        raise OptionError("labels", "a table has no value labels; they belong to a message")
     if known.name == "json" and options.limit is None:
         options = replace(options, limit=JSON_ROWS)
     opened = _opened(tables, name)
-    try:
-        chosen = known.settled(options)
-        response = _rows(request, tables.store, opened, known, chosen)
-    except OptionError as error:
-        raise invalid(error) from None
+    chosen = known.settled(options)
+    response = _rows(request, tables.store, opened, known, chosen)
     response.headers.add_vary_header("Accept")
     _link_further(request, response, opened.version.rows, chosen)
     return response
@@ -138,7 +135,7 @@ def _rows(request: Request, store: TableStore, opened: OpenTable, known: TableFo
         except (TableChanged, KeyError):
             raise Problem("busy", "the table has just changed", {"Retry-After": "1"}) from None
 
-    return respond_made(request, make, what)
+    return converted_response(request, make, what)
 
 
 def _link_further(request: Request, response: Response, rows: int, chosen: Options) -> None:

@@ -19,7 +19,7 @@ from app.web.dependencies.request_gateway import GatewayDep
 from app.web.http.json_body import read_json, request_body
 from app.web.http.negotiation import quality
 from app.web.problems import Problem, responses
-from app.web.responses.disconnection import converting
+from app.web.responses.disconnection import convert
 
 MOST_ROWS: Final = 100_000
 LONGEST_SQL: Final = 10_000
@@ -110,8 +110,7 @@ async def query(
                 return b"".join(held), bool(end.value)
 
     try:
-        async with converting(request, request.receive, SlotUse.QUERY) as slot:
-            found, is_cut = await slot.within_time(lambda: run(slot))
+        found, is_cut = await convert(request, SlotUse.QUERY, run)
     except QueryFailed as error:
         await _require_known(caller, tables, names)
         raise _problem(error, asked.sql) from None

@@ -1,16 +1,18 @@
 """Trace: decoding of captured bytes, field by field."""
 
-from typing import Annotated
+from collections.abc import Callable, Generator
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from app.model.message import PhysicalMessage
 from app.service.conversion import Busy, SlotUse
-from app.service.conversion.conversion_jobs import explained
+from app.service.conversion.conversion_jobs import explained, explained_message
 from app.trace import FORMATS, NotRecognised, TooManyFrames
 from app.web.problems import Problem, responses
 from app.web.resources.trace.schemas import FrameView
-from app.web.responses.disconnection import converting
+from app.web.responses.disconnection import convert
 
 LONGEST = 4 << 20
 """Maximum bytes of a capture: the largest physical message of a queue."""
@@ -57,10 +59,21 @@ async def trace(
         raise Problem("invalid", f"as: {why}", errors=[{"parameter": "as", "detail": why}])
     data = await _capture(request, as_hex=as_hex)
     try:
-        async with converting(request, request.receive, SlotUse.UPLOAD) as slot:
-            answer = await slot.within_time(lambda: b"".join(slot.run(explained, data, as_format)))
+        return await _decoded(request, explained, data, as_format)
     except NotRecognised as error:
         raise Problem("not-recognised", str(error), tried=[one._asdict() for one in error.tried]) from None
+
+
+async def decoded_message(request: Request, message: PhysicalMessage) -> Response:
+    """Return the fields of a physical message's body as JSON. Raises Problem."""
+    copied = message._replace(body=bytes(message.body), properties=dict(message.properties))
+    return await _decoded(request, explained_message, copied)
+
+
+async def _decoded(request: Request, function: Callable[..., Generator[bytes, None, None]], *given: Any) -> Response:
+    """Return the JSON that a function of conversions makes of bytes. Raises Problem for too many frames."""
+    try:
+        answer = await convert(request, SlotUse.UPLOAD, lambda slot: b"".join(slot.run(function, *given)))
     except TooManyFrames as error:
         raise Problem("too-large", str(error)) from None
     return Response(answer, media_type="application/json")

@@ -1,6 +1,9 @@
-"""The types of the client library, written from the schemas of the OpenAPI document."""
+"""The generated modules of the client library: its types, from the schemas of the OpenAPI document, and `Client`, from
+the source of `AsyncClient`."""
 
+import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from pydantic import BaseModel
@@ -37,6 +40,31 @@ _PLAIN: Final[Mapping[str, str]] = {
     "boolean": "bool",
     "null": "None",
 }
+
+
+_ASYNCHRONOUS: Final = Path(__file__).parent.parent / "clients/python/src/attachment_gateway_client/asynchronous.py"
+_BLOCKING: Final = (
+    (r'^""".*?"""', '"""The client for programs without an event loop. Made by `make docs` of asynchronous.py."""'),
+    (r"await asyncio\.to_thread\(([\w.]+)(?:, )?(.*)\)", r"\1(\2)"),
+    (r"calls\.read_in_threads\((.*)\)", r"\1"),
+    (r"\(await (self\..*)\)\.json\(\)", r"\1.json()"),
+    (r"for (\w+) in (page\[.*\]):\n\s+yield \1", r"yield from \2"),
+    (r"\b(?:async|await) ", ""),
+    (r"\basyncio\b", "time"),
+    (r"\bAsync(?=[A-Z])", ""),
+    (r"\b__a(?=enter__|exit__)", "__"),
+    (r"\basynccontextmanager\b", "contextmanager"),
+    (r"\ba(?=close\(|read\(|iter_\w+)", ""),
+)
+"""Regular expressions and what replaces them, in this order, to make blocking code of asynchronous code."""
+
+
+def blocking_client() -> str:
+    """Return the module of `Client`."""
+    code = _ASYNCHRONOUS.read_text()
+    for pattern, replacement in _BLOCKING:
+        code = re.sub(pattern, replacement, code)
+    return code
 
 
 def types() -> str:
