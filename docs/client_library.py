@@ -10,10 +10,10 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from app.web.resources.attachments.schemas import AttachmentView
-from app.web.resources.deliveries.schemas import AcceptedDelivery, DeliveryView
+from app.web.resources.deliveries import AcceptedDelivery, DeliveryView
 from app.web.resources.messages.schemas import MessageSummary, MessageView, Rehearsal
 from app.web.resources.quarantine.schemas import QuarantineView
-from app.web.resources.tables.schemas import TableSummary
+from app.web.resources.tables import TableSummary
 from app.web.resources.uploads.schemas import UploadView
 
 _MODELS: Final[tuple[type[BaseModel], ...]] = (

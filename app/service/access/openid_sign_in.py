@@ -14,8 +14,16 @@ from typing import Any, NamedTuple
 
 from app.model.errors import GatewayError
 from app.observe import Recurring, logger
-from app.service.access.oidc import KEEP_SECONDS, PAUSE_SECONDS, AccessTokens, Fetch, TokenRefused
-from app.service.access.openid_provider import Answer, fetch_json, post_form
+from app.service.access.oidc import (
+    KEEP_SECONDS,
+    PAUSE_SECONDS,
+    AccessTokens,
+    Answer,
+    Fetch,
+    TokenRefused,
+    fetch_json,
+    post_form,
+)
 from app.settings import Oidc
 
 AT_ONCE = 8

@@ -13,7 +13,7 @@ from fastapi.dependencies.utils import get_flat_params
 
 from app.ports import Page
 from app.service.gateway import Gateway
-from app.web.http.strict_int import Digits
+from app.web.http.parameters import Digits
 from app.web.problems import Problem
 
 _OF_PATHS = "/%:@!$&'()*+,;=~"

@@ -284,8 +284,7 @@ def table() -> str:
     head = (
         "# Problems\n\n"
         "Every error of REST is `application/problem+json` (RFC 9457). `type` is stable: programs may rely on it;\n"
-        "`detail` is for people. 414, 431, 501 and 505, for what is not read as HTTP/1.1, have `about:blank`.\n"
-        "The table is printed by `python -m app.web.problems`.\n\n"
+        "`detail` is for people. 414, 431, 501 and 505, for what is not read as HTTP/1.1, have `about:blank`.\n\n"
         "| type | status | title | meaning |\n|---|---|---|---|\n"
     )
     return head + "".join(f"| `{p.uri}` | {p.status} | {p.title} | {p.meaning} |\n" for p in _TABLE)

@@ -30,9 +30,8 @@ from app.model.errors import DamagedError, InvalidInputError
 from app.observe import logger
 from app.service.content.stored_content import Content
 from app.service.conversion import Slot, SlotUse
-from app.web.http.content_codings import chosen_coding, compressed, is_text
-from app.web.http.download_names import content_disposition
-from app.web.http.negotiation import not_representable
+from app.web.http.disposition import content_disposition
+from app.web.http.negotiation import chosen_coding, compressed, is_text, not_representable
 from app.web.http.ranges import ByteRange, parse_ranges, precondition, range_applies
 from app.web.problems import Problem
 from app.web.responses.disconnection import ClientLeft, converting, disconnected

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from app.model.attachment import AttachmentKind
-from app.web.resources.archives.archive_writer import Member, tar_pieces, tar_size, unique_names, zip_pieces
+from app.web.resources.archives import Member, tar_pieces, tar_size, unique_names, zip_pieces
 from tests.web.stock import Stock
 
 BIG = 16 << 20

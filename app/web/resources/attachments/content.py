@@ -24,9 +24,8 @@ from app.tables.write import FORMATS, OptionError, Options
 from app.web.dependencies.caller import Caller, CallerDep, LinkDep
 from app.web.dependencies.identifiers import Identifier, known_attachment
 from app.web.dependencies.request_gateway import GatewayDep
-from app.web.http.content_codings import CODED
-from app.web.http.download_names import file_name
-from app.web.http.negotiation import DESCRIBED, FormatDep, OptionsDep, chosen_format
+from app.web.http.disposition import file_name
+from app.web.http.negotiation import CODED, DESCRIBED, FormatDep, OptionsDep, chosen_format
 from app.web.problems import Problem, responses
 from app.web.resources.attachments.schemas import Progress, reason_of
 from app.web.resources.attachments.unfinished_content import leading_part

@@ -1,30 +1,21 @@
 """Attachments: listing, progress and content."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request, Response
-from starlette.concurrency import run_in_threadpool
 
-from app.dataset.description import Contents, listing
 from app.model.attachment import AttachmentState
 from app.ports import NEWEST_FIRST, AttachmentFilter, Sort
-from app.service.gateway import Gateway
-from app.tables.profiling import TOP
-from app.web.dependencies.caller import Caller, CallerDep
+from app.web.dependencies.caller import CallerDep
 from app.web.dependencies.identifiers import Identifier, known_attachment, unknown, whole
 from app.web.dependencies.request_gateway import BaseDep, GatewayDep, PagingDep, link_next
 from app.web.http.entity_tags import require_match
-from app.web.http.iso_times import Timestamp, to_microseconds
-from app.web.http.negotiation import quality
-from app.web.http.strict_int import Digits
-from app.web.problems import Problem, responses
-from app.web.resources.attachments.content import finished_data_set, missing_parts
-from app.web.resources.attachments.profile_schemas import MOST_FREQUENT, ProfileView, profiled
+from app.web.http.parameters import Digits, Timestamp, to_microseconds
+from app.web.problems import responses
+from app.web.resources.attachments.content import missing_parts
 from app.web.resources.attachments.schemas import AttachmentView
-from app.web.resources.data_set_schemas import SchemaView, describe, found_contents
 from app.web.resources.schemas import KINDS, KindWord, PageView, page_view
 from app.web.responses.long_polling import AttachmentWait
-from app.web.server.thread_pools import pools_of, run_in
 
 router = APIRouter(prefix="/attachments", tags=["attachments"])
 
@@ -120,78 +111,3 @@ def delete_attachment(
         require_match(f'"{record.sha256 or ""}"', if_match, "the content")
     if not gateway.deletion.attachment(record.id):
         raise unknown("attachment", attachment_id)
-
-
-@router.get(
-    "/{attachment_id}/schema",
-    operation_id="get_data_set_schema",
-    response_model=SchemaView,
-    responses={
-        200: {"description": "the variables", "content": {"text/plain": {"schema": {"type": "string"}}}},
-        **responses(
-            "not-found", "ambiguous", "not-ready", "unreadable", "gone", "not-a-data-set", "invalid", "damaged"
-        ),
-    },
-)
-async def data_set_schema(
-    attachment_id: Identifier,
-    request: Request,
-    gateway: GatewayDep,
-    caller: CallerDep,
-    format_: Annotated[
-        Literal["json", "text"] | None, Query(alias="format", description="without it, Accept decides")
-    ] = None,
-    accept: Annotated[str | None, Header()] = None,
-) -> Response:
-    """Return a data set's variables as PROC CONTENTS lists them: as JSON, or as its printed text."""
-    found = await run_in(pools_of(request).downloads, lambda: _contents(gateway, attachment_id, caller))
-    if format_ is None and quality(accept, "text/plain") > quality(accept, "application/json"):
-        format_ = "text"
-    if format_ == "text":
-        body, media_type = listing(found).encode("utf-8", "replace"), "text/plain; charset=utf-8"
-    else:
-        body, media_type = describe(found).model_dump_json().encode(), "application/json"
-    return Response(body, headers={"Vary": "Accept"}, media_type=media_type)
-
-
-def _contents(gateway: Gateway, attachment_id: str, caller: Caller) -> Contents:
-    """Return what a data set's file tells of its variables. Raises Problem."""
-    record = finished_data_set(gateway, attachment_id, caller)
-    try:
-        return found_contents(gateway.contents.verified(record))
-    except KeyError:
-        raise Problem("gone", "the content has been deleted") from None
-
-
-@router.get(
-    "/{attachment_id}/profile",
-    operation_id="get_data_set_profile",
-    response_model=ProfileView,
-    responses=responses(
-        "not-found",
-        "ambiguous",
-        "application-message",
-        "not-ready",
-        "unreadable",
-        "gone",
-        "not-a-data-set",
-        "invalid",
-        "conversion-limit",
-        "damaged",
-        "busy",
-    ),
-)
-async def data_set_profile(
-    attachment_id: Identifier,
-    request: Request,
-    gateway: GatewayDep,
-    caller: CallerDep,
-    top: Annotated[Digits, Query(ge=0, le=MOST_FREQUENT, description="number of most frequent values")] = TOP,
-) -> Response:
-    """Return a data set's values, variable by variable: missing and different values, range, mean and frequent values.
-
-    The data set is read once, in bounded memory. Numbers of different values are exact up to about 10,000 of them, then
-    estimated.
-    """
-    record = await run_in_threadpool(finished_data_set, gateway, attachment_id, caller)
-    return await profiled(request, gateway, record, top)

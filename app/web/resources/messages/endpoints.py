@@ -13,11 +13,11 @@ from app.web.dependencies.identifiers import Identifier, known_message, unknown
 from app.web.dependencies.request_gateway import BaseDep, GatewayDep, PagingDep, link_next
 from app.web.http.digests import Digests
 from app.web.http.entity_tags import IfMatch, entity_tag, require_match
-from app.web.http.iso_times import Timestamp, to_microseconds
+from app.web.http.parameters import Timestamp, to_microseconds
 from app.web.http.traceparent import TraceParent
 from app.web.problems import Problem, responses
 from app.web.resources.attachments.schemas import AttachmentSummary
-from app.web.resources.deliveries.schemas import AcceptedDelivery
+from app.web.resources.deliveries import AcceptedDelivery
 from app.web.resources.messages.multipart_form import MESSAGE
 from app.web.resources.messages.multipart_upload import Body, DescriptionUpload, Upload
 from app.web.resources.messages.schemas import MessageSummary, MessageView, Rehearsal

@@ -21,7 +21,7 @@ from app.service.sending.upload_conversion import Run, run_here
 from app.web.dependencies.caller import Caller
 from app.web.http.traceparent import continued
 from app.web.problems import Problem, responses
-from app.web.resources.deliveries.schemas import DeliveryView
+from app.web.resources.deliveries import DeliveryView
 from app.web.resources.messages.multipart_form import DescriptionReader
 from app.web.resources.messages.multipart_upload import Body, receive
 from app.web.resources.messages.schemas import Rehearsal

@@ -19,7 +19,7 @@ from app.web.dependencies.caller import CallerDep
 from app.web.dependencies.identifiers import unknown
 from app.web.dependencies.request_gateway import BaseDep, GatewayDep, PagingDep, link_next
 from app.web.http.digests import Digests
-from app.web.http.strict_int import Digits
+from app.web.http.parameters import Digits
 from app.web.http.traceparent import TraceParent, continued
 from app.web.problems import Problem, responses
 from app.web.resources.schemas import PageView, page_view

@@ -12,7 +12,7 @@ from app.web.http.digests import Digests
 from app.web.http.disposition import why_meaningless
 from app.web.http.traceparent import TraceParent
 from app.web.problems import Problem
-from app.web.resources.deliveries.schemas import AcceptedDelivery
+from app.web.resources.deliveries import AcceptedDelivery
 from app.web.resources.messages.multipart_upload import RawUpload
 from app.web.resources.messages.submission import ACCEPTED, REFUSED, IdempotencyKey, SendingRequest
 from app.web.resources.schemas import KindWord

@@ -1,12 +1,27 @@
-"""Conversion of times: ISO 8601 for clients, microseconds since 1970-01-01 UTC internally."""
+"""Types of parameters: whole numbers, times, and text in paths."""
 
 import re
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator
+from pydantic_core import PydanticKnownError
+from starlette.convertors import Convertor, register_url_convertor
 
 from app.model import times
+
+_WHOLE = re.compile(r"[0-9]+|-[0-9]*[1-9][0-9]*")
+"""A negative number passes, so that its error names the least number that is possible."""
+
+
+def _require_digits(value: Any) -> Any:
+    if isinstance(value, str) and not _WHOLE.fullmatch(value):
+        raise PydanticKnownError("int_parsing")
+    return value
+
+
+Digits = Annotated[int, BeforeValidator(_require_digits)]
+
 
 _NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?", re.IGNORECASE)
 
@@ -28,3 +43,18 @@ def to_microseconds(time: datetime | None) -> int | None:
 
 def optional_time(microseconds: int | None) -> datetime | None:
     return None if microseconds is None else times.to_time(microseconds)
+
+
+class _AnyText(Convertor[str]):
+    """The converter of the path parameter."""
+
+    regex = "(?s:.*)"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("text", _AnyText())

@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
 from app.model.message import PhysicalMessage
@@ -11,8 +12,29 @@ from app.service.conversion import Busy, SlotUse
 from app.service.conversion.conversion_jobs import explained, explained_message
 from app.trace import FORMATS, NotRecognised, TooManyFrames
 from app.web.problems import Problem, responses
-from app.web.resources.trace.schemas import FrameView
 from app.web.responses.disconnection import convert
+
+
+class CellView(BaseModel):
+    """One decoded field: its first byte, its size in bytes, its name and its value (bytes in hexadecimal)."""
+
+    offset: int = Field(examples=[0])
+    size: int = Field(examples=[4])
+    name: str = Field(examples=["struc_id"])
+    value: Any = Field(examples=["MD"])
+
+
+class FrameView(BaseModel):
+    """One structure and its cells, in order and without gaps."""
+
+    format: str = Field(examples=["mqmd"])
+    offset: int = Field(examples=[0])
+    note: str
+    cells: list[CellView]
+    fields: list[dict[str, Any]] | None = Field(default=None, description="of a Rendezvous message")
+    decoded: dict[str, Any] | None = Field(default=None, description="of an order packet: all fields of its records")
+    trace: list[str] | None = Field(default=None, description="of an order packet: the lines of a kernel's vtrace")
+
 
 LONGEST = 4 << 20
 """Maximum bytes of a capture: the largest physical message of a queue."""

@@ -17,7 +17,6 @@ from app.service.tables.iceberg_identifiers import namespaces, tables_of
 from app.web.dependencies.caller import authorize
 from app.web.dependencies.known_tables import TablesDep
 from app.web.dependencies.request_gateway import GatewayDep
-from app.web.http import path_text  # noqa: F401 - the paths below use it
 from app.web.problems import Problem
 
 PREFIX = "/iceberg/v1"

@@ -1,8 +1,14 @@
-"""All attachments of a message in one download, as zip or tar."""
+"""All attachments of a message in one download: a zip or tar file, written piece by piece, in constant memory.
 
-from collections.abc import Iterator
+Both formats need a member's size only when it is written, and neither is ever a whole in memory or on disk.
+"""
+
+import tarfile
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from fastapi import APIRouter, Header, Query, Request, Response
 
@@ -14,12 +20,99 @@ from app.service.gateway import Gateway
 from app.web.dependencies.caller import Caller, CallerDep
 from app.web.dependencies.identifiers import Identifier, known_message
 from app.web.dependencies.request_gateway import GatewayDep
-from app.web.http.download_names import content_disposition, file_name
+from app.web.http.disposition import content_disposition, file_name
 from app.web.http.negotiation import quality
 from app.web.problems import Problem, responses
-from app.web.resources.archives.archive_writer import Member, tar_pieces, tar_size, unique_names, zip_pieces
 from app.web.responses.content_response import ContentResponse
 from app.web.server.thread_pools import pools_of, run_in
+
+LEVEL: Final = 1
+"""Of Deflate: a download must not cost more processor time than it saves of the network."""
+_EARLIEST_ZIP: Final = datetime(1980, 1, 1, tzinfo=UTC)
+_READABLE: Final = 0o100644
+
+
+class Member(NamedTuple):
+    """A file in an archive: its name, size and time, and the function that reads its content."""
+
+    name: str
+    size: int
+    modified: datetime
+    read: Callable[[], Iterator[memoryview]]
+
+
+def tar_pieces(members: Iterable[Member]) -> Iterator[bytes | memoryview]:
+    """Yield a tar file (POSIX.1-2001, pax)."""
+    for member in members:
+        yield _tar_head(member)
+        yield from member.read()
+        yield bytes(-member.size % tarfile.BLOCKSIZE)
+    yield bytes(2 * tarfile.BLOCKSIZE)
+
+
+def tar_size(members: Iterable[Member]) -> int:
+    """Return the size of that tar file."""
+    sizes = (len(_tar_head(member)) + member.size + -member.size % tarfile.BLOCKSIZE for member in members)
+    return sum(sizes) + 2 * tarfile.BLOCKSIZE
+
+
+def _tar_head(member: Member) -> bytes:
+    about = tarfile.TarInfo(member.name)
+    about.size, about.mtime, about.mode = member.size, int(member.modified.timestamp()), 0o644
+    return about.tobuf(tarfile.PAX_FORMAT, "utf-8", "replace")
+
+
+def zip_pieces(members: Iterable[Member]) -> Iterator[bytes | memoryview]:
+    """Yield a zip file (zip64 where it is needed)."""
+    sink = _Sink()
+    with ZipFile(sink, "w", ZIP_DEFLATED, compresslevel=LEVEL) as archive:
+        for member in members:
+            about = ZipInfo(member.name, max(member.modified, _EARLIEST_ZIP).timetuple()[:6])
+            about.compress_type, about.external_attr, about.file_size = ZIP_DEFLATED, _READABLE << 16, member.size
+            with archive.open(about, "w", force_zip64=member.size >= 1 << 31) as file:
+                for piece in member.read():
+                    file.write(piece)
+                    yield from sink.taken()
+            yield from sink.taken()
+    yield from sink.taken()
+
+
+class _Sink:
+    """A file that cannot be sought, whose bytes are taken out again."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def write(self, piece: bytes, /) -> int:
+        self._pieces.append(bytes(piece))
+        return len(piece)
+
+    def flush(self) -> None:
+        """Keep everything: there is no place to flush to."""
+
+    def close(self) -> None:
+        """Keep everything, as `flush` does."""
+
+    def taken(self) -> Iterator[bytes]:
+        pieces, self._pieces = self._pieces, []
+        if joined := b"".join(pieces):
+            yield joined
+
+
+def unique_names(names: Iterable[str]) -> Iterator[str]:
+    """Yield the names, with a number in those that an earlier one has, ignoring case: `a.txt`, `a (2).txt`."""
+    seen: set[str] = set()
+    counts: dict[str, int] = {}
+    for name in names:
+        chosen, folded = name, name.casefold()
+        while chosen.casefold() in seen:
+            counts[folded] = counts.get(folded, 1) + 1
+            stem, dot, extension = name.rpartition(".")
+            numbered = f"{stem or name} ({counts[folded]})"
+            chosen = numbered + dot + extension if stem else numbered
+        seen.add(chosen.casefold())
+        yield chosen
+
 
 router = APIRouter(prefix="/messages", tags=["messages"])
 
