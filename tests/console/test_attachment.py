@@ -142,7 +142,7 @@ def test_what_waits_for_its_header_is_apart_until_it_is_known(world: World, open
     world.send([header])
     expect(other.get_by_role("link", name="late-header.bin")).to_be_visible()
     expect(waiting.get_by_text("Nothing without a header has these properties")).to_be_visible()
-    expect(page.get_by_role("alert")).to_contain_text("It is an application message")
+    expect(page.get_by_role("alert")).to_contain_text("This is an application message")
     expect(page.get_by_role("region", name="Its message")).to_contain_text("This is the actual application message.")
 
 

@@ -52,7 +52,7 @@ class Endpoints(NamedTuple):
 
 
 class Tokens(NamedTuple):
-    """What the provider has issued. `expires_in` is in seconds, if the provider says it."""
+    """The tokens that the provider issued. `expires_in` is in seconds, if the provider says it."""
 
     access_token: str
     expires_in: int | None

@@ -30,7 +30,7 @@ LINK = "link"
 KEYS_SECONDS = 1.0
 """How long health waits for the catalog to tell the keys of today: probes have little time."""
 LinkDep = Annotated[
-    str | None, Query(alias=LINK, max_length=4000, description="of a signed link: POST /v1/links makes one")
+    str | None, Query(alias=LINK, max_length=4000, description="token of a signed link, which POST /v1/links creates")
 ]
 _bearer = HTTPBearer(
     scheme_name=SCHEME,
@@ -78,7 +78,7 @@ class Caller:
     def require_unlimited(self) -> None:
         """Raise Problem for a caller with limits: what it asks for is about all sources and destinations."""
         if not self._noted(not self.principal.is_limited, "the caller is limited to sources or destinations"):
-            raise Problem("forbidden", "this is about all sources, and your key is limited to some")
+            raise Problem("forbidden", "this concerns all sources, but your key is limited to some")
 
     def _noted(self, known: bool, why: str) -> bool:
         if not known:

@@ -90,7 +90,7 @@ async def only_known_parameters(request: Request) -> None:
 
 
 def _unknown(request: Request, known: list[str]) -> Iterator[dict[str, str]]:
-    there_are = f"known are {', '.join(known)}" if known else "this resource has none"
+    there_are = f"the known ones are {', '.join(known)}" if known else "this resource has none"
     for name in dict.fromkeys(request.query_params.keys()):
         if name not in known:
             yield {"parameter": name, "detail": f"unknown parameter; {there_are}"}

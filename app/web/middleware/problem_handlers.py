@@ -108,7 +108,7 @@ def _unavailable(request: Request, what: str) -> JSONResponse:
 
 
 def _on_store_full(request: Request, _error: Exception) -> JSONResponse:
-    return Problem("storage-full", "the content store takes nothing more at present").response(request.url.path)
+    return Problem("storage-full", "the content store is full").response(request.url.path)
 
 
 def _on_busy(request: Request, error: Exception) -> JSONResponse:

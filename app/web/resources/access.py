@@ -41,10 +41,10 @@ class AuditEntryView(BaseModel, extra="allow"):
     time: str = Field(examples=["2026-11-22T19:40:00.123456+00:00"])
     action: str = Field(examples=["read-content"])
     result: str = Field(
-        description="`done`, `refused`, `failed`, or `abandoned` if the client left before the response",
+        description="`done`, `refused`, `failed`, or `abandoned` if the client disconnected before the response",
         examples=["done"],
     )
-    who: WhoView | None = Field(default=None, description="null if nobody was recognised")
+    who: WhoView | None = Field(default=None, description="null if the caller was not authenticated")
     from_: str | None = Field(default=None, alias="from", description="the client's address", examples=["127.0.0.1"])
     method: str | None = None
     path: str | None = None
@@ -53,7 +53,8 @@ class AuditEntryView(BaseModel, extra="allow"):
 
 
 class CallerView(BaseModel):
-    """Who sends a request, and what it may do. `sources` and `destinations` are null for a caller that knows all."""
+    """The caller of a request, and what it may do. `sources` and `destinations` are null for a caller without
+    limits."""
 
     kind: PrincipalKind
     name: str = Field(examples=["billing"])
@@ -98,7 +99,7 @@ def list_audit(
     """List the entries of the audit log, newest first: failed sign-ins, everything that was sent, read, deleted and
     replayed, changes of keys, and all refusals.
 
-    The entity tag is that of the newest entry on the page, readings of this log apart: each of them adds one.
+    The entity tag identifies the newest entry on the page that is not itself a reading of this log.
     """
     caller.require_unlimited()
     repeats: Repeats = request.app.state.repeats

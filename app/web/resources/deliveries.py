@@ -205,7 +205,8 @@ def cancel_delivery(delivery_id: Identifier, gateway: GatewayDep, caller: Caller
 def retry_delivery(delivery_id: Identifier, gateway: GatewayDep, caller: CallerDep, base: BaseDep) -> DeliveryView:
     """Send a failed or cancelled delivery again.
 
-    It goes on after the messages that the broker has confirmed, so the receiving program gets one whole attachment.
+    Sending continues after the messages that the broker has confirmed, so the receiving program gets one whole
+    attachment.
     """
     record = known_delivery(gateway, delivery_id, caller)
     try:

@@ -66,13 +66,12 @@ async def stream_events(
     """Stream the events after `Last-Event-ID` or `after`, then new events as they happen; without either, only new
     events.
 
-    An `id` is a number and the name of a log. Numbers increase by one, so a client can tell when it has missed some
-    (old ones are removed in time). The problem `events-gone` says that the event named is not in this catalog, which
-    was rebuilt, or restored from an older copy: then events may have been lost, and the client reads anew what it needs
-    to know, and begins without an `id`. Each
-    filter can be given several times. A client whose key is limited to sources or destinations gets only their events.
-    Where events are left out, the stream sends the number that it has reached as an `id` without data, so that it
-    resumes there.
+    An `id` is a number and the name of a log. Numbers increase by one, so a client notices when it has missed some (old
+    events are removed after a time). The problem `events-gone` says that the event named is not in this catalog, which
+    was rebuilt, or restored from an older copy: then events may have been lost, and the client reads the resources it
+    needs again, and begins without an `id`. Each filter can be given several times. A client whose key is limited to
+    sources or destinations gets only their events. Where events are left out, the stream sends the number that it has
+    reached as an `id` without data, so that it resumes there.
     """
     del link  # `authorize` has looked at it
     try:

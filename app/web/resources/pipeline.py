@@ -40,7 +40,7 @@ class PipelineRunView(BaseModel):
 
     id: str = Field(examples=["5f0c2a9be1d44c3b8e7f6a5d4c3b2a19"])
     kind: RunKind
-    state: RunState = Field(description="`interrupted`: its process ended without a word", examples=["committed"])
+    state: RunState = Field(description="`interrupted`: its process ended before the run did", examples=["committed"])
     began_at: datetime
     ended_at: datetime | None
     seconds: float | None = Field(description="null until it has ended", examples=[8.25])

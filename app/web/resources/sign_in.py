@@ -47,7 +47,7 @@ class ProviderView(BaseModel):
 
 
 class SignInView(BaseModel):
-    """How people sign in, beside API keys and tokens."""
+    """How people sign in, in addition to API keys and tokens."""
 
     oidc: ProviderView | None = Field(description="null if the settings have no `oidc.client_id`")
 
@@ -74,7 +74,7 @@ class SignInDraft(BaseModel, extra="forbid"):
 
 
 class TokensView(BaseModel):
-    """What the provider has issued. The access token is sent as `Authorization: Bearer`."""
+    """The tokens that the provider issued. The access token is sent as `Authorization: Bearer`."""
 
     access_token: str
     expires_in: int | None = Field(description="seconds, if the provider says", examples=[300])
@@ -83,7 +83,7 @@ class TokensView(BaseModel):
 
 @router.get("", operation_id="get_sign_in", responses=responses("provider-unavailable"))
 def get_sign_in(request: Request) -> SignInView:
-    """Return where people sign in. Everybody may ask."""
+    """Return where people sign in. It needs no credentials."""
     sign_in = _sign_in(request)
     if sign_in is None:
         return SignInView(oidc=None)
@@ -111,11 +111,11 @@ def get_sign_in(request: Request) -> SignInView:
 async def sign_in(request: Request, response: Response) -> TokensView:
     """Exchange a code or a refresh token at the OpenID provider, and return what it issues.
 
-    The gateway keeps nothing of it. It verifies the ID token, whose nonce must be the one given. Everybody may ask.
+    The gateway stores none of it. It verifies the ID token, whose nonce must be the one given. It needs no credentials.
     """
     found = _sign_in(request)
     if found is None:
-        raise Problem("not-found", "nobody can sign in at an OpenID provider: the settings have no oidc.client_id")
+        raise Problem("not-found", "OpenID sign-in is not configured; set oidc.client_id")
     draft = await read_json(request, SignInDraft)
     response.headers["Cache-Control"] = "no-store"
     try:

@@ -21,7 +21,7 @@ from app.web.resources.schemas import shown
 
 
 class SourceSummary(BaseModel):
-    """A source: its connection, what it brings, and how many of its attachments are in each of these states."""
+    """A source: its connection, what it receives, and the number of its attachments in each of these states."""
 
     name: str = Field(examples=["orders"])
     adapter: str | None = Field(description="transport; null if the source is no longer configured", examples=["mqtt"])
@@ -48,7 +48,7 @@ class SourceSummary(BaseModel):
     finished: int = Field(examples=[1840])
     quarantined: int = Field(examples=[1])
     last_message_at: datetime | None = Field(
-        description="to the second; if nothing has come since the gateway's start, that of the newest attachment"
+        description="to the second; if nothing was received since the gateway's start, that of the newest attachment"
     )
 
 
@@ -73,8 +73,8 @@ class OpenQuarantine(BaseModel):
 
 
 class AgeCount(BaseModel):
-    """Attachments being received whose last message is less than `under_seconds` old, and at least as old as the entry
-    before says. Null: all older ones."""
+    """Number of attachments being received by the age of their last message: less than `under_seconds`, and not in an
+    earlier entry. Null: all older ones."""
 
     under_seconds: int | None = Field(examples=[600])
     count: int = Field(examples=[4])
@@ -90,7 +90,7 @@ class JournalSummary(BaseModel):
 
 
 class HistoryPoint(BaseModel):
-    """What happened from a time on."""
+    """What happened in the interval that begins at a time."""
 
     time: datetime
     messages: int = Field(examples=[12678])
@@ -100,7 +100,7 @@ class HistoryPoint(BaseModel):
 
 
 class HistoryView(BaseModel):
-    """The last hour, as far as the gateway has been running. The last point is not over yet."""
+    """The last hour, or the time since the gateway's start. The last point is still incomplete."""
 
     seconds_per_point: int = Field(examples=[60])
     points: list[HistoryPoint]

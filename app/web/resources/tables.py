@@ -64,7 +64,7 @@ class PositionView(BaseModel):
 
 
 class TableView(TableFields):
-    """A table and its columns: those of its data sets, and those for the origin of each row."""
+    """A table and its columns: the columns of its data sets, and columns for the origin of each row."""
 
     library: str = Field(examples=["WORK"])
     member: str = Field(examples=["CUSTOMERS"])

@@ -24,16 +24,16 @@ from app.web.resources.schemas import Links, PageView, page_view
 
 
 class WebhookView(BaseModel):
-    """One webhook, and how far it has got."""
+    """One webhook, and its progress."""
 
     name: str
-    url: str = Field(description="without its query")
+    url: str = Field(description="address, without its query")
     state: WebhookState
     types: list[str]
     sources: list[str]
     destinations: list[str]
-    last_event: int = Field(description="number of the last event that is done")
-    behind: int = Field(description="events in the log after that one, selected or not")
+    last_event: int = Field(description="number of the last event that was processed")
+    behind: int = Field(description="number of later events in the log, whether the webhook selects them or not")
     dead_letters: int = Field(description="events that were given up and are kept")
     attempts: int = Field(description="failed attempts since the last success")
     failing_since: datetime | None
@@ -66,7 +66,7 @@ class WebhookView(BaseModel):
 class DeadLetterView(BaseModel):
     """An event that was given up for a webhook."""
 
-    number: int = Field(description="of the event, by which it is sent again")
+    number: int = Field(description="number of the event, by which it is sent again")
     event: dict[str, Any] = Field(description="the CloudEvent")
     failed_at: datetime
     reason: str
@@ -92,7 +92,7 @@ class Replay(BaseModel):
 
 
 class Count(BaseModel):
-    """How many dead letters it concerned."""
+    """The number of dead letters that were changed."""
 
     dead_letters: int
 

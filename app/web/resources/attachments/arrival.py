@@ -28,10 +28,10 @@ from app.web.resources.trace import FrameView, decoded_message
 
 
 class PartRunView(BaseModel):
-    """`count` parts from sequence number `first` on, of which `received` have come.
+    """`count` parts from sequence number `first` on, of which `received` have arrived.
 
-    `duplicate`: they came again with the same bytes (known since the gateway's start). `conflict`: they came again with
-    other bytes, which are in quarantine. `mixed`: several of these, because there are too many runs.
+    `duplicate`: they arrived again with the same bytes (known since the gateway's start). `conflict`: they arrived
+    again with other bytes, which are in quarantine. `mixed`: several of these, because there are too many runs.
     """
 
     first: int = Field(examples=[1])
@@ -65,7 +65,9 @@ class PartsView(BaseModel):
     first: int = Field(examples=[1])
     last: int = Field(examples=[120])
     runs: list[PartRunView]
-    truncated: bool = Field(description="there are more behind `last`: ask again with `first`", examples=[False])
+    truncated: bool = Field(
+        description="whether there are more parts after `last`, to be requested with `first`", examples=[False]
+    )
 
     @classmethod
     def of(cls, parts: Parts) -> "PartsView":
@@ -100,7 +102,7 @@ class MomentView(BaseModel):
 
 
 class TimelineView(BaseModel):
-    """What is known of when something happened to an attachment, in order."""
+    """The known times of what happened to an attachment, in order."""
 
     items: list[MomentView]
 
@@ -179,7 +181,7 @@ class WholePhysicalMessageView(PhysicalMessageView):
 class PhysicalMessagesView(BaseModel):
     """A page of physical messages, in the order in which they were received.
 
-    A page may have fewer messages than asked for, or none, and not be the last one: it ends after a number of the
+    A page that is not the last one may have fewer messages than requested, or none: it ends after a number of the
     journal's batches. `gone`: the journal no longer has all of them.
     """
 
@@ -206,10 +208,11 @@ def attachment_parts(
     caller: CallerDep,
     first: Annotated[Digits, Query(ge=1, le=LARGEST_NUMBER, description="the first sequence number")] = 1,
     last: Annotated[
-        Digits | None, Query(ge=1, le=LARGEST_NUMBER, description="the last sequence number; without it, all behind")
+        Digits | None,
+        Query(ge=1, le=LARGEST_NUMBER, description="the last sequence number; without it, all that follow"),
     ] = None,
 ) -> PartsView:
-    """Return which parts have come, and which are missing, as runs of sequence numbers with their times."""
+    """Return which parts have arrived and which are missing, as runs of sequence numbers with their times."""
     record = known_attachment(gateway, attachment_id, caller)
     return PartsView.of(parts_of(record, gateway.context, first, last))
 
@@ -222,9 +225,9 @@ def attachment_parts(
 def attachment_timeline(
     attachment_id: Identifier, request: Request, gateway: GatewayDep, caller: CallerDep
 ) -> TimelineView:
-    """Return when what happened to an attachment, as far as that is known.
+    """Return when something happened to an attachment, as far as that is known.
 
-    `read` is from the newest part of the audit log. Who has read is told to those who may read that log.
+    `read` comes from the newest part of the audit log. Only callers that may read that log see who read the content.
     """
     record = known_attachment(gateway, attachment_id, caller)
     log: AuditLog = request.app.state.audit
@@ -248,8 +251,8 @@ def list_physical_messages(
     caller: CallerDep,
     paging: PagingDep,
 ) -> PhysicalMessagesView:
-    """List the physical messages of an attachment from the journal: its header, its parts and its count, as often as
-    they came."""
+    """List the physical messages of an attachment from the journal: its header, its parts and its count, including
+    duplicates."""
     after = None if paging.cursor is None else _position(paging.cursor)
     if paging.cursor is not None and after is None:
         raise BadCursor(paging.cursor)

@@ -99,7 +99,8 @@ async def attachment_content(
     partial: Annotated[
         bool,
         Query(
-            description="while it is received: what its leading parts have, up to the first gap (206, `Missing-Parts`)"
+            description="of an unfinished attachment, return the content of its leading parts, up to the first gap "
+            "(206, `Missing-Parts`)"
         ),
     ] = False,
     charset: Annotated[
@@ -115,10 +116,10 @@ async def attachment_content(
     If-Range; its entity tag is the SHA-256 of the whole. For a converted text file, the header `Undecodable-Bytes` has
     the number of bytes that could not be decoded, and the position of the first one; each such byte becomes U+FFFD.
 
-    With `partial`, an attachment that is not finished is returned as far as its leading parts have it. Of a file this
-    is a range of bytes, at most 16 MiB, without a known end (`Content-Range: bytes 0-4095/*`); Range with one range
-    chooses another. Of a data set these are its first rows, at most 100,000. The header `Missing-Parts` has the ranges
-    of missing sequence numbers; an open range (`7-`) ends them while the number of parts is not known.
+    With `partial`, the leading parts of an attachment that is not finished are returned, up to the first gap. Of a file
+    this is a range of bytes, at most 16 MiB, without a known end (`Content-Range: bytes 0-4095/*`); Range with one
+    range chooses another. Of a data set these are its first rows, at most 100,000. The header `Missing-Parts` has the
+    ranges of missing sequence numbers; an open range (`7-`) ends them while the number of parts is not known.
     """
     del link  # `authorize` has looked at it
 
@@ -231,7 +232,7 @@ def finished_data_set(gateway: Gateway, attachment_id: str, caller: Caller) -> A
 _NO_CONTENT: Mapping[AttachmentState, tuple[str, str]] = {
     AttachmentState.RECEIVING: ("not-ready", "parts of it are still missing"),
     AttachmentState.COMPLETE: ("not-ready", "all its parts have arrived; its content is being assembled"),
-    AttachmentState.QUARANTINED: ("unreadable", "its parts do not match what they announced"),
+    AttachmentState.QUARANTINED: ("unreadable", "its parts contradict what the sender announced"),
     AttachmentState.EXPIRED: ("gone", "it expired before it was complete"),
     AttachmentState.DELETED: ("gone", "it was deleted"),
 }

@@ -169,9 +169,9 @@ class SpecialMissingView(BaseModel):
 class RowsView(BaseModel):
     """A page of rows; each row has a value for each column, dates and times in ISO 8601.
 
-    `total` is the number of rows, null while it is not known. `rows_available` are those that can be read at present.
-    Of a data set that is not complete, `missing_parts` has the ranges of missing sequence numbers, at most 100;
-    `has_more` says that there may be more rows in the parts that have come.
+    `total` is the number of rows, null while it is not known. `rows_available` is the number of rows that can be read
+    now. Of a data set that is not complete, `missing_parts` has the ranges of missing sequence numbers, at most 100;
+    `has_more` says that there may be more rows in the parts received so far.
     """
 
     columns: list[ColumnView]
@@ -278,7 +278,7 @@ async def data_set_rows(
         str | None,
         Query(
             max_length=200,
-            description="variable to sort by, `-` before it for descending; missing values are the smallest",
+            description="variable to sort by, preceded by `-` for descending order; missing values are the smallest",
             examples=["-Age"],
         ),
     ] = None,

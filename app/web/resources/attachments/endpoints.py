@@ -46,19 +46,21 @@ def list_attachments(
     announced: Annotated[
         bool,
         Query(
-            description="false: what waits for its header instead, which is not known to be an attachment. It may be "
-            "parts of one, or the application message of a message"
+            description="false: list instead the messages that wait for their header: parts of an attachment, or an "
+            "application message"
         ),
     ] = True,
-    warned: Annotated[bool | None, Query(description="only those with warnings, or only those without")] = None,
-    sort: Annotated[Sort, Query(description="`-` is descending; a cursor belongs to one order")] = NEWEST_FIRST,
-    count: Annotated[bool, Query(description="add the header `Total-Count`, the number on all pages")] = False,
+    warned: Annotated[
+        bool | None, Query(description="true: only attachments with warnings; false: only those without")
+    ] = None,
+    sort: Annotated[Sort, Query(description="`-` means descending; a cursor is valid for one order")] = NEWEST_FIRST,
+    count: Annotated[bool, Query(description="add the header `Total-Count`, the number of items on all pages")] = False,
 ) -> PageView[AttachmentView]:
     """List the attachments, including those that are still being received.
 
-    What came before its header is listed with `announced=false` only. When the header tells what it is, the event
-    `attachment.identified` does so, too. An application message has no page here then: its old identifier gives the
-    problem `application-message` with a link to its message.
+    Messages that arrived before their header are listed with `announced=false` only. When the header arrives, the event
+    `attachment.identified` says what they are. An application message is not listed any more then: its identifier gives
+    the problem `application-message` with a link to its message.
     """
     which = AttachmentFilter(
         state=state,

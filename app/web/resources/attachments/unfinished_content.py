@@ -51,10 +51,10 @@ def _bytes(request: Request, gateway: Gateway, record: AttachmentRecord) -> Resp
     asked = _asked(request)
     found = leading_bytes(record, gateway.context, asked.first, min(asked.size, MOST_BYTES))
     if not found.data and asked.first:
-        why = f"the parts that have come have no byte {asked.first}"
+        why = f"the parts received so far have no byte {asked.first}"
         raise Problem("range-not-satisfiable", why)  # Content-Range would need the length of the whole content
     if not found.data:
-        raise NothingYet("the parts that have come have no content")
+        raise NothingYet("the parts received so far have no content")
     what = _representation(record, found.content_type, file_name(record))
     about = what.headers() | {
         "Content-Type": what.media_type,

@@ -165,7 +165,7 @@ class Upload:
         elif self._field is not None:
             text, self._field = text_of(self._field, self._head.name), None
             if self._head.name in self.form.fields:
-                raise Problem("malformed", f"the field {self._head.name!r} comes twice")
+                raise Problem("malformed", f"the field {self._head.name!r} is repeated")
             self.form.fields[self._head.name] = text
             self._on_field(self._head.name, text)
 

@@ -34,7 +34,7 @@ IdempotencyKey = Annotated[
     str | None,
     Header(
         pattern=IDEMPOTENCY_KEY,
-        description="makes it safe to repeat this request: each of a caller's keys sends only once",
+        description="makes it safe to repeat this request: all requests with the same key send one message",
         examples=["5b1f7a52-4f0d-4b7a-9b5e-0a8f6f3f2f7e"],
     ),
 ]
@@ -93,7 +93,7 @@ class SendingRequest:
             raise Problem("unavailable", "the gateway is stopping", {"Retry-After": "5"})
         in_flight: set[str] = self._request.app.state.in_flight
         if self._key in in_flight:
-            raise Problem("in-flight", "a request with this key is being answered", {"Retry-After": "1"})
+            raise Problem("in-flight", "another request with this key is in progress", {"Retry-After": "1"})
         if self._key is not None:
             in_flight.add(self._key)
         try:

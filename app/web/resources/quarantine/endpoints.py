@@ -34,12 +34,12 @@ from app.web.resources.trace import FrameView, decoded_message
 
 PREVIEW = 256
 """Number of a message's first bytes that its entry shows."""
-_GONE = "the bytes of this message are gone"
+_GONE = "the bytes of this message have been deleted"
 
 Code = Annotated[str | None, Query(max_length=100, examples=["truncated"])]
 Why = Annotated[
     str | None,
-    Query(max_length=LONGEST_WHY, description="a reason; those that differ in numbers and identifiers only match"),
+    Query(max_length=LONGEST_WHY, description="a reason; reasons that differ only in numbers and identifiers match"),
 ]
 
 router = APIRouter(prefix="/quarantine", tags=["quarantine"])
@@ -76,7 +76,7 @@ def list_quarantine_groups(
 ) -> QuarantineGroupsView:
     """Count the quarantined messages by source, code and reason, the largest groups first.
 
-    Reasons that differ in numbers and identifiers only are of one group.
+    Reasons that differ only in numbers and identifiers belong to one group.
     """
     return QuarantineGroupsView.of(gateway.catalog.quarantine_groups(source, state, limit, caller.sources, code, why))
 
@@ -189,8 +189,8 @@ Entry = tuple[str, QuarantineRecord | None]
     responses=responses("invalid", "too-large"),
 )
 async def replay_many(request: Request, gateway: GatewayDep, caller: CallerDep, base: BaseDep) -> SeveralView:
-    """Process up to 500 quarantined messages again, in the order of the request, or those of a group. Each is done or
-    not by itself."""
+    """Process up to 500 quarantined messages again, in the order of the request, or those of a group. Each succeeds or
+    fails on its own."""
     asked = await read_json(request, Several)
     return await run_in_threadpool(_replayed, gateway, asked, caller, base)
 
@@ -202,7 +202,7 @@ async def replay_many(request: Request, gateway: GatewayDep, caller: CallerDep, 
     responses=responses("invalid", "too-large"),
 )
 async def dismiss_many(request: Request, gateway: GatewayDep, caller: CallerDep) -> SeveralView:
-    """Mark up to 500 entries, or those of a group, as not needed. Each is done or not by itself."""
+    """Mark up to 500 entries, or those of a group, as not needed. Each succeeds or fails on its own."""
     asked = await read_json(request, Several)
     return await run_in_threadpool(_dismissed, gateway, asked, caller)
 
