@@ -5,13 +5,12 @@ They are coroutines that never wait, because FastAPI runs every plain function i
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import quote, urlencode
 
 from fastapi import Depends, Query, Request, Response, params
 from fastapi.dependencies.utils import get_flat_params
 
-from app.ports import Page
 from app.service.gateway import Gateway
 from app.web.http.parameters import Digits
 from app.web.problems import Problem
@@ -36,22 +35,25 @@ class Paging:
 
     cursor: str | None
     limit: int
+    _request: Request
+    _response: Response
+
+    def link_next(self, cursor: str | None) -> None:
+        """Add a link to the page that begins at a cursor (RFC 8288); None: there is none."""
+        if cursor is not None:
+            add_link_next(self._request, self._response, cursor=cursor)
 
 
 async def _paging(
+    request: Request,
+    response: Response,
     cursor: Annotated[str | None, Query(description="`next` of the previous page", max_length=1000)] = None,
     limit: Annotated[Digits, Query(description="maximum number of items per page", ge=1, le=500)] = 50,
 ) -> Paging:
-    return Paging(cursor, limit)
+    return Paging(cursor, limit, request, response)
 
 
 PagingDep = Annotated[Paging, Depends(_paging)]
-
-
-def link_next(request: Request, response: Response, page: Page[Any]) -> None:
-    """Add a link to the next page of a listing (RFC 8288)."""
-    if page.next is not None:
-        add_link_next(request, response, cursor=page.next)
 
 
 def add_link_next(request: Request, response: Response, **parameters: object) -> None:

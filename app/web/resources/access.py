@@ -16,7 +16,7 @@ from app.service.access.signed_links import Links
 from app.service.gateway import Gateway
 from app.web.access.operations import READ_AUDIT
 from app.web.dependencies.caller import LINK, Caller, CallerDep
-from app.web.dependencies.request_gateway import API, GatewayDep, PagingDep, link_next
+from app.web.dependencies.request_gateway import API, GatewayDep, PagingDep
 from app.web.http.entity_tags import weak_tag
 from app.web.http.json_body import read_json, request_body
 from app.web.http.parameters import Timestamp, optional_time, to_microseconds
@@ -118,10 +118,9 @@ def list_audit(
         )
 
     page = log.page(matches, paging.cursor, paging.limit)
-    link_next(request, response, page)
     counted = (each for each in page.items if action == READ_AUDIT or each.get("action") != READ_AUDIT)
     response.headers["ETag"] = weak_tag(AuditEntryView.model_validate(next(counted, NO_ENTRY)))
-    return page_view(page, AuditEntryView.model_validate)
+    return page_view(paging, page, AuditEntryView.model_validate)
 
 
 def _names(entry: Entry) -> tuple[Any, ...]:

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
 from app.model.attachment import DeliveryState
@@ -14,7 +14,7 @@ from app.service.retention.deletion import NotEnded
 from app.service.sending.sending_errors import DeliveryOver, UnknownDestination
 from app.web.dependencies.caller import CallerDep
 from app.web.dependencies.identifiers import Identifier, known_delivery, unknown
-from app.web.dependencies.request_gateway import BaseDep, GatewayDep, PagingDep, link_next
+from app.web.dependencies.request_gateway import GatewayDep, PagingDep
 from app.web.http.entity_tags import IfMatch, entity_tag, require_match
 from app.web.http.parameters import Timestamp, to_microseconds
 from app.web.problems import FieldError, Problem, responses
@@ -118,11 +118,8 @@ router = APIRouter(prefix="/deliveries", tags=["deliveries"])
 
 @router.get("", operation_id="list_deliveries", responses=responses("invalid"))
 def list_deliveries(
-    request: Request,
-    response: Response,
     gateway: GatewayDep,
     caller: CallerDep,
-    base: BaseDep,
     paging: PagingDep,
     state: DeliveryState | None = None,
     destination: Annotated[str | None, Query(max_length=100)] = None,
@@ -139,8 +136,7 @@ def list_deliveries(
         to_microseconds(created_after),
         to_microseconds(created_before),
     )
-    link_next(request, response, page)
-    return page_view(page, lambda record: _view(gateway, record, base))
+    return page_view(paging, page, lambda record: _view(gateway, record, caller.base))
 
 
 @router.get(
@@ -149,11 +145,9 @@ def list_deliveries(
     dependencies=[DeliveryWait],
     responses=responses("not-found", "ambiguous", "invalid"),
 )
-def get_delivery(
-    delivery_id: Identifier, response: Response, gateway: GatewayDep, caller: CallerDep, base: BaseDep
-) -> DeliveryView:
+def get_delivery(delivery_id: Identifier, response: Response, gateway: GatewayDep, caller: CallerDep) -> DeliveryView:
     """Return one delivery. Its entity tag changes whenever it does."""
-    view = _view(gateway, known_delivery(gateway, delivery_id, caller), base)
+    view = _view(gateway, known_delivery(gateway, delivery_id, caller), caller.base)
     response.headers["ETag"] = entity_tag(view)
     return view
 
@@ -164,11 +158,9 @@ def get_delivery(
     status_code=204,
     responses=responses("not-found", "ambiguous", "not-ended", "precondition-failed"),
 )
-def delete_delivery(
-    delivery_id: Identifier, gateway: GatewayDep, caller: CallerDep, base: BaseDep, if_match: IfMatch = None
-) -> None:
+def delete_delivery(delivery_id: Identifier, gateway: GatewayDep, caller: CallerDep, if_match: IfMatch = None) -> None:
     """Delete a delivery that is sent, failed or cancelled, and its content. Its idempotency key may be used again."""
-    view = _view(gateway, known_delivery(gateway, delivery_id, caller), base)
+    view = _view(gateway, known_delivery(gateway, delivery_id, caller), caller.base)
     require_match(entity_tag(view), if_match, "the delivery")
     try:
         if not gateway.deletion.delivery(view.id):
@@ -183,7 +175,7 @@ def delete_delivery(
     status_code=202,
     responses=responses("not-found", "ambiguous", "wrong-state"),
 )
-def cancel_delivery(delivery_id: Identifier, gateway: GatewayDep, caller: CallerDep, base: BaseDep) -> DeliveryView:
+def cancel_delivery(delivery_id: Identifier, gateway: GatewayDep, caller: CallerDep) -> DeliveryView:
     """Cancel a delivery that has not been sent.
 
     A queued one is cancelled at once. One that is being sent is cancelled before its next batch of messages; the
@@ -191,7 +183,7 @@ def cancel_delivery(delivery_id: Identifier, gateway: GatewayDep, caller: Caller
     """
     record = known_delivery(gateway, delivery_id, caller)
     try:
-        return _view(gateway, gateway.deliveries.cancel(record), base)
+        return _view(gateway, gateway.deliveries.cancel(record), caller.base)
     except DeliveryOver as error:
         raise Problem("wrong-state", str(error), state=error.state) from None
 
@@ -202,7 +194,7 @@ def cancel_delivery(delivery_id: Identifier, gateway: GatewayDep, caller: Caller
     status_code=202,
     responses=responses("not-found", "ambiguous", "wrong-state", "unknown-destination"),
 )
-def retry_delivery(delivery_id: Identifier, gateway: GatewayDep, caller: CallerDep, base: BaseDep) -> DeliveryView:
+def retry_delivery(delivery_id: Identifier, gateway: GatewayDep, caller: CallerDep) -> DeliveryView:
     """Send a failed or cancelled delivery again.
 
     Sending continues after the messages that the broker has confirmed, so the receiving program gets one whole
@@ -210,7 +202,7 @@ def retry_delivery(delivery_id: Identifier, gateway: GatewayDep, caller: CallerD
     """
     record = known_delivery(gateway, delivery_id, caller)
     try:
-        return _view(gateway, gateway.deliveries.retry(record), base)
+        return _view(gateway, gateway.deliveries.retry(record), caller.base)
     except DeliveryOver as error:
         raise Problem("wrong-state", str(error), state=error.state) from None
     except UnknownDestination as error:

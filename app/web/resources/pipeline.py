@@ -3,14 +3,14 @@
 from datetime import datetime
 from typing import Literal
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, Field
 
 from app.model.pipeline_run import PipelineRun, RunKind, RunState
 from app.model.times import to_time
 from app.service.monitoring.pipeline_lag import Lag, lag
 from app.web.dependencies.caller import CallerDep
-from app.web.dependencies.request_gateway import GatewayDep, PagingDep, link_next
+from app.web.dependencies.request_gateway import GatewayDep, PagingDep
 from app.web.http.parameters import optional_time
 from app.web.problems import responses
 from app.web.resources.schemas import PageView, page_view, shown
@@ -88,10 +88,7 @@ def get_pipeline(gateway: GatewayDep, response: Response) -> PipelineView:
 
 
 @router.get("/runs", operation_id="list_pipeline_runs", responses=responses("invalid", "unavailable"))
-def list_pipeline_runs(
-    request: Request, response: Response, gateway: GatewayDep, paging: PagingDep
-) -> PageView[PipelineRunView]:
+def list_pipeline_runs(gateway: GatewayDep, paging: PagingDep) -> PageView[PipelineRunView]:
     """List the runs of the pipeline, newest first. The catalog keeps the last thousand."""
     page = gateway.catalog.pipeline_runs(paging.cursor, paging.limit)
-    link_next(request, response, page)
-    return page_view(page, PipelineRunView.of)
+    return page_view(paging, page, PipelineRunView.of)

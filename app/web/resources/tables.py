@@ -22,7 +22,7 @@ from app.service.conversion.conversion_jobs import TableChanged, write_table
 from app.service.tables.table_reader import OpenTable, described, outline, reached
 from app.tables.write import OptionError, Options, TableFormat
 from app.web.dependencies.known_tables import KnownTables, TablesDep
-from app.web.dependencies.request_gateway import BaseDep, PagingDep, add_link_next, link_next
+from app.web.dependencies.request_gateway import BaseDep, PagingDep, add_link_next
 from app.web.http.disposition import table_file_name
 from app.web.http.negotiation import CODED, DESCRIBED, FormatDep, OptionsDep, chosen_format
 from app.web.problems import Problem, responses
@@ -123,16 +123,13 @@ Name = Annotated[str, InPath(description="a table's name, in any case; percent-e
 
 
 @router.get("", operation_id="list_tables", responses=responses("invalid", "tables-unavailable"))
-def list_tables(
-    request: Request, response: Response, tables: TablesDep, base: BaseDep, paging: PagingDep
-) -> PageView[TableSummary]:
+def list_tables(tables: TablesDep, base: BaseDep, paging: PagingDep) -> PageView[TableSummary]:
     """List the tables by name. The list is empty if the pipeline has not built any."""
     names = sorted(tables.names())
     first = 0 if paging.cursor is None else _behind(paging.cursor, names)
     listed = names[first : first + paging.limit]
     page = Page(listed, _cursor(listed[-1]) if first + paging.limit < len(names) else None)
-    link_next(request, response, page)
-    return page_view(page, lambda name: TableSummary.of(*outline(tables.store, name), base))
+    return page_view(paging, page, lambda name: TableSummary.of(*outline(tables.store, name), base))
 
 
 @router.head("/{name:text}/rows", operation_id="head_table_rows", response_class=Response, responses=_ROWS_RESPONSES)

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
@@ -16,7 +16,7 @@ from app.service.events.event_entries import cloud_event
 from app.service.gateway import Gateway
 from app.service.webhooks.webhook import Endpoint
 from app.web.dependencies.caller import CallerDep
-from app.web.dependencies.request_gateway import BaseDep, GatewayDep, PagingDep, link_next
+from app.web.dependencies.request_gateway import BaseDep, GatewayDep, PagingDep
 from app.web.http.json_body import read_json, request_body
 from app.web.http.parameters import Digits, optional_time
 from app.web.problems import Problem, responses
@@ -169,18 +169,15 @@ def _replayed(gateway: Gateway, name: str, after: int, base: str) -> WebhookView
 
 
 @router.get("/{name}/dead-letters", operation_id="list_dead_letters", responses=responses("not-found", "invalid"))
-def list_dead_letters(
-    name: Name, request: Request, response: Response, gateway: GatewayDep, paging: PagingDep
-) -> PageView[DeadLetterView]:
+def list_dead_letters(name: Name, gateway: GatewayDep, paging: PagingDep) -> PageView[DeadLetterView]:
     """List the events that were given up for a webhook, in the order of the event log."""
     endpoint = _endpoint(gateway, name)
     after = _number(paging.cursor)
     letters = gateway.catalog.dead_letters(endpoint.name, after, paging.limit + 1)
     following = str(letters[paging.limit - 1].event.number) if len(letters) > paging.limit else None
     page = Page(letters[: paging.limit], following)
-    link_next(request, response, page)
     logs = gateway.catalog.event_logs()
-    return page_view(page, lambda letter: DeadLetterView.of(letter, logs))
+    return page_view(paging, page, lambda letter: DeadLetterView.of(letter, logs))
 
 
 @router.post(

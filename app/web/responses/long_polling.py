@@ -16,7 +16,7 @@ from app.service.gateway import Gateway
 from app.web.dependencies.caller import Caller, CallerDep
 from app.web.dependencies.identifiers import Identifier, whole
 from app.web.dependencies.request_gateway import GatewayDep
-from app.web.responses.disconnection import disconnected
+from app.web.responses.disconnection import ClientLeft, while_connected
 from app.web.responses.event_feed import Feed
 
 LONGEST: Final = 60
@@ -62,7 +62,7 @@ DeliveryWait = Depends(_delivery)
 async def _changed(
     request: Request, gateway: Gateway, caller: Caller, of: Identified, given: str, seconds: float
 ) -> None:
-    """Wait for the next event about something whose state is not final, or until its client leaves.
+    """Wait until something whose state is not final changes, its time is over, or its client disconnects.
 
     What the caller does not know is not waited for: the time of the response would tell that it exists.
     """
@@ -73,25 +73,13 @@ async def _changed(
         if before not in _CHANGING:
             return
         deadline = asyncio.get_running_loop().time() + seconds
-        leaving = asyncio.create_task(disconnected(request.receive))
-        try:
-            while await _signalled(signal, leaving, deadline):
+        with suppress(TimeoutError, ClientLeft):
+            while not feed.has_ended:
+                async with asyncio.timeout_at(deadline), while_connected(request.receive):
+                    await signal.wait()
                 signal.clear()
-                if feed.has_ended or await run_in_threadpool(_state, gateway, caller, of, identifier) is not before:
+                if await run_in_threadpool(_state, gateway, caller, of, identifier) is not before:
                     return
-        finally:
-            leaving.cancel()
-            with suppress(asyncio.CancelledError):
-                await leaving
-
-
-async def _signalled(signal: asyncio.Event, leaving: asyncio.Task[None], deadline: float) -> bool:
-    """Return whether the signal came before the client left and the time was over."""
-    waiting = asyncio.create_task(signal.wait())
-    remaining = deadline - asyncio.get_running_loop().time()
-    done, _ = await asyncio.wait({waiting, leaving}, timeout=max(0.0, remaining), return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
-    return waiting in done
 
 
 def _state(gateway: Gateway, caller: Caller, of: Identified, given: str) -> AttachmentState | DeliveryState | None:

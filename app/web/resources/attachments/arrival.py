@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from app.assembly.coverage import State
 from app.model.message import PhysicalMessage, Position
 from app.model.times import to_time
-from app.ports import BadCursor, Page
+from app.ports import BadCursor
 from app.service.access.audit import AuditLog
 from app.service.gateway import Gateway
 from app.service.monitoring.content_reads import reads
@@ -20,7 +20,7 @@ from app.service.monitoring.received_runs import DatedRun, Parts, parts_of
 from app.service.monitoring.timeline import Moment, in_order, timeline
 from app.web.dependencies.caller import Caller, CallerDep
 from app.web.dependencies.identifiers import POSITION, Identifier, known_attachment
-from app.web.dependencies.request_gateway import GatewayDep, PagingDep, link_next
+from app.web.dependencies.request_gateway import GatewayDep, PagingDep
 from app.web.http.parameters import Digits, optional_time
 from app.web.problems import Problem, responses
 from app.web.resources.schemas import shown
@@ -245,8 +245,6 @@ def attachment_timeline(
 )
 def list_physical_messages(
     attachment_id: Identifier,
-    request: Request,
-    response: Response,
     gateway: GatewayDep,
     caller: CallerDep,
     paging: PagingDep,
@@ -258,7 +256,7 @@ def list_physical_messages(
         raise BadCursor(paging.cursor)
     found = _messages(gateway, attachment_id, caller).page(after, paging.limit)
     following = None if found.next is None else f"{found.next.pack():016x}"
-    link_next(request, response, Page(found.items, following))
+    paging.link_next(following)
     return PhysicalMessagesView(
         items=[PhysicalMessageView.of(each) for each in found.items], next=following, gone=found.gone
     )

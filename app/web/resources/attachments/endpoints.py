@@ -2,13 +2,13 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Response
 
 from app.model.attachment import AttachmentState
 from app.ports import NEWEST_FIRST, AttachmentFilter, Sort
 from app.web.dependencies.caller import CallerDep
 from app.web.dependencies.identifiers import Identifier, known_attachment, unknown, whole
-from app.web.dependencies.request_gateway import BaseDep, GatewayDep, PagingDep, link_next
+from app.web.dependencies.request_gateway import GatewayDep, PagingDep
 from app.web.http.entity_tags import require_match
 from app.web.http.parameters import Digits, Timestamp, to_microseconds
 from app.web.problems import responses
@@ -22,11 +22,9 @@ router = APIRouter(prefix="/attachments", tags=["attachments"])
 
 @router.get("", operation_id="list_attachments", responses=responses("invalid", "ambiguous"))
 def list_attachments(
-    request: Request,
     response: Response,
     gateway: GatewayDep,
     caller: CallerDep,
-    base: BaseDep,
     paging: PagingDep,
     state: AttachmentState | None = None,
     kind: KindWord | None = None,
@@ -79,8 +77,7 @@ def list_attachments(
     page = gateway.catalog.attachments(which, paging.cursor, paging.limit, sort)
     if count:
         response.headers["Total-Count"] = str(gateway.catalog.count_attachments(which))
-    link_next(request, response, page)
-    return page_view(page, lambda record: AttachmentView.of(record, base))
+    return page_view(paging, page, lambda record: AttachmentView.of(record, caller.base))
 
 
 @router.get(
@@ -89,10 +86,10 @@ def list_attachments(
     dependencies=[AttachmentWait],
     responses=responses("not-found", "ambiguous", "application-message", "invalid"),
 )
-def get_attachment(attachment_id: Identifier, gateway: GatewayDep, caller: CallerDep, base: BaseDep) -> AttachmentView:
+def get_attachment(attachment_id: Identifier, gateway: GatewayDep, caller: CallerDep) -> AttachmentView:
     """Return all facts about an attachment; while it is being received, also its missing parts."""
     record = known_attachment(gateway, attachment_id, caller)
-    return AttachmentView.of(record, base, missing_parts(gateway, record))
+    return AttachmentView.of(record, caller.base, missing_parts(gateway, record))
 
 
 @router.delete(

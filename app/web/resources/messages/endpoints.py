@@ -10,7 +10,7 @@ from app.service.gateway import Gateway
 from app.service.retention.deletion import NotEnded
 from app.web.dependencies.caller import Caller, CallerDep
 from app.web.dependencies.identifiers import Identifier, known_message, unknown
-from app.web.dependencies.request_gateway import BaseDep, GatewayDep, PagingDep, link_next
+from app.web.dependencies.request_gateway import GatewayDep, PagingDep
 from app.web.http.digests import Digests
 from app.web.http.entity_tags import IfMatch, entity_tag, require_match
 from app.web.http.parameters import Timestamp, to_microseconds
@@ -87,11 +87,8 @@ _REQUEST_BODY: dict[str, Any] = {
 
 @router.get("", operation_id="list_messages", responses=responses("invalid"))
 def list_messages(
-    request: Request,
-    response: Response,
     gateway: GatewayDep,
     caller: CallerDep,
-    base: BaseDep,
     paging: PagingDep,
     source: Annotated[str | None, Query(max_length=100)] = None,
     received_after: Annotated[Timestamp | None, Query(examples=["2026-11-21T08:00:00Z"])] = None,
@@ -106,19 +103,16 @@ def list_messages(
         to_microseconds(received_after),
         to_microseconds(received_before),
     )
-    link_next(request, response, page)
-    return page_view(page, lambda record: MessageSummary.of(record, base))
+    return page_view(paging, page, lambda record: MessageSummary.of(record, caller.base))
 
 
 @router.get("/{message_id}", operation_id="get_message", responses=responses("not-found", "ambiguous"))
-def get_message(
-    message_id: Identifier, response: Response, gateway: GatewayDep, caller: CallerDep, base: BaseDep
-) -> MessageView:
+def get_message(message_id: Identifier, response: Response, gateway: GatewayDep, caller: CallerDep) -> MessageView:
     """Return one message: its header's fields, its application message and its attachments.
 
     Its entity tag changes whenever any of these does.
     """
-    view = _view(gateway, message_id, caller, base)
+    view = _view(gateway, message_id, caller, caller.base)
     response.headers["ETag"] = entity_tag(view)
     return view
 
@@ -129,11 +123,9 @@ def get_message(
     status_code=204,
     responses=responses("not-found", "ambiguous", "not-ended", "precondition-failed"),
 )
-def delete_message(
-    message_id: Identifier, gateway: GatewayDep, caller: CallerDep, base: BaseDep, if_match: IfMatch = None
-) -> None:
+def delete_message(message_id: Identifier, gateway: GatewayDep, caller: CallerDep, if_match: IfMatch = None) -> None:
     """Delete a message, and its expired and quarantined attachments. Delete its other attachments before."""
-    view = _view(gateway, message_id, caller, base)
+    view = _view(gateway, message_id, caller, caller.base)
     require_match(entity_tag(view), if_match, "the message")
     try:
         if not gateway.deletion.message(view.id):

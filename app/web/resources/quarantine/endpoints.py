@@ -14,7 +14,7 @@ from app.service.quarantine.quarantine_records import quarantined_message
 from app.service.quarantine.replays import Replayed
 from app.web.dependencies.caller import Caller, CallerDep
 from app.web.dependencies.identifiers import EntryIdentifier, entry_identifier, unknown
-from app.web.dependencies.request_gateway import BaseDep, GatewayDep, PagingDep, link_next
+from app.web.dependencies.request_gateway import GatewayDep, PagingDep
 from app.web.http.json_body import read_json, request_body
 from app.web.http.parameters import Digits
 from app.web.problems import Problem, responses
@@ -47,11 +47,8 @@ router = APIRouter(prefix="/quarantine", tags=["quarantine"])
 
 @router.get("", operation_id="list_quarantine", responses=responses("invalid"))
 def list_quarantine(
-    request: Request,
-    response: Response,
     gateway: GatewayDep,
     caller: CallerDep,
-    base: BaseDep,
     paging: PagingDep,
     source: Annotated[str | None, Query(max_length=100)] = None,
     state: QuarantineState | None = None,
@@ -60,8 +57,7 @@ def list_quarantine(
 ) -> PageView[QuarantineView]:
     """List the quarantined messages, newest first."""
     page = gateway.catalog.quarantined(source, state, paging.cursor, paging.limit, caller.sources, code, why)
-    link_next(request, response, page)
-    return page_view(page, lambda record: QuarantineView.of(record, base))
+    return page_view(paging, page, lambda record: QuarantineView.of(record, caller.base))
 
 
 @router.get("/groups", operation_id="list_quarantine_groups", responses=responses("invalid"))
@@ -82,16 +78,14 @@ def list_quarantine_groups(
 
 
 @router.get("/{quarantine_id}", operation_id="get_quarantine_entry", responses=responses("not-found"))
-def get_quarantine_entry(
-    quarantine_id: EntryIdentifier, gateway: GatewayDep, caller: CallerDep, base: BaseDep
-) -> QuarantineView:
+def get_quarantine_entry(quarantine_id: EntryIdentifier, gateway: GatewayDep, caller: CallerDep) -> QuarantineView:
     """Return one entry, with its message's first bytes and its properties."""
     record = _entry(gateway, quarantine_id, caller)
     try:
         message = quarantined_message(record, gateway.context)
     except KeyError:
-        return QuarantineView.of(record, base)
-    return QuarantineView.of(record, base, bytes(message.body[:PREVIEW]), message.properties)
+        return QuarantineView.of(record, caller.base)
+    return QuarantineView.of(record, caller.base, bytes(message.body[:PREVIEW]), message.properties)
 
 
 @router.get(
@@ -130,9 +124,7 @@ async def trace_quarantined(
     operation_id="replay_quarantined",
     responses=responses("not-found", "gone", "damaged", "storage-full"),
 )
-def replay_quarantined(
-    quarantine_id: EntryIdentifier, gateway: GatewayDep, caller: CallerDep, base: BaseDep
-) -> ReplayedView:
+def replay_quarantined(quarantine_id: EntryIdentifier, gateway: GatewayDep, caller: CallerDep) -> ReplayedView:
     """Process a quarantined message again, e.g. after correcting the source's settings.
 
     It is written to the journal as if it arrived now. If it still cannot be read, a new entry is created. `outcome`
@@ -148,7 +140,7 @@ def replay_quarantined(
     if replayed is None:
         raise unknown("quarantine entry", quarantine_id)
     outcome = replayed()
-    return ReplayedView.of_outcome(_entry(gateway, identifier, caller), outcome, base)
+    return ReplayedView.of_outcome(_entry(gateway, identifier, caller), outcome, caller.base)
 
 
 @router.delete(
@@ -188,11 +180,11 @@ Entry = tuple[str, QuarantineRecord | None]
     openapi_extra=request_body(Several),
     responses=responses("invalid", "too-large"),
 )
-async def replay_many(request: Request, gateway: GatewayDep, caller: CallerDep, base: BaseDep) -> SeveralView:
+async def replay_many(request: Request, gateway: GatewayDep, caller: CallerDep) -> SeveralView:
     """Process up to 500 quarantined messages again, in the order of the request, or those of a group. Each succeeds or
     fails on its own."""
     asked = await read_json(request, Several)
-    return await run_in_threadpool(_replayed, gateway, asked, caller, base)
+    return await run_in_threadpool(_replayed, gateway, asked, caller, caller.base)
 
 
 @router.post(
