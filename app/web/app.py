@@ -63,7 +63,7 @@ from app.web.resources.uploads.upload_receiving import Receivers
 from app.web.responses import disconnection
 from app.web.responses.event_feed import Feed
 from app.web.server.deadline import DeadlineMiddleware
-from app.web.server.fair_queue import TurnsMiddleware
+from app.web.server.fair_queue import FairQueueMiddleware
 from app.web.server.thread_pools import Pools
 
 OIDC_SCHEME = "OpenIdConnect"
@@ -210,7 +210,7 @@ def _add_middleware(app: FastAPI, gateway: Gateway, audit: AuditLog, repeats: Re
     app.add_middleware(AuditMiddleware, add=audit.add, add_failed=repeats.add)
     if origins := http.cors_origins:
         app.add_middleware(CORSMiddleware, allow_origins=origins, **_CORS)
-    app.add_middleware(TurnsMiddleware)
+    app.add_middleware(FairQueueMiddleware)
 
 
 def _add_routes(app: FastAPI, settings: Settings) -> None:

@@ -28,11 +28,11 @@ from app.settings import Limits
 WAIT_SECONDS = 60.0
 """The longest time that a conversion waits for a place."""
 _CALLERS = 10_000
-"""The maximum number of callers whose last turn is in memory."""
+"""The maximum number of callers whose last grant is in memory."""
 
 
 class Busy(Exception):
-    """All places are taken, and the most allowed conversions wait."""
+    """All places are in use, and the maximum number of conversions waits."""
 
 
 class SlotUse(Enum):
@@ -63,12 +63,12 @@ class Places:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._waiting: list[_Waiter] = []
-        self._taken: Counter[tuple[SlotUse, str]] = Counter()
-        self._last_turns: dict[str, int] = {}
-        self._turns = count(1)
+        self._held: Counter[tuple[SlotUse, str]] = Counter()
+        self._last_grants: dict[str, int] = {}
+        self._grants = count(1)
 
     @asynccontextmanager
-    async def taken(self, use: SlotUse, who: str) -> AsyncIterator[None]:
+    async def hold(self, use: SlotUse, who: str) -> AsyncIterator[None]:
         """Hold a place of a caller for the length of the block. Raises Busy."""
         waiter = _Waiter(use, who)
         self._waiting.append(waiter)
@@ -84,30 +84,30 @@ class Places:
             yield
         finally:
             if waiter.has_place:
-                self._taken[use, who] -= 1
-                self._taken += Counter()  # forgets those that have none
+                self._held[use, who] -= 1
+                self._held += Counter()  # forgets those that have none
             else:
                 self._waiting = [each for each in self._waiting if each is not waiter]
             self._grant()
 
     def _grant(self) -> None:
-        """Give the free places to those whose turn it is."""
-        for waiter in sorted(self._waiting, key=self._turn):
+        """Give the free places to the waiting callers with the fewest places, longest ungranted first."""
+        for waiter in sorted(self._waiting, key=self._priority):
             if not waiter.granted.done() and self._is_free(waiter.use, waiter.who):
                 waiter.granted.set_result(None)
-                self._taken[waiter.use, waiter.who] += 1
-                self._last_turns.pop(waiter.who, None)
-                self._last_turns[waiter.who] = next(self._turns)
-                if len(self._last_turns) > _CALLERS:
-                    del self._last_turns[next(iter(self._last_turns))]
+                self._held[waiter.use, waiter.who] += 1
+                self._last_grants.pop(waiter.who, None)
+                self._last_grants[waiter.who] = next(self._grants)
+                if len(self._last_grants) > _CALLERS:
+                    del self._last_grants[next(iter(self._last_grants))]
         self._waiting = [each for each in self._waiting if not each.granted.done()]
 
-    def _turn(self, waiter: _Waiter) -> tuple[int, int]:
-        return self._taken[waiter.use, waiter.who], self._last_turns.get(waiter.who, 0)
+    def _priority(self, waiter: _Waiter) -> tuple[int, int]:
+        return self._held[waiter.use, waiter.who], self._last_grants.get(waiter.who, 0)
 
     def _is_free(self, use: SlotUse, who: str) -> bool:
         if use is SlotUse.QUERY:
-            own = self._taken[use, who]
+            own = self._held[use, who]
             return self._count(use) < self._limits.queries and own < self._limits.queries - 1
         downloads = self._count(SlotUse.DOWNLOAD)
         if use is SlotUse.DOWNLOAD and downloads >= max(1, self._limits.conversions - 1):
@@ -115,7 +115,7 @@ class Places:
         return downloads + self._count(SlotUse.UPLOAD) < self._limits.conversions
 
     def _count(self, use: SlotUse) -> int:
-        return sum(number for (of, _), number in self._taken.items() if of is use)
+        return sum(number for (of, _), number in self._held.items() if of is use)
 
     def _refuse_one_too_many(self, use: SlotUse) -> None:
         """Refuse the newest of the caller that has most waiting, if more wait than may."""
@@ -169,7 +169,7 @@ class Conversions:
     @asynccontextmanager
     async def slot(self, use: SlotUse = SlotUse.UPLOAD, who: str = "") -> "AsyncIterator[Slot]":
         """Yield a slot for the length of the block, when it is the turn of this caller. Raises Busy."""
-        async with self._places.taken(use, who):
+        async with self._places.hold(use, who):
             slot = Slot(self, self._threads)
             try:
                 yield slot

@@ -17,6 +17,7 @@ from app.model.records import AttachmentRecord, MessageRecord
 from app.model.times import to_time
 from app.service.content.stored_content import MAY_WAIT
 from app.service.gateway import Gateway
+from app.tables.write.output_pieces import Pieces
 from app.web.dependencies.caller import Caller, CallerDep
 from app.web.dependencies.identifiers import Identifier, known_message
 from app.web.dependencies.request_gateway import GatewayDep
@@ -64,7 +65,7 @@ def _tar_head(member: Member) -> bytes:
 
 def zip_pieces(members: Iterable[Member]) -> Iterator[bytes | memoryview]:
     """Yield a zip file (zip64 where it is needed)."""
-    sink = _Sink()
+    sink = Pieces()
     with ZipFile(sink, "w", ZIP_DEFLATED, compresslevel=LEVEL) as archive:
         for member in members:
             about = ZipInfo(member.name, max(member.modified, _EARLIEST_ZIP).timetuple()[:6])
@@ -74,29 +75,7 @@ def zip_pieces(members: Iterable[Member]) -> Iterator[bytes | memoryview]:
                     file.write(piece)
                     yield from sink.taken()
             yield from sink.taken()
-    yield from sink.taken()
-
-
-class _Sink:
-    """A file that cannot be sought, whose bytes are taken out again."""
-
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-
-    def write(self, piece: bytes, /) -> int:
-        self._pieces.append(bytes(piece))
-        return len(piece)
-
-    def flush(self) -> None:
-        """Keep everything: there is no place to flush to."""
-
-    def close(self) -> None:
-        """Keep everything, as `flush` does."""
-
-    def taken(self) -> Iterator[bytes]:
-        pieces, self._pieces = self._pieces, []
-        if joined := b"".join(pieces):
-            yield joined
+    yield from sink.rest()
 
 
 def unique_names(names: Iterable[str]) -> Iterator[str]:
