@@ -19,7 +19,6 @@ from app.service.access.signed_links import Links
 from app.service.access.token_buckets import Rates
 from app.service.conversion import Conversions
 from app.service.gateway import Gateway
-from app.service.tables.table_reader import TableSources
 from app.settings import Oidc, Settings
 from app.web import problems
 from app.web.access.audit_trail import AuditMiddleware
@@ -180,7 +179,6 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.state.gateway = gateway
     app.state.authenticator, app.state.audit, app.state.repeats = authenticator, audit, repeats
     app.state.links = Links(gateway.settings.data)
-    app.state.table_sources = TableSources()
     app.state.in_flight = set()
     app.state.reading_keys = None
     app.state.receivers = Receivers()

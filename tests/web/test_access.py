@@ -301,10 +301,10 @@ def test_a_limited_key_knows_its_own(world: World) -> None:
 def test_what_a_limited_key_does_not_know_is_not_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The time of the answer would tell that it exists."""
 
-    async def never(*_: object) -> bool:
+    def never(*_: object) -> None:
         raise AssertionError("it waits")
 
-    monkeypatch.setattr(long_polling, "_signalled", never)
+    monkeypatch.setattr(long_polling, "while_connected", never)
     limited = world.key("waiting", Scope.READ, limits=LIMITED)
     hidden = world.stock.receiving([(1, 2)], 3, source=HIDDEN).id
     queued = world.delivery("archive", DeliveryState.QUEUED).id

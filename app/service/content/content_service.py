@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from functools import partial
+from functools import lru_cache, partial
 from math import inf
 from time import monotonic
 
@@ -38,7 +38,7 @@ class Contents:
     def __init__(self, context: ServiceContext, damages: Damages) -> None:
         self._catalog, self._store, self._journal = context.catalog, context.store, context.journal
         self._limits, self._damages = context.settings.limits, damages
-        self._opened: OrderedDict[_Version, Content] = OrderedDict()
+        self._opened = lru_cache(maxsize=OPENED)(self._in_journal)
         self._verified: OrderedDict[_Version, float] = OrderedDict()
 
     def open(self, record: AttachmentRecord) -> WatchedContent:
@@ -90,15 +90,7 @@ class Contents:
         return HeldContent(b"".join(content.read(0, content.size)))
 
     def _open(self, record: AttachmentRecord) -> Content:
-        if record.storage != "journal":
-            return self._found(record)
-        version = _version(record)
-        content = self._opened.get(version)
-        if content is None:
-            content = self._opened[version] = self._in_journal(record)
-            if len(self._opened) > OPENED:
-                self._opened.popitem(last=False)
-        return content
+        return self._opened(record) if record.storage == "journal" else self._found(record)
 
     def _in_journal(self, record: AttachmentRecord) -> Content:
         """Return content that is in the journal, according to `record`, and may have been copied since it was read."""

@@ -62,7 +62,7 @@ DeliveryWait = Depends(_delivery)
 async def _changed(
     request: Request, gateway: Gateway, caller: Caller, of: Identified, given: str, seconds: float
 ) -> None:
-    """Wait until something whose state is not final changes, its time is over, or its client disconnects.
+    """Wait for the next event about something whose state is not final, or until its client leaves.
 
     What the caller does not know is not waited for: the time of the response would tell that it exists.
     """
@@ -72,14 +72,13 @@ async def _changed(
         before = await run_in_threadpool(_state, gateway, caller, of, identifier)
         if before not in _CHANGING:
             return
-        deadline = asyncio.get_running_loop().time() + seconds
-        with suppress(TimeoutError, ClientLeft):
-            while not feed.has_ended:
-                async with asyncio.timeout_at(deadline), while_connected(request.receive):
+        with suppress(ClientLeft, TimeoutError):
+            async with while_connected(request.receive), asyncio.timeout(seconds):
+                while True:
                     await signal.wait()
-                signal.clear()
-                if await run_in_threadpool(_state, gateway, caller, of, identifier) is not before:
-                    return
+                    signal.clear()
+                    if feed.has_ended or await run_in_threadpool(_state, gateway, caller, of, identifier) is not before:
+                        return
 
 
 def _state(gateway: Gateway, caller: Caller, of: Identified, given: str) -> AttachmentState | DeliveryState | None:
