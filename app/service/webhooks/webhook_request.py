@@ -86,21 +86,19 @@ class Poster:
             network_backend=CheckedBackend(settings.networks, self._deadline),
         )
 
-    def _keys(self) -> list[bytes]:
-        return [secret_bytes(each.get_secret_value()) for each in self._secrets.current]
-
     def post(self, event: EventRecord, logs: EventLogs, now: int) -> Answer:
         """Send an event of these logs.
 
         Redirects are not followed: they could lead to an address that is not allowed.
         """
         body = json.dumps(cloud_event(event, logs)).encode()
+        keys = [secret_bytes(each.get_secret_value()) for each in self._secrets.current]
         headers = {
-            "Host": _host(self._url),
+            "Host": httpx.URL(self._url).netloc.decode(),
             "Content-Type": CONTENT_TYPE,
             "Content-Length": str(len(body)),
             "User-Agent": f"attachment-gateway/{version('attachment-gateway')}",
-            **signed_headers(self._keys(), event_id(event), now // 1_000_000, body),
+            **signed_headers(keys, event_id(event), now // 1_000_000, body),
         }
         self._deadline.begin(self._seconds)
         try:
@@ -130,10 +128,6 @@ def event_id(event: EventRecord) -> str:
     Its time is part of it, since numbers begin again when the catalog is rebuilt.
     """
     return f"event-{event.number}-{event.time}"
-
-
-def _host(url: str) -> str:
-    return httpx.URL(url).netloc.decode()
 
 
 def _read(response: httpcore.Response) -> None:

@@ -132,6 +132,11 @@ async def recognised(request: Request, credentials: CredentialsDep) -> Caller | 
 CallerDep = Annotated[Caller, Depends(authorize)]
 
 
+async def require_unlimited(caller: CallerDep) -> None:
+    """Refuse a caller with limits. It is for resources that are about all sources and destinations."""
+    caller.require_unlimited()
+
+
 def operation_of(request: Request) -> Operation:
     """Return the operation of a request's route."""
     identifier = request.scope["route"].operation_id
@@ -185,7 +190,8 @@ def _principal(
     address = request.client.host if request.client else None
     if authenticator.is_open:
         return authenticator.without(address)
-    if credentials is None and (link := _link(request)) is not None:
+    link = request.query_params.get(LINK) if trail_of(request).operation in LINKED else None
+    if credentials is None and link is not None:
         trail_of(request).details["link"] = True
         return _linked(request, link)
     if credentials is not None:
@@ -193,12 +199,6 @@ def _principal(
     if "authorization" in request.headers:
         raise Refused("credentials of another scheme than Bearer", "send Authorization: Bearer …")
     return authenticator.without(address)
-
-
-def _link(request: Request) -> str | None:
-    """Return the signed link by which a request came, if its operation may have one."""
-    is_linked = trail_of(request).operation in LINKED
-    return request.query_params.get(LINK) if is_linked else None
 
 
 def _linked(request: Request, link: str) -> Principal:

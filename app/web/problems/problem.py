@@ -45,18 +45,20 @@ def problem_response(
 
 def field_errors(errors: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Return errors of pydantic in the form of RFC 9457: with a JSON pointer into the body, or a parameter's name."""
-    return [_field_error(error["loc"], sentence(error, of_request=True)) for error in errors]
+    found = []
+    for error in errors:
+        location, why = error["loc"], sentence(error, of_request=True)
+        if location and location[0] in ("query", "path", "header"):
+            found.append({"detail": why, "parameter": str(location[-1])})
+        else:
+            in_body = location[1:] if location[:1] == ("body",) else location
+            found.append({"detail": why, "pointer": pointer_to(in_body)})
+    return found
 
 
 def pointer_to(location: Sequence[int | str]) -> str:
     """Return a JSON pointer (RFC 6901) as a URI fragment."""
     return "#" + "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in location)
-
-
-def _field_error(location: Sequence[int | str], why: str) -> dict[str, str]:
-    if location and location[0] in ("query", "path", "header"):
-        return {"detail": why, "parameter": str(location[-1])}
-    return {"detail": why, "pointer": pointer_to(location[1:] if location[:1] == ("body",) else location)}
 
 
 _SCHEMA = {"$ref": "#/components/schemas/ProblemView"}

@@ -110,7 +110,7 @@ def _number(feed: Feed, last_event_id: str | None, after: str | None, newest: in
     if number is None or number > newest:
         raise Problem(
             "events-gone",
-            f"event {asked} is not in this catalog, which was rebuilt or restored since: read anew what you need to "
-            "know, and begin without an id",
+            f"event {asked} is not in this catalog, which was rebuilt or restored since: read again the resources you "
+            "need, and begin without an id",
         )
     return number

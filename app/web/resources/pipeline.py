@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from app.model.pipeline_run import PipelineRun, RunKind, RunState
 from app.model.times import to_time
 from app.service.monitoring.pipeline_lag import Lag, lag
-from app.web.dependencies.caller import CallerDep
+from app.web.dependencies.caller import require_unlimited
 from app.web.dependencies.request_gateway import GatewayDep, PagingDep
 from app.web.http.parameters import optional_time
 from app.web.problems import responses
@@ -69,11 +69,7 @@ class PipelineRunView(BaseModel):
         )
 
 
-async def _about_all(caller: CallerDep) -> None:
-    caller.require_unlimited()  # a run is about the messages of all sources
-
-
-router = APIRouter(prefix="/pipeline", tags=["operations"], dependencies=[Depends(_about_all)])
+router = APIRouter(prefix="/pipeline", tags=["operations"], dependencies=[Depends(require_unlimited)])
 
 
 @router.get("", operation_id="get_pipeline", responses=responses("unavailable"))

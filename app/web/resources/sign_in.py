@@ -9,7 +9,7 @@ from starlette.concurrency import run_in_threadpool
 from app.model.errors import GatewayError
 from app.model.patterns import CODE_VERIFIER
 from app.service.access.authentication import Authenticator
-from app.service.access.openid_sign_in import SignIn, SignInBusy, SignInRefused, Tokens
+from app.service.access.openid_sign_in import SignIn, SignInBusy, SignInRefused
 from app.web.access.audit_trail import trail_of
 from app.web.access.rate_limits import count_request
 from app.web.dependencies.caller import operation_of
@@ -119,7 +119,11 @@ async def sign_in(request: Request, response: Response) -> TokensView:
     draft = await read_json(request, SignInDraft)
     response.headers["Cache-Control"] = "no-store"
     try:
-        tokens = await run_in_threadpool(_exchanged, found, draft)
+        if draft.refresh_token is not None:
+            tokens = await run_in_threadpool(found.renew, draft.refresh_token)
+        else:
+            given: Any = (draft.code, draft.code_verifier, draft.redirect_uri, draft.nonce)
+            tokens = await run_in_threadpool(found.exchange, *given)
     except SignInRefused as error:
         trail_of(request).details["reason"] = str(error)
         raise Problem("sign-in-refused", str(error)) from None
@@ -128,13 +132,6 @@ async def sign_in(request: Request, response: Response) -> TokensView:
     except GatewayError as error:
         raise Problem("provider-unavailable", str(error), {"Retry-After": "5"}) from None
     return TokensView(**tokens._asdict())
-
-
-def _exchanged(sign_in: SignIn, draft: SignInDraft) -> Tokens:
-    if draft.refresh_token is not None:
-        return sign_in.renew(draft.refresh_token)
-    given: Any = (draft.code, draft.code_verifier, draft.redirect_uri, draft.nonce)
-    return sign_in.exchange(*given)
 
 
 def _sign_in(request: Request) -> SignIn | None:

@@ -126,7 +126,12 @@ Name = Annotated[str, InPath(description="a table's name, in any case; percent-e
 def list_tables(tables: TablesDep, base: BaseDep, paging: PagingDep) -> PageView[TableSummary]:
     """List the tables by name. The list is empty if the pipeline has not built any."""
     names = sorted(tables.names())
-    first = 0 if paging.cursor is None else _behind(paging.cursor, names)
+    first = 0
+    if paging.cursor is not None:
+        cursors = [_cursor(name) for name in names]
+        if paging.cursor not in cursors:
+            raise BadCursor(paging.cursor)
+        first = cursors.index(paging.cursor) + 1
     listed = names[first : first + paging.limit]
     page = Page(listed, _cursor(listed[-1]) if first + paging.limit < len(names) else None)
     return page_view(paging, page, lambda name: TableSummary.of(*outline(tables.store, name), base))
@@ -156,7 +161,8 @@ def table_rows(
     chosen = known.settled(options)
     response = _rows(request, tables.store, opened, known, chosen)
     response.headers.add_vary_header("Accept")
-    _link_further(request, response, opened.version.rows, chosen)
+    if chosen.limit and (end := (chosen.offset or 0) + chosen.limit) < opened.version.rows:
+        add_link_next(request, response, offset=end, limit=chosen.limit)
     return response
 
 
@@ -170,13 +176,6 @@ def get_table(name: Name, tables: TablesDep, base: BaseDep) -> TableView:
 def _cursor(name: str) -> str:
     """Return the cursor of the page after a name, which may be very long."""
     return sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _behind(cursor: str, names: list[str]) -> int:
-    try:
-        return [_cursor(name) for name in names].index(cursor) + 1
-    except ValueError:
-        raise BadCursor(cursor) from None
 
 
 def _opened(tables: KnownTables, name: str) -> OpenTable:
@@ -206,10 +205,3 @@ def _rows(request: Request, store: TableStore, opened: OpenTable, known: TableFo
             raise Problem("busy", "the table has just changed", {"Retry-After": "1"}) from None
 
     return converted_response(request, make, what)
-
-
-def _link_further(request: Request, response: Response, rows: int, chosen: Options) -> None:
-    """Link to the rows after the last returned one (RFC 8288)."""
-    if not chosen.limit or (end := (chosen.offset or 0) + chosen.limit) >= rows:
-        return
-    add_link_next(request, response, offset=end, limit=chosen.limit)

@@ -15,7 +15,7 @@ from app.ports import BadCursor, Page
 from app.service.events.event_entries import cloud_event
 from app.service.gateway import Gateway
 from app.service.webhooks.webhook import Endpoint
-from app.web.dependencies.caller import CallerDep
+from app.web.dependencies.caller import CallerDep, require_unlimited
 from app.web.dependencies.request_gateway import BaseDep, GatewayDep, PagingDep
 from app.web.http.json_body import read_json, request_body
 from app.web.http.parameters import Digits, optional_time
@@ -104,15 +104,11 @@ Events = Annotated[
 ]
 
 
-async def _about_all(caller: CallerDep) -> None:
-    caller.require_unlimited()  # a webhook gets events about all sources and destinations
-
-
 async def _named(name: Name, caller: CallerDep) -> None:
     caller.trail.details = {"webhook": name}
 
 
-router = APIRouter(prefix="/webhooks", tags=["events"], dependencies=[Depends(_about_all)])
+router = APIRouter(prefix="/webhooks", tags=["events"], dependencies=[Depends(require_unlimited)])
 _NAMED = [Depends(_named)]
 """The audit log tells the webhook."""
 

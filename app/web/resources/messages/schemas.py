@@ -40,13 +40,12 @@ class MapValue(BaseModel):
 
     @classmethod
     def of(cls, item: MapItem, codec: str | None) -> "MapValue":
-        return cls.model_construct(type=MAP_TYPE_NAMES[item.type], value=_shown(item, codec))
-
-
-def _shown(item: MapItem, codec: str | None) -> int | float | str | None:
-    if isinstance(item.value, bytes):
-        return text_of(item.value, codec)
-    return item.value if isfinite(item.value) else None
+        value: int | float | str | None
+        if isinstance(item.value, bytes):
+            value = text_of(item.value, codec)
+        else:
+            value = item.value if isfinite(item.value) else None
+        return cls.model_construct(type=MAP_TYPE_NAMES[item.type], value=value)
 
 
 def text_of(data: bytes, codec: str | None) -> str | None:
@@ -261,12 +260,8 @@ class Rehearsal(BaseModel):
                     name=attachment.qualifier_2,
                     qualifier_1=attachment.qualifier_1,
                     messages=dry_run.attachment_messages[attachment.correl_id],
-                    data_set=_proposal(dry_run.data_sets.get(part)),
+                    data_set=DataSetProposal.of(found) if (found := dry_run.data_sets.get(part)) else None,
                 )
                 for part, attachment in attachments
             ],
         )
-
-
-def _proposal(converted: ConvertedFile | None) -> DataSetProposal | None:
-    return None if converted is None else DataSetProposal.of(converted)
