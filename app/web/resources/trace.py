@@ -108,19 +108,14 @@ async def _capture(request: Request, *, as_hex: bool) -> bytes:
         raise Busy(f"{MOST_CAPTURES} captures are being read")
     state.captures += 1
     try:
-        body = await _body(request, LONGEST * 3 if as_hex else LONGEST)
+        body, limit = bytearray(), LONGEST * 3 if as_hex else LONGEST
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > limit:
+                raise Problem("too-large", f"a capture may have {limit} bytes", limit=limit)
         return await run_in_threadpool(_from_hex, body) if as_hex else bytes(body)
     finally:
         state.captures -= 1
-
-
-async def _body(request: Request, limit: int) -> bytearray:
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > limit:
-            raise Problem("too-large", f"a capture may have {limit} bytes", limit=limit)
-    return body
 
 
 def _from_hex(body: bytearray) -> bytes:

@@ -168,8 +168,10 @@ def _replayed(gateway: Gateway, name: str, after: int, base: str) -> WebhookView
 def list_dead_letters(name: Name, gateway: GatewayDep, paging: PagingDep) -> PageView[DeadLetterView]:
     """List the events that were given up for a webhook, in the order of the event log."""
     endpoint = _endpoint(gateway, name)
-    after = _number(paging.cursor)
-    letters = gateway.catalog.dead_letters(endpoint.name, after, paging.limit + 1)
+    after = paging.cursor or "0"
+    if not (after.isascii() and after.isdigit() and len(after) <= 18):
+        raise BadCursor(after)
+    letters = gateway.catalog.dead_letters(endpoint.name, int(after), paging.limit + 1)
     following = str(letters[paging.limit - 1].event.number) if len(letters) > paging.limit else None
     page = Page(letters[: paging.limit], following)
     logs = gateway.catalog.event_logs()
@@ -209,11 +211,3 @@ def _endpoint(gateway: Gateway, name: str) -> Endpoint:
     if (endpoint := gateway.webhooks.endpoints.get(name)) is None:
         raise Problem("not-found", f"there is no webhook {name!r} in the settings")
     return endpoint
-
-
-def _number(cursor: str | None) -> int:
-    if cursor is None:
-        return 0
-    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
-        raise BadCursor(cursor)
-    return int(cursor)

@@ -7,7 +7,6 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from app.model.errors import DamagedError, JournalFull
-from app.model.message import PhysicalMessage
 from app.model.records import QuarantineRecord, QuarantineState
 from app.service.gateway import Gateway
 from app.service.quarantine.quarantine_records import quarantined_message
@@ -115,7 +114,11 @@ async def trace_quarantined(
     quarantine_id: EntryIdentifier, request: Request, gateway: GatewayDep, caller: CallerDep
 ) -> Response:
     """Decode the message field by field, by the values of its descriptor, up to the byte where it cannot be read."""
-    message = await run_in_threadpool(_message, gateway, quarantine_id, caller)
+    entry = await run_in_threadpool(_entry, gateway, quarantine_id, caller)
+    try:
+        message = await run_in_threadpool(quarantined_message, entry, gateway.context)
+    except KeyError:
+        raise Problem("gone", _GONE) from None
     return await decoded_message(request, message)
 
 
@@ -128,7 +131,7 @@ def replay_quarantined(quarantine_id: EntryIdentifier, gateway: GatewayDep, call
     """Process a quarantined message again, e.g. after correcting the source's settings.
 
     It is written to the journal as if it arrived now. If it still cannot be read, a new entry is created. `outcome`
-    says what became of it.
+    is the result.
     """
     identifier = _entry(gateway, quarantine_id, caller).id
     try:
@@ -150,13 +153,6 @@ def dismiss_quarantined(quarantine_id: EntryIdentifier, gateway: GatewayDep, cal
     """Mark an entry as not needed. Its bytes no longer keep a journal segment, and are deleted later by retention."""
     if not gateway.catalog.set_quarantine_state(_entry(gateway, quarantine_id, caller).id, "dismissed"):
         raise unknown("quarantine entry", quarantine_id)
-
-
-def _message(gateway: Gateway, quarantine_id: str, caller: Caller) -> PhysicalMessage:
-    try:
-        return quarantined_message(_entry(gateway, quarantine_id, caller), gateway.context)
-    except KeyError:
-        raise Problem("gone", _GONE) from None
 
 
 def _entry(gateway: Gateway, quarantine_id: str, caller: Caller) -> QuarantineRecord:
@@ -184,7 +180,7 @@ async def replay_many(request: Request, gateway: GatewayDep, caller: CallerDep) 
     """Process up to 500 quarantined messages again, in the order of the request, or those of a group. Each succeeds or
     fails on its own."""
     asked = await read_json(request, Several)
-    return await run_in_threadpool(_replayed, gateway, asked, caller, caller.base)
+    return await run_in_threadpool(_replayed, gateway, asked, caller)
 
 
 @router.post(
@@ -199,13 +195,13 @@ async def dismiss_many(request: Request, gateway: GatewayDep, caller: CallerDep)
     return await run_in_threadpool(_dismissed, gateway, asked, caller)
 
 
-def _replayed(gateway: Gateway, asked: Several, caller: Caller, base: str) -> SeveralView:
+def _replayed(gateway: Gateway, asked: Several, caller: Caller) -> SeveralView:
     entries, following = _entries(gateway, asked, caller)
     begun: list[tuple[OneOfSeveral, Replayed | None]] = [_begun(gateway, *entry) for entry in entries]
     until = monotonic() + OUTCOMES_SECONDS
     for item, outcome in begun:
         if outcome is not None and monotonic() < until:
-            item.outcome = outcome_view(outcome(), base)
+            item.outcome = outcome_view(outcome(), caller.base)
     return SeveralView(items=[item for item, _ in begun], next=following)
 
 
