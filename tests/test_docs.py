@@ -18,15 +18,8 @@ RECEIVING = (
     *("app/model", "app/service", "adapters"),
 )
 SENDING = {
-    *(
-        "encode.py",
-        "packet_writer.py",
-        "structure_writing.py",
-        "describing.py",
-        "sas_bodies.py",
-        "rendezvous_bodies.py",
-    ),
-    "upload_conversion.py",
+    *("encode.py", "packet_writer.py", "structure_writing.py", "describing.py", "sas_bodies.py"),
+    *("rendezvous_bodies.py", "upload_conversion.py"),
 }
 """Modules whose codes are errors of an upload."""
 

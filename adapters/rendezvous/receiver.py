@@ -17,11 +17,11 @@ from typing import Any
 import structlog
 
 from adapters.connections import Backoff, connected, not_connected, now
-from adapters.rendezvous.client import Client, DaemonError, Oversized
+from adapters.rendezvous.client import DaemonClient, DaemonError, Oversized
 from adapters.rendezvous.receive_buffer import Buffer
 from adapters.rendezvous.settings import SourceSettings
 from app.codecs.rendezvous import daemon, rendezvous_envelope
-from app.codecs.rendezvous.daemon import Frame, Kind
+from app.codecs.rendezvous.daemon import DaemonFrame, DaemonMessageKind
 from app.codecs.rendezvous.subjects import ADVISORY, INBOX
 from app.model.errors import InvalidInputError
 from app.model.framing_facts import FramingTraits
@@ -100,7 +100,7 @@ class RendezvousReceiver:
     def _connection(self, stop: StopSignal) -> None:
         """Hold one connection from its start to its end. Raises DaemonError when it ends before `stop` is set."""
         self._connected_at = None
-        client = Client(self._settings, self._settings.max_message + _FRAME_BYTES)
+        client = DaemonClient(self._settings, self._settings.max_message + _FRAME_BYTES)
         try:
             for subject in (*_ADVISORIES, *self._settings.subject):
                 client.listen(subject)
@@ -129,9 +129,9 @@ class RendezvousReceiver:
         except WireError as error:
             self._refuse(frame, "bad-rendezvous-frame", str(error), at)
             return
-        if read.kind == Kind.ADVISORY or read.subject.startswith(ADVISORY):
+        if read.kind == DaemonMessageKind.ADVISORY or read.subject.startswith(ADVISORY):
             self._advised(read)
-        elif read.kind == Kind.DATA and not read.subject.startswith(f"{INBOX}."):
+        elif read.kind == DaemonMessageKind.DATA and not read.subject.startswith(f"{INBOX}."):
             try:
                 self._put(rendezvous_envelope.read(read, self._name, self._framing, at))
             except InvalidInputError as error:
@@ -177,7 +177,7 @@ class RendezvousReceiver:
                 intake.submit(messages, _nothing)
             self._is_dropping = self._is_dropping and self._buffer.bytes > self._settings.buffer // 2
 
-    def _advised(self, frame: Frame) -> None:
+    def _advised(self, frame: DaemonFrame) -> None:
         """Log and count an advisory."""
         try:
             told = daemon.advisory(frame)
@@ -194,7 +194,7 @@ class RendezvousReceiver:
         if self._was_connected:
             self._gap = "the connection to the daemon was broken"
 
-    def _up(self, client: Client) -> None:
+    def _up(self, client: DaemonClient) -> None:
         self._connected_at = time.monotonic()
         self._status = connected(session=client.session)
         self._log.info("connection_opened", session=client.session, subjects=self._settings.subject)

@@ -38,10 +38,10 @@ from app.framing.protocol import (
     ArrivalOptions,
     Arrivals,
     Body,
-    Contents,
     DataSetFacts,
     FileContent,
     Framing,
+    OutgoingContents,
     PartReader,
     Received,
     StoreTable,
@@ -259,7 +259,9 @@ class SasRendezvous(Framing):
     def application(self, content: bytes | Sequence[MapItem]) -> bytes:
         return application(content)
 
-    def write(self, delivery: DeliveryRecord, options: FramingOptions, contents: Contents) -> Iterator[PhysicalMessage]:
+    def write(
+        self, delivery: DeliveryRecord, options: FramingOptions, contents: OutgoingContents
+    ) -> Iterator[PhysicalMessage]:
         return messages(delivery, options, RendezvousBodies(options, contents))
 
 

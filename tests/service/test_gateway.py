@@ -22,7 +22,7 @@ from app.model.errors import CatalogTaken, GatewayError
 from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, Checkpoint, DeliveryRecord, OutgoingAttachment
-from app.ports import AttachmentFilter, Intake, Progress, SendFailed
+from app.ports import AttachmentFilter, DeliveryProgress, Intake, SendFailed
 from app.service.content.settling import Settler
 from app.service.context import ServiceContext
 from app.service.finishing.stored_parts import missing_ranges
@@ -48,7 +48,7 @@ class UnreliableSender(MemorySender):
         super().__init__(settings)
         self._plan, self._permanent = iter(plan), permanent
 
-    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> None:
+    def send(self, messages: Sequence[PhysicalMessage], progress: DeliveryProgress | None = None) -> None:
         del progress
         fails_after = next(self._plan, None)
         super().send(messages[:fails_after])
@@ -294,7 +294,7 @@ def test_an_attachment_without_news_expires_and_a_late_part_revives_it(start: St
     until(lambda: service.gateway.catalog.counts()["attachments"]["receiving"] == 1, DEADLINE)
     (record,) = service.gateway.catalog.attachments(AttachmentFilter(), None, 10).items
     assert missing_ranges(record, service.gateway.catalog, service.gateway.journal, 10) == []
-    receive_for(service.gateway._times, service.clock, 8)
+    receive_for(service.gateway.stream.times, service.clock, 8)
     until(lambda: service.gateway.catalog.counts()["attachments"]["expired"] == 1, DEADLINE)
     service.queue.put(whole[-1:])
     until(lambda: service.gateway.catalog.counts()["attachments"]["finished"] == 1, DEADLINE)
@@ -393,8 +393,8 @@ def test_what_was_taken_from_a_broker_is_written_before_the_end(tmp_path: Path, 
         gateway = Gateway(context, {SOURCE: Buffering()}, {})
         gateway.start()
         if not has_room:
-            gateway._journaler.submit([PhysicalMessage(SOURCE, "sas_queue", 100_001)], lambda: None)
-            until(lambda: gateway._journaler.holding is not None)
+            gateway.stream.intake.submit([PhysicalMessage(SOURCE, "sas_queue", 100_001)], lambda: None)
+            until(lambda: gateway.stream.backlog.holding is not None)
         gateway.stop()
     lost = [entry["messages"] for entry in logs if entry["event"] == "messages_not_taken"]
     assert lost == ([] if has_room else [51])

@@ -19,8 +19,8 @@ from app.model.records import AttachmentRecord, FramingOptions, GroupedAs
 from app.ports import AttachmentFilter
 from app.service.assembling.assembler import Assembler
 from app.service.context import ServiceContext
-from app.service.finishing.finisher import Complete, Finisher
-from app.service.finishing.stored_parts import missing_ranges
+from app.service.finishing.finisher import Finisher
+from app.service.finishing.stored_parts import CompleteAttachment, missing_ranges
 from app.service.gateway import Gateway
 from app.service.sending.framer import Framer
 from app.service.sending.sending_errors import CannotSend
@@ -106,7 +106,7 @@ def test_read_as_parts_come_or_afterwards_the_same_is_found(tmp_path: Path) -> N
 def test_what_is_read_as_it_comes_is_not_read_again(tmp_path: Path) -> None:
     with service_context(tmp_path) as context:
         sent = group(Random(5), [[b"a"], [b"b", b"c"], [b""]])
-        complete: dict[str, Complete | None] = {}
+        complete: dict[str, CompleteAttachment | None] = {}
         context.journal.append(named(SOURCE, sent.messages))
         Assembler(context, complete.update).recover()
         assert not complete
@@ -131,7 +131,7 @@ def test_a_host_that_dies_again_and_again_loses_nothing_and_repeats_nothing(tmp_
                 if stream:
                     context.journal.append(stream[:size])
                 stream = stream[size:]
-            complete: dict[str, Complete | None] = {}
+            complete: dict[str, CompleteAttachment | None] = {}
             Assembler(context, complete.update).recover()
             if random.random() < 0.5:
                 Finisher(context).finish(complete)

@@ -88,7 +88,12 @@ Start = Callable[..., Landing]
 @pytest.fixture
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """Starts gateways one after the other in the same folder; each start stops the one before."""
-    for period in ("gateway.SWEEP_SECONDS", "gateway.ARCHIVE_SECONDS", "assembling.assembly_hosts.LISTEN_SECONDS"):
+    for period in (
+        "gateway.SWEEP_SECONDS",
+        "gateway.ARCHIVE_SECONDS",
+        "stream.SETTLE_SECONDS",
+        "assembling.assembly_hosts.LISTEN_SECONDS",
+    ):
         monkeypatch.setattr(f"app.service.{period}", 0.02)
     running = ExitStack()
     name = uuid4().hex
@@ -203,8 +208,8 @@ def test_a_replayed_message_is_journalled_anew(start: Start, monkeypatch: pytest
     (again,) = landing.catalog.quarantined(None, "kept", None, 9).items
     assert again.position > kept.position
     monkeypatch.setattr(landing.context.journal, "free_bytes", lambda: -1)
-    monkeypatch.setattr("app.service.receiving.intake.ROOM_CHECK_SECONDS", 0)
-    monkeypatch.setattr("app.service.assembling.assembly_hosts.REPLAY_SECONDS", 0.1)
+    monkeypatch.setattr("app.service.receiving.journal_writer.ROOM_CHECK_SECONDS", 0)
+    monkeypatch.setattr("app.service.receiving.intake.REPLAY_SECONDS", 0.1)
     for _ in range(2):
         with pytest.raises(JournalFull):
             landing.gateway.replayer.replay(again.id)

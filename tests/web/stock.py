@@ -26,7 +26,7 @@ from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.identity import attachment_id, message_id
 from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Checkpoint, Extent, Finished, MessageRecord, PartRun, QuarantineRecord
-from app.ports import Progress
+from app.ports import DeliveryProgress
 from app.service.content.hashing_writer import Measured
 from app.service.context import ServiceContext
 from app.service.gateway import Gateway
@@ -68,7 +68,7 @@ class Recorder:
         del delivery
         return known or 0
 
-    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> None:
+    def send(self, messages: Sequence[PhysicalMessage], progress: DeliveryProgress | None = None) -> None:
         del progress
         self.sent += messages
 

@@ -8,7 +8,7 @@ from app.model.attachment import AttachmentKind
 from app.model.errors import DamagedError, InvalidInputError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import Checkpoint
-from app.service.access.api_keys import Limits, make_key
+from app.service.access.api_keys import KeyLimits, make_key
 from app.service.quarantine.quarantine_records import quarantine_entry
 from app.service.sending.framer import Framer
 from app.testing.outgoing_files import cut, delivery
@@ -192,7 +192,7 @@ def test_a_group_is_dismissed_and_replayed_however_large_it_is(
 def test_a_limited_caller_has_its_own_groups(stock: Stock, http: httpx.Client) -> None:
     for source in ("orders", "other"):
         stock.quarantined(b"x", source=source)
-    key, text = make_key("own", frozenset({Scope.OPERATE, Scope.READ}), 1, Limits(sources=frozenset({"orders"})))
+    key, text = make_key("own", frozenset({Scope.OPERATE, Scope.READ}), 1, KeyLimits(sources=frozenset({"orders"})))
     stock.catalog.add_key(key)
     headers = {"Authorization": f"Bearer {text}"}
     seen = http.get("/v1/quarantine/groups", headers=headers).json()
@@ -203,7 +203,7 @@ def test_a_limited_caller_has_its_own_groups(stock: Stock, http: httpx.Client) -
 
 def test_many_are_dismissed_at_once(stock: Stock, http: httpx.Client) -> None:
     records = [stock.quarantined(b"x", source=source) for source in ("orders", "other")]
-    key, text = make_key("own", frozenset({Scope.OPERATE}), 1, Limits(sources=frozenset({"orders"})))
+    key, text = make_key("own", frozenset({Scope.OPERATE}), 1, KeyLimits(sources=frozenset({"orders"})))
     stock.catalog.add_key(key)
     headers = {"Authorization": f"Bearer {text}"}
     ids = [record.id for record in records]

@@ -25,7 +25,7 @@ LARGEST = 1 << 20
 """The maximum size of an answer."""
 
 
-class Answer(NamedTuple):
+class ProviderAnswer(NamedTuple):
     """An answer of the provider."""
 
     status: int
@@ -40,12 +40,12 @@ def fetch_json(url: str) -> dict[str, Any]:
     return answer.content
 
 
-def post_form(url: str, form: Mapping[str, str]) -> Answer:
+def post_form(url: str, form: Mapping[str, str]) -> ProviderAnswer:
     """Send a form, and return the answer, whatever its status. Raises GatewayError."""
     return _answer("POST", url, form)
 
 
-def _answer(method: str, url: str, form: Mapping[str, str] | None = None) -> Answer:
+def _answer(method: str, url: str, form: Mapping[str, str] | None = None) -> ProviderAnswer:
     headers = {"Accept": "application/json"}
     try:
         with httpx.stream(method, url, data=form, timeout=TIMEOUT_SECONDS, headers=headers) as response:
@@ -59,9 +59,11 @@ def _answer(method: str, url: str, form: Mapping[str, str] | None = None) -> Ans
         raise GatewayError(f"{url} cannot be read: {error or type(error).__name__}") from error
     if not isinstance(found, dict):
         raise GatewayError(f"{url} is not a JSON object")
-    return Answer(response.status_code, found)
+    return ProviderAnswer(response.status_code, found)
 
 
+LEEWAY_SECONDS = 30
+"""The tolerated difference between the clocks of the provider and the gateway."""
 KEEP_SECONDS = 3600.0
 """How long the provider's keys are used before they are fetched again."""
 PAUSE_SECONDS = 30.0
@@ -86,7 +88,8 @@ class TokenRefused(Exception):
 
 
 class AccessTokens:
-    """Verifies the access tokens of one provider."""
+    """Verifies the access tokens of one provider. `_fetching` guards the writing of `_keys` and of the times of
+    fetching."""
 
     def __init__(self, settings: Oidc, clock: Clock, fetch: Fetch = fetch_json) -> None:
         self._settings, self._clock, self._fetch = settings, clock, fetch
@@ -152,7 +155,7 @@ class AccessTokens:
         settings = self._settings
         return jwt.JWTClaimsRegistry(
             now=self._clock.now() // 1_000_000,
-            leeway=int(settings.leeway.total_seconds()),
+            leeway=LEEWAY_SECONDS,
             iss={"essential": True, "value": settings.issuer},
             aud={"essential": True, "value": audience},
             exp={"essential": True},

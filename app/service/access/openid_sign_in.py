@@ -18,8 +18,8 @@ from app.service.access.oidc import (
     KEEP_SECONDS,
     PAUSE_SECONDS,
     AccessTokens,
-    Answer,
     Fetch,
+    ProviderAnswer,
     TokenRefused,
     fetch_json,
     post_form,
@@ -33,7 +33,7 @@ _LONGEST_REASON = 300
 
 log = logger(__name__)
 
-Post = Callable[[str, Mapping[str, str]], Answer]
+Post = Callable[[str, Mapping[str, str]], ProviderAnswer]
 
 
 class SignInRefused(Exception):
@@ -60,7 +60,8 @@ class Tokens(NamedTuple):
 
 
 class SignIn:
-    """Signs people in at one provider, as the client `client_id` of its settings. Its methods block."""
+    """Signs people in at one provider, as the client `client_id` of its settings. Its methods block. `_fetching` guards
+    `_endpoints` and the times of fetching."""
 
     def __init__(self, settings: Oidc, tokens: AccessTokens, fetch: Fetch = fetch_json, post: Post = post_form) -> None:
         assert settings.client_id is not None

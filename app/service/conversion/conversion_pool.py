@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from app.model.errors import GatewayError, LimitExceeded
 from app.observe import logger
-from app.service.conversion.conversion_worker import Done, Failed, Job, Piece, work
+from app.service.conversion.conversion_worker import ConversionPiece, ConversionTask, Done, Failed, work
 from app.settings import Limits
 
 WAIT_SECONDS = 60.0
@@ -53,7 +53,7 @@ class _Waiter:
         return self.granted.done() and not self.granted.cancelled() and self.granted.exception() is None
 
 
-class Places:
+class ConversionPlaces:
     """The places. Only the thread of the event loop may use them.
 
     Downloads leave one free for uploads, since their clients may be slow. Queries, which may be endless, have places of
@@ -145,11 +145,11 @@ _END_SECONDS = 5.0
 
 
 class Conversions:
-    """The slots, their threads and processes."""
+    """The slots, their threads and processes. The lock guards `_idle`."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._places = Places(limits)
+        self._places = ConversionPlaces(limits)
         self._threads = ThreadPoolExecutor(limits.conversions + limits.queries, "convert")
         self._idle: list[_Worker] = []
         self._lock = Lock()
@@ -196,7 +196,7 @@ class Conversions:
 
 
 class Slot:
-    """One conversion at a time, in the pool's thread and in a process."""
+    """One conversion at a time, in the pool's thread and in a process. The lock guards `_worker` and `_ended`."""
 
     def __init__(self, pool: Conversions, threads: ThreadPoolExecutor) -> None:
         self._pool, self._threads = pool, threads
@@ -243,7 +243,7 @@ class Slot:
                 if self._ended:
                     worker.kill()
         try:
-            result: T = yield from worker.pieces(Job(function, given, max(1, round(self._pool.seconds))))
+            result: T = yield from worker.pieces(ConversionTask(function, given, max(1, round(self._pool.seconds))))
         except LimitExceeded as error:
             if not self._ended:
                 log.warning("conversion_stopped", limit=error.limit, reason=str(error))
@@ -320,12 +320,12 @@ class _Worker:
     def is_alive(self) -> bool:
         return self._process.is_alive()
 
-    def pieces(self, job: Job) -> Generator[bytes, None, Any]:
+    def pieces(self, job: ConversionTask) -> Generator[bytes, None, Any]:
         """Yield the pieces of a job and return its result."""
         self.is_busy = True
         try:
             self._connection.send(job)
-            while isinstance(message := self._connection.recv(), Piece):
+            while isinstance(message := self._connection.recv(), ConversionPiece):
                 yield self._connection.recv_bytes()
         except (EOFError, OSError) as error:
             raise self._death(job) from error
@@ -349,7 +349,7 @@ class _Worker:
     def _too_large(self) -> LimitExceeded:
         return LimitExceeded("conversion_memory", f"the conversion took more memory than {self._memory:,} bytes")
 
-    def _death(self, job: Job) -> Exception:
+    def _death(self, job: ConversionTask) -> Exception:
         self._process.join(_END_SECONDS)
         code = self._process.exitcode
         if code == -signal.SIGXCPU:

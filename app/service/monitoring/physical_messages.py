@@ -41,7 +41,7 @@ class Physical(NamedTuple):
     message: PhysicalMessage
 
 
-class Found(NamedTuple):
+class FoundMessages(NamedTuple):
     """Some physical messages in the order of the journal.
 
     `next` is where to go on; None at the end. `gone` says that the journal has lost some of the attachment's messages:
@@ -73,7 +73,7 @@ class PhysicalMessages:
         """The key without the padding that a broker may have changed."""
         return self._record.correl_id.rstrip(b"\0 ")
 
-    def page(self, after: Position | None, limit: int, batches: int = BATCHES_A_PAGE) -> Found:
+    def page(self, after: Position | None, limit: int, batches: int = BATCHES_A_PAGE) -> FoundMessages:
         """Return at most `limit` messages from a position on (None: the first). A page may be empty and not the last:
         it ends after so many batches."""
         begin = self._first if after is None else max(after, self._first)
@@ -83,7 +83,7 @@ class PhysicalMessages:
             batch = begin.batch if segment == begin.segment else 0
             while (segment, batch) <= self._last[:2]:
                 if read == batches:
-                    return Found(items, Position(segment, batch, 0), gone)
+                    return FoundMessages(items, Position(segment, batch, 0), gone)
                 try:
                     found = self._in_batch(segment, batch)
                 except KeyError:
@@ -94,10 +94,10 @@ class PhysicalMessages:
                     if each.position < begin:
                         continue
                     if len(items) == limit:
-                        return Found(items, each.position, gone)
+                        return FoundMessages(items, each.position, gone)
                     items.append(each)
                 read, batch = read + 1, batch + 1
-        return Found(items, None, gone)
+        return FoundMessages(items, None, gone)
 
     def ends(self, batches: int) -> list[Physical]:
         """Return the messages in the first and in the last batches, which have most often what is not a part."""

@@ -7,9 +7,9 @@ import pyarrow as pa
 from fastapi import Depends, Query
 
 from app.model.errors import InvalidInputError
-from app.tables.write import FORMATS, Options, TableFormat
+from app.tables.write import FORMATS, OutputOptions, TableFormat
 from app.tables.write.output_options import Blank, Dates, Formulas, Missing, Names, Times
-from app.tables.write.output_pieces import Pieces
+from app.tables.write.output_pieces import OutputPieces
 from app.tables.xpt.xpt_limits import MisfitError
 from app.web.http.parameters import Digits
 from app.web.problems import Problem
@@ -58,8 +58,8 @@ def chosen_format(word: str | None, accept: str | None) -> TableFormat:
         best = max(qualities)
         if best > 0:
             return candidates[qualities.index(best)]
-    elif word.lower() in FORMATS:
-        return FORMATS[word.lower()]
+    elif word in FORMATS:
+        return FORMATS[word]
     names = list(FORMATS)
     raise Problem(
         "not-acceptable", f"the formats of a data set are {', '.join(names)}", {"Vary": "Accept"}, available=names
@@ -142,12 +142,12 @@ async def _options(
     attrs: Annotated[
         bool | None, Query(description="labels and formats as `DataFrame.attrs` of pandas, too (Parquet)")
     ] = None,
-) -> Options:
+) -> OutputOptions:
     wanted = None if columns is None else tuple(columns)
-    return Options(wanted, offset, limit, missing, dates, names, blank, rename, formulas, labels, times, attrs)
+    return OutputOptions(wanted, offset, limit, missing, dates, names, blank, rename, formulas, labels, times, attrs)
 
 
-OptionsDep = Annotated[Options, Depends(_options)]
+OptionsDep = Annotated[OutputOptions, Depends(_options)]
 FormatDep = Annotated[
     str | None,
     Query(
@@ -191,7 +191,7 @@ def chosen_coding(accepted: str | None) -> str | None:
 
 def compressed(pieces: Iterator[bytes | memoryview], coding: str) -> Iterator[bytes | memoryview]:
     """Yield pieces in a coding, while they come."""
-    sink = Pieces()
+    sink = OutputPieces()
     with pa.CompressedOutputStream(pa.PythonFile(sink, mode="w"), coding) as stream:
         for piece in pieces:
             stream.write(piece)

@@ -11,13 +11,9 @@ class ProblemType(NamedTuple):
     status: int
     title: str
     meaning: str
-    is_registered: bool = False
-    """Whether the type is in IANA's registry of problem types."""
 
     @property
     def uri(self) -> str:
-        if self.is_registered:
-            return f"https://iana.org/assignments/http-problem-types#{self.word}"
         return f"/problems/{self.word}" if self.word else "about:blank"
 
 
@@ -39,14 +35,6 @@ _TABLE = (
         400,
         "The sizes of the upload contradict each other",
         "The size of the content differs from the announced size.",
-        is_registered=True,
-    ),
-    ProblemType(
-        "completed-upload",
-        400,
-        "The upload is complete",
-        "All its bytes have been received; nothing can be appended.",
-        is_registered=True,
     ),
     ProblemType(
         "sign-in-refused",
@@ -123,8 +111,7 @@ _TABLE = (
         "mismatching-upload-offset",
         409,
         "The upload continues at another byte",
-        "`expected-offset` and the header `Upload-Offset` give the byte at which it continues.",
-        is_registered=True,
+        "The header `Upload-Offset` gives the byte at which it continues.",
     ),
     ProblemType(
         "superseded",

@@ -1,28 +1,23 @@
-"""All attachments of a message in one download: a zip or tar file, written piece by piece, in constant memory.
+"""All attachments of a message in one download: a zip file, written piece by piece, in constant memory."""
 
-Both formats need a member's size only when it is written, and neither is ever a whole in memory or on disk.
-"""
-
-import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import partial
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord, MessageRecord
 from app.model.times import to_time
 from app.service.content.stored_content import MAY_WAIT
 from app.service.gateway import Gateway
-from app.tables.write.output_pieces import Pieces
+from app.tables.write.output_pieces import OutputPieces
 from app.web.dependencies.caller import Caller, CallerDep
 from app.web.dependencies.identifiers import Identifier, known_message
 from app.web.dependencies.request_gateway import GatewayDep
 from app.web.http.disposition import content_disposition, file_name
-from app.web.http.negotiation import quality
 from app.web.problems import Problem, responses
 from app.web.responses.content_response import ContentResponse
 from app.web.server.thread_pools import pools_of, run_in
@@ -33,7 +28,7 @@ _EARLIEST_ZIP: Final = datetime(1980, 1, 1, tzinfo=UTC)
 _READABLE: Final = 0o100644
 
 
-class Member(NamedTuple):
+class ArchiveMember(NamedTuple):
     """A file in an archive: its name, size and time, and the function that reads its content."""
 
     name: str
@@ -42,30 +37,9 @@ class Member(NamedTuple):
     read: Callable[[], Iterator[memoryview]]
 
 
-def tar_pieces(members: Iterable[Member]) -> Iterator[bytes | memoryview]:
-    """Yield a tar file (POSIX.1-2001, pax)."""
-    for member in members:
-        yield _tar_head(member)
-        yield from member.read()
-        yield bytes(-member.size % tarfile.BLOCKSIZE)
-    yield bytes(2 * tarfile.BLOCKSIZE)
-
-
-def tar_size(members: Iterable[Member]) -> int:
-    """Return the size of that tar file."""
-    sizes = (len(_tar_head(member)) + member.size + -member.size % tarfile.BLOCKSIZE for member in members)
-    return sum(sizes) + 2 * tarfile.BLOCKSIZE
-
-
-def _tar_head(member: Member) -> bytes:
-    about = tarfile.TarInfo(member.name)
-    about.size, about.mtime, about.mode = member.size, int(member.modified.timestamp()), 0o644
-    return about.tobuf(tarfile.PAX_FORMAT, "utf-8", "replace")
-
-
-def zip_pieces(members: Iterable[Member]) -> Iterator[bytes | memoryview]:
+def zip_pieces(members: Iterable[ArchiveMember]) -> Iterator[bytes | memoryview]:
     """Yield a zip file (zip64 where it is needed)."""
-    sink = Pieces()
+    sink = OutputPieces()
     with ZipFile(sink, "w", ZIP_DEFLATED, compresslevel=LEVEL) as archive:
         for member in members:
             about = ZipInfo(member.name, max(member.modified, _EARLIEST_ZIP).timetuple()[:6])
@@ -95,14 +69,13 @@ def unique_names(names: Iterable[str]) -> Iterator[str]:
 
 router = APIRouter(prefix="/messages", tags=["messages"])
 
-Format = Literal["zip", "tar"]
-_MEDIA_TYPES: dict[Format, str] = {"zip": "application/zip", "tar": "application/x-tar"}
+_ZIP = "application/zip"
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "the archive",
-        # The first is what generators of clients know; the others are what is sent.
-        "content": dict.fromkeys(("application/octet-stream", *_MEDIA_TYPES.values()), _BINARY),
+        # The first is what generators of clients know; the other is what is sent.
+        "content": dict.fromkeys(("application/octet-stream", _ZIP), _BINARY),
     },
     **responses("not-found", "ambiguous", "not-ready", "gone", "invalid", "damaged"),
 }
@@ -113,48 +86,27 @@ _GONE = (AttachmentState.DELETED, AttachmentState.EXPIRED)
     "/{message_id}/content", operation_id="head_message_content", response_class=Response, responses=_RESPONSES
 )
 @router.get("/{message_id}/content", operation_id="get_message_content", response_class=Response, responses=_RESPONSES)
-async def message_content(
-    message_id: Identifier,
-    request: Request,
-    gateway: GatewayDep,
-    caller: CallerDep,
-    format_: Annotated[
-        Format | None, Query(alias="format", description="the kind of archive; default: by Accept, or else zip")
-    ] = None,
-    accept: Annotated[str | None, Header()] = None,
-) -> Response:
-    """Return all attachments of a message in one archive: files as they were sent, data sets as Parquet.
+async def message_content(message_id: Identifier, request: Request, gateway: GatewayDep, caller: CallerDep) -> Response:
+    """Return all attachments of a message in one zip file: files as they were sent, data sets as Parquet.
 
     All of them must be finished. Names are made safe as for single downloads; equal ones get a number.
     """
-    chosen = format_ or _preferred(accept)
-    return await run_in(pools_of(request).downloads, lambda: _archive(gateway, message_id, caller, chosen))
+    return await run_in(pools_of(request).downloads, lambda: _archive(gateway, message_id, caller))
 
 
-def _preferred(accept: str | None) -> Format:
-    """Return the kind of archive that Accept prefers; zip if it prefers none."""
-    return "tar" if quality(accept, _MEDIA_TYPES["tar"]) > quality(accept, _MEDIA_TYPES["zip"]) else "zip"
-
-
-def _archive(gateway: Gateway, message_id: str, caller: Caller, format_: Format) -> Response:
+def _archive(gateway: Gateway, message_id: str, caller: Caller) -> Response:
     """Return the response with the archive, whose first piece is made. Raises Problem."""
     message = known_message(gateway, message_id, caller)
     records = _finished(gateway, message, caller)
+    headers = {
+        "Content-Type": _ZIP,
+        "Content-Disposition": content_disposition(f"{message.id}.zip"),
+        "Cache-Control": "private, no-cache",
+        "Content-Security-Policy": "default-src 'none'; sandbox",
+        "X-Content-Type-Options": "nosniff",
+    }
     try:
-        members = list(_members(gateway, records))
-        if format_ == "tar":
-            pieces, size = tar_pieces(members), tar_size(members)
-        else:
-            pieces, size = zip_pieces(members), None
-        headers = {
-            "Content-Type": _MEDIA_TYPES[format_],
-            "Vary": "Accept",
-            "Content-Disposition": content_disposition(f"{message.id}.{format_}"),
-            "Cache-Control": "private, no-cache",
-            "Content-Security-Policy": "default-src 'none'; sandbox",
-            "X-Content-Type-Options": "nosniff",
-        }
-        return ContentResponse(200, headers, [pieces], size)
+        return ContentResponse(200, headers, [zip_pieces(_members(gateway, records))], None)
     except KeyError:
         raise Problem("gone", "the content of an attachment has been deleted") from None
 
@@ -173,9 +125,9 @@ def _finished(gateway: Gateway, message: MessageRecord, caller: Caller) -> list[
     raise Problem(word, detail, attachments=unfinished)
 
 
-def _members(gateway: Gateway, records: list[AttachmentRecord]) -> Iterator[Member]:
+def _members(gateway: Gateway, records: list[AttachmentRecord]) -> Iterator[ArchiveMember]:
     for record, name in zip(records, unique_names(map(file_name, records)), strict=True):
-        yield Member(name, record.size or 0, to_time(record.finished_at or 0), partial(_read, gateway, record))
+        yield ArchiveMember(name, record.size or 0, to_time(record.finished_at or 0), partial(_read, gateway, record))
 
 
 def _read(gateway: Gateway, record: AttachmentRecord) -> Iterator[memoryview]:

@@ -20,7 +20,7 @@ from app.ports import BadCursor, Page, TableStore, TableVersion
 from app.service.conversion import Slot
 from app.service.conversion.conversion_jobs import TableChanged, write_table
 from app.service.tables.table_reader import OpenTable, described, outline, reached
-from app.tables.write import OptionError, Options, TableFormat
+from app.tables.write import OptionError, OutputOptions, TableFormat
 from app.web.dependencies.known_tables import KnownTables, TablesDep
 from app.web.dependencies.request_gateway import BaseDep, PagingDep, add_link_next
 from app.web.http.disposition import table_file_name
@@ -28,7 +28,7 @@ from app.web.http.negotiation import CODED, DESCRIBED, FormatDep, OptionsDep, ch
 from app.web.problems import Problem, responses
 from app.web.resources.data_set_schemas import VariableView, variable_view
 from app.web.resources.schemas import Links, PageView, page_view, shown
-from app.web.responses.content_response import Piece, Representation, converted_response
+from app.web.responses.content_response import ContentRepresentation, Piece, converted_response
 
 
 class TableFields(BaseModel):
@@ -185,10 +185,12 @@ def _opened(tables: KnownTables, name: str) -> OpenTable:
         raise Problem("table-not-found", "there is no table of this name; /v1/tables lists all tables") from None
 
 
-def _rows(request: Request, store: TableStore, opened: OpenTable, known: TableFormat, chosen: Options) -> Response:
+def _rows(
+    request: Request, store: TableStore, opened: OpenTable, known: TableFormat, chosen: OutputOptions
+) -> Response:
     modified = to_time(opened.version.modified_at).replace(microsecond=0)
     made_of = (opened.version, known.name, *chosen.given().items(), *_MADE_BY)
-    what = Representation(
+    what = ContentRepresentation(
         tag=sha256(repr(made_of).encode()).hexdigest(),
         content_type=known.content_type,
         file_name=table_file_name(opened.version.name, known.extension),

@@ -14,7 +14,7 @@ from app.model.webhook_state import DeadLetter, WebhookState
 from app.ports import BadCursor, Page
 from app.service.events.event_entries import cloud_event
 from app.service.gateway import Gateway
-from app.service.webhooks.webhook import Endpoint
+from app.service.webhooks.webhook import WebhookEndpoint
 from app.web.dependencies.caller import CallerDep, require_unlimited
 from app.web.dependencies.request_gateway import BaseDep, GatewayDep, PagingDep
 from app.web.http.json_body import read_json, request_body
@@ -42,7 +42,7 @@ class WebhookView(BaseModel):
     links: Links
 
     @classmethod
-    def of(cls, endpoint: Endpoint, dead_letters: int, base: str) -> "WebhookView":
+    def of(cls, endpoint: WebhookEndpoint, dead_letters: int, base: str) -> "WebhookView":
         record, settings = endpoint.record, endpoint.settings
         path = f"{base}/webhooks/{endpoint.name}"
         return cls(
@@ -203,11 +203,11 @@ def delete_dead_letters(name: Name, gateway: GatewayDep, events: Events = None) 
     return Count(dead_letters=gateway.catalog.drop_dead_letters(_endpoint(gateway, name).name, events))
 
 
-def _view(gateway: Gateway, endpoint: Endpoint, base: str) -> WebhookView:
+def _view(gateway: Gateway, endpoint: WebhookEndpoint, base: str) -> WebhookView:
     return WebhookView.of(endpoint, gateway.catalog.dead_letter_counts().get(endpoint.name, 0), base)
 
 
-def _endpoint(gateway: Gateway, name: str) -> Endpoint:
+def _endpoint(gateway: Gateway, name: str) -> WebhookEndpoint:
     if (endpoint := gateway.webhooks.endpoints.get(name)) is None:
         raise Problem("not-found", f"there is no webhook {name!r} in the settings")
     return endpoint

@@ -49,7 +49,7 @@ log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Representation:
+class ContentRepresentation:
     """The data for the header fields of content.
 
     `tag` is its entity tag. `modified` has whole seconds; the current time is sent instead if it is in the future.
@@ -92,7 +92,7 @@ class Representation:
         }
 
 
-def stored_response(headers: Headers, method: str, content: Content, what: Representation) -> Response:
+def stored_response(headers: Headers, method: str, content: Content, what: ContentRepresentation) -> Response:
     """Answer GET or HEAD of content. Blocks while the first piece is read. Raises Problem for 412 and 416."""
     about = what.headers() | {"Content-Type": what.media_type}
     if _is_known(headers, what):
@@ -115,7 +115,9 @@ def stored_response(headers: Headers, method: str, content: Content, what: Repre
     return _multipart(content, ranges, about)
 
 
-def converted_response(request: Request, make: Callable[[Slot], Iterator[Piece]], what: Representation) -> Response:
+def converted_response(
+    request: Request, make: Callable[[Slot], Iterator[Piece]], what: ContentRepresentation
+) -> Response:
     """Answer GET or HEAD of content that a conversion makes piece by piece; its size is not known in advance.
 
     Text is sent in the coding that Accept-Encoding prefers, and has an entity tag for each. Raises Problem for 412.
@@ -137,7 +139,7 @@ def converted_response(request: Request, make: Callable[[Slot], Iterator[Piece]]
     return response
 
 
-def _is_known(headers: Headers, what: Representation) -> bool:
+def _is_known(headers: Headers, what: ContentRepresentation) -> bool:
     """Tell whether the client already has the content. Raises Problem when its precondition fails."""
     status = precondition(headers, what.etag, what.modified)
     if status == 412:

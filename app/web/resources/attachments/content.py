@@ -20,7 +20,7 @@ from app.service.conversion.conversion_jobs import write_data_set
 from app.service.finishing.media_types import text_codec
 from app.service.finishing.stored_parts import missing_ranges
 from app.service.gateway import Gateway
-from app.tables.write import FORMATS, OptionError, Options
+from app.tables.write import FORMATS, OptionError, OutputOptions
 from app.web.dependencies.caller import Caller, CallerDep, LinkDep
 from app.web.dependencies.identifiers import Identifier, known_attachment
 from app.web.dependencies.request_gateway import GatewayDep
@@ -29,7 +29,7 @@ from app.web.http.negotiation import CODED, DESCRIBED, FormatDep, OptionsDep, ch
 from app.web.problems import Problem, responses
 from app.web.resources.attachments.schemas import Progress, reason_of
 from app.web.resources.attachments.unfinished_content import leading_part
-from app.web.responses.content_response import Piece, Representation, converted_response, stored_response
+from app.web.responses.content_response import ContentRepresentation, Piece, converted_response, stored_response
 from app.web.server.thread_pools import pools_of, run_in
 
 MISSING_SHOWN: Final = 100
@@ -71,7 +71,7 @@ class _Asked(NamedTuple):
     gateway: Gateway
     word: str | None
     accept: str | None
-    options: Options
+    options: OutputOptions
     charset: str | None
 
 
@@ -168,14 +168,14 @@ def _data_set(asked: _Asked, record: AttachmentRecord, content: Content) -> Resp
         given = [(each.kind, gateway.contents.for_conversion(each)) for each in catalogs]
         yield from slot.run(write_data_set, whole, known.name, chosen, _finished_at(record), with_rows, given)
 
-    if known is _STORED and chosen == _STORED.settled(Options()):
+    if known is _STORED and chosen == _STORED.settled(OutputOptions()):
         response = stored_response(request.headers, request.method, content, _stored(record))
     else:
         made_of = (record.sha256, *(each.sha256 for each in catalogs), known.name, *chosen.given().items(), *_MADE_BY)
         tag = sha256(repr(made_of).encode()).hexdigest()
         name = file_name(record, known.extension)
         response = converted_response(
-            request, make, Representation(tag, known.content_type, name, _finished_at(record))
+            request, make, ContentRepresentation(tag, known.content_type, name, _finished_at(record))
         )
     response.headers.add_vary_header("Accept")
     return response
@@ -206,14 +206,18 @@ def _text_in_utf_8(request: Request, record: AttachmentRecord, content: Content)
             yield from (text.encode() for text in TextDecoder(codec).decode(content.read(0, content.size)) if text)
 
     tag = sha256(f"{record.sha256} {_UTF_8}".encode()).hexdigest()
-    response = converted_response(request, make, Representation(tag, _UTF_8, file_name(record), _finished_at(record)))
+    response = converted_response(
+        request, make, ContentRepresentation(tag, _UTF_8, file_name(record), _finished_at(record))
+    )
     return response
 
 
-def _stored(record: AttachmentRecord) -> Representation:
+def _stored(record: AttachmentRecord) -> ContentRepresentation:
     """Return the header fields of content as stored."""
     assert record.sha256 is not None
-    return Representation(record.sha256, record.content_type, file_name(record), _finished_at(record), record.sha256)
+    return ContentRepresentation(
+        record.sha256, record.content_type, file_name(record), _finished_at(record), record.sha256
+    )
 
 
 def _finished_at(record: AttachmentRecord) -> datetime:

@@ -12,12 +12,12 @@ from app.service.conversion import Slot
 from app.service.conversion.conversion_jobs import write_rows
 from app.service.finishing.partial_content import MOST_BYTES, Missing, NothingYet, leading_bytes, leading_rows
 from app.service.gateway import Gateway
-from app.tables.write import OptionError, Options, TableFormat
+from app.tables.write import OptionError, OutputOptions, TableFormat
 from app.web.http.disposition import file_name
 from app.web.http.negotiation import chosen_format
 from app.web.http.ranges import ByteRange, parse_ranges
 from app.web.problems import Problem
-from app.web.responses.content_response import Piece, Representation, converted_response
+from app.web.responses.content_response import ContentRepresentation, Piece, converted_response
 
 MOST_ROWS = 100_000
 MISSING_HEADER = "Missing-Parts"
@@ -30,7 +30,7 @@ def leading_part(
     record: AttachmentRecord,
     word: str | None,
     accept: str | None,
-    options: Options,
+    options: OutputOptions,
 ) -> Response:
     """Answer GET or HEAD of an attachment that is not finished: with its first rows, or with bytes. Raises Problem and
     OptionError."""
@@ -78,7 +78,7 @@ def _asked(request: Request) -> ByteRange:
 
 
 def _rows(
-    request: Request, gateway: Gateway, record: AttachmentRecord, known: TableFormat, options: Options
+    request: Request, gateway: Gateway, record: AttachmentRecord, known: TableFormat, options: OutputOptions
 ) -> Response:
     chosen = known.settled(options)
     wanted = MOST_ROWS if chosen.limit is None else min(MOST_ROWS, (chosen.offset or 0) + chosen.limit)
@@ -95,10 +95,10 @@ def _rows(
     return response
 
 
-def _representation(record: AttachmentRecord, content_type: str, name: str, *made_of: object) -> Representation:
+def _representation(record: AttachmentRecord, content_type: str, name: str, *made_of: object) -> ContentRepresentation:
     """Return the header fields of content that grows with every part."""
     state = (record.id, record.last_position, record.parts_received, record.bytes_received, *made_of)
-    return Representation(
+    return ContentRepresentation(
         tag=sha256(repr(state).encode()).hexdigest(),
         content_type=content_type,
         file_name=name,

@@ -19,7 +19,7 @@ from app.web.problems import Problem, responses
 from app.web.resources.attachments.schemas import AttachmentSummary
 from app.web.resources.deliveries import AcceptedDelivery
 from app.web.resources.messages.multipart_form import MESSAGE
-from app.web.resources.messages.multipart_upload import Body, DescriptionUpload, Upload
+from app.web.resources.messages.multipart_upload import Body, DescriptionUpload, UploadWriter
 from app.web.resources.messages.schemas import MessageSummary, MessageView, Rehearsal
 from app.web.resources.messages.submission import ACCEPTED, REFUSED, IdempotencyKey, SendingRequest
 from app.web.resources.schemas import PageView, page_view
@@ -189,7 +189,7 @@ def _body(request: Request, gateway: Gateway, sending: SendingRequest) -> Body:
     content_type, digests = request.headers.get("content-type", ""), Digests(request.headers)
     if content_type.partition(";")[0].strip().lower() == "application/json":
         return DescriptionUpload(partial(sending.reader.on_field, MESSAGE), digests)
-    return Upload(
+    return UploadWriter(
         content_type,
         gateway.store,
         sending.folder,
