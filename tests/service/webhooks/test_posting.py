@@ -150,7 +150,7 @@ DROPS = 100
 
 
 def _drip(server: socket.socket, head: bytes) -> int:
-    """WebhookAnswer a connection with `head` and then a byte in every 50 ms, and return how many were taken."""
+    """Answer a connection with `head` and then a byte in every 50 ms, and return how many were taken."""
     connection, _ = server.accept()
     with connection, suppress(OSError):
         connection.sendall(head)
