@@ -14,7 +14,7 @@ from app.capture.hexadecimal import Capture, captures
 from app.codecs.ibm_mq.image import is_image
 from app.codecs.mqtt import mqtt_envelope, properties
 from app.codecs.mqtt.fixed_header import PacketType
-from app.codecs.mqtt.packets import MqttPacket, Publish, Version, packets, read_publish
+from app.codecs.mqtt.packets import ControlPacket, Publish, Version, packets, read_publish
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
 from app.wire import WireError
@@ -60,7 +60,7 @@ def _message(publish: Publish, unread: PhysicalMessage, origin: Origin, line: in
     return origin.completed(message)
 
 
-def _version(data: memoryview, packet: MqttPacket) -> Version:
+def _version(data: memoryview, packet: ControlPacket) -> Version:
     """Return the version of a publish by its envelope; 3.1.1 without an envelope."""
     if is_image(read_publish(data, packet, "3.1.1").payload):
         return "3.1.1"

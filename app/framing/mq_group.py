@@ -32,9 +32,9 @@ from app.framing.outgoing_parts import Bodies, fixed_records, message_identifier
 from app.framing.protocol import (
     ArrangementName,
     DataSetFacts,
+    DeliveryContents,
     FileContent,
     Framing,
-    OutgoingContents,
     Received,
     StoreTable,
 )
@@ -243,7 +243,7 @@ class MqGroup(Framing):
         return properties(attachment)
 
     def write(
-        self, delivery: DeliveryRecord, options: FramingOptions, contents: OutgoingContents
+        self, delivery: DeliveryRecord, options: FramingOptions, contents: DeliveryContents
     ) -> Iterator[PhysicalMessage]:
         return messages(
             delivery, options, lambda attachment: fixed_records(contents.pieces(attachment), options.body_limit)

@@ -184,7 +184,7 @@ StoreTable = Callable[[pa.Schema, Iterable[pa.RecordBatch]], int]
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-class OutgoingContents(Protocol):
+class DeliveryContents(Protocol):
     """The contents of a delivery's attachments in the content store. Raises KeyError for one that is gone."""
 
     def pieces(self, attachment: OutgoingAttachment) -> Iterator[memoryview]:
@@ -304,7 +304,7 @@ class Framing(Protocol):
         return NO_PROPERTIES
 
     def write(
-        self, delivery: DeliveryRecord, options: FramingOptions, contents: OutgoingContents
+        self, delivery: DeliveryRecord, options: FramingOptions, contents: DeliveryContents
     ) -> Iterator[PhysicalMessage]:
         """Make all physical messages of a delivery, one at a time. The same delivery always gives the same messages.
 

@@ -18,7 +18,7 @@ from app.codecs.sas.rendezvous_observations import Shape, write_observations
 from app.dataset import encode, indexes_and_constraints
 from app.framing.message_charsets import charset_of
 from app.framing.outgoing_parts import fixed_records
-from app.framing.protocol import Body, OutgoingContents
+from app.framing.protocol import Body, DeliveryContents
 from app.framing.rendezvous_content import CONSTRAINTS, MAX_GEN
 from app.framing.sas_bodies import TEXT_LRECL, batches_of, lengths_of, lines, longest
 from app.model.attachment import AttachmentKind
@@ -33,7 +33,7 @@ _RECORD_BYTES = 64
 class RendezvousBodies:
     """The messages of an attachment's parts, made as a destination wants them."""
 
-    def __init__(self, options: FramingOptions, contents: OutgoingContents) -> None:
+    def __init__(self, options: FramingOptions, contents: DeliveryContents) -> None:
         self._options, self._contents = options, contents
         self._charset = charset_of(options)
 

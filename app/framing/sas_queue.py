@@ -28,9 +28,9 @@ from app.framing.protocol import (
     Columns,
     DataSetFacts,
     DataSetTable,
+    DeliveryContents,
     FileContent,
     Framing,
-    OutgoingContents,
     PartReader,
     Received,
     StoreTable,
@@ -204,7 +204,7 @@ class SasQueue(Framing):
         return read_leading_rows(record, received, store)
 
     def write(
-        self, delivery: DeliveryRecord, options: FramingOptions, contents: OutgoingContents
+        self, delivery: DeliveryRecord, options: FramingOptions, contents: DeliveryContents
     ) -> Iterator[PhysicalMessage]:
         from app.framing.sas_bodies import SasBodies  # noqa: PLC0415 - it loads pandas, which commands do without
 

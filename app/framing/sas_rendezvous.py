@@ -39,9 +39,9 @@ from app.framing.protocol import (
     Arrivals,
     Body,
     DataSetFacts,
+    DeliveryContents,
     FileContent,
     Framing,
-    OutgoingContents,
     PartReader,
     Received,
     StoreTable,
@@ -260,7 +260,7 @@ class SasRendezvous(Framing):
         return application(content)
 
     def write(
-        self, delivery: DeliveryRecord, options: FramingOptions, contents: OutgoingContents
+        self, delivery: DeliveryRecord, options: FramingOptions, contents: DeliveryContents
     ) -> Iterator[PhysicalMessage]:
         return messages(delivery, options, RendezvousBodies(options, contents))
 

@@ -72,7 +72,7 @@ def numbered(body: Buffer) -> list[NumberedField]:
     return found
 
 
-class NumberedFieldReader:
+class FieldReader:
     """The fields of a message, taken one after the other. Every method raises WireError."""
 
     def __init__(self, body: Buffer, charset: str = "latin-1") -> None:

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from app.codecs.sas.constants import MessageKind
-from app.codecs.sas.numbered import NumberedFieldReader, Value, grouped, string_value, text_values, write_message
+from app.codecs.sas.numbered import FieldReader, Value, grouped, string_value, text_values, write_message
 from app.codecs.sas.typed_entries import MESSAGE_LIMIT
 from app.wire import WireError
 from app.wire.kinds import Buffer
@@ -109,7 +109,7 @@ def read_constraints(body: Buffer, charset: str = "latin-1") -> tuple[Constraint
     return tuple(found)
 
 
-def _content(reader: NumberedFieldReader, path: str) -> CheckConstraint | Key | ForeignKey:
+def _content(reader: FieldReader, path: str) -> CheckConstraint | Key | ForeignKey:
     """Return the rest of a constraint, by the types of its fields.
 
     It begins with two numbers and with names. The numbers behind these, and the first fields that are none, differ for
@@ -130,7 +130,7 @@ def _content(reader: NumberedFieldReader, path: str) -> CheckConstraint | Key | 
     return _foreign_key(reader, path) if (numbers, behind) == (4, ("STRING", "STRING")) else _key(reader, path)
 
 
-def _check(reader: NumberedFieldReader, path: str) -> CheckConstraint:
+def _check(reader: FieldReader, path: str) -> CheckConstraint:
     retval, total = reader.integer(f"{path}retval"), reader.integer(f"{path}total_length")
     wtnames, whlen = reader.words(f"{path}wtnames"), reader.integer(f"{path}whlen")
     count = reader.count(f"{path}members")
@@ -139,18 +139,18 @@ def _check(reader: NumberedFieldReader, path: str) -> CheckConstraint:
     )
 
 
-def _names(reader: NumberedFieldReader, path: str) -> tuple[int, tuple[str, ...]]:
+def _names(reader: FieldReader, path: str) -> tuple[int, tuple[str, ...]]:
     variables = reader.integer(f"{path}variables")
     count = reader.count(f"{path}names")
     return variables, tuple(reader.words(f"{path}names[{number}]") for number in range(count))
 
 
-def _key(reader: NumberedFieldReader, path: str) -> Key:
+def _key(reader: FieldReader, path: str) -> Key:
     variables, names = _names(reader, path)
     return Key(variables, names, reader.integer(f"{path}filler"))
 
 
-def _foreign_key(reader: NumberedFieldReader, path: str) -> ForeignKey:
+def _foreign_key(reader: FieldReader, path: str) -> ForeignKey:
     variables, names = _names(reader, path)
     total, fkdelt = reader.integer(f"{path}total_length"), reader.integer(f"{path}fkdelt")
     fkupd, length = reader.integer(f"{path}fkupd"), reader.integer(f"{path}pklng")
@@ -203,9 +203,9 @@ def _i32(value: int) -> tuple[str, Any]:
     return "I32", value
 
 
-def _opened(body: Buffer, charset: str, name: str, kind: MessageKind, least: int) -> tuple[NumberedFieldReader, int]:
+def _opened(body: Buffer, charset: str, name: str, kind: MessageKind, least: int) -> tuple[FieldReader, int]:
     """Take the type of record and the number of records."""
-    reader = NumberedFieldReader(body, charset)
+    reader = FieldReader(body, charset)
     found = reader.integer(f"{name}.record")
     if found != kind:
         raise WireError(f"{name}.record", reader.place(-1), f"{found}, where the type of record is {kind.value}")

@@ -117,7 +117,7 @@ class Description(NamedTuple):
     parameters: tuple[Described, ...]
 
 
-class StatementRows(NamedTuple):
+class RowRange(NamedTuple):
     """Rows of a statement: the number of the first one, how many there are, whether they are the last ones, and whether
     they go to a kernel."""
 
@@ -271,7 +271,7 @@ def _table(content: SegmentContent) -> tuple[str, str]:
 # --- columns and rows -------------------------------------------------------------------------------------------------
 
 
-def is_description(content: SegmentContent, rows: StatementRows | None) -> bool:
+def is_description(content: SegmentContent, rows: RowRange | None) -> bool:
     """Tell whether a segment describes columns. One that comes with rows counts where the rows are the first ones."""
     if content.first_of(_DESCRIBING) is None or PartKind.LONGDATA in content.parts:
         return False
@@ -286,7 +286,7 @@ def description_of(content: SegmentContent) -> Description:
     return Description(tuple(names), parameters)
 
 
-def rows_of(content: SegmentContent) -> StatementRows | None:
+def rows_of(content: SegmentContent) -> RowRange | None:
     """Return which rows a segment has; None for one without rows. Raises InvalidInputError where nothing tells their
     place."""
     kind = content.row_kind()
@@ -304,19 +304,15 @@ def rows_of(content: SegmentContent) -> StatementRows | None:
     if first is None or not 0 <= first <= _MOST_PLACE - count:
         why = f"neither FIRST nor the row count ({total}) says which {count} rows these are"
         raise InvalidInputError("no-place", content.row(kind), -1, why)
-    return StatementRows(first, count, is_last, is_input)
+    return RowRange(first, count, is_last, is_input)
 
 
-def _end_of_rows(content: SegmentContent) -> StatementRows | None:
+def _end_of_rows(content: SegmentContent) -> RowRange | None:
     """Return the place behind the last row, as a reply tells it that has no row; None where it does not tell it."""
     header, total = content.header, _row_count(content)
     if not content.statement or not _has_no_row(header) or header.function_code % _MASS_FUNCTIONS not in _ROW_FUNCTIONS:
         return None
-    return (
-        StatementRows(total, 0, is_last=True, is_input=False)
-        if total is not None and 0 <= total <= _MOST_PLACE
-        else None
-    )
+    return RowRange(total, 0, is_last=True, is_input=False) if total is not None and 0 <= total <= _MOST_PLACE else None
 
 
 def _row_count(content: SegmentContent) -> int | None:

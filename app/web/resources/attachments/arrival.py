@@ -16,7 +16,7 @@ from app.service.access.audit import AuditLog
 from app.service.gateway import Gateway
 from app.service.monitoring.content_reads import reads
 from app.service.monitoring.physical_messages import Gone, Physical, PhysicalMessages
-from app.service.monitoring.received_runs import DatedRun, PartsReport, parts_of
+from app.service.monitoring.received_runs import DatedRun, ReceivedParts, parts_of
 from app.service.monitoring.timeline import Moment, in_order, timeline
 from app.web.dependencies.caller import Caller, CallerDep
 from app.web.dependencies.identifiers import POSITION, Identifier, known_attachment
@@ -70,7 +70,7 @@ class PartsView(BaseModel):
     )
 
     @classmethod
-    def of(cls, parts: PartsReport) -> "PartsView":
+    def of(cls, parts: ReceivedParts) -> "PartsView":
         return cls(**parts._asdict() | {"runs": [PartRunView.of(run) for run in parts.runs]})
 
 

@@ -17,7 +17,7 @@ from app.service.gateway import Gateway
 from app.service.sending.delivery_creation import Submission, folder_of
 from app.service.sending.preparation import has_data_sets
 from app.service.sending.sending_errors import SendingError, UnknownDestination
-from app.service.sending.upload_conversion import GeneratorRunner, run_here
+from app.service.sending.upload_conversion import Runner, run_here
 from app.web.dependencies.caller import Caller
 from app.web.http.traceparent import continued
 from app.web.problems import Problem, responses
@@ -138,9 +138,7 @@ class SendingRequest:
         """Answer with a description of the message that would be sent."""
         return await self._converted(submission, self._rehearse)
 
-    async def _converted(
-        self, submission: Submission, answer: Callable[[Submission, GeneratorRunner], Response]
-    ) -> Response:
+    async def _converted(self, submission: Submission, answer: Callable[[Submission, Runner], Response]) -> Response:
         """Return the answer, made in a conversion slot while the client is connected."""
         begun = False
 
@@ -155,7 +153,7 @@ class SendingRequest:
             if not begun:
                 await asyncio.shield(self._discard())
 
-    def _queue(self, submission: Submission, run: GeneratorRunner) -> JSONResponse:
+    def _queue(self, submission: Submission, run: Runner) -> JSONResponse:
         deliveries = self._gateway.deliveries
         delivery, warnings, is_replayed = deliveries.submit(submission, run)
         self._gateway.uploads.sent(submission.uploads)
@@ -167,7 +165,7 @@ class SendingRequest:
         headers = {"Location": view["links"]["self"]} | ({"Idempotency-Replayed": "true"} if is_replayed else {})
         return JSONResponse(view, 202, headers)
 
-    def _rehearse(self, submission: Submission, run: GeneratorRunner) -> JSONResponse:
+    def _rehearse(self, submission: Submission, run: Runner) -> JSONResponse:
         view = Rehearsal.of(self._gateway.deliveries.dry_run(submission, run))
         return JSONResponse(view.model_dump(mode="json", exclude_none=True))
 
