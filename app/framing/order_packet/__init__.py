@@ -11,9 +11,9 @@ from app.framing.order_packet import packet_content, packet_pieces, packet_write
 from app.framing.protocol import (
     ArrangementName,
     DataSetFacts,
+    DeliveryContents,
     FileContent,
     Framing,
-    OutgoingContents,
     Received,
     StoreTable,
 )
@@ -59,7 +59,7 @@ class OrderPacket(Framing):
         return packet_content.data_set(record, received, store)
 
     def write(
-        self, delivery: DeliveryRecord, options: FramingOptions, contents: OutgoingContents
+        self, delivery: DeliveryRecord, options: FramingOptions, contents: DeliveryContents
     ) -> Iterator[PhysicalMessage]:
         return packet_writer.messages(delivery, options, contents)
 

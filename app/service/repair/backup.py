@@ -24,15 +24,15 @@ from typing import BinaryIO
 from app import plugins
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.errors import DamagedError, GatewayError
+from app.model.message import segment_name
 from app.model.records import AttachmentRecord
-from app.model.segment_names import segment_name
 from app.ports import Catalog, ContentStore, Segment
 from app.service.access import audit
 from app.service.repair import backup_manifests
 from app.service.repair.backup_manifests import BackupFile, BackupHeader, data_name
 from app.service.repair.catalog_pages import attachments_in, pages
 from app.service.repair.content_check import Measure, measure
-from app.service.repair.repair_stores import Estate, ProgressReceiver
+from app.service.repair.repair_stores import Estate, ProgressListener
 
 JOURNAL, CONTENT, TABLES, AUDIT, CATALOG = "journal/", "content/", "tables/", "audit/", "catalog.sqlite"
 _OTHER_OBJECTS = ("quarantine/", "pipeline/")
@@ -57,13 +57,13 @@ class BackupReport:
     problems: list[str] = field(default_factory=list)
 
 
-def back_up(estate: Estate, place: ContentStore, progress: ProgressReceiver, keep: int | None = None) -> BackupReport:
+def back_up(estate: Estate, place: ContentStore, progress: ProgressListener, keep: int | None = None) -> BackupReport:
     """Make a backup. With `keep`, only the newest `keep` backups stay. Raises GatewayError when none could be made."""
     return _Backup(estate, place, progress).make(keep)
 
 
 class _Backup:
-    def __init__(self, estate: Estate, place: ContentStore, progress: ProgressReceiver) -> None:
+    def __init__(self, estate: Estate, place: ContentStore, progress: ProgressListener) -> None:
         self._estate, self._place, self._progress = estate, place, progress
         self._archive = plugins.archive()(estate.settings.journal_folder)
         now = estate.clock.now()

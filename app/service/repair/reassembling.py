@@ -40,7 +40,7 @@ class ReassemblyRequest(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Reassembly:
+class Reassembled:
     """The results for an attachment: its row, its parts and its content in the temporary store, or why there is
     none."""
 
@@ -50,15 +50,15 @@ class Reassembly:
     why: str = ""
 
 
-class Scratch(NamedTuple):
+class Reassembly(NamedTuple):
     """The results for all wanted attachments, and the store of their content."""
 
-    found: Mapping[str, Reassembly]
+    found: Mapping[str, Reassembled]
     store: ContentStore
 
 
 @contextmanager
-def reassembled(wanted: Iterable[ReassemblyRequest], context: ServiceContext) -> Iterator[Scratch]:
+def reassembled(wanted: Iterable[ReassemblyRequest], context: ServiceContext) -> Iterator[Reassembly]:
     """Assemble attachments from the rest of their segments. The temporary place is removed when the block ends."""
     asked = list(wanted)
     with TemporaryDirectory(prefix="repair-", dir=context.settings.data) as folder:
@@ -78,37 +78,37 @@ def reassembled(wanted: Iterable[ReassemblyRequest], context: ServiceContext) ->
             )
             Assembler(scratch, lambda _complete: None, read_early=False).recover()
             stores = Stores(settings=context.settings, journal=context.journal, store=store, in_place=False)
-            yield Scratch({each.id: _again(each.id, catalog, stores) for each in asked}, store)
+            yield Reassembly({each.id: _again(each.id, catalog, stores) for each in asked}, store)
         finally:
             catalog.close()
 
 
 @contextmanager
-def put_together(complete: CompleteAttachment, context: ServiceContext) -> Iterator[Scratch]:
+def put_together(complete: CompleteAttachment, context: ServiceContext) -> Iterator[Reassembly]:
     """Read the content of an attachment. The temporary place is removed when the block ends."""
     with TemporaryDirectory(prefix="repair-", dir=context.settings.data) as folder:
         store = plugins.content_store()(Path(folder) / "content")
         stores = Stores(settings=context.settings, journal=context.journal, store=store, in_place=False)
-        yield Scratch({complete.record.id: _read(complete, stores)}, store)
+        yield Reassembly({complete.record.id: _read(complete, stores)}, store)
 
 
-def _again(attachment_id: str, catalog: Catalog, stores: Stores) -> Reassembly:
+def _again(attachment_id: str, catalog: Catalog, stores: Stores) -> Reassembled:
     record = catalog.attachment(attachment_id)
     if record is None:
-        return Reassembly(None, [], None, "the journal no longer has any message of it")
+        return Reassembled(None, [], None, "the journal no longer has any message of it")
     runs = catalog.part_runs(attachment_id)
     if record.state is not AttachmentState.COMPLETE:
         expected = "an unknown number" if record.parts_expected is None else f"{record.parts_expected:,}"
-        return Reassembly(record, runs, None, f"the journal has {record.parts_received:,} of {expected} parts")
+        return Reassembled(record, runs, None, f"the journal has {record.parts_received:,} of {expected} parts")
     return _read(CompleteAttachment(record, runs), stores)
 
 
-def _read(complete: CompleteAttachment, stores: Stores) -> Reassembly:
+def _read(complete: CompleteAttachment, stores: Stores) -> Reassembled:
     record, runs = complete.record, [*(complete.runs or ())]
     try:
-        return Reassembly(record, runs, read_content(complete, stores))
+        return Reassembled(record, runs, read_content(complete, stores))
     except (ContentRejected, DamagedError) as error:
-        return Reassembly(record, runs, None, str(error))
+        return Reassembled(record, runs, None, str(error))
 
 
 class _Some:

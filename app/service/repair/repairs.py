@@ -15,9 +15,9 @@ from app.service.repair.consistency_check import last_segment
 from app.service.repair.findings import Action, Finding
 from app.service.repair.rebuilding import rebuild
 from app.service.repair.recorder import Recorder
-from app.service.repair.repair_stores import Estate, ProgressReceiver
+from app.service.repair.repair_stores import Estate, ProgressListener
 from app.service.repair.restoring import (
-    RestoredContent,
+    RestoredAttachment,
     restore_content,
     restore_rows,
     restore_rows_from_journal,
@@ -49,7 +49,7 @@ def plan(findings: Iterable[Finding]) -> Plan:
     return {action: found for action, found in by_action.items() if found and action is not Action.NONE}
 
 
-def repair(estate: Estate, planned: Plan, progress: ProgressReceiver) -> list[RepairOutcome]:
+def repair(estate: Estate, planned: Plan, progress: ProgressListener) -> list[RepairOutcome]:
     """Carry out a plan on a stopped gateway's stores."""
     if rebuilds := planned.get(Action.REBUILD_CATALOG):
         rebuilt = rebuild(estate, progress)
@@ -141,7 +141,7 @@ def _content(
     return _told(wanted, restore_content(wanted, context, advance))
 
 
-def _told(wanted: Mapping[str, Finding], restored: Iterable[RestoredContent]) -> list[RepairOutcome]:
+def _told(wanted: Mapping[str, Finding], restored: Iterable[RestoredAttachment]) -> list[RepairOutcome]:
     return [RepairOutcome(wanted[each.id], each.done, each.why) for each in restored]
 
 

@@ -15,15 +15,15 @@ from typing import NamedTuple
 from app import plugins
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError, GatewayError
+from app.model.message import SEALED_SEGMENT
 from app.model.records import JournalIdentity
-from app.model.segment_names import SEALED
 from app.ports import ContentStore
 from app.service.access import audit
 from app.service.repair import backup_manifests
 from app.service.repair.backup import AUDIT, CATALOG, CONTENT, JOURNAL, TABLES
 from app.service.repair.backup_manifests import BackupFile, BackupHeader
 from app.service.repair.recorder import Recorder
-from app.service.repair.repair_stores import ProgressReceiver
+from app.service.repair.repair_stores import ProgressListener
 from app.settings import Settings
 
 AHEAD = 1_000_000
@@ -40,7 +40,7 @@ class RestoredBackup(NamedTuple):
     epoch: int
 
 
-def restore(settings: Settings, place: ContentStore, backup: str | None, progress: ProgressReceiver) -> RestoredBackup:
+def restore(settings: Settings, place: ContentStore, backup: str | None, progress: ProgressListener) -> RestoredBackup:
     """Restore a backup, or the newest one.
 
     Raises GatewayError when there is none, when the place is not empty, or when bytes differ from those that were
@@ -96,7 +96,7 @@ class _Targets:
 
     def require_empty(self) -> None:
         folder = self._settings.journal_folder
-        if folder.is_dir() and any(path.suffix == SEALED for path in folder.iterdir()):
+        if folder.is_dir() and any(path.suffix == SEALED_SEGMENT for path in folder.iterdir()):
             raise GatewayError(f"there is a journal in {folder}: restore into an empty place")
         if not self._database.is_empty():
             raise GatewayError(f"the catalog {self._database.place} is not empty: restore into an empty place")
@@ -126,7 +126,7 @@ class _Targets:
         file: BackupFile,
         header: BackupHeader,
         identity: JournalIdentity | None,
-        progress: ProgressReceiver,
+        progress: ProgressListener,
     ) -> None:
         with TemporaryDirectory(prefix="restore-") as folder:
             copy = Path(folder) / "catalog.sqlite"
@@ -146,7 +146,7 @@ class _Targets:
 
 
 def _copy(
-    place: ContentStore, file: BackupFile, write: Callable[[memoryview], object], progress: ProgressReceiver
+    place: ContentStore, file: BackupFile, write: Callable[[memoryview], object], progress: ProgressListener
 ) -> None:
     try:
         pieces: Iterable[memoryview] = place.read(file.name)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from app.dataset import checks, format_names, sas_columns, side_columns
-from app.dataset.format_names import FormatName
+from app.dataset.format_names import SasFormat
 from app.dataset.schema import MOST_VARIABLES
 from app.model.errors import InvalidInputError
 from app.model.names import folded
@@ -213,7 +213,7 @@ class _Fitting:
 
     def _format(self, column: str, what: str, reference: str, *, is_text: bool) -> str:
         said = format_names.parse(reference)
-        if is_text and said != FormatName() and not said.name.startswith("$"):
+        if is_text and said != SasFormat() and not said.name.startswith("$"):
             said = said._replace(name=f"${said.name}")
         if self._holds(said.name, self.limits.format) and max(said.width, said.decimals) <= LONGEST_WIDTH:
             return str(said)

@@ -13,7 +13,15 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_vali
 
 from app.model.attachment import AttachmentKind
 from app.model.names import folded
-from app.model.patterns import CORREL_ID, DELIMITER, IDENTIFIER, NO_CONTROL_CHARACTERS, NO_SPACES, PRINTABLE_ASCII, TEXT
+from app.model.validation import (
+    CORREL_ID,
+    DELIMITER,
+    IDENTIFIER,
+    NO_CONTROL_CHARACTERS,
+    NO_SPACES,
+    PRINTABLE_ASCII,
+    TEXT,
+)
 from app.service.sending import drafts
 from app.service.sending.drafts import FILE_SPECIFICATIONS
 from app.service.sending.upload_conversion import ConversionRequest
@@ -21,7 +29,7 @@ from app.service.sending.upload_parts import StoredPart
 from app.tables.read.file_formats import FORMATS
 from app.tables.read.overrides import DataSetOverrides, NameRule, VariableOverrides
 from app.tables.read.read_request import Options, VariableType
-from app.web.resources.messages.map_schemas import MOST_MAP_VALUES, MapType, check_map_value
+from app.web.resources.messages.schemas import MOST_MAP_VALUES, MapType, check_map_value
 from app.web.resources.schemas import KINDS, KindWord
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=NO_CONTROL_CHARACTERS)]
