@@ -29,7 +29,7 @@ class CredentialsRefused(Exception):
 
 
 class Authenticator:
-    """Finds the principals of requests, by the settings, the keys in the catalog and those of an OpenID provider."""
+    """Finds the principals of requests, by the settings, the keys in the catalog and an OpenID provider."""
 
     def __init__(self, http: Http, oidc: Oidc | None, catalog: Catalog, clock: Clock) -> None:
         self._http, self._clock = http, clock
@@ -43,8 +43,8 @@ class Authenticator:
         return not self.keys.is_fresh or self._may_fetch(text)
 
     def refresh(self, text: str | None) -> None:
-        """Read the keys again if that was not done lately, and fetch those of the OpenID provider if they are needed
-        for this bearer token. Blocks. Raises CatalogError."""
+        """Read the keys again if that was not done lately, and fetch the OpenID provider's keys if they are needed for
+        this bearer token. Blocks. Raises CatalogError."""
         self.keys.refresh()
         if self._tokens is not None and self._may_fetch(text):
             self._tokens.refresh()
@@ -91,7 +91,7 @@ class Authenticator:
 
     @property
     def is_open(self) -> bool:
-        """Whether there are no credentials that could be shown, so that those of a request mean nothing."""
+        """Whether no credentials exist, so that the credentials of a request mean nothing."""
         return not self._http.tokens and self._tokens is None and self.keys.is_empty
 
     def is_served(self, address: str | None) -> bool:

@@ -83,13 +83,13 @@ def _read(path: Path) -> bytes:
 
 def _made(path: Path) -> bytes:
     """Write a new secret, as a whole, and return it."""
-    secret, beside = token_bytes(_BYTES), path.with_suffix(".new")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    secret, new = token_bytes(_BYTES), path.with_suffix(".new")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(secret)
         file.flush()
         os.fsync(file.fileno())
-    beside.rename(path)
+    new.rename(path)
     return secret
 
 

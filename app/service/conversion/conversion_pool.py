@@ -85,7 +85,7 @@ class ConversionPlaces:
         finally:
             if waiter.has_place:
                 self._held[use, who] -= 1
-                self._held += Counter()  # forgets those that have none
+                self._held += Counter()  # removes the callers without a place
             else:
                 self._waiting = [each for each in self._waiting if each is not waiter]
             self._grant()

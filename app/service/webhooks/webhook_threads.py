@@ -17,7 +17,7 @@ from app.service.webhooks.webhook import WebhookEndpoint
 from app.service.webhooks.webhook_request import Poster, WebhookAnswer
 
 IDLE_SECONDS: Final = 1.0
-"""How often the event log is looked at when nothing in this process has logged an event: a job beside may have."""
+"""How often the event log is read when nothing in this process has logged an event: another process may have."""
 
 log = logger(__name__)
 
@@ -27,7 +27,8 @@ def _post(poster: Poster, logs: EventLogs, event: EventRecord, now: int) -> Webh
 
 
 class Webhooks:
-    """The webhooks of a gateway, and the threads that send to them. `dead_letters` counts those of a webhook."""
+    """The webhooks of a gateway, and the threads that send to them. `dead_letters` counts the dead letters of a
+    webhook."""
 
     def __init__(self, context: ServiceContext, stop: Event, dead_letters: Callable[[str], float]) -> None:
         self._context, self._stop, self._dead_letters = context, stop, dead_letters

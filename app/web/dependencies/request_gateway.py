@@ -16,7 +16,7 @@ from app.web.http.parameters import Digits
 from app.web.problems import Problem
 
 _OF_PATHS = "/%:@!$&'()*+,;=~"
-"""Characters of encoded paths (RFC 3986), beside those that `quote` leaves."""
+"""Characters of encoded paths (RFC 3986) that `quote` would encode."""
 API = "/v1"
 """The path of the versioned resources."""
 

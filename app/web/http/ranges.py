@@ -73,7 +73,7 @@ def _joined(ranges: list[ByteRange]) -> list[ByteRange]:
 
 
 def precondition(headers: Mapping[str, str], etag: str, modified: datetime) -> int:
-    """Return 200 to go on, 304 if the client already has the content, 412 if it wants another (section 13.2.2).
+    """Return 200 to continue, 304 if the client already has the content, 412 if it wants another (section 13.2.2).
 
     `etag` is a strong entity tag with its quotes; `modified` is a time in whole seconds. Header names are in lower
     case.

@@ -53,7 +53,7 @@ def zip_pieces(members: Iterable[ArchiveMember]) -> Iterator[bytes | memoryview]
 
 
 def unique_names(names: Iterable[str]) -> Iterator[str]:
-    """Yield the names, with a number in those that an earlier one has, ignoring case: `a.txt`, `a (2).txt`."""
+    """Yield the names, with a number in each repeated name, ignoring case: `a.txt`, `a (2).txt`."""
     seen: set[str] = set()
     counts: dict[str, int] = {}
     for name in names:

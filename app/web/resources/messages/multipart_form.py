@@ -22,7 +22,7 @@ MESSAGE = "message"
 
 _FORM_FIELDS = ("destination", "description", "kind", "name", "data_set")
 COMPANIONS = ("catalog", "define")
-"""Names of a form's files that are given beside data sets."""
+"""Names of a form's files that describe data sets."""
 NO_COMPANIONS: Mapping[str, str] = {}
 
 
@@ -123,9 +123,9 @@ class DescriptionReader:
         draft: MessageDraft,
         form: Form,
         parts: Mapping[str, StoredPart],
-        beside: Mapping[str, str] = NO_COMPANIONS,
+        companions: Mapping[str, str] = NO_COMPANIONS,
     ) -> Described:
-        """Return the description. `beside` are the parts that describe all data sets of a form."""
+        """Return the description. `companions` are the parts that describe all data sets of a form."""
         kinds = framing(drafts.find_destination(self._destinations, draft.destination).framing).kinds
         found = [
             entry.stated_kind() or kind_of_part(self._store, parts[entry.part], kinds) for entry in draft.attachments
@@ -134,7 +134,7 @@ class DescriptionReader:
         for number, (entry, name) in enumerate(zip(draft.attachments, names, strict=True)):
             if why := why_meaningless(name if entry.name is None else entry.name):
                 raise _invalid(f"#/attachments/{number}/name", why)
-        completed = _validated(lambda: draft.completed(found, names, beside))
+        completed = _validated(lambda: draft.completed(found, names, companions))
         self._check(completed)
         return Described(completed.draft(), parts, completed.fingerprint(form.parts))
 
@@ -172,8 +172,8 @@ def _draft_of_form(form: Form) -> MessageDraft:
 
 def _attached(form: Form) -> list[StoredPart]:
     """Return the files of a form that are attachments. Raises Problem for two catalogs, or two define.xml."""
-    beside = [part.name for part in form.parts if part.name in COMPANIONS]
-    if twice := next((name for name in COMPANIONS if beside.count(name) > 1), None):
+    companions = [part.name for part in form.parts if part.name in COMPANIONS]
+    if twice := next((name for name in COMPANIONS if companions.count(name) > 1), None):
         raise _invalid(f"#/{twice}", f"the file {twice!r} is repeated")
     return [part for part in form.parts if part.name not in COMPANIONS]
 

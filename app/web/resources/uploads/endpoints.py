@@ -33,7 +33,7 @@ router = APIRouter(prefix="/uploads", tags=["messages"])
 UploadId = Annotated[str, Path(description="the upload's identifier")]
 TusResumable = Annotated[str, Header(description="the version of tus: `1.0.0`")]
 UploadLength = Annotated[Digits | None, Header(ge=0, le=tus.LONGEST, description="bytes of the whole content")]
-UploadOffset = Annotated[Digits, Header(ge=0, le=tus.LONGEST, description="the byte at which this body goes on")]
+UploadOffset = Annotated[Digits, Header(ge=0, le=tus.LONGEST, description="the byte at which this body continues")]
 UploadChecksum = Annotated[
     str | None, Header(description="the body's checksum: an algorithm, a space, base64", max_length=200)
 ]
@@ -129,7 +129,8 @@ async def create_upload(
 
 @router.get("", operation_id="list_uploads", responses=responses("invalid"))
 def list_uploads(gateway: GatewayDep, caller: CallerDep, base: BaseDep, paging: PagingDep) -> PageView[UploadView]:
-    """List the caller's uploads, newest first. With the scope `operate` and no limits, those of all callers."""
+    """List the caller's uploads, newest first. With the scope `operate` and no limits, list the uploads of all
+    callers."""
     principal = caller.principal
     is_operator = Scope.OPERATE in principal.scopes and not principal.is_limited
     page = page_of(gateway.uploads.of(None if is_operator else owner_of(caller)), paging)
@@ -148,7 +149,7 @@ def list_uploads(gateway: GatewayDep, caller: CallerDep, base: BaseDep, paging: 
 async def head_upload(
     upload_id: UploadId, request: Request, gateway: GatewayDep, caller: CallerDep, tus_resumable: TusResumable
 ) -> Response:
-    """Tell at which byte an upload goes on. A request that still appends to it is ended before."""
+    """Return the byte at which an upload continues. A request that still appends to it is ended first."""
     tus.require_version(tus_resumable)
     upload = await _taken(request, gateway, upload_id, caller)
     return Response(headers=tus.described(upload))
@@ -156,7 +157,7 @@ async def head_upload(
 
 @router.get("/{upload_id}", operation_id="get_upload", responses=responses("not-found"))
 async def get_upload(upload_id: UploadId, gateway: GatewayDep, caller: CallerDep, base: BaseDep) -> UploadView:
-    """Return an upload and its progress, and let a request that appends to it go on."""
+    """Return an upload and its progress, and do not end a request that appends to it."""
     return UploadView.of(await known_upload(gateway, upload_id, caller), base)
 
 

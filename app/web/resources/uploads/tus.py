@@ -89,8 +89,8 @@ def metadata(text: str) -> dict[str, str]:
 
 
 def mismatch(upload: Upload, given: int) -> Problem:
-    """Return the problem of an append at another offset than that of the upload."""
-    why = f"the upload goes on at byte {upload.offset}, not at {given}"
+    """Return the problem of an append at another offset than the upload's."""
+    why = f"the upload must continue at byte {upload.offset}, not at {given}"
     return Problem("mismatching-upload-offset", why, {"Upload-Offset": f"{upload.offset}"})
 
 
