@@ -64,13 +64,10 @@ class Links:
         )
 
     def _code(self, payload: str, path: str, query: Iterable[tuple[str, str]]) -> str:
-        address = f"{path}?{urlencode(sorted(query))}"
-        return _encoded(hmac.digest(self._key(), f"{payload}\n{address}".encode("utf-8", "replace"), sha256))
-
-    def _key(self) -> bytes:
         if not self._secret:
             self._secret = _read(self._path) or _made(self._path)
-        return self._secret
+        address = f"{path}?{urlencode(sorted(query))}"
+        return _encoded(hmac.digest(self._secret, f"{payload}\n{address}".encode("utf-8", "replace"), sha256))
 
 
 def _read(path: Path) -> bytes:

@@ -7,23 +7,17 @@ from threading import Event
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from app.model.event_logs import EventLogs
-from app.model.records import EventRecord
 from app.model.webhook_state import WebhookState
 from app.observe import Recurring, logger
 from app.service.context import ServiceContext
 from app.service.threads import Worker
 from app.service.webhooks.webhook import WebhookEndpoint
-from app.service.webhooks.webhook_request import Poster, WebhookAnswer
+from app.service.webhooks.webhook_request import Poster
 
 IDLE_SECONDS: Final = 1.0
 """How often the event log is read when nothing in this process has logged an event: another process may have."""
 
 log = logger(__name__)
-
-
-def _post(poster: Poster, logs: EventLogs, event: EventRecord, now: int) -> WebhookAnswer:
-    return poster.post(event, logs, now)
 
 
 class Webhooks:
@@ -49,9 +43,9 @@ class Webhooks:
         """Read how far each webhook has got. Call it once the catalog belongs to this process."""
         logs = self._context.catalog.event_logs()
         for name, poster in self._posters.items():
-            post = partial(_post, poster, logs)
-            endpoint = self.endpoints[name] = WebhookEndpoint(name, self._context, post, self._stop)
-            self._observe(endpoint)
+            post = partial(poster.post, logs)
+            self.endpoints[name] = WebhookEndpoint(name, self._context, post, self._stop)
+            self._observe(self.endpoints[name])
 
     def wake(self) -> None:
         """Wake the threads, as a client has changed a webhook."""

@@ -64,7 +64,10 @@ class DescriptionReader:
                 raise _invalid("#", f"the part {MESSAGE!r} must be the first, and the only one of its name")
             return True
         if self._draft is not None:
-            self._expect(head.name)
+            if head.name not in self._draft.part_names:
+                raise _invalid("#/attachments", f"no attachment names the part {head.name!r}")
+            if self._seen.count(head.name) > 1:
+                raise _invalid("#/attachments", f"the part {head.name!r} is repeated, or is also an upload")
             return False
         if head.file_name is None and head.name not in _FORM_FIELDS:
             raise _invalid(f"#/{head.name}", f"unknown field; a form has {', '.join(_FORM_FIELDS)} and files")
@@ -138,13 +141,6 @@ class DescriptionReader:
         self._check(completed)
         return Described(completed.draft(), parts, completed.fingerprint(form.parts))
 
-    def _expect(self, name: str) -> None:
-        assert self._draft is not None
-        if name not in self._draft.part_names:
-            raise _invalid("#/attachments", f"no attachment names the part {name!r}")
-        if self._seen.count(name) > 1:
-            raise _invalid("#/attachments", f"the part {name!r} is repeated, or is also an upload")
-
     def _check(self, draft: MessageDraft) -> None:
         destination = drafts.find_destination(self._destinations, draft.destination)
         any_kind = min(framing(destination.framing).kinds)
@@ -165,9 +161,17 @@ def _validated(make: Callable[[], MessageDraft]) -> MessageDraft:
 
 
 def _draft_of_form(form: Form) -> MessageDraft:
-    said: dict[str, object] = {key: form.fields[key] for key in ("destination", "description") if key in form.fields}
-    said["attachments"] = [_entry_of_form(form, number) for number in range(len(_attached(form)))]
-    return MessageDraft.model_validate(said)
+    message: dict[str, object] = {
+        name: form.fields[name] for name in ("destination", "description") if name in form.fields
+    }
+    entry: dict[str, object] = {name: form.fields[name] for name in ("kind", "name") if form.fields.get(name)}
+    if "data_set" in form.fields:
+        try:
+            entry["data_set"] = from_json(form.fields["data_set"])
+        except ValueError as error:
+            raise _invalid("#/data_set", f"not JSON: {error}") from None
+    message["attachments"] = [{"part": f"{number}", **entry} for number in range(len(_attached(form)))]
+    return MessageDraft.model_validate(message)
 
 
 def _attached(form: Form) -> list[StoredPart]:
@@ -184,18 +188,3 @@ def _named_parts(entry: AttachmentDraft) -> Iterator[tuple[str, str]]:
     for field in COMPANIONS:
         if entry.data_set is not None and (part := getattr(entry.data_set, field)) is not None:
             yield f"data_set/{field}", part
-
-
-def _entry_of_form(form: Form, number: int) -> dict[str, object]:
-    entry: dict[str, object] = {"part": f"{number}"}
-    entry |= {name: form.fields[name] for name in ("kind", "name") if form.fields.get(name)}
-    if "data_set" in form.fields:
-        entry["data_set"] = _json(form.fields["data_set"])
-    return entry
-
-
-def _json(text: str) -> object:
-    try:
-        return from_json(text)
-    except ValueError as error:
-        raise _invalid("#/data_set", f"not JSON: {error}") from None
