@@ -1,7 +1,6 @@
 """Resumable uploads by tus 1.0."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any
 
@@ -12,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from app.model.access import Scope
 from app.service.gateway import Gateway
 from app.service.sending.upload_space import Promise
-from app.service.uploads import QuotaExceeded, TooManyUploads, UnknownUpload, Upload
+from app.service.uploads import UnknownUpload, Upload
 from app.web.dependencies.caller import CallerDep
 from app.web.dependencies.identifiers import unknown
 from app.web.dependencies.request_gateway import BaseDep, GatewayDep, PagingDep
@@ -118,8 +117,7 @@ async def create_upload(
     content_type = metadata.get("filetype", "").strip().lower()[:255]
     about = (owner_of(caller), upload_length, metadata.get("filename"), content_type, text, repr_digest)
     trace_parent = continued(request, gateway.traces)
-    with _within_quota():
-        upload = await run_in_threadpool(gateway.uploads.create, *about, trace_parent)
+    upload = await run_in_threadpool(gateway.uploads.create, *about, trace_parent)
     caller.trail.details = {"upload": upload.record.id}
     if tus.has_body(headers) or upload.is_complete:
         await _append(request, gateway, upload, None)
@@ -151,7 +149,7 @@ async def head_upload(
 ) -> Response:
     """Return the byte at which an upload continues. A request that still appends to it is ended first."""
     tus.require_version(tus_resumable)
-    upload = await _taken(request, gateway, upload_id, caller)
+    upload = await _acquired(request, gateway, upload_id, caller)
     return Response(headers=tus.described(upload))
 
 
@@ -189,7 +187,7 @@ async def append_upload(
     del upload_checksum, repr_digest
     tus.require_version(tus_resumable)
     _require_running(gateway)
-    upload = await _taken(request, gateway, upload_id, caller)
+    upload = await _acquired(request, gateway, upload_id, caller)
     tus.require_type(request.headers)
     if upload_offset != upload.offset:
         raise tus.mismatch(upload, upload_offset)
@@ -212,12 +210,12 @@ async def delete_upload(
 ) -> Response:
     """Delete an upload and what was received of it."""
     tus.require_version(tus_resumable)
-    upload = await _taken(request, gateway, upload_id, caller)
+    upload = await _acquired(request, gateway, upload_id, caller)
     await run_in_threadpool(gateway.uploads.delete, upload)
     return Response(status_code=204)
 
 
-async def _taken(request: Request, gateway: Gateway, upload_id: str, caller: CallerDep) -> Upload:
+async def _acquired(request: Request, gateway: Gateway, upload_id: str, caller: CallerDep) -> Upload:
     """Return an upload of the caller to which no other request appends. Raises Problem."""
     await known_upload(gateway, upload_id, caller)
     await _receivers(request).end(upload_id)
@@ -237,7 +235,7 @@ async def _append(request: Request, gateway: Gateway, upload: Upload, length: in
     headers = request.headers
     begin, known = upload.offset, upload.record.length
     if None not in (known, length) and known != length:
-        raise tus.inconsistent(f"the whole content has {known} bytes, as was told before, and not {length}")
+        raise tus.inconsistent(f"the announced size of the content is {known} bytes, not {length}")
     announced = int(headers["content-length"]) if "content-length" in headers else None
     end = length if known is None else known
     most = (gateway.settings.limits.upload_bytes if end is None else end) - begin
@@ -250,31 +248,17 @@ async def _append(request: Request, gateway: Gateway, upload: Upload, length: in
     def allow(size: int) -> None:
         if size > most:
             raise tus.inconsistent(f"the body goes beyond the end of the content: {most} bytes are missing")
-        with _within_quota():
-            gateway.uploads.reserve(upload, begin + size)
+        gateway.uploads.reserve(upload, begin + size)
 
     try:
         allow(announced or 0)
-        with _within_quota():
-            gateway.uploads.reserve(upload, length or 0)
+        gateway.uploads.reserve(upload, length or 0)
         with pools_of(request).uploading(), gateway.room.promised(announced or 0) as promise:
             await _receivers(request).run(
                 upload.record.id, _receiving(request, gateway, upload, length, allow, promise)
             )
     finally:
         gateway.uploads.release(upload)
-
-
-@contextmanager
-def _within_quota() -> Iterator[None]:
-    """Turn what is beyond the quotas of uploads into problems."""
-    try:
-        yield
-    except TooManyUploads as error:
-        raise Problem("too-many-uploads", str(error), {"Retry-After": "60"}) from None
-    except QuotaExceeded as error:
-        headers = {"Retry-After": "60"}
-        raise Problem("upload-quota", str(error), headers, limit=error.limit, used=error.used) from None
 
 
 async def _receiving(

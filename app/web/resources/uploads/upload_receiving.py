@@ -102,7 +102,7 @@ class _Body:
             await self._begin_batch(self._write)
 
     async def finish(self) -> None:
-        """Write the rest and make it durable. Raises Problem if the bytes differ from what the client said of them."""
+        """Write the rest and make it durable. Raises Problem if the bytes differ from the client's checksum."""
         await self._begin_batch(self._finish)
         await self._written()
 
