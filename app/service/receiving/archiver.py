@@ -12,7 +12,7 @@ The object `journal-epoch` names the epoch of the gateway that copied last. One 
 from typing import Any
 
 from app.model.errors import GatewayError, JournalTaken
-from app.model.segment_names import segment_name
+from app.model.message import segment_name
 from app.observe import Recurring, logger
 from app.ports import ContentStore, Segment
 from app.service.context import ServiceContext
@@ -96,7 +96,8 @@ class Archiver:
         self._is_ours = True
 
     def _require_last(self) -> int:
-        """Return the epoch of the gateway that copied last. Raises JournalTaken if it is later than that of this one.
+        """Return the epoch of the gateway that copied last. Raises JournalTaken if it is later than the epoch
+        of this gateway.
 
         What two gateways copy at the same moment is the same, since a sealed segment never changes.
         """
