@@ -57,7 +57,7 @@ from app.web.resources.messages import draft_schemas
 from app.web.resources.messages import endpoints as messages
 from app.web.resources.quarantine import endpoints as quarantine
 from app.web.resources.uploads import endpoints as uploads
-from app.web.resources.uploads.tus import TusMiddleware
+from app.web.resources.uploads import tus
 from app.web.resources.uploads.upload_receiving import Receivers
 from app.web.responses import disconnection
 from app.web.responses.event_feed import Feed
@@ -120,8 +120,7 @@ _CORS: dict[str, Any] = {
     "expose_headers": [
         *("ETag", "Link", "Location", "Content-Disposition", "Content-Range", "Accept-Ranges", "Repr-Digest"),
         *("Idempotency-Replayed", "Retry-After", "Undecodable-Bytes", "WWW-Authenticate", "Total-Count"),
-        *("Tus-Resumable", "Tus-Version", "Tus-Extension", "Tus-Max-Size", "Tus-Checksum-Algorithm"),
-        *("Upload-Offset", "Upload-Length", "Upload-Defer-Length", "Upload-Metadata", "Upload-Expires"),
+        *tus.RESPONSE_FIELDS,
         *("RateLimit", "RateLimit-Policy"),
         *("Missing-Parts", "Truncated"),
     ],
@@ -203,7 +202,7 @@ def _add_middleware(app: FastAPI, gateway: Gateway, audit: AuditLog, repeats: Re
     app.add_middleware(HeadMiddleware)
     problem_handlers.install(app)
     disconnection.install(app)
-    app.add_middleware(TusMiddleware)
+    app.add_middleware(tus.TusMiddleware)
     app.add_middleware(AuditMiddleware, add=audit.add, add_failed=repeats.add)
     if origins := http.cors_origins:
         app.add_middleware(CORSMiddleware, allow_origins=origins, **_CORS)

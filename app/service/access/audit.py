@@ -205,7 +205,7 @@ def opened_files(folder: Path) -> Iterator[dict[str, BinaryIO]]:
         with suppress(FileNotFoundError):
             files[CURRENT] = opened.enter_context((folder / CURRENT).open("rb"))
         for each in _rotated(folder):
-            with suppress(FileNotFoundError):  # deleted meanwhile, as the oldest
+            with suppress(FileNotFoundError):  # it was the oldest and has been deleted
                 file = opened.enter_context(each.path.open("rb"))
                 if CURRENT not in files or not os.path.sameopenfile(file.fileno(), files[CURRENT].fileno()):
                     files[each.path.name] = file

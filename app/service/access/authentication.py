@@ -29,22 +29,28 @@ class CredentialsRefused(Exception):
 
 
 class Authenticator:
-    """Finds the principals of requests, by the settings, the keys in the catalog and those of an OpenID provider."""
+    """Finds the principals of requests, by the settings, the keys in the catalog and an OpenID provider."""
 
     def __init__(self, http: Http, oidc: Oidc | None, catalog: Catalog, clock: Clock) -> None:
         self._http, self._clock = http, clock
         self.keys = Keys(catalog, clock)
-        self._tokens = None if oidc is None else _access_tokens(oidc, clock)
-        self.sign_in = None if oidc is None or self._tokens is None else _sign_in(oidc, self._tokens)
+        self._tokens: AccessTokens | None = None
+        self.sign_in: SignIn | None = None
         """The sign-in of people at the OpenID provider, if there is one that has a client for it."""
+        if oidc is not None:
+            from app.service.access import oidc as tokens  # noqa: PLC0415 - a tenth of a second of imports
+            from app.service.access import openid_sign_in  # noqa: PLC0415 - as above
+
+            self._tokens = tokens.AccessTokens(oidc, clock)
+            self.sign_in = None if oidc.client_id is None else openid_sign_in.SignIn(oidc, self._tokens)
 
     def needs_refresh(self, text: str | None) -> bool:
         """Tell whether a request with this bearer token should wait for `refresh`."""
         return not self.keys.is_fresh or self._may_fetch(text)
 
     def refresh(self, text: str | None) -> None:
-        """Read the keys again if that was not done lately, and fetch those of the OpenID provider if they are needed
-        for this bearer token. Blocks. Raises CatalogError."""
+        """Read the keys again if that was not done lately, and fetch the OpenID provider's keys if they are needed for
+        this bearer token. Blocks. Raises CatalogError."""
         self.keys.refresh()
         if self._tokens is not None and self._may_fetch(text):
             self._tokens.refresh()
@@ -63,16 +69,13 @@ class Authenticator:
         if any(hmac.compare_digest(shown, digest) for digest in self._http.tokens.current):
             return Principal("token", "configured token", EVERYTHING, shown[:DIGITS])
         if self._tokens is not None and _is_jwt(text):
-            return self._by_access_token(self._tokens, text)
+            from app.service.access.oidc import TokenRefused  # noqa: PLC0415 - loaded before
+
+            try:
+                return self._tokens.principal(text)
+            except TokenRefused as error:
+                raise CredentialsRefused(str(error), error.told) from None
         raise CredentialsRefused("the token is unknown")
-
-    def _by_access_token(self, tokens: "AccessTokens", text: str) -> Principal:
-        from app.service.access.oidc import TokenRefused  # noqa: PLC0415 - loaded before
-
-        try:
-            return tokens.principal(text)
-        except TokenRefused as error:
-            raise CredentialsRefused(str(error), error.told) from None
 
     def is_current(self, principal: Principal) -> bool:
         """Tell whether a principal that was accepted still would be. Blocks."""
@@ -91,7 +94,7 @@ class Authenticator:
 
     @property
     def is_open(self) -> bool:
-        """Whether there are no credentials that could be shown, so that those of a request mean nothing."""
+        """Whether no credentials exist, so that the credentials of a request mean nothing."""
         return not self._http.tokens and self._tokens is None and self.keys.is_empty
 
     def is_served(self, address: str | None) -> bool:
@@ -129,18 +132,6 @@ class Authenticator:
             "no credentials, and this gateway has no keys",
             "this gateway has no API keys yet: make one with `attachment-gateway keys create`",
         )
-
-
-def _access_tokens(settings: Oidc, clock: Clock) -> "AccessTokens":
-    from app.service.access.oidc import AccessTokens  # noqa: PLC0415 - a tenth of a second of imports
-
-    return AccessTokens(settings, clock)
-
-
-def _sign_in(settings: Oidc, tokens: "AccessTokens") -> "SignIn | None":
-    from app.service.access.openid_sign_in import SignIn  # noqa: PLC0415 - as above
-
-    return None if settings.client_id is None else SignIn(settings, tokens)
 
 
 def _is_jwt(text: str) -> bool:

@@ -142,7 +142,13 @@ class AccessTokens:
         try:
             token = jwt.decode(text, self._keys, algorithms=self._settings.algorithms)
             claims = token.claims
-            self._registry(audience).validate(claims)
+            jwt.JWTClaimsRegistry(
+                now=self._clock.now() // 1_000_000,
+                leeway=LEEWAY_SECONDS,
+                iss={"essential": True, "value": self._settings.issuer},
+                aud={"essential": True, "value": audience},
+                exp={"essential": True},
+            ).validate(claims)
             # What names and limits come from must be text that a response can carry, and every number finite.
             json.dumps(claims, ensure_ascii=False, allow_nan=False).encode()
         except ExpiredTokenError:
@@ -151,22 +157,13 @@ class AccessTokens:
             raise TokenRefused(f"the {what} is not accepted: {_why(error)}") from None
         return claims
 
-    def _registry(self, audience: str) -> jwt.JWTClaimsRegistry:
-        settings = self._settings
-        return jwt.JWTClaimsRegistry(
-            now=self._clock.now() // 1_000_000,
-            leeway=LEEWAY_SECONDS,
-            iss={"essential": True, "value": settings.issuer},
-            aud={"essential": True, "value": audience},
-            exp={"essential": True},
-        )
-
     def _principal_of(self, claims: dict[str, Any]) -> Principal:
         settings = self._settings
         name = claims.get(settings.name_claim)
         if not isinstance(name, str) or not name:
             raise TokenRefused(f"the access token has no claim {settings.name_claim!r}")
-        granted = {scope for word in _words(claims.get(settings.scope_claim)) for scope in self._scopes(word)}
+        known = settings.scopes or {scope.value: [scope] for scope in Scope}
+        granted = {scope for word in _words(claims.get(settings.scope_claim)) for scope in known.get(word, [])}
         return Principal(
             kind="oidc",
             name=name,
@@ -176,11 +173,6 @@ class AccessTokens:
             destinations=_limit(claims, settings.destinations_claim),
             expires_at=int(min(claims["exp"], _LATEST)) * 1_000_000,
         )
-
-    def _scopes(self, word: str) -> list[Scope]:
-        if self._settings.scopes:
-            return self._settings.scopes.get(word, [])
-        return [Scope(word)] if word in set(Scope) else []
 
     def _has_key(self, text: str) -> bool:
         """Tell whether the key that a token names is known; True for what is no token, which no fetch helps."""

@@ -56,7 +56,7 @@ def write_data_set(
 def write_rows(
     table: pa.Table, format_name: str, options: OutputOptions, created: datetime, with_rows: bool
 ) -> Generator[bytes | memoryview, None, None]:
-    """Yield rows in memory in a format, as `write_data_set` does those of a stored data set."""
+    """Yield rows in memory in a format, as `write_data_set` yields the rows of a stored data set."""
     stored = BytesIO()
     pq.write_table(table, stored)
     known = FORMATS[format_name]
@@ -81,7 +81,7 @@ def query_tables(
 ) -> Generator[bytes | memoryview, None, bool]:
     """Yield the first rows of a query's result in a format, and return whether there are more.
 
-    DuckDB gets so many bytes of memory, one thread and no folder. Raises QueryFailed.
+    DuckDB gets `memory` bytes, one thread and no folder. Raises QueryFailed.
     """
     settings = {"memory_limit": f"{memory}B", "threads": "1", "temp_directory": ""}
     with confined(store, names, sql, settings, as_text=word != "arrow") as answer:

@@ -85,14 +85,16 @@ class ConversionPlaces:
         finally:
             if waiter.has_place:
                 self._held[use, who] -= 1
-                self._held += Counter()  # forgets those that have none
+                self._held += Counter()  # removes the callers without a place
             else:
                 self._waiting = [each for each in self._waiting if each is not waiter]
             self._grant()
 
     def _grant(self) -> None:
         """Give the free places to the waiting callers with the fewest places, longest ungranted first."""
-        for waiter in sorted(self._waiting, key=self._priority):
+        for waiter in sorted(
+            self._waiting, key=lambda each: (self._held[each.use, each.who], self._last_grants.get(each.who, 0))
+        ):
             if not waiter.granted.done() and self._is_free(waiter.use, waiter.who):
                 waiter.granted.set_result(None)
                 self._held[waiter.use, waiter.who] += 1
@@ -101,9 +103,6 @@ class ConversionPlaces:
                 if len(self._last_grants) > _CALLERS:
                     del self._last_grants[next(iter(self._last_grants))]
         self._waiting = [each for each in self._waiting if not each.granted.done()]
-
-    def _priority(self, waiter: _Waiter) -> tuple[int, int]:
-        return self._held[waiter.use, waiter.who], self._last_grants.get(waiter.who, 0)
 
     def _is_free(self, use: SlotUse, who: str) -> bool:
         if use is SlotUse.QUERY:

@@ -70,7 +70,9 @@ def work(connection: Connection, memory: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _be_modest()
-    most = _limit_memory(memory)
+    most = _data_bytes() + memory
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(EOFError, OSError), connection:
         while True:
             job: ConversionTask = connection.recv()
@@ -78,9 +80,15 @@ def work(connection: Connection, memory: int) -> None:
             outcome = _outcome(job, connection)
             is_last = isinstance(outcome, Failed) and outcome.out_of_memory
             if isinstance(outcome, Done):
-                is_last = _trimmed() > most - memory // 2
+                with suppress(AttributeError, OSError):  # another C library
+                    ctypes.CDLL(None).malloc_trim(0)
+                is_last = _data_bytes() > most - memory // 2
                 outcome = outcome._replace(is_last=is_last)
-            _send(connection, outcome)
+            try:
+                connection.send(outcome)
+            except (TypeError, AttributeError, ValueError) as error:  # pickle has no better errors
+                why = f"the result of a conversion cannot be pickled: {error}: {outcome!r:.500}"
+                connection.send(Failed.of(GatewayError(why)))
             if is_last:
                 return
 
@@ -120,14 +128,6 @@ def _send_pieces(connection: Connection, held: list[bytes | memoryview]) -> None
         connection.send_bytes(data)
 
 
-def _send(connection: Connection, outcome: Done | Failed) -> None:
-    try:
-        connection.send(outcome)
-    except (TypeError, AttributeError, ValueError) as error:  # pickle has no better errors
-        why = f"the result of a conversion cannot be pickled: {error}: {outcome!r:.500}"
-        connection.send(Failed.of(GatewayError(why)))
-
-
 def _is_for_memory(error: BaseException | None) -> bool:
     """Tell whether a lack of memory caused an error. Libraries and readers raise errors of their own for it."""
     seen: set[int] = set()
@@ -148,25 +148,10 @@ def _be_modest() -> None:
     pa.set_io_thread_count(1)
 
 
-def _limit_memory(more: int) -> int:
-    """Limit memory to the present amount and `more` bytes; return the limit."""
-    most = _data_bytes() + more
-    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    return most
-
-
 def _limit_time(seconds: int) -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
     most = int(used.ru_utime + used.ru_stime) + 1 + seconds
     resource.setrlimit(resource.RLIMIT_CPU, (most, resource.getrlimit(resource.RLIMIT_CPU)[1]))
-
-
-def _trimmed() -> int:
-    """Return freed memory to the system; return the bytes of data that are left."""
-    with suppress(AttributeError, OSError):  # another C library
-        ctypes.CDLL(None).malloc_trim(0)
-    return _data_bytes()
 
 
 def _data_bytes() -> int:

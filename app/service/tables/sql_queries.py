@@ -128,7 +128,7 @@ class QueryFailed(Exception):
 class QueryResult(NamedTuple):
     """The result of a query; its batches can be iterated once, and are computed during the iteration.
 
-    `schema` has the types of the result, and `written` those of the batches, which may be text instead.
+    `schema` has the types of the result, and `written` the types of the batches, which may be text instead.
     """
 
     schema: pa.Schema

@@ -78,7 +78,7 @@ def open_table(store: TableStore, name: str) -> OpenTable:
     """Return the newest version of a table, by its name in any case. Raises KeyError when there is none."""
     exact = find_name(store, name)
     opened = _open(store, exact)
-    while store.describe(exact).version != opened.version.version:  # another version was committed meanwhile
+    while store.describe(exact).version != opened.version.version:  # another version was committed since
         opened = _open(store, exact)
     return opened
 

@@ -22,7 +22,7 @@ class Deadline:
         self._at = inf
 
     def begin(self, seconds: float) -> None:
-        """Give the next request so many seconds."""
+        """Give the next request this number of seconds."""
         self._at = monotonic() + seconds
 
     def within(self, timeout: float | None) -> float:

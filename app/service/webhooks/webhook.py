@@ -51,7 +51,7 @@ class WebhookEndpoint:
         self._lock = Lock()
         self._record = context.catalog.webhooks().get(name) or self._new()
         self._changes = 0
-        """How often a client has changed the record: what was sent before no longer counts."""
+        """How often a client has changed the record: what was sent before that does not count."""
         self._is_saved = True
         """Whether the catalog has the record."""
         self._has_queued = True
@@ -231,7 +231,7 @@ class WebhookEndpoint:
     # --- dead letters that are sent again ---------------------------------------------------------------------------
 
     def _send_queued(self) -> bool:
-        """Send the dead letters that clients have queued; return whether the log may go on."""
+        """Send the dead letters that clients have queued; return whether sending of the log may continue."""
         self._has_queued = is_done = False
         try:
             is_done = self._send_letters()

@@ -86,7 +86,7 @@ class Poster:
             network_backend=CheckedBackend(settings.networks, self._deadline),
         )
 
-    def post(self, event: EventRecord, logs: EventLogs, now: int) -> WebhookAnswer:
+    def post(self, logs: EventLogs, event: EventRecord, now: int) -> WebhookAnswer:
         """Send an event of these logs.
 
         Redirects are not followed: they could lead to an address that is not allowed.

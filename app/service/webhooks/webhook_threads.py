@@ -7,27 +7,22 @@ from threading import Event
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from app.model.event_logs import EventLogs
-from app.model.records import EventRecord
 from app.model.webhook_state import WebhookState
 from app.observe import Recurring, logger
 from app.service.context import ServiceContext
 from app.service.threads import Worker
 from app.service.webhooks.webhook import WebhookEndpoint
-from app.service.webhooks.webhook_request import Poster, WebhookAnswer
+from app.service.webhooks.webhook_request import Poster
 
 IDLE_SECONDS: Final = 1.0
-"""How often the event log is looked at when nothing in this process has logged an event: a job beside may have."""
+"""How often the event log is read when nothing in this process has logged an event: another process may have."""
 
 log = logger(__name__)
 
 
-def _post(poster: Poster, logs: EventLogs, event: EventRecord, now: int) -> WebhookAnswer:
-    return poster.post(event, logs, now)
-
-
 class Webhooks:
-    """The webhooks of a gateway, and the threads that send to them. `dead_letters` counts those of a webhook."""
+    """The webhooks of a gateway, and the threads that send to them. `dead_letters` counts the dead letters of a
+    webhook."""
 
     def __init__(self, context: ServiceContext, stop: Event, dead_letters: Callable[[str], float]) -> None:
         self._context, self._stop, self._dead_letters = context, stop, dead_letters
@@ -48,9 +43,9 @@ class Webhooks:
         """Read how far each webhook has got. Call it once the catalog belongs to this process."""
         logs = self._context.catalog.event_logs()
         for name, poster in self._posters.items():
-            post = partial(_post, poster, logs)
-            endpoint = self.endpoints[name] = WebhookEndpoint(name, self._context, post, self._stop)
-            self._observe(endpoint)
+            post = partial(poster.post, logs)
+            self.endpoints[name] = WebhookEndpoint(name, self._context, post, self._stop)
+            self._observe(self.endpoints[name])
 
     def wake(self) -> None:
         """Wake the threads, as a client has changed a webhook."""

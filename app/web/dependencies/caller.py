@@ -147,7 +147,7 @@ def operation_of(request: Request) -> Operation:
 async def refresh_keys(request: Request) -> None:
     """Read the keys again if that was not done lately. Raises CatalogError.
 
-    All requests that come meanwhile wait for the same reading, and none of them for a thread.
+    All requests that arrive during the reading wait for it, and hold no thread.
     """
     keys, state = _authenticator(request).keys, request.app.state
     if not keys.is_fresh:
@@ -162,7 +162,7 @@ def _authenticator(request: Request) -> Authenticator:
 
 
 async def _refresh(request: Request, credentials: HTTPAuthorizationCredentials | None) -> None:
-    """Read the keys again if that was not done lately, and those of an OpenID provider. Raises CatalogError."""
+    """Read the keys again if that was not done lately, and the keys of an OpenID provider. Raises CatalogError."""
     authenticator, text = _authenticator(request), credentials.credentials if credentials else None
     await refresh_keys(request)
     if authenticator.needs_refresh(text):

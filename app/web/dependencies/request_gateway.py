@@ -3,7 +3,6 @@
 They are coroutines that never wait, because FastAPI runs every plain function in a thread.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import quote, urlencode
@@ -16,7 +15,7 @@ from app.web.http.parameters import Digits
 from app.web.problems import Problem
 
 _OF_PATHS = "/%:@!$&'()*+,;=~"
-"""Characters of encoded paths (RFC 3986), beside those that `quote` leaves."""
+"""Characters of encoded paths (RFC 3986) that `quote` would encode."""
 API = "/v1"
 """The path of the versioned resources."""
 
@@ -86,13 +85,8 @@ async def only_known_parameters(request: Request) -> None:
         return
     fields = get_flat_params(dependant)
     known = sorted({field.alias for field in fields if isinstance(field.field_info, params.Query)})
-    errors = list(_unknown(request, known))
+    there_are = f"the known ones are {', '.join(known)}" if known else "this resource has none"
+    unknown = [name for name in dict.fromkeys(request.query_params.keys()) if name not in known]
+    errors = [{"parameter": name, "detail": f"unknown parameter; {there_are}"} for name in unknown]
     if errors:
         raise Problem("invalid", "; ".join(f"{e['parameter']}: {e['detail']}" for e in errors), errors=errors)
-
-
-def _unknown(request: Request, known: list[str]) -> Iterator[dict[str, str]]:
-    there_are = f"the known ones are {', '.join(known)}" if known else "this resource has none"
-    for name in dict.fromkeys(request.query_params.keys()):
-        if name not in known:
-            yield {"parameter": name, "detail": f"unknown parameter; {there_are}"}

@@ -89,7 +89,7 @@ _ATTR_CHARS = "!#$&+-.^_`|~"
 def file_name(record: AttachmentRecord, extension: str = _DATA_SET_EXTENSION) -> str:
     """Return a file name for an attachment's content: one safe path component, never empty.
 
-    `extension` is that of the format in which a data set is sent.
+    `extension` is the extension of the format in which a data set is sent.
     """
     name = _component(record.qualifier_2)
     if record.kind is AttachmentKind.DATA_SET:

@@ -15,6 +15,7 @@ from app.model.errors import CatalogError, DamagedError, GatewayError, LimitExce
 from app.observe import logger
 from app.ports import BadCursor
 from app.service.conversion import Busy
+from app.service.uploads import QuotaExceeded, TooManyUploads
 from app.tables.read.overrides import ExpansionLimit
 from app.tables.write import OptionError
 from app.web.http.methods import allowed
@@ -62,6 +63,10 @@ _HANDLED: Mapping[type[Exception], Callable[[Any], Problem]] = {
     CatalogError: lambda _: _unavailable("the catalog"),
     GatewayError: lambda _: _unavailable("the journal or the content store"),
     Busy: lambda error: Problem("busy", str(error), {"Retry-After": RETRY_SECONDS}),
+    TooManyUploads: lambda error: Problem("too-many-uploads", str(error), {"Retry-After": "60"}),
+    QuotaExceeded: lambda error: Problem(
+        "upload-quota", str(error), {"Retry-After": "60"}, limit=error.limit, used=error.used
+    ),
     LimitExceeded: lambda error: Problem("conversion-limit", str(error), limit=f"limits.{error.limit}"),
     ExpansionLimit: lambda error: Problem("expansion-limit", str(error), limit="limits.expansion"),
 }

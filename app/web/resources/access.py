@@ -110,9 +110,10 @@ def list_audit(
     since, until = _text(to_microseconds(after)), _text(to_microseconds(before))
 
     def matches(entry: Entry) -> bool:
+        about = entry.get("who") or {}
         return (
             all(value is None or entry.get(name) == value for name, value in wanted.items())
-            and (who is None or who in _names(entry))
+            and (who is None or who in (about.get("name"), about.get("id")))
             and (since is None or str(entry.get("time")) >= since)
             and (until is None or str(entry.get("time")) < until)
         )
@@ -121,11 +122,6 @@ def list_audit(
     counted = (each for each in page.items if action == READ_AUDIT or each.get("action") != READ_AUDIT)
     response.headers["ETag"] = weak_tag(AuditEntryView.model_validate(next(counted, NO_ENTRY)))
     return page_view(paging, page, AuditEntryView.model_validate)
-
-
-def _names(entry: Entry) -> tuple[Any, ...]:
-    about = entry.get("who") or {}
-    return about.get("name"), about.get("id")
 
 
 def _text(microseconds: int | None) -> str | None:

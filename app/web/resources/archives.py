@@ -53,7 +53,7 @@ def zip_pieces(members: Iterable[ArchiveMember]) -> Iterator[bytes | memoryview]
 
 
 def unique_names(names: Iterable[str]) -> Iterator[str]:
-    """Yield the names, with a number in those that an earlier one has, ignoring case: `a.txt`, `a (2).txt`."""
+    """Yield the names, with a number in each repeated name, ignoring case: `a.txt`, `a (2).txt`."""
     seen: set[str] = set()
     counts: dict[str, int] = {}
     for name in names:
@@ -105,8 +105,13 @@ def _archive(gateway: Gateway, message_id: str, caller: Caller) -> Response:
         "Content-Security-Policy": "default-src 'none'; sandbox",
         "X-Content-Type-Options": "nosniff",
     }
+    named = zip(records, unique_names(map(file_name, records)), strict=True)
+    members = (
+        ArchiveMember(name, record.size or 0, to_time(record.finished_at or 0), partial(_read, gateway, record))
+        for record, name in named
+    )
     try:
-        return ContentResponse(200, headers, [zip_pieces(_members(gateway, records))], None)
+        return ContentResponse(200, headers, [zip_pieces(members)], None)
     except KeyError:
         raise Problem("gone", "the content of an attachment has been deleted") from None
 
@@ -125,13 +130,8 @@ def _finished(gateway: Gateway, message: MessageRecord, caller: Caller) -> list[
     raise Problem(word, detail, attachments=unfinished)
 
 
-def _members(gateway: Gateway, records: list[AttachmentRecord]) -> Iterator[ArchiveMember]:
-    for record, name in zip(records, unique_names(map(file_name, records)), strict=True):
-        yield ArchiveMember(name, record.size or 0, to_time(record.finished_at or 0), partial(_read, gateway, record))
-
-
 def _read(gateway: Gateway, record: AttachmentRecord) -> Iterator[memoryview]:
-    """Yield the content, which is opened only when its turn comes."""
+    """Yield the content, which is opened only when it is written."""
     yield MAY_WAIT
     content = gateway.contents.open(record)
     yield from content.read(0, content.size)

@@ -54,7 +54,7 @@ async def stream_events(
         ),
     ] = None,
     source: Annotated[
-        list[str] | None, Query(max_length=100, description="only events about what came from these sources")
+        list[str] | None, Query(max_length=100, description="only events about what these sources received")
     ] = None,
     destination: Annotated[
         list[str] | None, Query(max_length=100, description="only events about deliveries to these destinations")

@@ -52,7 +52,7 @@ async def send_file(
     It becomes a delivery as by `POST /messages`. Each request sends the file; with an Idempotency-Key it is safe to
     repeat one.
     """
-    del traceparent  # `continued` reads it: a field that comes twice is invalid
+    del traceparent  # `continued` reads it: a repeated field is invalid
     if why := why_meaningless(_decoded(request, name)):
         raise Problem("invalid", f"name: {why}", errors=[{"parameter": "name", "detail": why}])
     if request.headers.get("content-encoding", "identity").strip().lower() != "identity":

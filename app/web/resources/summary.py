@@ -145,7 +145,7 @@ class HistoryPoint(BaseModel):
 
     time: datetime
     messages: int = Field(examples=[12678])
-    size: int = Field(description="bytes of the bodies that came", examples=[405696000])
+    size: int = Field(description="bytes of the received bodies", examples=[405696000])
     finished: int = Field(examples=[31])
     quarantined: int = Field(examples=[0])
 
@@ -220,7 +220,8 @@ def get_summary(gateway: GatewayDep, caller: CallerDep, response: Response) -> S
 
 
 def _known(configured: Iterable[str], counted: Iterable[str], knows: Callable[[str], bool]) -> list[str]:
-    """Return the names that a caller knows: those configured, in their order, then those of which something is left."""
+    """Return the names that a caller knows: the configured ones in their order, then others of which the catalog has
+    something."""
     return [name for name in dict.fromkeys((*configured, *sorted(counted))) if knows(name)]
 
 

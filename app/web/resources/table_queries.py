@@ -31,7 +31,7 @@ _MEDIA_TYPES: Final[dict[QueryFormat, str]] = {
 }
 _HINTS: Final = {LIST_TABLES: "GET /v1/tables lists the tables", MORE_MEMORY: "select fewer rows or columns"}
 _PATH: Final = re.compile(r"""(["'])((?:[a-z]+:/)?/[^"']+)\1""")
-"""A path of this machine or of a store within a message. Clients get only those that they have written."""
+"""A path of this machine or of a store within a message. Clients get only the paths that they wrote."""
 
 log = logger(__name__)
 router = APIRouter(prefix="/tables", tags=["tables"])

@@ -168,7 +168,7 @@ def table_rows(
 
 @router.get("/{name:text}", operation_id="get_table", responses=responses("table-not-found", "tables-unavailable"))
 def get_table(name: Name, tables: TablesDep, base: BaseDep) -> TableView:
-    """Return a table's columns, as PROC CONTENTS lists those of a data set, and the facts about the whole table."""
+    """Return a table's columns, as PROC CONTENTS lists variables, and the facts about the whole table."""
     opened = _opened(tables, name)
     return TableView.of(opened, reached(tables.store, opened.version.name), base)
 

@@ -70,7 +70,7 @@ class ContentRepresentation:
 
     @property
     def media_type(self) -> str:
-        """The content type; that of opaque bytes if the recorded one is not a valid media type."""
+        """The content type; `application/octet-stream` if the recorded one is not a valid media type."""
         given = self.content_type or _OPAQUE
         return given if _SAFE_MEDIA_TYPE.fullmatch(given) else _OPAQUE
 
@@ -201,7 +201,7 @@ class ContentResponse(Response):
         self._first = self._read(_WINDOW if self._is_made else 1)
 
     def _read(self, wanted: int, *, in_loop: bool = False) -> list[Piece]:
-        """Return the next pieces, with at least `wanted` bytes together if there are so many.
+        """Return the next pieces, with at least `wanted` bytes together, or all that are left.
 
         `in_loop` says that the event loop reads: it stops before a step that may wait.
         """

@@ -29,7 +29,7 @@ log = logger(__name__)
 
 
 class Feed:
-    """The newest events, and a signal for newer ones. `logs` are those of the catalog, which this gateway has begun."""
+    """The newest events, and a signal for newer ones. `logs` are the event logs of the catalog."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -105,7 +105,7 @@ class Feed:
         is called in a thread: every HEARTBEAT_SECONDS, whatever else is sent. A heartbeat follows. It also tells the
         number that the client has reached, if events were left out since the last one.
         """
-        # The number comes first: a client that is cut off before any event goes on here.
+        # The number comes first: a client that is cut off before any event resumes here.
         yield b": attachment gateway\nid: %b\n\n" % self._identifier(after)
         due = monotonic() + HEARTBEAT_SECONDS
         announced = after

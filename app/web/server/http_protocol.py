@@ -137,7 +137,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self.address: str | None = None
-        """The address at the other end of the connection: that of a proxy, if there is one."""
+        """The address at the other end of the connection: the proxy's, if there is one."""
         self._place: ConnectionPlaces | None = None
         """Where the connection has its place."""
         self._is_whole = True
@@ -196,7 +196,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self.transport.abort()
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Answer the requests that have come, then close: the client sends no more. Return whether to stay open.
+        """Answer the requests received so far, then close: the client sends no more. Return whether to stay open.
 
         TLS cannot be closed one way only here, and an event stream would never end.
         """
@@ -276,7 +276,7 @@ class LimitedProtocol(HttpToolsProtocol):
             if self._is_whole:
                 self._overhead = 0
                 if self._timer is None and self.is_idle:
-                    self._await_head()  # what has come are empty lines before a request
+                    self._await_head()  # only empty lines before a request have been received
 
     def _feed(self, piece: memoryview) -> None:
         try:
@@ -408,7 +408,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._timer = self.loop.call_later(self._patience(), self._on_late_content)
 
     def _await_content_again(self, cycle: RequestResponseCycle) -> None:
-        """Begin the time anew in which the content of a request must come, if some of it is missing."""
+        """Restart the time limit for the content of a request, if some of it is missing."""
         if self._timer is not None and cycle is self.cycle and not (self._in_head or self._is_refused()):
             self._stop_timer()
             self._await_content()

@@ -15,7 +15,7 @@ class Replaceable(Protocol):
 
     @property
     def address(self) -> str | None:
-        """The address at the other end: that of a proxy, if there is one."""
+        """The address at the other end: the proxy's, if there is one."""
 
     def is_closing(self) -> bool:
         """Return whether it is being closed already."""

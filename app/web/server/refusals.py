@@ -31,7 +31,7 @@ _REASONS = {
     "Expected CRLF after version": "the request line does not end with CR and LF",
     "Invalid header token": "a header field's name is empty, or has a character that names cannot have",
     "Invalid header value char": "a header field's value has a control character",
-    "Unexpected whitespace after header value": "a header field goes on in a second line (obsolete line folding)",
+    "Unexpected whitespace after header value": "a header field continues on a second line (obsolete line folding)",
     "Missing expected LF after header value": "a header field's value has a CR",
     "Missing expected CR after header value": "a header field does not end with CR and LF",
     "Invalid character in Content-Length": "Content-Length is not one number of digits",
@@ -130,7 +130,7 @@ def where(target: bytes, fields: Fields, *, in_head: bool, content: int) -> str:
 
 
 def response(refusal: RequestRefused) -> bytes:
-    """Return a whole response with a problem; one without a type of ours has that of its status."""
+    """Return a whole response with a problem; without a problem type, it has the title of its status."""
     status, detail = refusal.status, refusal.detail
     title = HTTPStatus(status).phrase
     kind = PROBLEMS[_KINDS[status]] if status in _KINDS else ProblemType("", status, title, title)

@@ -45,7 +45,7 @@ def receiver() -> Iterator[WebhookReceiver]:
 def posted(url: str, now: int, **settings: Any) -> WebhookAnswer:
     poster = Poster(Webhook(**{"url": url, "secrets": [SECRET], "networks": LOOPBACK, **settings}))
     try:
-        return poster.post(EVENT, LOGS, now)
+        return poster.post(LOGS, EVENT, now)
     finally:
         poster.close()
 
@@ -91,9 +91,9 @@ def test_a_secret_that_was_replaced_in_its_file_signs_the_next_request(tmp_path:
         file.write_text(f"{secret}\n")
         with WebhookReceiver(secret) as knowing:
             poster = Poster(settings.model_copy(update={"url": knowing.url}))
-            assert poster.post(EVENT, LOGS, now()) == WebhookAnswer(WebhookOutcome.DELIVERED)
+            assert poster.post(LOGS, EVENT, now()) == WebhookAnswer(WebhookOutcome.DELIVERED)
             file.write_text(f"{OTHER_SECRET}\n")
-            assert (poster.post(EVENT, LOGS, now()).outcome is WebhookOutcome.DELIVERED) == (secret == OTHER_SECRET)
+            assert (poster.post(LOGS, EVENT, now()).outcome is WebhookOutcome.DELIVERED) == (secret == OTHER_SECRET)
             poster.close()
 
 
@@ -225,7 +225,7 @@ def test_a_private_receiver_is_not_connected_to(receiver: WebhookReceiver) -> No
     url = receiver.url.replace("127.0.0.1", "localhost")
     poster = Poster(Webhook(url=url, secrets=Words([Secret(SECRET)]), networks=[ip_network("10.0.0.0/8")]))
     for _ in range(2):
-        answer = poster.post(EVENT, LOGS, now())
+        answer = poster.post(LOGS, EVENT, now())
         assert answer.outcome is WebhookOutcome.FAILED
         assert "not public" in (answer.reason or "")
     poster.close()

@@ -47,9 +47,9 @@ class Strict(BaseModel):
 
 
 class VariableDraft(Strict):
-    """The settings for one variable; those that are left out are taken from the file."""
+    """The settings for one variable; omitted settings are taken from the file."""
 
-    name: Name | None = Field(default=None, description="the variable's name, if not that of its column")
+    name: Name | None = Field(default=None, description="the variable's name, if it differs from the column's")
     type: VariableType | None = Field(default=None, description="`character` keeps numbers as text")
     length: int | None = Field(
         default=None, description="bytes: 3 to 8 for a numeric variable, up to 32,767 for a character variable"
@@ -63,8 +63,8 @@ class VariableDraft(Strict):
 
 
 class DataSetDraft(Strict):
-    """The settings for reading the file of a data set, and the attributes of the data set; those that are left out
-    are taken from the file.
+    """The settings for reading the file of a data set, and the attributes of the data set; omitted settings are taken
+    from the file.
     """
 
     format: str | None = Field(
@@ -131,7 +131,7 @@ class DataSetDraft(Strict):
 
     @property
     def companions(self) -> list[str]:
-        """The names of the parts that are given beside the file."""
+        """The names of the parts that describe the file."""
         return [part for part in (self.catalog, self.define) if part is not None]
 
 
@@ -277,7 +277,7 @@ class MessageDraft(Strict):
 
     @property
     def companions(self) -> set[str]:
-        """The names of the parts that are given beside data sets and are no attachments."""
+        """The names of the parts that describe data sets and are no attachments."""
         return {part for each in self.attachments if each.data_set for part in each.data_set.companions}
 
     @property
@@ -286,11 +286,11 @@ class MessageDraft(Strict):
         return {attachment.part for attachment in self.attachments} | self.companions
 
     def completed(
-        self, kinds: Sequence[AttachmentKind], names: Sequence[str], beside: Mapping[str, str]
+        self, kinds: Sequence[AttachmentKind], names: Sequence[str], companions: Mapping[str, str]
     ) -> "MessageDraft":
         """Return the message with the kind of every attachment, and the names of those files that have none.
 
-        `kinds` and `names` are in the order of the attachments. `beside` are the parts that describe all data sets.
+        `kinds` and `names` are in the order of the attachments. `companions` are the parts that describe all data sets.
         Raises ValidationError.
         """
         said = self.model_dump(exclude_unset=True)
@@ -298,8 +298,8 @@ class MessageDraft(Strict):
             entry["kind"] = kind.word
             if kind is not AttachmentKind.DATA_SET and entry.get("name") is None:
                 entry["name"] = name
-            if kind is AttachmentKind.DATA_SET and beside:
-                entry["data_set"] = {**(entry.get("data_set") or {}), **beside}
+            if kind is AttachmentKind.DATA_SET and companions:
+                entry["data_set"] = {**(entry.get("data_set") or {}), **companions}
         return MessageDraft.model_validate(said)
 
     def draft(self, otherwise: AttachmentKind = AttachmentKind.BINARY_FILE) -> drafts.DraftedMessage:

@@ -175,7 +175,7 @@ async def send_message(
     against every limit of SAS and of the destination before anything is sent. Value labels are sent as one more data
     set, `FORMATS`, in the form that PROC FORMAT reads with CNTLIN=.
     """
-    del traceparent  # `continued` reads it: a field that comes twice is invalid
+    del traceparent  # `continued` reads it: a repeated field is invalid
     sending = SendingRequest(request, gateway, caller, None if dry_run else idempotency_key)
     with sending.accepted():
         if dry_run:

@@ -62,7 +62,7 @@ class UploadWriter:
         max_parts: int,
         digests: Digests | None = None,
     ) -> None:
-        """Begin an upload. `digests` are those of the whole body. Those of a part are in its own header."""
+        """Begin an upload. `digests` are the digests of the whole body; each part has its own in its header."""
         self.form = Form()
         self._store, self._prefix, self._max_parts = store, prefix, max_parts
         self._is_field, self._on_field = is_field, on_field

@@ -177,8 +177,8 @@ Entry = tuple[str, QuarantineRecord | None]
     responses=responses("invalid", "too-large"),
 )
 async def replay_many(request: Request, gateway: GatewayDep, caller: CallerDep) -> SeveralView:
-    """Process up to 500 quarantined messages again, in the order of the request, or those of a group. Each succeeds or
-    fails on its own."""
+    """Process up to 500 quarantined messages again, in the order of the request, or all entries of a group. Each
+    succeeds or fails on its own."""
     asked = await read_json(request, Several)
     return await run_in_threadpool(_replayed, gateway, asked, caller)
 
@@ -190,7 +190,7 @@ async def replay_many(request: Request, gateway: GatewayDep, caller: CallerDep) 
     responses=responses("invalid", "too-large"),
 )
 async def dismiss_many(request: Request, gateway: GatewayDep, caller: CallerDep) -> SeveralView:
-    """Mark up to 500 entries, or those of a group, as not needed. Each succeeds or fails on its own."""
+    """Mark up to 500 entries, or all entries of a group, as not needed. Each succeeds or fails on its own."""
     asked = await read_json(request, Several)
     return await run_in_threadpool(_dismissed, gateway, asked, caller)
 

@@ -80,7 +80,7 @@ class OutcomeView(BaseModel):
     """The outcome of a replay.
 
     - `quarantined`: it cannot be read this time either; `entry` is its new entry.
-    - `processed`: it was read; `attachments` are those that it announces or is a part of, if any is known.
+    - `processed`: it was read; `attachments` lists the attachments that it announces or is a part of, if any is known.
     - `pending`: it is not assembled yet, because of other messages before it or because a job on Spark does that.
     """
 

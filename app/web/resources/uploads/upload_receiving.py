@@ -1,7 +1,7 @@
 """Appending of a request's body to an upload.
 
 A newer request to an upload ends an older one, whose client is gone or has given up; what the older one received is
-kept. So a client that resumes is told an offset that does not change any more.
+kept. So a client that resumes gets an offset that does not change any more.
 """
 
 import asyncio
@@ -102,7 +102,7 @@ class _Body:
             await self._begin_batch(self._write)
 
     async def finish(self) -> None:
-        """Write the rest and make it durable. Raises Problem if the bytes differ from what the client said of them."""
+        """Write the rest and make it durable. Raises Problem if the bytes differ from the client's checksum."""
         await self._begin_batch(self._finish)
         await self._written()
 
@@ -163,7 +163,7 @@ class _Body:
 
 
 async def _settled(work: "asyncio.Future[Any]") -> bool:
-    """Wait until work has ended, and return whether it failed. Being cancelled meanwhile changes nothing."""
+    """Wait until work has ended, and return whether it failed. A cancellation of the waiting changes nothing."""
     while not work.done():
         with suppress(asyncio.CancelledError):
             await asyncio.wait([work])

@@ -111,7 +111,8 @@ class AsyncClient:
     # --- what is there --------------------------------------------------------------------------------------------
 
     def attachments(self, most: int | None = None, **filters: Any) -> AsyncIterator[Attachment]:
-        """Yield attachments, newest first, or as `sort` says. The filters are those of `GET /v1/attachments`."""
+        """Yield attachments, newest first, or as `sort` says. The filters are the parameters of `GET
+        /v1/attachments`."""
         return self.pages("attachments", most, **filters)
 
     async def attachment(self, identifier: str) -> Attachment:
@@ -120,7 +121,7 @@ class AsyncClient:
         return found
 
     async def wait_for_attachment(self, identifier: str, seconds: float | None = None) -> Attachment:
-        """Return an attachment once its state is final, or after so many seconds. Raises Problem."""
+        """Return an attachment once its state is final, or after `seconds`. Raises Problem."""
         found: Attachment = await self._run(sending.wait(located("attachments", identifier), seconds))
         return found
 
@@ -143,7 +144,7 @@ class AsyncClient:
         return found
 
     async def wait_for_delivery(self, identifier: str, seconds: float | None = None) -> Delivery:
-        """Return a delivery once it is sent, failed or cancelled, or after so many seconds. Raises Problem."""
+        """Return a delivery once it is sent, failed or cancelled, or after `seconds`. Raises Problem."""
         found: Delivery = await self._run(sending.wait(located("deliveries", identifier), seconds))
         return found
 
@@ -166,7 +167,7 @@ class AsyncClient:
         """Fetch the content of a finished attachment into a file, compare it with its SHA-256, and return the
         attachment.
 
-        It goes on where a broken connection, or an earlier attempt, ended: until the content is complete, it is in
+        It continues where a broken connection, or an earlier attempt, ended: until the content is complete, it is in
         `TARGET.part`. `progress` is called with the number of received bytes. Raises Problem, Unreachable,
         DigestMismatch, ContentChanged, OSError.
         """
@@ -191,8 +192,8 @@ class AsyncClient:
 
     @asynccontextmanager
     async def content(self, identifier: str, **options: Any) -> AsyncIterator[httpx.Response]:
-        """Open the content of an attachment, to be read with `aiter_bytes`. The options are those of
-        `GET /v1/attachments/{id}/content`. Raises Problem, and Unreachable also while it is read."""
+        """Open the content of an attachment, to be read with `aiter_bytes`. The options are the parameters of `GET
+        /v1/attachments/{id}/content`. Raises Problem, and Unreachable also while it is read."""
         async with self.stream(f"{located('attachments', identifier)}/content", **options) as response:
             yield response
 
@@ -227,7 +228,7 @@ class AsyncClient:
 
     async def send_message(self, draft: Mapping[str, Any], parts: Mapping[str, File], **how: Any) -> Any:
         """Send a message by its description (`MessageDraft` of the OpenAPI document) and its files by the names of
-        their parts. Options and errors are those of `send`."""
+        their parts. It has the options and errors of `send`."""
         return await self._run(sending.send(draft, parts, **how))
 
     async def dry_run(
@@ -263,9 +264,9 @@ class AsyncClient:
     ) -> AsyncIterator[Event]:
         """Yield the events after the one with this `id` (0: all), or only new ones, without end.
 
-        A broken connection is made again, and goes on after the last event. `patient` also waits for a gateway that
+        A broken connection is opened again, and continues after the last event. `patient` also waits for a gateway that
         cannot be reached at first. The filters are `type`, `source`, `destination`, `subject`. Raises Problem,
-        `events-gone` where the catalog was rebuilt or restored meanwhile, and Unreachable before the first connection.
+        `events-gone` if the catalog has been rebuilt or restored, and Unreachable before the first connection.
         """
         reader, failures = EventReader(after), 0
         while True:

@@ -41,7 +41,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A wish to go on after some seconds."""
+    """A wish to continue after some seconds."""
 
     seconds: float
 
@@ -102,7 +102,7 @@ def page_size(left: int | None) -> int:
 
 
 async def read_in_threads(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield pieces of a file, each read in another thread than that of the event loop."""
+    """Yield pieces of a file, each read in another thread than the event loop's."""
     while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
         yield piece
 
