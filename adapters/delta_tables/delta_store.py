@@ -17,7 +17,6 @@ from pyarrow.dataset import Dataset, FileSystemDataset
 from adapters.delta_tables import delta_log, delta_schema, table_folders
 from adapters.delta_tables.bucket_storage import Bucket
 from adapters.delta_tables.delta_log import Active, KeptSnapshots, Snapshot
-from adapters.delta_tables.file_joining import last_files, neighbours
 from adapters.delta_tables.local_storage import LocalFolder
 from adapters.delta_tables.statistics import COLUMNS, statistics
 from adapters.delta_tables.table_storage import Place
@@ -390,3 +389,32 @@ def _received_from(batches: Iterable[pa.RecordBatch], time: int) -> Iterator[pa.
 
 def _busy(name: str) -> GatewayError:
     return GatewayError(f"other processes changed the table {name!r} during {ATTEMPTS} attempts; try again later")
+
+
+def neighbours(files: Sequence[Active], size: int) -> Iterator[list[Active]]:
+    """Yield groups of neighbouring files of at least `size` bytes together; the last group may be smaller."""
+    gathered: list[Active] = []
+    for file in files:
+        gathered.append(file)
+        if sum(each.size for each in gathered) >= size:
+            yield gathered
+            gathered = []
+    if len(gathered) > 1:
+        yield gathered
+
+
+def last_files(files: Sequence[Active], small: int) -> list[Active]:
+    """Return the files at the end of a table to be joined to one. All are smaller than `small` bytes.
+
+    Each has at most as many rows as the files after it together, and the last one always belongs to them. So a table to
+    which small files are added one by one has few files, their number grows with the logarithm of its rows, and a row
+    is written as often as that at most.
+    """
+    found: list[Active] = []
+    rows = 0
+    for file in reversed(files):
+        if file.size >= small or (found and file.rows > rows):
+            break
+        found.append(file)
+        rows += file.rows
+    return found[::-1]

@@ -11,10 +11,9 @@ from adapters.ibm_mq.constants import (
     MQPER_NOT_PERSISTENT,
 )
 from adapters.ibm_mq.descriptor import EXTENSION_SIZE, NATIVE
-from adapters.ibm_mq.keyed_queue import open_keyed
 from adapters.ibm_mq.reason_codes import TOO_LONG
 from adapters.ibm_mq.settings import DestinationSettings
-from adapters.ibm_mq.state_queue import StateQueue
+from adapters.ibm_mq.state_queue import StateQueue, open_keyed
 from app.codecs.ibm_mq.constants import MQMT_DATAGRAM
 from app.codecs.ibm_mq.encodings import LATIN_1_CCSID
 from app.codecs.ibm_mq.headers import MQMD1

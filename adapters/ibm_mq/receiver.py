@@ -11,11 +11,11 @@ import structlog
 from adapters.connections import LONGEST_PAUSE, Backoff, LogIn, now
 from adapters.ibm_mq.client import Library, MqiError
 from adapters.ibm_mq.connect_options import log_in
-from adapters.ibm_mq.in_doubt import InDoubt
 from adapters.ibm_mq.queue_watch import Watch
 from adapters.ibm_mq.reason_codes import Remedy
 from adapters.ibm_mq.settings import SourceSettings
 from adapters.ibm_mq.source_session import Pace, Session
+from adapters.ibm_mq.unit_of_work import InDoubt
 from app.model.framing_facts import FramingTraits
 from app.model.message import PhysicalMessage
 from app.ports import Intake

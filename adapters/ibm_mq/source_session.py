@@ -18,9 +18,12 @@ from threading import Event as StopSignal
 import structlog
 
 from adapters.connections import LogIn
-from adapters.ibm_mq.backout import Poison
 from adapters.ibm_mq.client import Connection, Library, MqiError, MqMessage
 from adapters.ibm_mq.constants import (
+    MQCA_BACKOUT_REQ_Q_NAME,
+    MQCA_DEAD_LETTER_Q_NAME,
+    MQCA_Q_MGR_NAME,
+    MQIA_BACKOUT_THRESHOLD,
     MQIA_CURRENT_Q_DEPTH,
     MQIA_MAX_Q_DEPTH,
     MQIA_MAX_UNCOMMITTED_MSGS,
@@ -28,24 +31,65 @@ from adapters.ibm_mq.constants import (
     MQIA_PLATFORM,
     MQPL_ZOS,
 )
-from adapters.ibm_mq.descriptor import descriptor_to_get, received
-from adapters.ibm_mq.in_doubt import InDoubt
+from adapters.ibm_mq.descriptor import dead_letter, descriptor_to_get, received
 from adapters.ibm_mq.input_queue import Input
 from adapters.ibm_mq.reason_codes import MQRC_SYNCPOINT_LIMIT_REACHED
 from adapters.ibm_mq.settings import SourceSettings
-from adapters.ibm_mq.unit_of_work import Unit
+from adapters.ibm_mq.unit_of_work import InDoubt, Unit
 from app.codecs.ibm_mq.unwrap import unwrap
 from app.model.framing_facts import FramingTraits
 from app.model.message import PhysicalMessage
 from app.ports import Intake
 from app.wire import WireError
 
+_log = structlog.get_logger(__name__)
+
+
+class Poison:
+    """The backout threshold and the backout queue, from the settings or else from the queue.
+
+    An alias queue has no such attributes; its base queue has.
+    """
+
+    def __init__(self, connection: Connection, queue: Input, settings: SourceSettings) -> None:
+        self._connection, self._queue, self._name = connection, queue, settings.queue
+        threshold, backout_queue = settings.backout_threshold, settings.backout_queue
+        if threshold is None:
+            threshold = connection.readable_attribute(MQIA_BACKOUT_THRESHOLD, queue.resolved)
+        if backout_queue is None and threshold:
+            backout_queue = connection.readable_attribute(MQCA_BACKOUT_REQ_Q_NAME, queue.resolved)
+        self.threshold: int = threshold or 0
+        self._backout_queue: str = backout_queue or ""
+
+    def set_aside(self, message: MqMessage) -> str | None:
+        """Put a message to the first queue that takes it and return that queue's name; None when none does.
+
+        It is part of the unit of work in which the message was got. Raises MqiError for a broken connection.
+        """
+        if self._backout_queue and self._put(self._backout_queue, message):
+            return self._backout_queue
+        dead_letter_queue: str = self._connection.readable_attribute(MQCA_DEAD_LETTER_Q_NAME) or ""
+        if not dead_letter_queue:
+            return None
+        queue_manager: str = self._connection.readable_attribute(MQCA_Q_MGR_NAME) or ""
+        headed = dead_letter(message, self._name, queue_manager)
+        return dead_letter_queue if self._put(dead_letter_queue, headed) else None
+
+    def _put(self, queue: str, message: MqMessage) -> bool:
+        try:
+            self._connection.put_aside(queue, message, self._queue.handle)
+        except MqiError as error:
+            if error.is_broken:
+                raise
+            _log.warning("backout_put_failed", queue=queue, reason=str(error))
+            return False
+        return True
+
+
 _GLANCE = 0.02
 _FAREWELL = 0.5
 _LONGEST_UNIT = 60.0
 _TWICE = 2
-
-_log = structlog.get_logger(__name__)
 
 
 class Pace:

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from adapters.delta_tables import DeltaTables, delta_log
 from adapters.delta_tables.delta_log import Active
-from adapters.delta_tables.delta_store import JOIN_EVERY
-from adapters.delta_tables.file_joining import last_files
+from adapters.delta_tables.delta_store import JOIN_EVERY, last_files
 from app.model.errors import GatewayError
 from tests.contracts.tables import APP, content, numbered, numbers, put, written
 

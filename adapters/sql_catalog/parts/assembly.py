@@ -25,8 +25,8 @@ from sqlalchemy import (
 from adapters.sql_catalog.bulk_rows import Bulk
 from adapters.sql_catalog.database import Insert
 from adapters.sql_catalog.parts.closing import FOUND, as_finished, finish, forget_pieces, place, refuse, states, warn
-from adapters.sql_catalog.parts.expiry import NOTHING_CAME
 from adapters.sql_catalog.parts.part import CatalogPart, Lookup, among, chunks, log_events
+from adapters.sql_catalog.parts.receiving import NOTHING_CAME
 from adapters.sql_catalog.schema import catalog_tables
 from adapters.sql_catalog.schema.bounded_types import AnyText
 from adapters.sql_catalog.schema.record_rows import (
@@ -39,7 +39,6 @@ from adapters.sql_catalog.schema.record_rows import (
     pack_triplets,
     quarantine_columns,
     runs_by_segment,
-    unpack_runs,
 )
 from adapters.sql_catalog.schema.state_conditions import IS_CLOSED, IS_NOT_CLOSED, becomes, can
 from app.assembly.states import CLOSED, DONE, Input, follow
@@ -127,8 +126,8 @@ _ADVANCE = (
 )
 
 
-class Assembly(CatalogPart):
-    """`app.ports.AssemblyCatalog` over SQL."""
+class AssemblyPart(CatalogPart):
+    """`app.ports.catalog.assembly` over SQL."""
 
     def progress(self) -> int | None:
         with self._database.read() as connection:
@@ -158,14 +157,6 @@ class Assembly(CatalogPart):
     def incomplete_messages(self) -> list[MessageRecord]:
         incomplete = select(_messages).where(_messages.c.complete_at.is_(None))
         return self._all(incomplete.order_by(_messages.c.received_at, _messages.c.id), message_record)
-
-    def part_runs(self, attachment_id: str) -> list[PartRun]:
-        return unpack_runs([self.packed_part_runs(attachment_id)])
-
-    def packed_part_runs(self, attachment_id: str) -> bytes:
-        runs = select(_part_runs.c.runs).where(_part_runs.c.attachment_id == attachment_id)
-        with self._database.read() as connection:
-            return b"".join(connection.scalars(runs.order_by(_part_runs.c.number)))
 
     def checkpoint(self, checkpoint: Checkpoint) -> set[str]:
         with self._database.write() as connection:

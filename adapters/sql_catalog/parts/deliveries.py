@@ -15,8 +15,8 @@ from app.ports import IdempotencyConflict, Page
 _DELIVERIES = Listing(deliveries.c.created_at, deliveries.c.id, delivery_record)
 
 
-class Deliveries(CatalogPart):
-    """`app.ports.DeliveryCatalog` over SQL."""
+class DeliveriesPart(CatalogPart):
+    """`app.ports.catalog.deliveries` over SQL."""
 
     def add_delivery(self, delivery: DeliveryRecord, events: Sequence[NewEvent]) -> None:
         new = (

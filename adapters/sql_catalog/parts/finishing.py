@@ -10,12 +10,12 @@ from adapters.sql_catalog.parts.closing import finish, forget_pieces, place, sta
 from adapters.sql_catalog.parts.part import CatalogPart, Lookup, among, chunks, log_events
 from adapters.sql_catalog.schema import catalog_tables
 from adapters.sql_catalog.schema.bounded_types import AnyText, Octets
-from adapters.sql_catalog.schema.record_rows import attachment_record, unpack_extents
+from adapters.sql_catalog.schema.record_rows import attachment_record
 from adapters.sql_catalog.schema.state_conditions import may_become
 from app.assembly.states import Input, follow
 from app.model.attachment import AttachmentState
 from app.model.identity import announces_application
-from app.model.records import DAMAGED_CONTENT, AttachmentRecord, Extent, Finished, NewEvent, StoredObject
+from app.model.records import DAMAGED_CONTENT, AttachmentRecord, Finished, NewEvent, StoredObject
 
 _attachments, _messages = catalog_tables.attachments, catalog_tables.messages
 _state = _attachments.c.state
@@ -39,10 +39,6 @@ _INCOMPLETE_OF = Lookup(
     lambda wanted: _INCOMPLETE.where(_messages.c.id.in_(select(_attachments.c.message_id).where(wanted))),
 )
 _FINISHED_OF = Lookup(_attachments.c.id, lambda wanted: select(_attachments.c.id).where(wanted, _state == _FINISHED))
-_EXTENTS = Lookup(
-    catalog_tables.extents.c.attachment_id,
-    lambda wanted: select(catalog_tables.extents.c.attachment_id, catalog_tables.extents.c.extents).where(wanted),
-)
 _COMPLETE_MESSAGE = Bulk(
     update(_messages)
     .where(_messages.c.id == bindparam("message", type_=AnyText))
@@ -64,8 +60,8 @@ _SETTLE = Bulk(
 )
 
 
-class Finishing(CatalogPart):
-    """`app.ports.FinishingCatalog` over SQL."""
+class FinishingPart(CatalogPart):
+    """`app.ports.catalog.finishing` over SQL."""
 
     def complete_attachments(
         self, limit: int | None = None, after: AttachmentRecord | None = None
@@ -124,18 +120,6 @@ class Finishing(CatalogPart):
                 return False
             log_events(connection, events)
         return True
-
-    def extents(self, attachment_id: str) -> tuple[Extent, ...]:
-        with self._database.read() as connection:
-            packed = connection.scalar(
-                select(catalog_tables.extents.c.extents).where(catalog_tables.extents.c.attachment_id == attachment_id)
-            )
-        return unpack_extents(packed or b"")
-
-    def extents_of(self, attachment_ids: Sequence[str]) -> dict[str, tuple[Extent, ...]]:
-        with self._database.read() as connection:
-            rows = [row for some in chunks(attachment_ids) for row in _EXTENTS.run(connection, some)]
-        return {row.attachment_id: unpack_extents(row.extents) for row in rows}
 
     def complete_messages(
         self, attachment_ids: Sequence[str], now: int, event: Callable[[str, str], NewEvent]

@@ -13,8 +13,8 @@ from app.model.access import ApiKey, Scope
 _SETS = ("scopes", "sources", "destinations")
 
 
-class Keys(CatalogPart):
-    """`app.ports.KeyCatalog` over SQL."""
+class KeysPart(CatalogPart):
+    """`app.ports.catalog.keys` over SQL."""
 
     def add_key(self, key: ApiKey) -> None:
         taken = [api_keys.c.id == key.id]

@@ -83,8 +83,8 @@ _COUNTED: tuple[tuple[Table, tuple[str, ...]], ...] = (
 )
 
 
-class Reading(CatalogPart):
-    """`app.ports.ListingCatalog` over SQL."""
+class ListingPart(CatalogPart):
+    """`app.ports.catalog.listing` over SQL."""
 
     def attachments(
         self, which: AttachmentFilter, cursor: str | None, limit: int, sort: Sort = NEWEST_FIRST

@@ -25,8 +25,8 @@ _QUARANTINE = Listing(quarantine.c.received_at, quarantine.c.id, quarantine_reco
 _GROUP = (quarantine.c.source, quarantine.c.code, quarantine.c.why_kind)
 
 
-class Quarantine(CatalogPart):
-    """`app.ports.QuarantineCatalog` over SQL."""
+class QuarantinePart(CatalogPart):
+    """`app.ports.catalog.quarantine` over SQL."""
 
     def quarantined(
         self,

@@ -48,8 +48,8 @@ _COUNTS: dict[str, Any] = {
 }
 
 
-class Retention(CatalogPart):
-    """`app.ports.RetentionCatalog` over SQL."""
+class RetentionPart(CatalogPart):
+    """`app.ports.catalog.retention` over SQL."""
 
     def kept(self) -> dict[str, Kept]:
         with self._database.read() as connection:

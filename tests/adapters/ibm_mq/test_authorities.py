@@ -11,10 +11,10 @@ import pytest
 
 from adapters.ibm_mq.client import MqiError
 from adapters.ibm_mq.connect_options import log_in
-from adapters.ibm_mq.in_doubt import InDoubt
 from adapters.ibm_mq.sender import MqSender
 from adapters.ibm_mq.settings import SourceSettings
 from adapters.ibm_mq.source_session import Pace, Session
+from adapters.ibm_mq.unit_of_work import InDoubt
 from app.framing.registry import traits
 from app.ports import Progress, SendFailed
 from app.testing.collecting_intake import Collector

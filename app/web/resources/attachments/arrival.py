@@ -9,9 +9,8 @@ from app.model.message import Position
 from app.ports import BadCursor, Page
 from app.service.access.audit import AuditLog
 from app.service.gateway import Gateway
-from app.service.monitoring.content_reads import reads
 from app.service.monitoring.physical_messages import Gone, Physical, PhysicalMessages
-from app.service.monitoring.timeline import in_order
+from app.service.monitoring.timeline import in_order, reads
 from app.web.dependencies.caller import Caller, CallerDep
 from app.web.dependencies.identifiers import POSITION, Identifier, known_attachment
 from app.web.dependencies.request_gateway import GatewayDep, PagingDep, link_next

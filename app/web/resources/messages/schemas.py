@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from app.codecs.ibm_mq.encodings import charset
 from app.model.records import MessageRecord
 from app.model.times import to_time
-from app.service.sending.dry_run import DryRun
+from app.service.sending.delivery_creation import DryRun
 from app.service.sending.upload_conversion import ConvertedFile
 from app.tables.read.overrides import Defined, Origin
 from app.tables.read.read_request import VariableType
