@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
-from adapters.ibm_mq.client import Connection, MqiError, MqMessage, Output
+from adapters.ibm_mq.client import Connection, MqiError, MqMessage, OutputQueue
 from adapters.ibm_mq.constants import (
     MQCC_WARNING,
     MQGMO_ACCEPT_TRUNCATED_MSG,
@@ -39,22 +39,25 @@ from adapters.ibm_mq.reason_codes import MQRC_NO_MSG_AVAILABLE
 from app.codecs.ibm_mq.constants import MQEI_UNLIMITED, MQFMT_STRING, MQMT_DATAGRAM
 from app.codecs.ibm_mq.headers import MQMD2
 
-_SHORT_LENGTH = 4096
+_MAX_STATE_BYTES = 4096
 
 
-def open_keyed(connection: Connection, queue: str) -> "Keyed":
-    """Open a queue whose messages are selected by CorrelId. Raises MqiError."""
-    options = MQOO_INPUT_SHARED | MQOO_BROWSE | MQOO_OUTPUT | MQOO_FAIL_IF_QUIESCING
-    opened = connection.open(connection.library.OD(ObjectName=queue.encode()), options, queue)
-    return Keyed(connection, opened, queue)
+VERSION: Final = 1
+_UTF_8: Final = 1208
+_CORREL_ID_BYTES: Final = 24
 
 
-class Keyed:
-    """An open queue whose messages are selected by CorrelId."""
+class KeyedQueue:
+    """A queue of few and short messages that are selected by CorrelId, opened by the constructor.
 
-    def __init__(self, connection: Connection, queue: Any, name: str) -> None:
-        self._library, self._queue, self._name = connection.library, queue, name
-        self.put = Output(connection, connection.library, queue, name).put
+    All methods raise MqiError.
+    """
+
+    def __init__(self, connection: Connection, name: str) -> None:
+        self._library, self._name = connection.library, name
+        options = MQOO_INPUT_SHARED | MQOO_BROWSE | MQOO_OUTPUT | MQOO_FAIL_IF_QUIESCING
+        self._queue: Any = connection.open(connection.library.OD(ObjectName=name.encode()), options, name)
+        self.put = OutputQueue(connection, self._queue, name).put
 
     def get(self, correl_id: bytes) -> bytes | None:
         """Get the first message with this CorrelId under syncpoint and return its data; None when there is none."""
@@ -68,14 +71,14 @@ class Keyed:
             where = MQGMO_BROWSE_NEXT
 
     def _call(self, correl_id: bytes | None, options: int) -> bytes | None:
-        described = self._library.MD(Version=2, **({} if correl_id is None else {"CorrelId": correl_id}))
-        asked = self._library.GMO(
+        descriptor = self._library.MD(Version=2, **({} if correl_id is None else {"CorrelId": correl_id}))
+        get_options = self._library.GMO(
             Version=MQGMO_VERSION_2,
             Options=options | MQGMO_ACCEPT_TRUNCATED_MSG | MQGMO_FAIL_IF_QUIESCING,
             MatchOptions=MQMO_NONE if correl_id is None else MQMO_MATCH_CORREL_ID,
         )
         try:
-            body: bytes = self._queue.get(_SHORT_LENGTH, described, asked)
+            body: bytes = self._queue.get(_MAX_STATE_BYTES, descriptor, get_options)
         except self._library.MQMIError as error:
             if error.reason == MQRC_NO_MSG_AVAILABLE:
                 return None
@@ -83,11 +86,6 @@ class Keyed:
                 raise MqiError("MQGET", self._name, error.reason) from error
             return b""  # longer than any message of the gateway
         return body
-
-
-VERSION: Final = 1
-_UTF_8: Final = 1208
-_CORREL_ID_BYTES: Final = 24
 
 
 class State(NamedTuple):
@@ -122,10 +120,10 @@ def written(state: State) -> MqMessage:
 def read(body: bytes) -> State | None:
     """Return the content of a state message's body; None for a body of another version or program."""
     try:
-        said = json.loads(body)
-        if not isinstance(said, dict) or said.get("version") != VERSION:
+        content = json.loads(body)
+        if not isinstance(content, dict) or content.get("version") != VERSION:
             return None
-        state = State(*(said[name] for name in State._fields))
+        state = State(*(content[name] for name in State._fields))
     except (ValueError, KeyError):
         return None
     is_sound = isinstance(state.delivery, str) and isinstance(state.destination, str)
@@ -139,13 +137,17 @@ class StateQueue:
     All methods raise MqiError. Their changes are in the connection's unit of work.
     """
 
-    def __init__(self, queue: Keyed, destination: str) -> None:
+    def __init__(self, queue: KeyedQueue, destination: str) -> None:
         self._queue, self._destination = queue, destination
 
-    def look(self, delivery: str) -> State | None:
+    def find(self, delivery: str) -> State | None:
         """Return the content of a delivery's state message; None when there is none."""
-        found = [state for state in map(read, self._queue.browse(correl_id(delivery))) if self._is_of(state, delivery)]
-        return max(filter(None, found), key=lambda state: state.messages_sent, default=None)
+        states = filter(None, map(read, self._queue.browse(correl_id(delivery))))
+        return max(
+            (state for state in states if state.delivery == delivery),
+            key=lambda state: state.messages_sent,
+            default=None,
+        )
 
     def take(self, delivery: str) -> State | None:
         """Get the state message of a delivery from the queue and return its content; None when there is none."""
@@ -163,6 +165,3 @@ class StateQueue:
         """Return the deliveries to this destination that have a state message."""
         states = map(read, self._queue.browse())
         return sorted({state.delivery for state in states if state and state.destination == self._destination})
-
-    def _is_of(self, state: State | None, delivery: str) -> bool:
-        return state is not None and state.delivery == delivery

@@ -1,4 +1,4 @@
-"""One unit of work of a source: the messages got in it, and whether they are on disk."""
+"""One unit of work of a source: the messages got in it, whether they are on disk, and which of them may come again."""
 
 import time
 from collections.abc import Iterable
@@ -15,8 +15,16 @@ _SUBMIT_MESSAGES = 64
 _SUBMIT_BYTES = 2 << 20
 
 
-class Unit:
-    """Passes messages to the intake in batches while more are got. The journal's thread only counts here."""
+_MAX_REMEMBERED = 20_000
+_EXPIRY, _BACKOUT_COUNT = place(MQMD1, "expiry"), place(MQMD1, "backout_count")
+_Identity = tuple[bytes, bytes, bytes, int]
+
+
+class UnitOfWork:
+    """Passes messages to the intake in batches while more are got.
+
+    The lock of `_changed` guards `_undurable`, which the journal's thread counts down. One thread uses all else.
+    """
 
     def __init__(self, intake: Intake) -> None:
         self._intake = intake
@@ -76,22 +84,19 @@ class Unit:
             self._changed.notify_all()
 
 
-_MOST = 20_000
-
-_EXPIRY, _BACKOUT_COUNT = place(MQMD1, "expiry"), place(MQMD1, "backout_count")
-
-_Identity = tuple[bytes, bytes, bytes, int]
-
-
 class InDoubt:
-    """The newest of these messages. All connections of a source use it, each in its own thread."""
+    """The newest messages that the journal has and that the queue manager may deliver again.
+
+    After a commit whose outcome is unknown, or a connection that broke before the commit, it is unknown which messages
+    will come again. All connections of a source use it, each in its own thread.
+    """
 
     def __init__(self) -> None:
         self._remembered: dict[_Identity, None] = {}
 
     def remember(self, messages: Iterable[MqMessage]) -> None:
         self._remembered.update((_identity(message), None) for message in messages)
-        for oldest in list(islice(self._remembered, max(0, len(self._remembered) - _MOST))):
+        for oldest in list(islice(self._remembered, max(0, len(self._remembered) - _MAX_REMEMBERED))):
             self._remembered.pop(oldest, None)
 
     def recall(self, message: MqMessage) -> bool:

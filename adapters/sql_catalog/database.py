@@ -51,6 +51,39 @@ _REFUSALS = ("authentication failed", "no password supplied", "not permitted to 
 """Words of the server's refusals. libpq does not tell the SQLSTATE of a connection that was not made."""
 
 
+Insert = sqlite.Insert | postgresql.Insert
+FROM_HEX = "octets_from_hex"
+"""The function that every connection to SQLite has for lists of bytes: its own `unhex` came in version 3.41."""
+_BUSY_TIMEOUT = "PRAGMA busy_timeout = 30000"
+_SQLITE_WRITER = (
+    _BUSY_TIMEOUT,
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA foreign_keys = ON",
+    "PRAGMA cache_size = -16384",
+    "PRAGMA wal_autocheckpoint = 4096",
+    "PRAGMA journal_size_limit = 67108864",
+)
+_LARGE_CACHE = "PRAGMA cache_size = -65536"
+"""For very many rows at once: their identifiers have no order, so that they change most pages of the indexes. A smaller
+cache writes these pages several times in a transaction."""
+_ON_CONNECT: dict[tuple[str, str], tuple[str, ...]] = {
+    ("sqlite", "reader"): (_BUSY_TIMEOUT, "PRAGMA query_only = ON"),
+    ("sqlite", "quick"): (*_SQLITE_WRITER, "PRAGMA synchronous = NORMAL"),
+    ("sqlite", "durable"): (*_SQLITE_WRITER, "PRAGMA synchronous = FULL"),
+    ("postgresql", "reader"): (),
+    ("postgresql", "quick"): ("SET synchronous_commit TO off",),
+    ("postgresql", "durable"): ("SET synchronous_commit TO on",),
+}
+_BEGIN_WRITING = {
+    # An ordinary BEGIN takes the lock with the first write, and fails if another process wrote after the first read.
+    "sqlite": "BEGIN IMMEDIATE",
+    "postgresql": "SELECT pg_advisory_xact_lock(7017280452245743460)",
+}
+_END_IDLE_TRANSACTIONS = {"sqlite": (), "postgresql": ("SET idle_in_transaction_session_timeout TO '5s'",)}
+_READERS: dict[str, Any] = {"pool_size": 8, "max_overflow": 8, "isolation_level": "AUTOCOMMIT"}
+_WRITER: dict[str, Any] = {"pool_size": 1, "max_overflow": 0}
+
+
 def parsed(url: str) -> URL:
     """Return a URL in its parts. Raises ValueError, which shows nothing of it: a password may be in a wrong place."""
     how = "write postgresql+psycopg://user:password@host/name, with %40 for each @ and %2F for each / in the password"
@@ -88,41 +121,6 @@ class Address:
             raise
         self.log_in.accepted()
         return connection
-
-
-Insert = sqlite.Insert | postgresql.Insert
-
-FROM_HEX = "octets_from_hex"
-"""The function that every connection to SQLite has for lists of bytes: its own `unhex` came in version 3.41."""
-
-_BUSY_TIMEOUT = "PRAGMA busy_timeout = 30000"
-_SQLITE_WRITER = (
-    _BUSY_TIMEOUT,
-    "PRAGMA journal_mode = WAL",
-    "PRAGMA foreign_keys = ON",
-    "PRAGMA cache_size = -16384",
-    "PRAGMA wal_autocheckpoint = 4096",
-    "PRAGMA journal_size_limit = 67108864",
-)
-_LARGE_CACHE = "PRAGMA cache_size = -65536"
-"""For very many rows at once: their identifiers have no order, so that they change most pages of the indexes. A smaller
-cache writes these pages several times in a transaction."""
-_ON_CONNECT: dict[tuple[str, str], tuple[str, ...]] = {
-    ("sqlite", "reader"): (_BUSY_TIMEOUT, "PRAGMA query_only = ON"),
-    ("sqlite", "quick"): (*_SQLITE_WRITER, "PRAGMA synchronous = NORMAL"),
-    ("sqlite", "durable"): (*_SQLITE_WRITER, "PRAGMA synchronous = FULL"),
-    ("postgresql", "reader"): (),
-    ("postgresql", "quick"): ("SET synchronous_commit TO off",),
-    ("postgresql", "durable"): ("SET synchronous_commit TO on",),
-}
-_BEGIN_WRITING = {
-    # An ordinary BEGIN takes the lock with the first write, and fails if another process wrote after the first read.
-    "sqlite": "BEGIN IMMEDIATE",
-    "postgresql": "SELECT pg_advisory_xact_lock(7017280452245743460)",
-}
-_END_IDLE_TRANSACTIONS = {"sqlite": (), "postgresql": ("SET idle_in_transaction_session_timeout TO '5s'",)}
-_READERS: dict[str, Any] = {"pool_size": 8, "max_overflow": 8, "isolation_level": "AUTOCOMMIT"}
-_WRITER: dict[str, Any] = {"pool_size": 1, "max_overflow": 0}
 
 
 class Images(NamedTuple):

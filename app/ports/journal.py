@@ -11,6 +11,32 @@ from app.model.message import NO_PROPERTIES, UNREADABLE, PhysicalMessage, Positi
 from app.model.records import DAMAGED_MESSAGE, Damage, Extent, JournalIdentity
 from app.ports.clock import Clock
 
+Prepared = Sequence[Any]
+"""Messages as `Journal.prepare` encodes them. Only that journal knows what the entries are."""
+_JOURNAL_TYPES: dict[str, pa.DataType] = {
+    "source": pa.string(),
+    "framing": pa.string(),
+    "message_id": pa.binary(),
+    "msg_type": pa.int64(),
+    "correl_id": pa.binary(),
+    "group_id": pa.binary(),
+    "msg_seq_number": pa.int64(),
+    "offset": pa.int64(),
+    "msg_flags": pa.int64(),
+    "original_length": pa.int64(),
+    "encoding": pa.int64(),
+    "ccsid": pa.int64(),
+    "format": pa.string(),
+    "put_time": pa.timestamp("us", "UTC"),
+    "received_at": pa.timestamp("us", "UTC"),
+    "properties": pa.map_(pa.string(), pa.string()),
+    "body_crc32": pa.uint32(),
+    "body": pa.large_binary(),
+}
+JOURNAL_SCHEMA = pa.schema([pa.field(name, kind, nullable=name == "put_time") for name, kind in _JOURNAL_TYPES.items()])
+"""The columns of a journal's record batches: one physical message a row, with the CRC-32C of its body. An unknown put
+time is null. A journal may add columns of its own."""
+
 
 class Segment(NamedTuple):
     """One journal segment; times in µs. `sealed_at` is None while the segment is being written."""
@@ -111,10 +137,6 @@ class JournalArchive(JournalReader, Protocol):
         """
 
 
-Prepared = Sequence[Any]
-"""Messages as `Journal.prepare` encodes them. Only that journal knows what the entries are."""
-
-
 class Journal(JournalReader, Protocol):
     """Every physical message as received, in order. One writer."""
 
@@ -210,31 +232,6 @@ class ArchivePlugin(Protocol):
     def __call__(self, place: str | Path, /, cache: Path | None = None, cache_bytes: int = ...) -> JournalArchive:
         """Open the archive in a folder or at a URL. Segments of an object store are kept in the folder `cache`, at most
         `cache_bytes` of them."""
-
-
-_JOURNAL_TYPES: dict[str, pa.DataType] = {
-    "source": pa.string(),
-    "framing": pa.string(),
-    "message_id": pa.binary(),
-    "msg_type": pa.int64(),
-    "correl_id": pa.binary(),
-    "group_id": pa.binary(),
-    "msg_seq_number": pa.int64(),
-    "offset": pa.int64(),
-    "msg_flags": pa.int64(),
-    "original_length": pa.int64(),
-    "encoding": pa.int64(),
-    "ccsid": pa.int64(),
-    "format": pa.string(),
-    "put_time": pa.timestamp("us", "UTC"),
-    "received_at": pa.timestamp("us", "UTC"),
-    "properties": pa.map_(pa.string(), pa.string()),
-    "body_crc32": pa.uint32(),
-    "body": pa.large_binary(),
-}
-JOURNAL_SCHEMA = pa.schema([pa.field(name, kind, nullable=name == "put_time") for name, kind in _JOURNAL_TYPES.items()])
-"""The columns of a journal's record batches: one physical message a row, with the CRC-32C of its body. An unknown put
-time is null. A journal may add columns of its own."""
 
 
 def messages_of(rows: pa.RecordBatch, bodies: Sequence[memoryview]) -> list[PhysicalMessage]:

@@ -26,6 +26,15 @@ _ORDER: Final = (
 )
 
 
+LOOKED_AT: Final = 32 << 20
+"""The newest bytes of the audit log that are searched: some 100,000 entries in some 0.05 s."""
+MOST_READS: Final = 10_000
+"""The most reads of an attachment that are counted."""
+MOST_READERS: Final = 20
+"""The most readers that are told by name, those who read most."""
+_ACTION: Final = "read-content"
+
+
 class Moment(NamedTuple):
     """Something that happened at a time (µs): a word for programs, and a sentence for people, if there is more to
     say. What happened several `times`, but for numbers, happened last at `last_time`."""
@@ -125,15 +134,6 @@ def _detail(event: EventRecord) -> str | None:
     if isinstance(warnings, list):
         return "; ".join(map(str, warnings))
     return None if reason is None else str(reason)
-
-
-LOOKED_AT: Final = 32 << 20
-"""The newest bytes of the audit log that are searched: some 100,000 entries in some 0.05 s."""
-MOST_READS: Final = 10_000
-"""The most reads of an attachment that are counted."""
-MOST_READERS: Final = 20
-"""The most readers that are told by name, those who read most."""
-_ACTION: Final = "read-content"
 
 
 def reads(record: AttachmentRecord, log: AuditLog, *, names_readers: bool) -> list[Moment]:

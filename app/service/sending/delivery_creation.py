@@ -39,6 +39,9 @@ from app.settings import Destination
 _CORREL_ID = 16
 
 
+log = logger(__name__)
+
+
 class DryRun(NamedTuple):
     """A message as it would be sent.
 
@@ -72,9 +75,6 @@ def _attachment_of(message: PhysicalMessage, cut_by: Framing) -> bytes:
         return cut_by.attachment_key(message)[:_CORREL_ID]
     except InvalidInputError:
         return b""
-
-
-log = logger(__name__)
 
 
 class Submission(NamedTuple):

@@ -14,6 +14,11 @@ from app.tables.read.file_formats import table_format
 _FOLDERS = re.compile(r"[/\\]")
 
 
+_LOOKED_AT = 1 << 20
+_LONGEST_CHARACTER = 4
+_TEXT_TYPES = re.compile(r"text/|application/(json|xml|javascript|yaml)\b")
+
+
 class StoredPart(NamedTuple):
     """A part that is stored as an object. `file_name` is the client's name for it, if there is one."""
 
@@ -64,11 +69,6 @@ class PartWriter:
 
 class _Abandoned(Exception):
     """An error that makes the store remove an object; `abandon` catches it."""
-
-
-_LOOKED_AT = 1 << 20
-_LONGEST_CHARACTER = 4
-_TEXT_TYPES = re.compile(r"text/|application/(json|xml|javascript|yaml)\b")
 
 
 def recognised_kind(head: bytes, content_type: str, kinds: Collection[AttachmentKind]) -> AttachmentKind:
