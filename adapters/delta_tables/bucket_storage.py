@@ -16,7 +16,7 @@ _PARTS_AT_ONCE = 4
 _READ_AHEAD = 1 << 20
 
 
-class Bucket:
+class BucketStorage:
     """A bucket, or a prefix of one, by URL. Credentials are in the environment."""
 
     def __init__(self, url: str) -> None:

@@ -48,7 +48,7 @@ them."""
 _Said = TypeVar("_Said")
 
 
-class Active(NamedTuple):
+class ActiveFile(NamedTuple):
     """A file of a version. `modified_at` is in milliseconds. `least_received` is the least `received_at` in it (µs),
     None if unknown."""
 
@@ -111,7 +111,7 @@ class Snapshot:
         milliseconds: int = self._asked(lambda: self.delta.history(1)[0]["timestamp"])
         return milliseconds * 1000
 
-    def files(self) -> list[Active]:
+    def files(self) -> list[ActiveFile]:
         """Return the files in the order in which they were added."""
         found = pa.table(self.delta.get_add_actions(flatten=True)).to_pylist()
         return sorted((_active(each) for each in found), key=lambda each: (each.modified_at, each.path))
@@ -131,7 +131,7 @@ class Snapshot:
             return ask()
 
 
-class KeptSnapshots:
+class SnapshotCache:
     """The newest versions of tables as they were last read, at most `limit`; those used longest ago are dropped."""
 
     def __init__(self, limit: int) -> None:
@@ -139,8 +139,8 @@ class KeptSnapshots:
         self._kept: OrderedDict[str, Snapshot] = OrderedDict()
         self._lock = Lock()
 
-    def __reduce__(self) -> tuple[type["KeptSnapshots"], tuple[int]]:
-        return KeptSnapshots, (self._limit,)
+    def __reduce__(self) -> tuple[type["SnapshotCache"], tuple[int]]:
+        return SnapshotCache, (self._limit,)
 
     def take(self, name: str) -> Snapshot | None:
         """Return the version of a table, which is no longer kept then."""
@@ -177,9 +177,9 @@ def _explained(name: str) -> Iterator[None]:
         raise GatewayError(f"the log of the table {name!r} cannot be read: {error}") from error
 
 
-def _active(said: Mapping[str, Any]) -> Active:
+def _active(said: Mapping[str, Any]) -> ActiveFile:
     received = said.get("min.received_at")
-    return Active(
+    return ActiveFile(
         unquote(said["path"]),
         said["size_bytes"],
         said["num_records"],
@@ -268,7 +268,7 @@ def added(files: Iterable[TableFile], known: Snapshot | None) -> Iterator[Action
         yield _add(file, at, is_new=True)
 
 
-def moved(file: TableFile, last: Active) -> Action:
+def moved(file: TableFile, last: ActiveFile) -> Action:
     """Return the action that adds a file with the rows of other files, `last` being the last of them. It takes the
     place of that one."""
     return _add(file, last.modified_at, is_new=False)
@@ -287,7 +287,7 @@ def _add(file: TableFile, modified_at: int, *, is_new: bool) -> Action:
     }
 
 
-def removed(file: Active, *, is_change: bool) -> Action:
+def removed(file: ActiveFile, *, is_change: bool) -> Action:
     return {
         "remove": {
             "path": quote(file.path),

@@ -15,11 +15,11 @@ from deltalake.exceptions import DeltaError
 from pyarrow.dataset import Dataset, FileSystemDataset
 
 from adapters.delta_tables import delta_log, delta_schema, table_folders
-from adapters.delta_tables.bucket_storage import Bucket
-from adapters.delta_tables.delta_log import Active, KeptSnapshots, Snapshot
-from adapters.delta_tables.local_storage import LocalFolder
+from adapters.delta_tables.bucket_storage import BucketStorage
+from adapters.delta_tables.delta_log import ActiveFile, Snapshot, SnapshotCache
+from adapters.delta_tables.local_storage import LocalStorage
 from adapters.delta_tables.statistics import COLUMNS, statistics
-from adapters.delta_tables.table_storage import Place
+from adapters.delta_tables.table_storage import TableStorage
 from app.model.errors import GatewayError
 from app.ports import TableFile, TableVersion
 
@@ -58,7 +58,7 @@ class DeltaTables:
 
     def __init__(self, url: str | Path) -> None:
         self._place = _place(url)
-        self._kept = KeptSnapshots(KEPT_SNAPSHOTS)
+        self._kept = SnapshotCache(KEPT_SNAPSHOTS)
 
     def names(self) -> list[str]:
         found = ((folder, self._name(folder)) for folder in self._place.folders())
@@ -148,7 +148,7 @@ class DeltaTables:
                 return sum(file.rows for file in went) - sum(file.rows for file in kept)
         raise _busy(name)
 
-    def _without(self, name: str, known: Snapshot, stays: pc.Expression) -> tuple[list[Active], list[TableFile]]:
+    def _without(self, name: str, known: Snapshot, stays: pc.Expression) -> tuple[list[ActiveFile], list[TableFile]]:
         """Return the files of a version with rows that do not stay, and new files with the others of their rows."""
         schema = known.schema()
         went, kept = [], []
@@ -188,7 +188,7 @@ class DeltaTables:
                 return sum(map(len, joined))
         raise _busy(name)
 
-    def _join(self, name: str, schema: pa.Schema, joined: Sequence[Sequence[Active]]) -> bool:
+    def _join(self, name: str, schema: pa.Schema, joined: Sequence[Sequence[ActiveFile]]) -> bool:
         """Replace each of these groups of files by one file in its place. Return False when another process has
         replaced one of them before."""
         went = [file for files in joined for file in files]
@@ -297,7 +297,7 @@ class DeltaTables:
     def _replaced(
         self,
         name: str,
-        went: Sequence[Active],
+        went: Sequence[ActiveFile],
         operation: str,
         actions: Sequence[delta_log.Action],
         received_from: int | None = None,
@@ -329,7 +329,7 @@ class DeltaTables:
         self._place.flush(delta_log.checkpoint_paths(table_folders.folder(name), known.version))
         known.delta.cleanup_metadata()
 
-    def _read(self, name: str, schema: pa.Schema, files: Sequence[Active]) -> Iterator[pa.RecordBatch]:
+    def _read(self, name: str, schema: pa.Schema, files: Sequence[ActiveFile]) -> Iterator[pa.RecordBatch]:
         rows_a_batch = max(1, min(ROWS_A_BATCH, CELLS_A_BATCH // max(1, len(schema))))
         for file in files:
             with self._place.open(f"{table_folders.folder(name)}/{file.path}") as source:
@@ -343,14 +343,14 @@ class DeltaTables:
                         yield delta_schema.with_types(batch, schema)
 
 
-def _place(url: str | Path) -> Place:
+def _place(url: str | Path) -> TableStorage:
     parts = urlsplit(str(url))
     if isinstance(url, Path) or "://" not in url:
-        return LocalFolder(Path(url))
+        return LocalStorage(Path(url))
     if parts.scheme == "file" and parts.netloc in ("", "localhost"):
-        return LocalFolder(Path(unquote(parts.path)))
+        return LocalStorage(Path(unquote(parts.path)))
     if parts.scheme in _REMOTE_SCHEMES:
-        return Bucket(url)
+        return BucketStorage(url)
     raise ValueError(f"unknown table store URL {url}; give a path, or a URL with file, s3, gs or az")
 
 
@@ -391,9 +391,9 @@ def _busy(name: str) -> GatewayError:
     return GatewayError(f"other processes changed the table {name!r} during {ATTEMPTS} attempts; try again later")
 
 
-def neighbours(files: Sequence[Active], size: int) -> Iterator[list[Active]]:
+def neighbours(files: Sequence[ActiveFile], size: int) -> Iterator[list[ActiveFile]]:
     """Yield groups of neighbouring files of at least `size` bytes together; the last group may be smaller."""
-    gathered: list[Active] = []
+    gathered: list[ActiveFile] = []
     for file in files:
         gathered.append(file)
         if sum(each.size for each in gathered) >= size:
@@ -403,14 +403,14 @@ def neighbours(files: Sequence[Active], size: int) -> Iterator[list[Active]]:
         yield gathered
 
 
-def last_files(files: Sequence[Active], small: int) -> list[Active]:
+def last_files(files: Sequence[ActiveFile], small: int) -> list[ActiveFile]:
     """Return the files at the end of a table to be joined to one. All are smaller than `small` bytes.
 
     Each has at most as many rows as the files after it together, and the last one always belongs to them. So a table to
     which small files are added one by one has few files, their number grows with the logarithm of its rows, and a row
     is written as often as that at most.
     """
-    found: list[Active] = []
+    found: list[ActiveFile] = []
     rows = 0
     for file in reversed(files):
         if file.size >= small or (found and file.rows > rows):

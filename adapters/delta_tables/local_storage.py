@@ -16,7 +16,7 @@ _PARTIAL = ".partial-"
 _MISREAD = re.compile(r"[%\\\x00-\x1f\x7f]")
 
 
-class LocalFolder:
+class LocalStorage:
     """A folder, created with the first table.
 
     Raises ValueError for a path with a percent sign, a backslash or a control character: the library that reads logs

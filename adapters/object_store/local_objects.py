@@ -74,7 +74,7 @@ class LocalObjects:
             partial.close()
 
     @contextmanager
-    def together(self) -> Iterator[PendingObjects]:
+    def batch(self) -> Iterator[PendingObjects]:
         with _explained():
             waiting = _WaitingFiles(self._folder, self._partial)
         try:

@@ -17,12 +17,12 @@ from adapters.sql_catalog.schema.bounded_types import AnyText, BitMask, Choices,
 from adapters.sql_catalog.schema.record_rows import Columns
 
 
-class Bulk:
+class BulkStatement:
     """A statement with the parameters `names` and no others: its constants are literals."""
 
     def __init__(self, statement: Insert | Update | Delete, names: Sequence[str]) -> None:
         self._statement, self._names = statement, tuple(names)
-        self._prepared: dict[str, Prepared] = {}
+        self._prepared: dict[str, PreparedStatement] = {}
 
     def run(self, connection: Connection, columns: Columns) -> None:
         """Run the statement once for each row. `columns` may hold more columns than the statement needs."""
@@ -31,14 +31,14 @@ class Bulk:
         dialect = connection.dialect
         prepared = self._prepared.get(dialect.name)
         if prepared is None:
-            prepared = self._prepared[dialect.name] = Prepared(self._statement, self._names, dialect)
+            prepared = self._prepared[dialect.name] = PreparedStatement(self._statement, self._names, dialect)
         # SQLAlchemy would first make a list of all rows, which the garbage collector would scan repeatedly.
         cursor: Any = connection.connection.cursor()
         with closing(cursor):
             cursor.executemany(prepared.sql, prepared.rows(columns))
 
 
-class Prepared:
+class PreparedStatement:
     """The statement in the form of a dialect's driver."""
 
     def __init__(self, statement: Insert | Update | Delete, names: Sequence[str], dialect: Dialect) -> None:

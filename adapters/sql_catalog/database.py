@@ -96,7 +96,7 @@ def parsed(url: str) -> URL:
     return found
 
 
-class Address:
+class DatabaseAddress:
     """The URL of a database. Each connection logs in as the file of `url_file` has it then; nothing else of the URL
     changes."""
 
@@ -123,7 +123,7 @@ class Address:
         return connection
 
 
-class Images(NamedTuple):
+class SqliteImages(NamedTuple):
     """Images of databases of SQLite that all have these tables, at most ten."""
 
     tables: Sequence[str]
@@ -138,7 +138,7 @@ class Database:
     """
 
     def __init__(self, url: str) -> None:
-        self.address = Address(url)
+        self.address = DatabaseAddress(url)
         address = self.address.url
         self.dialect, self.driver = address.get_backend_name(), address.get_driver_name()
         if self.dialect not in ("sqlite", "postgresql"):
@@ -169,7 +169,7 @@ class Database:
             yield connection
 
     @contextmanager
-    def write(self, *, durable: bool = False, attached: Images | None = None) -> Iterator[Connection]:
+    def write(self, *, durable: bool = False, attached: SqliteImages | None = None) -> Iterator[Connection]:
         """Open a transaction, the only writer of this database. It is rolled back when the block raises an error.
 
         It can read the tables of the `attached` images.
@@ -207,7 +207,7 @@ class Database:
 
 
 @contextmanager
-def _attached(connection: Connection, attached: Images | None) -> Iterator[None]:
+def _attached(connection: Connection, attached: SqliteImages | None) -> Iterator[None]:
     """Attach images, if there are some, while the connection is in no transaction.
 
     Views have the rows of all of them. Each image is attached anew: SQLite would read another image by the schema of
@@ -231,7 +231,7 @@ def _attached(connection: Connection, attached: Images | None) -> Iterator[None]
         yield
 
 
-def _lock(address: Address, place: str) -> GatewayLock:
+def _lock(address: DatabaseAddress, place: str) -> GatewayLock:
     if address.url.get_backend_name() == "sqlite":
         return FileLock(Path(address.url.database or ""))
     return AdvisoryLock(_engine(address, "reader", poolclass=NullPool, isolation_level="AUTOCOMMIT"), place)
@@ -258,7 +258,7 @@ def _from_json(text: str | bytes) -> Any:
         return json.loads(text)
 
 
-def _engine(address: Address, role: str, *, more_on_connect: Sequence[str] = (), **options: Any) -> Engine:
+def _engine(address: DatabaseAddress, role: str, *, more_on_connect: Sequence[str] = (), **options: Any) -> Engine:
     dialect = address.url.get_backend_name()
     try:
         # Parameters are user data: they must not appear in exceptions or logs.

@@ -28,10 +28,10 @@ from app.service.events.event_log import EventLog
 from app.service.finishing.partial_content import LeadingBytes, LeadingRows, leading_bytes, leading_rows
 from app.service.finishing.stored_parts import missing_ranges
 from app.service.monitoring.catalog_watch import ASK_SECONDS, CatalogWatch
-from app.service.monitoring.counts import Counting
+from app.service.monitoring.counts import CatalogCounts
 from app.service.monitoring.history import History
 from app.service.monitoring.physical_messages import PhysicalMessages
-from app.service.monitoring.received_runs import Parts, parts_of
+from app.service.monitoring.received_runs import ReceivedParts, parts_of
 from app.service.monitoring.timeline import Moment, timeline
 from app.service.quarantine.quarantine_records import is_lost_batch, messages_of_batch, quarantined_message
 from app.service.quarantine.replays import Replayed, attachment_of, outcome, settled
@@ -46,7 +46,7 @@ from app.service.retention.deletion import Deletion
 from app.service.retention.receiving_time import ReceivingTime
 from app.service.retention.sweeper import Sweeper
 from app.service.sending.delivery_creation import Deliveries
-from app.service.sending.upload_space import Room
+from app.service.sending.upload_space import UploadSpace
 from app.service.threads import Worker, repeat
 from app.service.uploads import Uploads
 from app.service.webhooks.webhook_threads import Webhooks
@@ -111,7 +111,7 @@ class Gateway:
         self._assembling, self._journaler = _assembling(context, self._healer)
         self._archiver = None if archive is None else Archiver(context, archive)
         self.history = History(context.metrics, context.clock, self._connections)
-        self.counting = Counting(context.catalog, context.clock)
+        self.counting = CatalogCounts(context.catalog, context.clock)
         self._catalog_watch = CatalogWatch(context.catalog, context.clock)
         self._event_log = EventLog(context.catalog, self._take_events)
         self._recorder = Recorder(context.catalog, context.store)
@@ -121,7 +121,7 @@ class Gateway:
         self._sweeper = Sweeper(context, self._may_go, self._times, self._assembling.between, before)
         self._settler = Settler(context, self._damages, self._stop)
         self._scrubber = Scrubber(context, self._damages, self.contents.compared, self._stop)
-        self.room = Room(self.journal.free_bytes, context.settings.limits.free_bytes)
+        self.room = UploadSpace(self.journal.free_bytes, context.settings.limits.free_bytes)
         self.deliveries = Deliveries(context, senders, self.room.check)
         lifetime, limits = microseconds(context.settings.retention.uploads), context.settings.limits
         self.uploads = Uploads(context.store, context.clock, lifetime, limits, context.metrics)
@@ -256,7 +256,7 @@ class Gateway:
 
     # --- functions for REST ---------------------------------------------------------------------------------------
 
-    def parts(self, record: AttachmentRecord, first: int, last: int | None) -> Parts:
+    def parts(self, record: AttachmentRecord, first: int, last: int | None) -> ReceivedParts:
         """Return the parts of an attachment; see `app.service.monitoring.received_runs.parts_of`."""
         return parts_of(record, self._context, first, last)
 

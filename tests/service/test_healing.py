@@ -17,7 +17,7 @@ from app.service.content.stored_content import open_content
 from app.service.context import ServiceContext
 from app.service.finishing.finisher import Complete, Finisher
 from app.service.gateway import Gateway
-from app.service.quarantine.replays import Outcome
+from app.service.quarantine.replays import ReplayOutcome
 from app.testing.gateway_stages import service_context
 from tests.support.disk import BLOCK, bad_blocks
 from tests.support.mq_client import any_bodies, group
@@ -73,7 +73,7 @@ def content(context: ServiceContext, found: AttachmentRecord) -> bytes:
     return b"".join(opened.read(0, opened.size))
 
 
-def replayed(context: ServiceContext, entry: str) -> Outcome:
+def replayed(context: ServiceContext, entry: str) -> ReplayOutcome:
     """Process a quarantined message again in a running gateway, and return what became of it."""
     gateway = Gateway(context, {}, {})
     gateway.start()

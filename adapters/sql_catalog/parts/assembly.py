@@ -22,7 +22,7 @@ from sqlalchemy import (
     update,
 )
 
-from adapters.sql_catalog.bulk_rows import Bulk
+from adapters.sql_catalog.bulk_rows import BulkStatement
 from adapters.sql_catalog.database import Insert
 from adapters.sql_catalog.parts.closing import FOUND, as_finished, finish, forget_pieces, place, refuse, states, warn
 from adapters.sql_catalog.parts.part import CatalogPart, Lookup, among, chunks, log_events
@@ -101,18 +101,18 @@ _UNANNOUNCED = Lookup(
     lambda wanted: select(_attachments.c.id).where(wanted, _attachments.c.kind.is_(None), IS_NOT_CLOSED),
 )
 _id = bindparam("attachment", type_=AnyText)
-_ADD_RUNS = Bulk(insert(catalog_tables.part_runs), ("attachment_id", "runs", "segment"))
-_FORGET_RUNS = Bulk(delete(_part_runs).where(_part_runs.c.attachment_id == _id), ("attachment",))
-_REMOVE = Bulk(delete(_attachments).where(_attachments.c.id == _id), ("attachment",))
+_ADD_RUNS = BulkStatement(insert(catalog_tables.part_runs), ("attachment_id", "runs", "segment"))
+_FORGET_RUNS = BulkStatement(delete(_part_runs).where(_part_runs.c.attachment_id == _id), ("attachment",))
+_REMOVE = BulkStatement(delete(_attachments).where(_attachments.c.id == _id), ("attachment",))
 _new = {name: bindparam(f"new_{name}", type_=_attachments.c[name].type) for name in _SELDOM}
-_SET_SELDOM = Bulk(
+_SET_SELDOM = BulkStatement(
     update(_attachments)
     .where(_attachments.c.id == _id, IS_NOT_CLOSED)
     .where(or_(*(_attachments.c[name].is_distinct_from(new) for name, new in _new.items())))
     .values(_new),
     ("attachment", *(bind.key for bind in _new.values())),
 )
-_SET_FIRST = Bulk(
+_SET_FIRST = BulkStatement(
     update(_attachments)
     .where(_attachments.c.id == _id, IS_NOT_CLOSED)
     .values(first_received_at=bindparam("received_at", type_=BigInteger)),
@@ -216,14 +216,14 @@ class AssemblyPart(CatalogPart):
         return missed, {each for each in expired if follow(before.get(each, _RECEIVING), Input.SILENCE) is None}
 
     @cached_property
-    def _upsert_attachment(self) -> Bulk:
+    def _upsert_attachment(self) -> BulkStatement:
         merged = {column.name: _unless_closed for column in _attachments.columns}
         merged.update(dict.fromkeys(_COUNTED, _not_back_when_closed))
         return self._upsert(_attachments, "id", kept=_IDENTITY.union(FOUND, _SELDOM, _LATER) - _NOTED, merged=merged)
 
     @cached_property
-    def _upsert_message(self) -> Bulk:
-        return Bulk(self._message_upsert, _messages.columns.keys())
+    def _upsert_message(self) -> BulkStatement:
+        return BulkStatement(self._message_upsert, _messages.columns.keys())
 
     @cached_property
     def _message_upsert(self) -> Insert:
@@ -233,21 +233,21 @@ class AssemblyPart(CatalogPart):
         )
 
     @cached_property
-    def _upsert_quarantine(self) -> Bulk:
+    def _upsert_quarantine(self) -> BulkStatement:
         return self._upsert(catalog_tables.quarantine, "id")
 
     @cached_property
-    def _upsert_copy(self) -> Bulk:
+    def _upsert_copy(self) -> BulkStatement:
         return self._upsert(catalog_tables.quarantine_copies, "id")
 
     @cached_property
-    def _upsert_dialects(self) -> Bulk:
+    def _upsert_dialects(self) -> BulkStatement:
         return self._upsert(catalog_tables.source_dialects, "source")
 
     def _upsert(
         self, table: Table, key: str, *, kept: Collection[str] = (), merged: Mapping[str, Merge] = MappingProxyType({})
-    ) -> Bulk:
-        return Bulk(self._merging(table, key, kept=kept, merged=merged), table.columns.keys())
+    ) -> BulkStatement:
+        return BulkStatement(self._merging(table, key, kept=kept, merged=merged), table.columns.keys())
 
     def _merging(
         self, table: Table, key: str, *, kept: Collection[str] = (), merged: Mapping[str, Merge] = MappingProxyType({})

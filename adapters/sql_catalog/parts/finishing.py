@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Connection, Row, bindparam, exists, func, literal_column, select, tuple_, update
 
-from adapters.sql_catalog.bulk_rows import Bulk
+from adapters.sql_catalog.bulk_rows import BulkStatement
 from adapters.sql_catalog.parts.closing import finish, forget_pieces, place, states
 from adapters.sql_catalog.parts.part import CatalogPart, Lookup, among, chunks, log_events
 from adapters.sql_catalog.schema import catalog_tables
@@ -39,7 +39,7 @@ _INCOMPLETE_OF = Lookup(
     lambda wanted: _INCOMPLETE.where(_messages.c.id.in_(select(_attachments.c.message_id).where(wanted))),
 )
 _FINISHED_OF = Lookup(_attachments.c.id, lambda wanted: select(_attachments.c.id).where(wanted, _state == _FINISHED))
-_COMPLETE_MESSAGE = Bulk(
+_COMPLETE_MESSAGE = BulkStatement(
     update(_messages)
     .where(_messages.c.id == bindparam("message", type_=AnyText))
     .values(complete_at=bindparam("now", type_=BigInteger)),
@@ -47,7 +47,7 @@ _COMPLETE_MESSAGE = Bulk(
 )
 
 
-_SETTLE = Bulk(
+_SETTLE = BulkStatement(
     update(_attachments)
     .where(_attachments.c.id == bindparam("attachment", type_=AnyText))
     .values(

@@ -20,7 +20,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.types import TypeEngine
 
-from adapters.sql_catalog.bulk_rows import Bulk
+from adapters.sql_catalog.bulk_rows import BulkStatement
 from adapters.sql_catalog.database import FROM_HEX, Database
 from adapters.sql_catalog.schema.bounded_types import AnyText, Octets, all_storable
 from adapters.sql_catalog.schema.catalog_tables import events, progress
@@ -32,7 +32,7 @@ T = TypeVar("T")
 # Well under the limits of SQLite (32,766) and PostgreSQL (65,535) for the parameters of one statement.
 _PARAMETERS = 1000
 
-_INSERT_EVENTS = Bulk(insert(events), NewEvent._fields)
+_INSERT_EVENTS = BulkStatement(insert(events), NewEvent._fields)
 
 
 class CatalogPart:

@@ -37,8 +37,8 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.schema import CreateTable
 
-from adapters.sql_catalog.bulk_rows import Prepared
-from adapters.sql_catalog.database import Images, to_json
+from adapters.sql_catalog.bulk_rows import PreparedStatement
+from adapters.sql_catalog.database import SqliteImages, to_json
 from adapters.sql_catalog.listing_pages import Listing, fetch_page
 from adapters.sql_catalog.parts.assembly import AssemblyPart
 from adapters.sql_catalog.parts.closing import FOUND, as_finished
@@ -126,8 +126,8 @@ def pack(packing: str, checkpoint: Checkpoint) -> Packed:
 
 
 @cache
-def _prepared(table: Table, names: tuple[str, ...]) -> Prepared:
-    return Prepared(insert(table), names, _DIALECT)
+def _prepared(table: Table, names: tuple[str, ...]) -> PreparedStatement:
+    return PreparedStatement(insert(table), names, _DIALECT)
 
 
 def _image(columns: Mapping[Table, Columns]) -> Packed:
@@ -237,7 +237,7 @@ class PipelinePart(AssemblyPart):
     def _staged(self, packed: Sequence[Packed]) -> Iterator[Connection]:
         """Open a transaction that can read the tables of staged rows."""
         if self._database.dialect == "sqlite":
-            images = Images([table.name for table in _TABLES], [image for (image,) in packed])
+            images = SqliteImages([table.name for table in _TABLES], [image for (image,) in packed])
             with self._database.write(attached=images) as connection:
                 yield connection
         else:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from sqlalchemy import ColumnElement, Connection, bindparam, func, select, update
 
-from adapters.sql_catalog.bulk_rows import Bulk
+from adapters.sql_catalog.bulk_rows import BulkStatement
 from adapters.sql_catalog.listing_pages import Listing, fetch_page
 from adapters.sql_catalog.parts.part import CatalogPart, among, chunks, limited
 from adapters.sql_catalog.schema.bounded_types import AnyText
@@ -15,7 +15,7 @@ from app.model.records import QuarantineCopy, QuarantineRecord, QuarantineState
 from app.ports import Page, QuarantineGroup, QuarantineGroups
 
 _copies = quarantine_copies
-_SET_OBJECT = Bulk(
+_SET_OBJECT = BulkStatement(
     update(quarantine)
     .where(quarantine.c.id == bindparam("entry", type_=AnyText))
     .values(object_name=bindparam("name", type_=AnyText)),

@@ -108,7 +108,7 @@ def finish(
 def _finish(outcomes: list[Outcome], stores: Stores, archive: JournalArchive, checked: bool) -> list[Result]:
     """Return the results of these outcomes, whose content is durable."""
     outcomes.sort(key=lambda outcome: outcome.position)
-    with stores.store.together() as store:
+    with stores.store.batch() as store:
         writing = replace(stores, store=store)
         plain = plain_files(_complete(outcomes), archive, writing)
         wholes = [_whole(outcome, plain) for outcome in outcomes]

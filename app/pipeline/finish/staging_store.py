@@ -28,8 +28,8 @@ class BesideStore:
         return self._store.create(self._beside.get(name, name))
 
     @contextmanager
-    def together(self) -> Iterator["BesideStore"]:
-        with self._store.together() as store:
+    def batch(self) -> Iterator["BesideStore"]:
+        with self._store.batch() as store:
             inside = BesideStore(store)
             inside._beside = self._beside
             yield inside

@@ -281,7 +281,7 @@ class Finisher:
         if number == 1:
             yield self._context
         else:
-            with self._context.store.together() as store:
+            with self._context.store.batch() as store:
                 yield replace(self._context, store=store)
 
     def _read(

@@ -16,23 +16,23 @@ KEPT_SECONDS: Final = 1.0
 REST: Final = 20
 
 
-class Standing(NamedTuple):
+class CountsSnapshot(NamedTuple):
     """The tallies, and when each source last got a message (µs), as far as the catalog knows."""
 
     tallies: Tallies
     heard_at: Mapping[str, int]
 
 
-class Counting:
+class CatalogCounts:
     """Counts what the catalog has, at most once in a while."""
 
     def __init__(self, catalog: Catalog, clock: Clock) -> None:
         self._catalog, self._clock = catalog, clock
         self._lock = Lock()
-        self._known: Standing | None = None
+        self._known: CountsSnapshot | None = None
         self._until = 0.0
 
-    def standing(self) -> Standing:
+    def standing(self) -> CountsSnapshot:
         """Return how much there is; it may be some seconds old. Raises CatalogError."""
         with self._lock:
             started = perf_counter()
@@ -41,11 +41,11 @@ class Counting:
                 self._until = perf_counter() + max(KEPT_SECONDS, REST * (perf_counter() - started))
             return self._known
 
-    def _counted(self) -> Standing:
+    def _counted(self) -> CountsSnapshot:
         now = self._clock.now()
         tallies = self._catalog.tallies([now - seconds * 1_000_000 for seconds in AGES])
         newest = {
             source: self._catalog.attachments(AttachmentFilter(source=source), None, 1).items
             for source in tallies.attachments
         }
-        return Standing(tallies, {source: items[0].last_received_at for source, items in newest.items() if items})
+        return CountsSnapshot(tallies, {source: items[0].last_received_at for source, items in newest.items() if items})

@@ -13,7 +13,7 @@ from app.model.records import AttachmentRecord, EventRecord, QuarantineRecord
 from app.model.times import to_microseconds, to_time
 from app.service.access.audit import AuditLog, Entry
 from app.service.context import ServiceContext
-from app.service.monitoring.physical_messages import Gone, PhysicalMessages
+from app.service.monitoring.physical_messages import MessagesGone, PhysicalMessages
 from app.service.monitoring.received_runs import MOST_ENTRIES
 
 EDGE_BATCHES: Final = 32
@@ -68,7 +68,7 @@ def _messages(record: AttachmentRecord, context: ServiceContext) -> Iterator[Mom
         if message.complete_at is not None:
             yield Moment(message.complete_at, "message-complete", f"message {message.id}")
     parts = []
-    with suppress(Gone):
+    with suppress(MessagesGone):
         found = PhysicalMessages(record, message.header_position if message else None, context.journal).ends(
             EDGE_BATCHES
         )

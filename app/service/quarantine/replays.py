@@ -20,13 +20,13 @@ WAIT_SECONDS = 5.0
 _LOOK_SECONDS = 0.02
 _EVENTS_AT_ONCE = 1000
 
-Replayed = Callable[[], "Outcome"]
+Replayed = Callable[[], "ReplayOutcome"]
 """A function that waits until messages that are processed again are assembled, and returns what became of them."""
 
 Result = Literal["quarantined", "processed", "pending"]
 
 
-class Outcome(NamedTuple):
+class ReplayOutcome(NamedTuple):
     """What became of a replayed message, or of the messages of a journal batch.
 
     - `quarantined`: one cannot be read this time either; `entry` is its new entry.
@@ -50,7 +50,7 @@ def attachment_of(message: PhysicalMessage, catalog: Catalog) -> AttachmentRecor
     return None
 
 
-def outcome(context: ServiceContext, messages: Sequence[PhysicalMessage], since: int) -> Outcome:
+def outcome(context: ServiceContext, messages: Sequence[PhysicalMessage], since: int) -> ReplayOutcome:
     """Wait until messages that have just been journalled again are assembled, and return what became of them.
 
     `since` is the number of the last event before.
@@ -58,22 +58,22 @@ def outcome(context: ServiceContext, messages: Sequence[PhysicalMessage], since:
     end = context.journal.end()
     reached = -1 if end is None else end.pack()
     if not _within(WAIT_SECONDS, lambda: (context.catalog.progress() or -1) >= reached):
-        return Outcome("pending")
+        return ReplayOutcome("pending")
     entry = _new_entry(context.catalog, messages, since)
     if entry is not None:
-        return Outcome("quarantined", entry)
+        return ReplayOutcome("quarantined", entry)
     found = (each for message in messages for each in _attachments_of(message, context.catalog))
     return settled(context, list(dict.fromkeys(found)))
 
 
-def settled(context: ServiceContext, attachment_ids: list[str]) -> Outcome:
+def settled(context: ServiceContext, attachment_ids: list[str]) -> ReplayOutcome:
     """Wait until no content of these attachments is still to be read, and return the outcome with them."""
 
     def records() -> tuple[AttachmentRecord, ...]:
         return tuple(context.catalog.attachments_by_id(attachment_ids))
 
     _within(WAIT_SECONDS, lambda: all(each.state is not AttachmentState.COMPLETE for each in records()))
-    return Outcome("processed", None, records())
+    return ReplayOutcome("processed", None, records())
 
 
 def _attachments_of(message: PhysicalMessage, catalog: Catalog) -> list[str]:

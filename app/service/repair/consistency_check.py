@@ -20,7 +20,7 @@ from app.service.repair.content_check import measure, unsound
 from app.service.repair.findings import CannotCheck, Finding
 from app.service.repair.record_files import Dropped
 from app.service.repair.record_json import Row
-from app.service.repair.repair_stores import Estate, Progress
+from app.service.repair.repair_stores import GatewayStores, ProgressListener
 
 ATTACHMENTS, UPLOADS, QUARANTINE = "attachments/", "outgoing/", "quarantine/"
 
@@ -28,10 +28,10 @@ _TOLD = 3
 _OTHER_JOURNAL = ("catalog-foreign", "journal-replaced")
 _OPEN_DELIVERIES = (DeliveryState.QUEUED, DeliveryState.SENDING)
 
-Check = Callable[[Estate, Catalog, Progress], Iterator[Finding]]
+Check = Callable[[GatewayStores, Catalog, ProgressListener], Iterator[Finding]]
 
 
-def check_all(estate: Estate, progress: Progress) -> Iterator[Finding]:
+def check_all(estate: GatewayStores, progress: ProgressListener) -> Iterator[Finding]:
     """Yield every difference. Raises CannotCheck at the end for parts that could not be checked."""
     yield from _segments(estate, progress)
     if estate.catalog is None:
@@ -47,14 +47,14 @@ def check_all(estate: Estate, progress: Progress) -> Iterator[Finding]:
     yield from _tables(estate, progress)
 
 
-def _is_anything(estate: Estate) -> bool:
+def _is_anything(estate: GatewayStores) -> bool:
     return bool(estate.journal.segments()) or next(iter(estate.store.names(ATTACHMENTS)), None) is not None
 
 
 # --- the journal --------------------------------------------------------------------------------------------------
 
 
-def _segments(estate: Estate, progress: Progress) -> Iterator[Finding]:
+def _segments(estate: GatewayStores, progress: ProgressListener) -> Iterator[Finding]:
     segments = estate.journal.segments()
     progress.begin("journal", sum(segment.size for segment in segments))
     for segment in segments:
@@ -77,7 +77,7 @@ def _place(damage: Damage) -> str:
     return f"{where}: {damage.why}" if where else damage.why
 
 
-def _belonging(estate: Estate, catalog: Catalog) -> Iterator[Finding]:
+def _belonging(estate: GatewayStores, catalog: Catalog) -> Iterator[Finding]:
     if estate.writer is None:
         return
     bound, journal, end = catalog.journal_identity(), estate.writer.identity(), estate.writer.end()
@@ -111,7 +111,7 @@ def last_segment(catalog: Catalog) -> int:
     return max([0 if reached is None else Position.unpack(reached).segment, *catalog.needed_segments()])
 
 
-def _needed(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Finding]:
+def _needed(estate: GatewayStores, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
     """Find unfinished attachments whose parts were in segments, or at the end of segments, that are gone.
 
     Beside a running gateway, parts after the last sealed segment are not counted, since the gateway may still be
@@ -133,7 +133,7 @@ def _needed(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Fi
                     yield Finding("parts-missing", record.id, _of(record), f"its parts in segments {numbers} are gone")
 
 
-def _is_held(estate: Estate, place: Position) -> bool:
+def _is_held(estate: GatewayStores, place: Position) -> bool:
     """Tell whether the journal has this position, even if it is damaged."""
     try:
         list(estate.journal.extents([place]))
@@ -147,7 +147,7 @@ def _is_held(estate: Estate, place: Position) -> bool:
 # --- attachments and their content ---------------------------------------------------------------------------------
 
 
-def _contents(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Finding]:
+def _contents(estate: GatewayStores, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
     total = sum(record.size or 0 for record in attachments_in(catalog, AttachmentState.FINISHED))
     progress.begin("content", total)
     for record in attachments_in(catalog, AttachmentState.FINISHED):
@@ -159,7 +159,9 @@ def _contents(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[
             yield Finding("content-quarantined", record.id, _of(record), record.reason or "")
 
 
-def _content(estate: Estate, catalog: Catalog, record: AttachmentRecord, progress: Progress) -> Finding | None:
+def _content(
+    estate: GatewayStores, catalog: Catalog, record: AttachmentRecord, progress: ProgressListener
+) -> Finding | None:
     why = unsound(record, catalog, estate.store, estate.journal, progress.advance)
     if why is None:
         return None
@@ -172,7 +174,7 @@ def _content(estate: Estate, catalog: Catalog, record: AttachmentRecord, progres
     return Finding(why.kind, record.id, _of(record), why.why)
 
 
-def _is_being_written(estate: Estate, catalog: Catalog, record: AttachmentRecord) -> bool:
+def _is_being_written(estate: GatewayStores, catalog: Catalog, record: AttachmentRecord) -> bool:
     """Tell whether content may be in the segment that a gateway is writing, which can be read only when it is
     sealed."""
     if estate.writer is not None:
@@ -186,7 +188,7 @@ def _of(record: AttachmentRecord) -> str:
     return f"attachment {record.id}{name}"
 
 
-def _objects(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Finding]:
+def _objects(estate: GatewayStores, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
     """Find objects without an attachment. If the records have the attachment, its row is missing."""
     progress.begin("objects", None)
     strange: dict[str, str] = {}
@@ -218,7 +220,7 @@ def _owns(record: AttachmentRecord | None, name: str) -> bool:
     )
 
 
-def _is_there(estate: Estate, name: str) -> bool:
+def _is_there(estate: GatewayStores, name: str) -> bool:
     try:
         estate.store.size(name)
     except KeyError:
@@ -226,11 +228,11 @@ def _is_there(estate: Estate, name: str) -> bool:
     return True
 
 
-def _recorded(estate: Estate) -> Iterator[Row | Dropped]:
+def _recorded(estate: GatewayStores) -> Iterator[Row | Dropped]:
     return record_files.rows(estate.store, lambda _damage: None)
 
 
-def _messages(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Finding]:
+def _messages(estate: GatewayStores, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
     """Find attachments that a message lists and that have no row."""
     progress.begin("messages", None)
     missing: dict[str, str] = {}
@@ -260,7 +262,7 @@ def _may_be_dropped(row: Row | Dropped) -> bool:
 # --- deliveries and quarantine ------------------------------------------------------------------------------------
 
 
-def _uploads(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Finding]:
+def _uploads(estate: GatewayStores, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
     progress.begin("deliveries", None)
     for state in _OPEN_DELIVERIES:
         for delivery in pages(lambda at, s=state: catalog.deliveries(s, None, at, AT_ONCE)):  # type: ignore[misc]
@@ -277,7 +279,7 @@ def _uploads(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[F
             yield Finding("upload-orphaned", name, name)
 
 
-def _upload(estate: Estate, delivery: DeliveryRecord, progress: Progress) -> str | None:
+def _upload(estate: GatewayStores, delivery: DeliveryRecord, progress: ProgressListener) -> str | None:
     for attachment in delivery.attachments:
         try:
             found = measure(estate.store.read(attachment.object_name), progress.advance)
@@ -290,7 +292,7 @@ def _upload(estate: Estate, delivery: DeliveryRecord, progress: Progress) -> str
     return None
 
 
-def _quarantine(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Finding]:
+def _quarantine(estate: GatewayStores, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
     progress.begin("quarantine", None)
     for entry in pages(lambda at: catalog.quarantined(None, None, at, AT_ONCE)):
         name: str | None = getattr(entry, "object_name", None)
@@ -311,7 +313,7 @@ def _quarantine(estate: Estate, catalog: Catalog, progress: Progress) -> Iterato
 # --- records and tables -------------------------------------------------------------------------------------------
 
 
-def _records(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Finding]:
+def _records(estate: GatewayStores, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
     progress.begin("records", None)
     for file in record_files.files(estate.store):
         try:
@@ -331,7 +333,7 @@ def _records(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[F
         yield Finding("records-missing", record_files.FOLDER, record_files.FOLDER, f"{missing:,} attachments")
 
 
-def _tables(estate: Estate, progress: Progress) -> Iterator[Finding]:
+def _tables(estate: GatewayStores, progress: ProgressListener) -> Iterator[Finding]:
     progress.begin("tables", None)
     if estate.settings.tables.url is None and not (estate.settings.data / "tables").is_dir():
         return
@@ -357,18 +359,18 @@ def _tables(estate: Estate, progress: Progress) -> Iterator[Finding]:
             yield Finding("table-damaged", name, f"table {name}", str(error).partition("\n")[0])
 
 
-class Summary(NamedTuple):
+class CheckSummary(NamedTuple):
     """The results of a check."""
 
     findings: Sequence[Finding]
     unchecked: Sequence[str]
 
 
-def checked(estate: Estate, progress: Progress) -> Summary:
+def checked(estate: GatewayStores, progress: ProgressListener) -> CheckSummary:
     """Return every difference, and the parts that could not be checked."""
     findings: list[Finding] = []
     try:
         findings.extend(check_all(estate, progress))
     except CannotCheck as error:  # the earlier findings count
-        return Summary(findings, [str(error)])
-    return Summary(findings, [])
+        return CheckSummary(findings, [str(error)])
+    return CheckSummary(findings, [])

@@ -21,7 +21,7 @@ from app.observe import logger
 from app.service.content.content_damage import Damages
 from app.service.context import ServiceContext
 from app.service.finishing.finisher import Complete
-from app.service.repair.restoring import Restored, restore_content, restore_from
+from app.service.repair.restoring import RestoredAttachment, restore_content, restore_from
 
 WAITING: Final = 1000
 """The most repetitions that wait. Beyond that the oldest is dropped, and the scrub compares its content some day."""
@@ -87,7 +87,7 @@ class Healer:
             for outcome in restore_content([record.id], self._context, give_up=False):
                 self._tell(record, outcome, "found in the journal")
 
-    def _tell(self, record: AttachmentRecord, outcome: Restored, how: str) -> None:
+    def _tell(self, record: AttachmentRecord, outcome: RestoredAttachment, how: str) -> None:
         fields = trace_fields(record.trace_parent)
         if outcome.done:
             self._damages.sound(record)

@@ -23,7 +23,7 @@ log = logger(__name__)
 
 AT_ONCE = 500
 IDS_LOGGED = 5
-LET_GO = "pipeline/let-go.json"
+RELEASED = "pipeline/let-go.json"
 """The object of the content store with the journal positions up to which unfinished attachments have been released.
 
 It holds a packed position for each source. The gateway and every worker of a Spark job read it. An attachment without
@@ -31,7 +31,7 @@ any message after that position has expired, and nothing of it is kept.
 """
 
 
-class Expiring:
+class Expiry:
     """Expires attachments and releases their parts. One call of each method does everything that is due."""
 
     def __init__(self, context: ServiceContext, times: ReceivingTime, between: Between = at_once) -> None:
@@ -86,7 +86,7 @@ class Expiring:
         marks = {source: self._times.mark_before(source, age) for source in self._times.sources}
         positions = {source: mark.position for source, mark in marks.items() if mark is not None}
         if positions and positions != self._told:
-            write_let_go(self._context.store, positions)
+            write_released(self._context.store, positions)
             self._told = positions
 
     def _let_go(self, over: list[AttachmentRecord]) -> Iterable[Key]:
@@ -104,17 +104,17 @@ def _spoken(time: int) -> str:
     return datetime.fromtimestamp(time / 1e6, UTC).isoformat(timespec="seconds")
 
 
-def write_let_go(store: ContentStore, positions: Mapping[str, int]) -> None:
+def write_released(store: ContentStore, positions: Mapping[str, int]) -> None:
     """Write the positions up to which unfinished attachments have been released. They are on disk on return."""
-    with store.create(LET_GO) as target:
+    with store.create(RELEASED) as target:
         target.write(json.dumps(positions).encode())
 
 
-def read_let_go(store: ContentStore) -> dict[str, int]:
+def read_released(store: ContentStore) -> dict[str, int]:
     """Read the positions up to which unfinished attachments have been released; empty if no gateway has written
     them."""
     try:
-        told: dict[str, int] = json.loads(b"".join(store.read(LET_GO)))
+        told: dict[str, int] = json.loads(b"".join(store.read(RELEASED)))
     except KeyError:
         return {}
     return told

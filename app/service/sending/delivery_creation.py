@@ -26,7 +26,7 @@ from app.service.sending.sending_errors import DeliveryOver, KeyReused, MessageF
 from app.service.sending.upload_conversion import (
     ConversionRequest,
     ConvertedFile,
-    Run,
+    Runner,
     convert_and_store,
     convert_catalog,
     run_here,
@@ -124,7 +124,7 @@ class Deliveries:
         """Return the settings of every destination by name."""
         return self._context.settings.destinations
 
-    def submit(self, submission: Submission, run: Run = run_here) -> Accepted:
+    def submit(self, submission: Submission, run: Runner = run_here) -> Accepted:
         """Queue a message. `run` converts its data sets. If the message is not queued, its objects are removed.
 
         Raises what `enqueue` raises, CannotSend, UnsuitableDataSets, KeyReused and what storing raises.
@@ -155,7 +155,7 @@ class Deliveries:
         else:
             self._fault.worked()
 
-    def dry_run(self, submission: Submission, run: Run = run_here) -> DryRun:
+    def dry_run(self, submission: Submission, run: Runner = run_here) -> DryRun:
         """Return the delivery that a message would be, and remove its objects. Raises CannotSend and
         UnsuitableDataSets."""
         try:
@@ -257,7 +257,7 @@ class Deliveries:
         outbox = self.outboxes.get(destination)
         return None if outbox is None else outbox.sender.repeats()
 
-    def _prepare(self, submission: Submission, run: Run) -> Preparation:
+    def _prepare(self, submission: Submission, run: Runner) -> Preparation:
         destination = find_destination(self.destinations, submission.message.destination)
         most_bytes = self._context.settings.limits.upload_bytes
 

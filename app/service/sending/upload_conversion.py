@@ -35,7 +35,7 @@ MOST_FAULTS = 2000
 T = TypeVar("T")
 
 
-class Run(Protocol):
+class Runner(Protocol):
     """A function that runs a generator function, here or in another process, and yields and returns its results."""
 
     def __call__(
@@ -181,7 +181,7 @@ def convert_and_store(
     request: ConversionRequest,
     target: Target,
     object_name: str,
-    run: Run = run_here,
+    run: Runner = run_here,
     check_room: Callable[[], None] = lambda: None,
     beside: Companions = Companions(),  # noqa: B008 - a tuple
 ) -> ConvertedFile:

@@ -13,7 +13,7 @@ from app.model.errors import StoreFull
 RESERVES = 2
 
 
-class Room:
+class UploadSpace:
     """The free space, and what running uploads have announced of it. Any thread may use it.
 
     `free` returns the free bytes of the disk. Receiving pauses if there are fewer than `reserve`.
@@ -30,9 +30,9 @@ class Room:
             self._check(wanted)
 
     @contextmanager
-    def promised(self, announced: int) -> Iterator["Promise"]:
+    def promised(self, announced: int) -> Iterator["SpaceReservation"]:
         """Keep space for an upload for the length of the block. Raises StoreFull."""
-        promise = Promise(self)
+        promise = SpaceReservation(self)
         promise.grow_to(announced)
         try:
             yield promise
@@ -58,10 +58,10 @@ class Room:
             self._promised -= size
 
 
-class Promise:
+class SpaceReservation:
     """The space that is kept for one upload: what it has announced and not yet written."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: UploadSpace) -> None:
         self._room = room
         self.left = 0
 

@@ -18,7 +18,7 @@ from app.pipeline.commit.tables.files_table import file_rows, with_finished_at
 from app.pipeline.commit.tables.table_building import (
     Committed,
     DataSet,
-    Part,
+    TablePart,
     TablePlan,
     TableTask,
     Written,
@@ -36,7 +36,7 @@ __all__ = [
     "Committed",
     "DataSet",
     "Increment",
-    "Part",
+    "TablePart",
     "TablePlan",
     "TableTask",
     "Written",

@@ -69,14 +69,14 @@ _REFUSED = frozenset(" ,;{}()=\x7f") | frozenset(map(chr, range(32)))
 """Characters that some readers of tables do not allow in a column name."""
 
 
-class Source(NamedTuple):
+class SourceColumn(NamedTuple):
     """A column of a data set, and the column of the table that its values go to. None: they are left out."""
 
     column: str
     target: str | None
 
 
-Mapping = tuple[Source, ...]
+ColumnMapping = tuple[SourceColumn, ...]
 """The columns of a data set, all of them, in order. Their names may be equal."""
 
 
@@ -84,7 +84,7 @@ class Evolution(NamedTuple):
     """A table's new schema, the mapping of each data set's columns, and warnings about new columns, for people."""
 
     schema: pa.Schema
-    mappings: list[Mapping]
+    mappings: list[ColumnMapping]
     warnings: list[str]
 
 
@@ -138,10 +138,10 @@ class _Columns:
         said = _decoded(schema.metadata)
         self._said |= {key: said[key] for key in _OF_TABLE if said.get(key)}
 
-    def mapping(self, schema: pa.Schema) -> Mapping:
+    def mapping(self, schema: pa.Schema) -> ColumnMapping:
         """Return the mapping of the columns of a data set that has been added."""
         places = ((variable.field.name, self._place(variable)) for variable in self._variables(schema))
-        return tuple(Source(name, None if column is None else column.name) for name, column in places)
+        return tuple(SourceColumn(name, None if column is None else column.name) for name, column in places)
 
     def schema(self) -> pa.Schema:
         fields = [pa.field(column.name, column.type, metadata=column.said or None) for column in self._columns]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.model.table_names import table_name
-from app.pipeline.commit.tables.schema_evolution import FIXED, Mapping, evolve
+from app.pipeline.commit.tables.schema_evolution import FIXED, ColumnMapping, evolve
 from app.ports import ContentStore, TableFile, TableStore
 from app.service.content.stored_content import opened
 from app.service.threads import together
@@ -42,7 +42,7 @@ class DataSet(NamedTuple):
     schema: pa.Schema
 
 
-class Part(NamedTuple):
+class TablePart(NamedTuple):
     """A data set in a task: the values of the fixed columns, its object, and the number of its mapping in the task."""
 
     attachment: str
@@ -59,8 +59,8 @@ class TableTask(NamedTuple):
 
     table: str
     schema: bytes
-    mappings: tuple[Mapping, ...]
-    parts: tuple[Part, ...]
+    mappings: tuple[ColumnMapping, ...]
+    parts: tuple[TablePart, ...]
     size: int = 0
 
 
@@ -174,8 +174,8 @@ def _planned(tables: TableStore, table: str, data_sets: Sequence[DataSet]) -> Ta
     return TablePlan(table, schema, tasks, evolution.warnings)
 
 
-def _cut(mapped: Iterable[tuple[DataSet, Mapping]]) -> Iterator[list[tuple[DataSet, Mapping]]]:
-    gathered: list[tuple[DataSet, Mapping]] = []
+def _cut(mapped: Iterable[tuple[DataSet, ColumnMapping]]) -> Iterator[list[tuple[DataSet, ColumnMapping]]]:
+    gathered: list[tuple[DataSet, ColumnMapping]] = []
     size = 0
     for data_set, mapping in mapped:
         if gathered and (size + data_set.size > TASK_BYTES or len(gathered) == TASK_DATA_SETS):
@@ -186,10 +186,10 @@ def _cut(mapped: Iterable[tuple[DataSet, Mapping]]) -> Iterator[list[tuple[DataS
     yield gathered
 
 
-def _task(table: str, schema: bytes, mapped: Sequence[tuple[DataSet, Mapping]]) -> TableTask:
+def _task(table: str, schema: bytes, mapped: Sequence[tuple[DataSet, ColumnMapping]]) -> TableTask:
     numbers = {mapping: number for number, mapping in enumerate(dict.fromkeys(mapping for _, mapping in mapped))}
     parts = tuple(
-        Part(each.attachment, each.message, each.source, each.received_at, each.object_name, numbers[mapping])
+        TablePart(each.attachment, each.message, each.source, each.received_at, each.object_name, numbers[mapping])
         for each, mapping in mapped
     )
     return TableTask(table, schema, tuple(numbers), parts, sum(each.size for each, _ in mapped))
@@ -214,7 +214,7 @@ def _stored(file: object, rows_a_batch: int) -> Iterator[pa.RecordBatch]:
 
 
 def _in_table(
-    batch: pa.RecordBatch, schema: pa.Schema, places: dict[str, int], part: Part, first: int
+    batch: pa.RecordBatch, schema: pa.Schema, places: dict[str, int], part: TablePart, first: int
 ) -> pa.RecordBatch:
     rows = batch.num_rows
     arrays = {

@@ -9,7 +9,7 @@ from app.model.message import Position
 from app.ports import BadCursor, Page
 from app.service.access.audit import AuditLog
 from app.service.gateway import Gateway
-from app.service.monitoring.physical_messages import Gone, Physical, PhysicalMessages
+from app.service.monitoring.physical_messages import FoundMessage, MessagesGone, PhysicalMessages
 from app.service.monitoring.timeline import in_order, reads
 from app.web.dependencies.caller import Caller, CallerDep
 from app.web.dependencies.identifiers import POSITION, Identifier, known_attachment
@@ -134,11 +134,11 @@ def _messages(gateway: Gateway, attachment_id: str, caller: Caller) -> PhysicalM
     record = known_attachment(gateway, attachment_id, caller)
     try:
         return gateway.physical_messages(record)
-    except Gone:
+    except MessagesGone:
         raise Problem("gone", "the journal no longer has the messages of this attachment") from None
 
 
-def _message(gateway: Gateway, attachment_id: str, given: str, caller: Caller) -> Physical:
+def _message(gateway: Gateway, attachment_id: str, given: str, caller: Caller) -> FoundMessage:
     messages, position = _messages(gateway, attachment_id, caller), _position(given)
     try:
         if position is not None:

@@ -9,8 +9,8 @@ from pydantic import BaseModel, Field
 from app.assembly.coverage import State
 from app.model.message import PhysicalMessage
 from app.model.times import to_time
-from app.service.monitoring.physical_messages import Physical
-from app.service.monitoring.received_runs import DatedRun, Parts
+from app.service.monitoring.physical_messages import FoundMessage
+from app.service.monitoring.received_runs import DatedRun, ReceivedParts
 from app.service.monitoring.timeline import Moment
 from app.web.http.iso_times import optional_time
 from app.web.resources.schemas import shown
@@ -57,7 +57,7 @@ class PartsView(BaseModel):
     truncated: bool = Field(description="there are more behind `last`: ask again with `first`", examples=[False])
 
     @classmethod
-    def of(cls, parts: Parts) -> "PartsView":
+    def of(cls, parts: ReceivedParts) -> "PartsView":
         return cls(**parts._asdict() | {"runs": [PartRunView.of(run) for run in parts.runs]})
 
 
@@ -143,7 +143,7 @@ class PhysicalMessageView(BaseModel):
     descriptor: DescriptorView
 
     @classmethod
-    def of(cls, found: Physical) -> "PhysicalMessageView":
+    def of(cls, found: FoundMessage) -> "PhysicalMessageView":
         return cls(
             position=f"{found.position.pack():016x}",
             kind=found.kind,
@@ -160,7 +160,7 @@ class WholePhysicalMessageView(PhysicalMessageView):
     body: str = Field(description="base64")
 
     @classmethod
-    def of(cls, found: Physical) -> "WholePhysicalMessageView":
+    def of(cls, found: FoundMessage) -> "WholePhysicalMessageView":
         view = PhysicalMessageView.of(found)
         return cls(**dict(view), body=b64encode(found.message.body).decode())
 

@@ -14,7 +14,7 @@ from app.service.gateway import Gateway
 from app.service.sending.delivery_creation import Submission, folder_of
 from app.service.sending.preparation import has_data_sets
 from app.service.sending.sending_errors import SendingError, UnknownDestination
-from app.service.sending.upload_conversion import Run, run_here
+from app.service.sending.upload_conversion import Runner, run_here
 from app.settings import Destination
 from app.web.dependencies.caller import Caller
 from app.web.http.digests import Digests
@@ -28,7 +28,7 @@ from app.web.server.thread_pools import pools_of, run_in
 
 Open = Callable[[DescriptionReader, str], Body]
 """A function that begins to store a request's body in a folder, for a reader of its parts. It may block."""
-Answer = Callable[[Submission, Run], Response]
+Answer = Callable[[Submission, Runner], Response]
 """A function that makes the response to a submission, using a function that runs its conversions. It blocks."""
 
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Response
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.times import to_time
 from app.service.gateway import Gateway
-from app.service.monitoring.counts import AGES, Standing
+from app.service.monitoring.counts import AGES, CountsSnapshot
 from app.service.monitoring.history import SECONDS_A_POINT
 from app.web.dependencies.caller import Caller, CallerDep
 from app.web.dependencies.request_gateway import GatewayDep
@@ -72,7 +72,7 @@ def _known(configured: Iterable[str], counted: Iterable[str], knows: Callable[[s
     return [name for name in dict.fromkeys((*configured, *sorted(counted))) if knows(name)]
 
 
-def _source(gateway: Gateway, standing: Standing, name: str, until: int) -> SourceSummary:
+def _source(gateway: Gateway, standing: CountsSnapshot, name: str, until: int) -> SourceSummary:
     receiver, settings = gateway.receivers.get(name), gateway.settings.sources.get(name)
     status = _DISCONNECTED if receiver is None else receiver.status()
     rate = gateway.history.received(name)
@@ -96,7 +96,7 @@ def _source(gateway: Gateway, standing: Standing, name: str, until: int) -> Sour
     )
 
 
-def _destination(gateway: Gateway, standing: Standing, name: str) -> DestinationSummary:
+def _destination(gateway: Gateway, standing: CountsSnapshot, name: str) -> DestinationSummary:
     outbox = gateway.deliveries.outboxes.get(name)
     status = _DISCONNECTED if outbox is None else outbox.status()
     states = standing.tallies.deliveries.get(name, {})
@@ -129,7 +129,7 @@ def _summed(
     return {str(state): sum(share.get(state, 0) for share in shares) for state in states}
 
 
-def _open(standing: Standing, caller: Caller) -> int:
+def _open(standing: CountsSnapshot, caller: Caller) -> int:
     """Return the number of open entries that a caller knows. Their sources may have nothing else."""
     kept = standing.tallies.quarantine
     return sum(states.get("kept", 0) for source, states in kept.items() if caller.principal.knows_source(source))

@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from app.model.access import Scope
 from app.model.patterns import SF_BOOLEAN
 from app.service.gateway import Gateway
-from app.service.sending.upload_space import Promise
+from app.service.sending.upload_space import SpaceReservation
 from app.service.uploads import QuotaExceeded, TooManyUploads, UnknownUpload, Upload
 from app.web.dependencies.caller import CallerDep
 from app.web.dependencies.identifiers import unknown
@@ -308,7 +308,9 @@ def _within_quota() -> Iterator[None]:
         raise Problem("upload-quota", str(error), headers, limit=error.limit, used=error.used) from None
 
 
-async def _receiving(append: _Append, length: int | None, allow: Callable[[int], None], promise: Promise) -> None:
+async def _receiving(
+    append: _Append, length: int | None, allow: Callable[[int], None], promise: SpaceReservation
+) -> None:
     request, gateway, upload = append.request, append.gateway, append.upload
     if length is not None and upload.record.length is None:
         await run_in_threadpool(gateway.uploads.set_length, upload, length)

@@ -13,7 +13,7 @@ from typing import Any
 from starlette.requests import ClientDisconnect, Request
 
 from app.model.errors import StoreFull
-from app.service.sending.upload_space import Promise
+from app.service.sending.upload_space import SpaceReservation
 from app.service.uploads import PieceWriter
 from app.web.problems import Problem
 from app.web.resources.uploads.upload_checksums import Check
@@ -60,7 +60,7 @@ class Receivers:
 
 
 async def receive(
-    request: Request, writer: PieceWriter, allow: Callable[[int], None], check: Check | None, promise: Promise
+    request: Request, writer: PieceWriter, allow: Callable[[int], None], check: Check | None, promise: SpaceReservation
 ) -> None:
     """Append a request's body. What arrives before the connection breaks is kept, unless `check` is there to judge
     the whole. `promise` keeps the space for what is announced. `allow` raises for a size that the body may not have.
@@ -86,7 +86,9 @@ async def receive(
 class _Body:
     """A body that worker threads write: one batch of bytes while the next is collected."""
 
-    def __init__(self, writer: PieceWriter, check: Check | None, promise: Promise, threads: ThreadPoolExecutor) -> None:
+    def __init__(
+        self, writer: PieceWriter, check: Check | None, promise: SpaceReservation, threads: ThreadPoolExecutor
+    ) -> None:
         self._writer, self._check, self._promise, self._threads = writer, check, promise, threads
         self._working: asyncio.Future[None] | None = None
         self._batch: list[bytes] = []
