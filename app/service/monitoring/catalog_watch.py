@@ -1,4 +1,4 @@
-"""Whether the catalog answers, and what health and metrics tell of it. Neither of them waits for a database."""
+"""Whether the catalog answers, for health and metrics, which do not wait for a database."""
 
 from collections.abc import Mapping
 from time import monotonic
@@ -9,13 +9,13 @@ from app.ports import Catalog, Clock
 
 ASK_SECONDS: Final = 2.0
 LONGEST_ANSWER: Final = 5.0
-"""Seconds after which a question without an answer counts as a failure: a network may drop all packets."""
+"""Seconds after which a query without an answer counts as a failure: a network may drop all packets."""
 
 log = logger(__name__)
 
 
 class CatalogWatch:
-    """Asks the catalog now and then, and keeps its last answers."""
+    """Queries the catalog from time to time, and keeps its last answers."""
 
     def __init__(self, catalog: Catalog, clock: Clock) -> None:
         self._catalog, self._clock = catalog, clock
@@ -25,7 +25,7 @@ class CatalogWatch:
         self._dead_letters: Mapping[str, int] = {}
 
     def ask(self) -> None:
-        """Read what is told of the catalog. Blocks as long as the catalog does."""
+        """Query the catalog. Blocks as long as the catalog does."""
         self._asked_at = monotonic()
         try:
             oldest = self._catalog.stale_attachments(self._clock.now(), 1)

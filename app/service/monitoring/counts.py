@@ -1,6 +1,7 @@
-"""How many attachments, deliveries and quarantine entries there are, by source or destination, for people who look on.
+"""How many attachments, deliveries and quarantine entries there are, by source or destination, for people.
 
-Counting takes longer the more there is. So a result is kept for a second, or for `REST` times as long as it took.
+Counting takes longer the more there is. So a result is kept for a second, or for `KEPT_FACTOR` times as long as it
+took.
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from app.ports import AttachmentFilter, Catalog, Clock, Tallies
 AGES: Final = (60, 600, 3_600, 86_400)
 """The bounds, in seconds, by which unfinished attachments are counted: the time since their last message."""
 KEPT_SECONDS: Final = 1.0
-REST: Final = 20
+KEPT_FACTOR: Final = 20
 
 
 class CountsSnapshot(NamedTuple):
@@ -24,7 +25,7 @@ class CountsSnapshot(NamedTuple):
 
 
 class CatalogCounts:
-    """Counts what the catalog has, at most once in a while."""
+    """Counts what the catalog has, and keeps the result for a while. `_lock` guards `_known` and `_until`."""
 
     def __init__(self, catalog: Catalog, clock: Clock) -> None:
         self._catalog, self._clock = catalog, clock
@@ -37,15 +38,13 @@ class CatalogCounts:
         with self._lock:
             started = perf_counter()
             if self._known is None or started >= self._until:
-                self._known = self._counted()
-                self._until = perf_counter() + max(KEPT_SECONDS, REST * (perf_counter() - started))
+                now = self._clock.now()
+                tallies = self._catalog.tallies([now - seconds * 1_000_000 for seconds in AGES])
+                newest = {
+                    source: self._catalog.attachments(AttachmentFilter(source=source), None, 1).items
+                    for source in tallies.attachments
+                }
+                heard_at = {source: items[0].last_received_at for source, items in newest.items() if items}
+                self._known = CountsSnapshot(tallies, heard_at)
+                self._until = perf_counter() + max(KEPT_SECONDS, KEPT_FACTOR * (perf_counter() - started))
             return self._known
-
-    def _counted(self) -> CountsSnapshot:
-        now = self._clock.now()
-        tallies = self._catalog.tallies([now - seconds * 1_000_000 for seconds in AGES])
-        newest = {
-            source: self._catalog.attachments(AttachmentFilter(source=source), None, 1).items
-            for source in tallies.attachments
-        }
-        return CountsSnapshot(tallies, {source: items[0].last_received_at for source, items in newest.items() if items})

@@ -1,7 +1,7 @@
 """The physical messages of an attachment, found in the journal between its first and its last one.
 
 The catalog forgets where parts lie once content is in the store, and it never knew repeated messages. So the columns of
-the journal's batches are read, without bodies. One call reads a limited number of batches, and says where to go on.
+the journal's batches are read, without bodies. One call reads a limited number of batches, and says where to continue.
 """
 
 from functools import cached_property
@@ -43,8 +43,8 @@ class FoundMessage(NamedTuple):
 class FoundMessages(NamedTuple):
     """Some physical messages in the order of the journal.
 
-    `next` is where to go on; None at the end. `gone` says that the journal has lost some of the attachment's messages:
-    their segments are retired, or damaged.
+    `next` is where to continue; None at the end. `gone` says that some of the attachment's messages are not in the
+    journal: their segments are retired, or damaged.
     """
 
     items: list[FoundMessage]
@@ -75,7 +75,7 @@ class PhysicalMessages:
 
     def page(self, after: Position | None, limit: int, batches: int = BATCHES_A_PAGE) -> FoundMessages:
         """Return at most `limit` messages from a position on (None: the first). A page may be empty and not the last:
-        it ends after so many batches."""
+        it ends after this number of batches."""
         begin = self._first if after is None else max(after, self._first)
         items: list[FoundMessage] = []
         gone, read = self._some_gone, 0

@@ -1,6 +1,6 @@
 """The check of journal, catalog, content and tables against each other, each byte against its digest.
 
-A check only reads, so that it may run beside a gateway. Differences are looked at again before they are reported, as
+A check only reads, so that it may run while a gateway runs. Differences are checked again before they are reported, as
 data may change meanwhile.
 """
 
@@ -16,7 +16,7 @@ from app.ports import Catalog, JournalReader
 from app.service.content.stored_content import object_name
 from app.service.repair import record_files
 from app.service.repair.catalog_pages import AT_ONCE, OPEN, attachments_in, batched, ended_attachments, pages
-from app.service.repair.content_check import measure, unsound
+from app.service.repair.content_check import measure, object_size, unsound
 from app.service.repair.findings import CannotCheck, Finding
 from app.service.repair.record_files import Dropped
 from app.service.repair.record_json import Row
@@ -24,7 +24,7 @@ from app.service.repair.repair_stores import GatewayStores, ProgressListener
 
 ATTACHMENTS, UPLOADS, QUARANTINE = "attachments/", "outgoing/", "quarantine/"
 
-_TOLD = 3
+_SHOWN = 3
 _OTHER_JOURNAL = ("catalog-foreign", "journal-replaced")
 _OPEN_DELIVERIES = (DeliveryState.QUEUED, DeliveryState.SENDING)
 
@@ -36,19 +36,16 @@ def check_all(estate: GatewayStores, progress: ProgressListener) -> Iterator[Fin
     yield from _segments(estate, progress)
     if estate.catalog is None:
         kind = "catalog-missing" if estate.catalog_error is None else "catalog-damaged"
-        if estate.catalog_error is not None or _is_anything(estate):
+        has_objects = next(iter(estate.store.names(ATTACHMENTS)), None) is not None
+        if estate.catalog_error is not None or estate.journal.segments() or has_objects:
             yield Finding(kind, estate.database.place, estate.database.place, estate.catalog_error or "")
     else:
-        foreign = [*_belonging(estate, estate.catalog)]
+        foreign = [*_binding(estate, estate.catalog)]
         yield from foreign
         if not any(finding.kind in _OTHER_JOURNAL for finding in foreign):
             for check in (_needed, _contents, _objects, _messages, _uploads, _quarantine, _records):
                 yield from check(estate, estate.catalog, progress)
     yield from _tables(estate, progress)
-
-
-def _is_anything(estate: GatewayStores) -> bool:
-    return bool(estate.journal.segments()) or next(iter(estate.store.names(ATTACHMENTS)), None) is not None
 
 
 # --- the journal --------------------------------------------------------------------------------------------------
@@ -66,8 +63,8 @@ def _segments(estate: GatewayStores, progress: ProgressListener) -> Iterator[Fin
             damage = [str(error)]
         progress.advance(segment.size)
         if damage:
-            more = f", and {len(damage) - _TOLD:,} more" if len(damage) > _TOLD else ""
-            detail = "; ".join(damage[:_TOLD]) + more
+            more = f", and {len(damage) - _SHOWN:,} more" if len(damage) > _SHOWN else ""
+            detail = "; ".join(damage[:_SHOWN]) + more
             yield Finding("segment-damaged", str(segment.number), f"segment {segment.number}", detail)
 
 
@@ -77,7 +74,7 @@ def _place(damage: Damage) -> str:
     return f"{where}: {damage.why}" if where else damage.why
 
 
-def _belonging(estate: GatewayStores, catalog: Catalog) -> Iterator[Finding]:
+def _binding(estate: GatewayStores, catalog: Catalog) -> Iterator[Finding]:
     if estate.writer is None:
         return
     bound, journal, end = catalog.journal_identity(), estate.writer.identity(), estate.writer.end()
@@ -114,8 +111,8 @@ def last_segment(catalog: Catalog) -> int:
 def _needed(estate: GatewayStores, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
     """Find unfinished attachments whose parts were in segments, or at the end of segments, that are gone.
 
-    Beside a running gateway, parts after the last sealed segment are not counted, since the gateway may still be
-    writing them.
+    While a gateway runs, parts after the last sealed segment are not counted, since the gateway may still be writing
+    them.
     """
     progress.begin("unfinished attachments", None)
     bound = max((segment.number for segment in estate.journal.segments()), default=0)
@@ -130,7 +127,9 @@ def _needed(estate: GatewayStores, catalog: Catalog, progress: ProgressListener)
                 now = catalog.attachment(record.id)  # it may have been finished meanwhile
                 if now is not None and now.state in OPEN:
                     numbers = ", ".join(map(str, sorted(gone)))
-                    yield Finding("parts-missing", record.id, _of(record), f"its parts in segments {numbers} are gone")
+                    yield Finding(
+                        "parts-missing", record.id, _described(record), f"its parts in segments {numbers} are gone"
+                    )
 
 
 def _is_held(estate: GatewayStores, place: Position) -> bool:
@@ -156,7 +155,7 @@ def _contents(estate: GatewayStores, catalog: Catalog, progress: ProgressListene
             yield found
     for record in attachments_in(catalog, AttachmentState.QUARANTINED):
         if record.sha256 is not None and record.reason_code != CONTENT_LOST:
-            yield Finding("content-quarantined", record.id, _of(record), record.reason or "")
+            yield Finding("content-quarantined", record.id, _described(record), record.reason or "")
 
 
 def _content(
@@ -168,10 +167,10 @@ def _content(
     now = catalog.attachment(record.id)  # it may have been settled or deleted meanwhile
     if now is None or now.state is not AttachmentState.FINISHED:
         return None
-    why = unsound(now, catalog, estate.store, estate.journal, lambda _: None)
+    why = unsound(now, catalog, estate.store, estate.journal, lambda _amount: None)
     if why is None or (why.kind == "content-missing" and _is_being_written(estate, catalog, now)):
         return None
-    return Finding(why.kind, record.id, _of(record), why.why)
+    return Finding(why.kind, record.id, _described(record), why.why)
 
 
 def _is_being_written(estate: GatewayStores, catalog: Catalog, record: AttachmentRecord) -> bool:
@@ -183,7 +182,7 @@ def _is_being_written(estate: GatewayStores, catalog: Catalog, record: Attachmen
     return any(extent.segment > last for extent in catalog.extents(record.id))
 
 
-def _of(record: AttachmentRecord) -> str:
+def _described(record: AttachmentRecord) -> str:
     name = f" ({record.qualifier_2!r} of {record.source})" if record.qualifier_2 else f" (of {record.source})"
     return f"attachment {record.id}{name}"
 
@@ -191,22 +190,22 @@ def _of(record: AttachmentRecord) -> str:
 def _objects(estate: GatewayStores, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
     """Find objects without an attachment. If the records have the attachment, its row is missing."""
     progress.begin("objects", None)
-    strange: dict[str, str] = {}
+    unknown: dict[str, str] = {}
     for names in batched(estate.store.names(ATTACHMENTS)):
         by_id = {name.removeprefix(ATTACHMENTS): name for name in names}
         known = {record.id: record for record in catalog.attachments_by_id([*by_id])}
-        strange |= {each: name for each, name in by_id.items() if not _owns(known.get(each), name)}
+        unknown |= {each: name for each, name in by_id.items() if not _owns(known.get(each), name)}
         progress.advance(len(names))
-    if not strange:
+    if not unknown:
         return
-    recorded = {row.id: row for row in _recorded(estate) if row.id in strange}
-    for each, name in strange.items():
+    recorded = {row.id: row for row in _recorded(estate) if row.id in unknown}
+    for each, name in unknown.items():
         record = catalog.attachment(each)
-        if _owns(record, name) or not _is_there(estate, name):
+        if _owns(record, name) or object_size(estate.store, name) is None:
             continue
-        said = recorded.get(each)
-        if record is None and isinstance(said, AttachmentRecord) and said.state is AttachmentState.FINISHED:
-            yield Finding("row-missing", each, _of(said), "its object and its record are there")
+        row = recorded.get(each)
+        if record is None and isinstance(row, AttachmentRecord) and row.state is AttachmentState.FINISHED:
+            yield Finding("row-missing", each, _described(row), "its object and its record exist")
         else:
             yield Finding("object-orphaned", name, name, "" if record is None else f"its attachment is {record.state}")
 
@@ -218,14 +217,6 @@ def _owns(record: AttachmentRecord | None, name: str) -> bool:
     return record.state in (*OPEN, AttachmentState.FINISHED) or (
         record.state is AttachmentState.QUARANTINED and record.sha256 is not None and record.reason_code != CONTENT_LOST
     )
-
-
-def _is_there(estate: GatewayStores, name: str) -> bool:
-    try:
-        estate.store.size(name)
-    except KeyError:
-        return False
-    return True
 
 
 def _recorded(estate: GatewayStores) -> Iterator[Row | Dropped]:
@@ -247,7 +238,7 @@ def _messages(estate: GatewayStores, catalog: Catalog, progress: ProgressListene
     dropped = {row.id for row in _recorded(estate) if row.id in missing and _may_be_dropped(row)}
     now = {record.id for record in catalog.attachments_by_id([*missing])}
     for each, message in missing.items():
-        has_object = _is_there(estate, object_name(each))  # then it is reported already
+        has_object = object_size(estate.store, object_name(each)) is not None  # then it is reported already
         if each not in dropped and each not in now and not has_object:
             yield Finding("row-missing", each, f"attachment {each}", f"message {message} lists it")
 
@@ -295,7 +286,7 @@ def _upload(estate: GatewayStores, delivery: DeliveryRecord, progress: ProgressL
 def _quarantine(estate: GatewayStores, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
     progress.begin("quarantine", None)
     for entry in pages(lambda at: catalog.quarantined(None, None, at, AT_ONCE)):
-        name: str | None = getattr(entry, "object_name", None)
+        name: str | None = entry.object_name
         if name is None:
             continue
         try:

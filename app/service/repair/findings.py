@@ -164,9 +164,9 @@ class Finding:
 
     def as_json(self) -> dict[str, Any]:
         """Return the finding with the texts of its kind."""
-        known = self.known
-        said = {"what": known.what, "cost": known.cost, "repair": known.repair, "action": known.action.value}
-        return {**asdict(self), **said}
+        kind = self.known
+        texts = {"what": kind.what, "cost": kind.cost, "repair": kind.repair, "action": kind.action.value}
+        return {**asdict(self), **texts}
 
 
 class CannotCheck(Exception):

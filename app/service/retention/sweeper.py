@@ -35,7 +35,7 @@ class Sweeper:
         self._faults: dict[str, Recurring] = {}
         self._clock = RetentionClock(context.clock)
         expiring = Expiry(context, times or ReceivingTime(context, {}), between)
-        self.expire, self.let_go = expiring.expire, expiring.let_go
+        self.expire, self.release_parts = expiring.expire, expiring.release_parts
         self.retain = Retention(context, self._clock, between).retain
 
     def sweep(self) -> None:
@@ -43,7 +43,7 @@ class Sweeper:
         space."""
         steps = (
             self.expire,
-            self.let_go,
+            self.release_parts,
             self.retain,
             self.retire_segments,
         )

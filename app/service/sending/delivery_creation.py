@@ -219,14 +219,14 @@ class Deliveries:
                 self._catalog.request_cancel(delivery.id)
                 outbox.cancel(delivery.id)
                 return self._catalog.delivery(delivery.id) or delivery
-        now_it_is = self._catalog.delivery(delivery.id) or delivery
-        raise DeliveryOver(now_it_is.state, f"it is {now_it_is.state} and cannot be cancelled")
+        newest = self._catalog.delivery(delivery.id) or delivery
+        raise DeliveryOver(newest.state, f"it is {newest.state} and cannot be cancelled")
 
     def retry(self, delivery: DeliveryRecord) -> DeliveryRecord:
         """Queue a delivery again that failed or was cancelled, and return it.
 
-        It goes on after the messages that the broker has confirmed, with the same correlids, and has all its attempts
-        once more. Raises DeliveryOver and UnknownDestination.
+        It continues after the messages that the broker has confirmed, with the same correlids, and has all its attempts
+        again. Raises DeliveryOver and UnknownDestination.
         """
         find_destination(self.destinations, delivery.destination)
         if delivery.state not in RETRIED:
@@ -265,10 +265,10 @@ class Deliveries:
             self._check_room(0)
 
         def convert(
-            part: StoredPart, request: ConversionRequest, beside: Companions, object_name: str
+            part: StoredPart, request: ConversionRequest, companions: Companions, object_name: str
         ) -> ConvertedFile:
             target = target_of(destination, most_bytes, self._context.settings.limits.expansion)
-            return convert_and_store(self._store, part, request, target, object_name, run, check_room, beside)
+            return convert_and_store(self._store, part, request, target, object_name, run, check_room, companions)
 
         def store_catalog(catalog: Catalog, library: str, object_name: str) -> ConvertedFile:
             pieces = convert_catalog(catalog, library, target_of(destination, most_bytes))

@@ -1,4 +1,4 @@
-"""The parts of an upload, as objects of the content store."""
+"""The parts of an upload, as objects of the content store, and the recognition of their kind."""
 
 import re
 from collections.abc import Collection
@@ -14,7 +14,7 @@ from app.tables.read.file_formats import table_format
 _FOLDERS = re.compile(r"[/\\]")
 
 
-_LOOKED_AT = 1 << 20
+_HEAD_BYTES = 1 << 20
 _LONGEST_CHARACTER = 4
 _TEXT_TYPES = re.compile(r"text/|application/(json|xml|javascript|yaml)\b")
 
@@ -36,7 +36,7 @@ class StoredPart(NamedTuple):
 
 
 class Companions(NamedTuple):
-    """The files given beside the file of a data set: a catalog of value labels, and a define.xml."""
+    """Files that describe the file of a data set: a catalog of value labels, and a define.xml."""
 
     catalog: StoredPart | None = None
     define: StoredPart | None = None
@@ -88,7 +88,7 @@ def recognised_kind(head: bytes, content_type: str, kinds: Collection[Attachment
 def kind_of_part(store: ContentStore, part: StoredPart, kinds: Collection[AttachmentKind]) -> AttachmentKind:
     """Return the kind of a stored file, for a destination that takes these kinds."""
     with opened(store, part.object_name) as file:
-        return recognised_kind(file.read(_LOOKED_AT), part.content_type, kinds)
+        return recognised_kind(file.read(_HEAD_BYTES), part.content_type, kinds)
 
 
 def _is_text(head: bytes) -> bool:
@@ -98,6 +98,6 @@ def _is_text(head: bytes) -> bool:
     try:
         head.decode()
     except UnicodeDecodeError as error:
-        is_cut = len(head) == _LOOKED_AT and error.start > len(head) - _LONGEST_CHARACTER
+        is_cut = len(head) == _HEAD_BYTES and error.start > len(head) - _LONGEST_CHARACTER
         return is_cut and b"\0" not in head
     return b"\0" not in head
