@@ -38,7 +38,7 @@ class MemoryDestinationSettings(QueueSettings):
 
 
 class Queue:
-    """Messages in order. Messages that are taken can be given back."""
+    """Messages in order. Messages that are taken can be given back. The lock of `_changed` guards `_ready`."""
 
     def __init__(self) -> None:
         self._ready: deque[PhysicalMessage] = deque()

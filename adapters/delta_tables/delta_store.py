@@ -57,11 +57,11 @@ class DeltaTables:
     """
 
     def __init__(self, url: str | Path) -> None:
-        self._place = _place(url)
+        self._storage = _storage(url)
         self._kept = SnapshotCache(KEPT_SNAPSHOTS)
 
     def names(self) -> list[str]:
-        found = ((folder, self._name(folder)) for folder in self._place.folders())
+        found = ((folder, self._name(folder)) for folder in self._storage.folders())
         return sorted(name for folder, name in found if name is not None and table_folders.folder(name) == folder)
 
     def schema(self, name: str) -> pa.Schema:
@@ -92,7 +92,7 @@ class DeltaTables:
 
     def location(self, name: str) -> str:
         self._snapshot(name)
-        return self._place.location(table_folders.folder(name))
+        return self._storage.location(table_folders.folder(name))
 
     def write(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> TableFile:
         path = f"{uuid4()}.zstd.parquet"
@@ -100,13 +100,13 @@ class DeltaTables:
         stored = delta_schema.stored_schema(schema)
         collector: list[pq.FileMetaData] = []
         nans: set[str] = set()
-        with self._place.create(whole) as file:
+        with self._storage.create(whole) as file:
             options = {"compression": "zstd", "compression_level": 1, "store_schema": False}
             with pq.ParquetWriter(file, stored, metadata_collector=collector, **options) as writer:
                 for group in _row_groups(stored, batches):
                     nans.update(_with_nans(group))
                     writer.write_table(group, row_group_size=max(1, group.num_rows))
-        return TableFile(path, self._place.size(whole), collector[0].num_rows, statistics(collector[0], nans))
+        return TableFile(path, self._storage.size(whole), collector[0].num_rows, statistics(collector[0], nans))
 
     def commit(
         self, name: str, schema: pa.Schema, files: Sequence[TableFile], application: str, transaction: int
@@ -248,10 +248,10 @@ class DeltaTables:
             )
         except (DeltaError, OSError) as error:
             raise GatewayError(f"the table {name!r} cannot be vacuumed: {error}") from error
-        there = sorted({*gone} & {*self._place.files(folder)})
+        there = sorted({*gone} & {*self._storage.files(folder)})
         for path in there:
-            self._place.delete(f"{folder}/{path}")
-        self._place.sweep(folder, older_than)
+            self._storage.delete(f"{folder}/{path}")
+        self._storage.sweep(folder, older_than)
         return len(there)
 
     def _name(self, folder: str) -> str | None:
@@ -259,7 +259,7 @@ class DeltaTables:
         if not table_folders.is_cut(folder):
             return table_folders.name(folder)
         with suppress(KeyError, GatewayError):
-            return Snapshot(self._place.location(folder), folder).name
+            return Snapshot(self._storage.location(folder), folder).name
         return None
 
     def _newest(self, name: str) -> Snapshot | None:
@@ -270,7 +270,7 @@ class DeltaTables:
         """
         kept = self._kept.take(name)
         with suppress(GatewayError, KeyError):
-            if kept is not None and self._place.has(delta_log.version_path(table_folders.folder(name), kept.version)):
+            if kept is not None and self._storage.has(delta_log.version_path(table_folders.folder(name), kept.version)):
                 kept.update()
                 return kept
         with suppress(KeyError):
@@ -279,16 +279,16 @@ class DeltaTables:
 
     def _snapshot(self, name: str) -> Snapshot:
         folder = table_folders.folder(name)
-        if not self._place.may_have_log(folder):  # opening takes ten times as long, also of a missing table
+        if not self._storage.may_have_log(folder):  # opening takes ten times as long, also of a missing table
             raise KeyError(name)
-        return Snapshot(self._place.location(folder), name)
+        return Snapshot(self._storage.location(folder), name)
 
     def _reached(self, name: str, known: Snapshot, application: str) -> int | None:
         """Return the last transaction. Flush its version first: its writer may have been killed before it was on
         disk."""
         reached = known.reached(application)
         if reached is not None:
-            self._place.flush([delta_log.version_path(table_folders.folder(name), known.version)])
+            self._storage.flush([delta_log.version_path(table_folders.folder(name), known.version)])
         return reached
 
     def retained_from(self, name: str) -> int | None:
@@ -321,18 +321,18 @@ class DeltaTables:
             with suppress(
                 DeltaError, OSError, GatewayError
             ):  # another process may write the checkpoint too, and a version does not need it
-                self._sum_up(name, known)
-        return self._place.put_new(delta_log.version_path(table_folders.folder(name), version), entry)
+                self._checkpoint(name, known)
+        return self._storage.put_new(delta_log.version_path(table_folders.folder(name), version), entry)
 
-    def _sum_up(self, name: str, known: Snapshot) -> None:
+    def _checkpoint(self, name: str, known: Snapshot) -> None:
         known.delta.create_checkpoint()
-        self._place.flush(delta_log.checkpoint_paths(table_folders.folder(name), known.version))
+        self._storage.flush(delta_log.checkpoint_paths(table_folders.folder(name), known.version))
         known.delta.cleanup_metadata()
 
     def _read(self, name: str, schema: pa.Schema, files: Sequence[ActiveFile]) -> Iterator[pa.RecordBatch]:
         rows_a_batch = max(1, min(ROWS_A_BATCH, CELLS_A_BATCH // max(1, len(schema))))
         for file in files:
-            with self._place.open(f"{table_folders.folder(name)}/{file.path}") as source:
+            with self._storage.open(f"{table_folders.folder(name)}/{file.path}") as source:
                 parquet = pq.ParquetFile(source)
                 there = set(parquet.schema_arrow.names)
                 wanted = [column for column in schema.names if column in there]
@@ -343,7 +343,7 @@ class DeltaTables:
                         yield delta_schema.with_types(batch, schema)
 
 
-def _place(url: str | Path) -> TableStorage:
+def _storage(url: str | Path) -> TableStorage:
     parts = urlsplit(str(url))
     if isinstance(url, Path) or "://" not in url:
         return LocalStorage(Path(url))

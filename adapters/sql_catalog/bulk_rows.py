@@ -52,13 +52,12 @@ class PreparedStatement:
         }
 
     def rows(self, columns: Columns) -> Iterator[Any]:
-        processed = {name: self._processed(name, columns[name]) for name in self._processors}
+        processed = {
+            name: columns[name] if process is None else process(columns[name])
+            for name, process in self._processors.items()
+        }
         rows = zip(*(processed[name] for name in self._order), strict=True)
         return rows if self._positional else (dict(zip(self._order, row, strict=True)) for row in rows)
-
-    def _processed(self, name: str, values: Sequence[Any]) -> Sequence[Any]:
-        process = self._processors[name]
-        return values if process is None else process(values)
 
 
 Process = Callable[[Any], Any]
@@ -72,11 +71,11 @@ def _processor(kind: TypeEngine[Any], dialect: Dialect) -> Callable[[Sequence[An
     if isinstance(kind, AnyText):
         return all_storable
     if isinstance(kind, JSON | BitMask | Choices):
-        return partial(_few, process)
+        return partial(_each_once, process)
     return lambda values: [process(value) for value in values]
 
 
-def _few(process: Process, values: Sequence[Any]) -> Sequence[Any]:
+def _each_once(process: Process, values: Sequence[Any]) -> Sequence[Any]:
     """Convert lists, choices or sets of bits, which are mostly the same in all rows, such as no warnings: each is
     converted once."""
     try:

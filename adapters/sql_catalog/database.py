@@ -97,8 +97,8 @@ def parsed(url: str) -> URL:
 
 
 class DatabaseAddress:
-    """The URL of a database. Each connection logs in as the file of `url_file` has it then; nothing else of the URL
-    changes."""
+    """The URL of a database. Each connection logs in with the user and password that the file of `url_file` has then.
+    Nothing else of the URL changes."""
 
     def __init__(self, url: str) -> None:
         self._given = url
@@ -106,11 +106,11 @@ class DatabaseAddress:
         self.log_in = LogIn(url=url if isinstance(url, Changing) else None)
 
     def connect(self, dialect: Dialect, parameters: dict[str, Any]) -> Any:
-        """Return a connection of the driver with these parameters, but with the user and the password of now."""
+        """Return a connection of the driver with these parameters, but with the current user and password."""
         if isinstance(self._given, Changing) and self._given.file is not None:
-            now = parsed(self._given.current)
-            query = self.url.query | {name: now.query[name] for name in _SECRETS if name in now.query}
-            url = self.url.set(username=now.username, password=now.password, query=query)
+            current = parsed(self._given.current)
+            query = self.url.query | {name: current.query[name] for name in _SECRETS if name in current.query}
+            url = self.url.set(username=current.username, password=current.password, query=query)
             _, fresh = dialect.create_connect_args(url)
             parameters |= {name: fresh[name] for name in ("user", *_SECRETS) if name in fresh}
         try:
@@ -133,6 +133,8 @@ class SqliteImages(NamedTuple):
 class Database:
     """The database at a URL, its schema migrated to the newest version.
 
+    `_write_lock` allows one write at a time, and guards the engines `_durable` and `_quick`.
+
     Raises ValueError for a URL that is neither a SQLite file nor PostgreSQL. Raises GatewayError when the driver is
     missing, or when a newer program has made the schema.
     """
@@ -144,7 +146,9 @@ class Database:
         if self.dialect not in ("sqlite", "postgresql"):
             raise ValueError(f"unsupported catalog database {self.dialect!r}: use sqlite or postgresql")
         if self.dialect == "sqlite":
-            _make_folder(address)
+            if not address.database or address.database == ":memory:":
+                raise ValueError("a SQLite catalog needs a file: its readers and writers have connections of their own")
+            Path(address.database).parent.mkdir(parents=True, exist_ok=True)
         self.place = str(address.database) if self.dialect == "sqlite" else masked(url)
         self.admit: Callable[[Connection], None] = lambda _connection: None
         """A function that runs at the start of every write. It raises CatalogTaken when this process may no longer
@@ -154,7 +158,13 @@ class Database:
         self._durable = _engine(self.address, "durable", more_on_connect=self._more_on_connect, **_WRITER)
         self._quick = _engine(self.address, "quick", more_on_connect=self._more_on_connect, **_WRITER)
         self._readers = _engine(self.address, "reader", **_READERS)
-        self.lock: GatewayLock = _lock(self.address, self.place)
+        self.lock: GatewayLock = (
+            FileLock(Path(address.database or ""))
+            if self.dialect == "sqlite"
+            else AdvisoryLock(
+                _engine(self.address, "reader", poolclass=NullPool, isolation_level="AUTOCOMMIT"), self.place
+            )
+        )
         try:
             with self.write(durable=True) as connection:
                 upgrade(connection, self.place)
@@ -229,18 +239,6 @@ def _attached(connection: Connection, attached: SqliteImages | None) -> Iterator
             driver.execute(f"CREATE TEMPORARY VIEW {table} AS {rows}")
             opened.callback(driver.execute, f"DROP VIEW temp.{table}")
         yield
-
-
-def _lock(address: DatabaseAddress, place: str) -> GatewayLock:
-    if address.url.get_backend_name() == "sqlite":
-        return FileLock(Path(address.url.database or ""))
-    return AdvisoryLock(_engine(address, "reader", poolclass=NullPool, isolation_level="AUTOCOMMIT"), place)
-
-
-def _make_folder(address: URL) -> None:
-    if not address.database or address.database == ":memory:":
-        raise ValueError("a SQLite catalog needs a file: its readers and writers have connections of their own")
-    Path(address.database).parent.mkdir(parents=True, exist_ok=True)
 
 
 def to_json(value: Any) -> str:

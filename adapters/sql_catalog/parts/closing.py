@@ -122,7 +122,7 @@ def refuse(connection: Connection, refused: Sequence[RefusedContent]) -> None:
 
 def warn(connection: Connection, warned: Sequence[NewEvent]) -> list[NewEvent]:
     """Add the warnings of these events to attachments that are finished; return the events of those that lacked it."""
-    told: list[NewEvent] = []
+    logged: list[NewEvent] = []
     for event in warned:  # there are few
         of_it = _attachments.c.id == event.subject
         finished = _attachments.c.state == AttachmentState.FINISHED.value
@@ -131,8 +131,8 @@ def warn(connection: Connection, warned: Sequence[NewEvent]) -> list[NewEvent]:
             continue
         if more := [each for each in cast("list[str]", event.data["warnings"]) if each not in before]:
             connection.execute(update(_attachments).where(of_it).values(warnings=[*before, *more]))
-            told.append(event)
-    return told
+            logged.append(event)
+    return logged
 
 
 def forget_pieces(connection: Connection, attachment_ids: Sequence[str]) -> None:

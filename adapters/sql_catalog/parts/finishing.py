@@ -126,9 +126,9 @@ class FinishingPart(CatalogPart):
     ) -> set[str]:
         with self._database.write() as connection:
             waiting = {row.id: row for some in chunks(attachment_ids) for row in _waiting_messages(connection, some)}
-            doubtful = [row for row in waiting.values() if row.finished != len(row.attachments)]
-            finished = _finished(connection, {each for row in doubtful for each in row.attachments})
-            open_ones = {row.id for row in doubtful if not finished.issuperset(row.attachments)}
+            undecided = [row for row in waiting.values() if row.finished != len(row.attachments)]
+            finished = _finished(connection, {each for row in undecided for each in row.attachments})
+            open_ones = {row.id for row in undecided if not finished.issuperset(row.attachments)}
             done = [row for each, row in waiting.items() if each not in open_ones]
             ids = [row.id for row in done]
             _COMPLETE_MESSAGE.run(connection, {"message": ids, "now": [now] * len(ids)})
@@ -144,11 +144,7 @@ class FinishingPart(CatalogPart):
         reason: str | None = None,
         events: Sequence[NewEvent] = (),
     ) -> None:
-        """Change the state of the attachments for which the transition table allows it.
-
-        The row of a deleted attachment remains, so that messages of it that still arrive are recognized. The references
-        to its content are deleted.
-        """
+        # The row of a deleted attachment remains, so that its messages that still arrive are recognized.
         allowed = may_become(state)
         values = {"state": state.value, "reason_code": reason_code, "reason": reason}
         if state is AttachmentState.DELETED:

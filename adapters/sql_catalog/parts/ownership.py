@@ -35,10 +35,10 @@ class OwnershipPart(CatalogPart):
         is_new = catalog_tables.progress.c.journal_id.is_(None)
         self._database.admit = partial(self._require_same, journal, place)
         with self._database.write(durable=True) as connection:
-            said = (
+            bound = (
                 update(catalog_tables.progress).where(is_new).values(journal_id=journal.id, journal_epoch=journal.epoch)
             )
-            connection.execute(said)
+            connection.execute(bound)
 
     def _require_same(self, journal: JournalIdentity, place: str, connection: Connection) -> None:
         bound = _bound(connection)
