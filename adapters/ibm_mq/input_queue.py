@@ -4,7 +4,7 @@ The longest buffer that a channel allows is unknown before it is tried: a channe
 MQRC_DATA_LENGTH_ERROR). The buffer begins at 64 KiB, is halved while it is refused, and grows to the length of each
 longer message (2080, MQRC_TRUNCATED_MSG_FAILED).
 
-Nobody who uses this channel can get a message longer than the channel allows. It stays on the queue, and the messages
+No message longer than the channel allows can be got through it. Such a message stays on the queue, and the messages
 after it are got separately: they are browsed with an empty buffer, and each that fits is got under the cursor. This
 mode ends after a pass over the queue that finds no message that is too long.
 """
@@ -194,7 +194,7 @@ class InputQueue:
         body: bytes = error.message
         return body
 
-    # --- getting messages beside those that are too long --------------------------------------------------------------
+    # --- getting messages after one that is too long --------------------------------------------------------------
 
     def _get_browsing(self, *, wait: bool) -> MqMessage | None:
         while (length := self._browse(wait=wait)) is not None:
@@ -230,8 +230,8 @@ class InputQueue:
     def _end_pass(self) -> None:
         for msg_id, length in self._skipped.items():
             if msg_id not in self.too_long:
-                said = {"queue": self._name, "msg_id": msg_id.hex(), "bytes": length}
-                _log.warning("message_skipped", **said, reason="longer than the channel's MAXMSGL")
+                fields = {"queue": self._name, "msg_id": msg_id.hex(), "bytes": length}
+                _log.warning("message_skipped", **fields, reason="longer than the channel's MAXMSGL")
         self.too_long, self._skipped = self._skipped, {}
         self._refused = MAX_MSG_LENGTH + 1
         self._browsing, self._in_pass = bool(self.too_long), False

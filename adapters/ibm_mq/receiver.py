@@ -33,11 +33,12 @@ class MqReceiver:
 
     def __init__(self, library: Library, name: str, framing: FramingTraits, settings: SourceSettings) -> None:
         self._name = name
-        self._places = [_Place(library, name, framing, place) for place in settings.places()]
-        self._workers = [worker for place in self._places for worker in place.workers]
+        self._queues = [_SourceQueue(library, name, framing, place) for place in settings.places()]
+        self._workers = [worker for queue in self._queues for worker in queue.workers]
 
     def resume(self, newest: Iterator[PhysicalMessage]) -> bool:
-        """Return False: messages of a unit of work that was not committed come again, with nothing that tells which."""
+        """Return False: messages of a unit of work that was not committed come again, and nothing distinguishes
+        them."""
         del newest
         return False
 
@@ -54,28 +55,28 @@ class MqReceiver:
     def status(self) -> dict[str, Any]:
         """Return the status: connected while every connection is open. With several queue managers, list each of
         them."""
-        told = [place.status() for place in self._places]
-        if len(told) == 1:
-            return told[0]
-        since = [each["since"] for each in told]
+        statuses = [queue.status() for queue in self._queues]
+        if len(statuses) == 1:
+            return statuses[0]
+        since = [each["since"] for each in statuses]
         return {
-            "connected": all(each["connected"] for each in told),
+            "connected": all(each["connected"] for each in statuses),
             "since": None if None in since else max(since),
-            "error": _first_known(each["error"] and f"{each['broker']}: {each['error']}" for each in told),
-            "warning": _first_known(each["warning"] and f"{each['broker']}: {each['warning']}" for each in told),
-            "broker": ", ".join(each["broker"] for each in told),
-            "queue": ", ".join(dict.fromkeys(each["queue"] for each in told)),
-            "unacknowledged": sum(each["unacknowledged"] for each in told),
-            "credential": told[0]["credential"],
-            "refused_since": min((each["refused_since"] for each in told if each["refused_since"]), default=None),
-            "queue_depth": _combined(sum, (each["queue_depth"] for each in told)),
-            "queue_filled": _combined(max, (each["queue_filled"] for each in told)),
-            "oldest_message_seconds": _combined(max, (each["oldest_message_seconds"] for each in told)),
-            "queue_managers": told,
+            "error": _first_known(each["error"] and f"{each['broker']}: {each['error']}" for each in statuses),
+            "warning": _first_known(each["warning"] and f"{each['broker']}: {each['warning']}" for each in statuses),
+            "broker": ", ".join(each["broker"] for each in statuses),
+            "queue": ", ".join(dict.fromkeys(each["queue"] for each in statuses)),
+            "unacknowledged": sum(each["unacknowledged"] for each in statuses),
+            "credential": statuses[0]["credential"],
+            "refused_since": min((each["refused_since"] for each in statuses if each["refused_since"]), default=None),
+            "queue_depth": _combined(sum, (each["queue_depth"] for each in statuses)),
+            "queue_filled": _combined(max, (each["queue_filled"] for each in statuses)),
+            "oldest_message_seconds": _combined(max, (each["oldest_message_seconds"] for each in statuses)),
+            "queue_managers": statuses,
         }
 
 
-class _Place:
+class _SourceQueue:
     """One queue of one queue manager, with its connections."""
 
     def __init__(self, library: Library, name: str, framing: FramingTraits, settings: SourceSettings) -> None:

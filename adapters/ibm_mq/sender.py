@@ -108,9 +108,9 @@ class MqSender:
         self._full_at.pop(delivery, None)
         self._remove(lambda _: [delivery])
 
-    def tidy(self, may_go_on: Callable[[str], bool]) -> None:
-        self._full_at = {each: sent for each, sent in self._full_at.items() if may_go_on(each)}
-        removed = self._remove(lambda states: [each for each in states.deliveries() if not may_go_on(each)])
+    def tidy(self, may_continue: Callable[[str], bool]) -> None:
+        self._full_at = {each: sent for each, sent in self._full_at.items() if may_continue(each)}
+        removed = self._remove(lambda states: [each for each in states.deliveries() if not may_continue(each)])
         if removed:
             self._log.info("state_messages_removed", deliveries=removed)
 

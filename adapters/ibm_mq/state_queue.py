@@ -4,8 +4,8 @@ Each open delivery has one message on the state queue. It says how many of the d
 destination's queue, and it is replaced in the same unit of work that puts more of them: both happen or neither. So
 after a crash, or after a commit whose outcome is unknown, the state message says where to continue.
 
-A unit of work begins with the MQGET of the state message. While the unit of work is open, nobody else finds the state
-message. A gateway that replaces a killed one waits until the queue manager has backed out its unit of work.
+A unit of work begins with the MQGET of the state message. While the unit of work is open, no other connection finds the
+state message. A gateway that replaces a killed one waits until the queue manager has backed out its unit of work.
 
 The body is JSON text in UTF-8 (Format MQSTR, CodedCharSetId 1208), the CorrelId is a digest of the delivery's
 identifier. A message that cannot be read as such belongs to another program, and stays.

@@ -72,7 +72,7 @@ class Connector:
         return f"{self._settings.host}:{self._settings.port}"
 
     def is_listening(self) -> bool:
-        """Tell whether the broker, or whatever stands before it, accepts connections after a moment.
+        """Tell whether the broker, or a proxy in front of it, accepts connections after a moment.
 
         A broker that is just ending closes its connections and its listening socket in any order.
         """

@@ -8,12 +8,12 @@ set. A message has the same packet identifier each time, derived from its number
 exists, QoS 2 messages that the broker has received are only released.
 
 A session is continued only by the delivery that used it last. A broker that still has a packet identifier of another
-delivery would take a message for a repetition, and drop it. So after a restart, when nobody knows whose session it was,
-a new one begins.
+delivery would treat a message as a repetition, and drop it. So a new session begins after a restart, when the last
+delivery is unknown.
 
-A broker of MQTT 5 may confirm a message and say that nobody is subscribed: it has discarded it. Sending fails then, and
-the connection stays. The next message is sent alone, and more follow once the broker has taken it: so nothing arrives
-twice when a subscriber comes.
+A broker of MQTT 5 may confirm a message and report that there is no subscriber: it has discarded it. Sending fails
+then, and the connection stays. The next message is sent alone, and more follow once the broker has taken it: so nothing
+arrives twice when a subscriber comes.
 """
 
 import secrets
@@ -110,7 +110,7 @@ class _Publish(NamedTuple):
 
 
 class _Discarded(SendFailed):
-    """The broker has discarded messages because nobody is subscribed; the connection is in order."""
+    """The broker has discarded messages because there is no subscriber; the connection works."""
 
 
 class MqttSender:
@@ -129,13 +129,13 @@ class MqttSender:
         self._client: Client | None = None
         self._limit = self._window = 0
         self._session_of: str | None = None
-        """The delivery whose messages were sent last, and of which the session may know packet identifiers."""
+        """The delivery whose messages were sent last, and whose packet identifiers the session may know."""
         self._continues = False
         """Whether that is the current delivery."""
         self._received: set[int] = set()
         """Packet identifiers of QoS 2 that the broker had received and not completed when the connection broke."""
         self._probes = False
-        """Whether the next message is sent alone, to learn whether anybody is subscribed by now."""
+        """Whether the next message is sent alone, to learn whether there is a subscriber."""
         self._warned_of_no_subscriber = False
         self._sizes = PacketSizes()
         self._state = ConnectionState(self._log)
@@ -156,7 +156,7 @@ class MqttSender:
     def forget(self, delivery: str) -> None:
         pass
 
-    def tidy(self, may_go_on: Callable[[str], bool]) -> None:
+    def tidy(self, may_continue: Callable[[str], bool]) -> None:
         pass
 
     def max_batch(self) -> int:

@@ -76,7 +76,7 @@ class RendezvousSender:
         if self._current == delivery:
             self._current = None
 
-    def tidy(self, may_go_on: Callable[[str], bool]) -> None:
+    def tidy(self, may_continue: Callable[[str], bool]) -> None:
         pass
 
     def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> Subscribers:

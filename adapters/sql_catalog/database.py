@@ -12,8 +12,8 @@ There are two kinds of write, which differ in when they reach the disk.
 a transaction's `progress` is lost with its rows, so that the journal's replay repeats them. SQLite: synchronous NORMAL;
 PostgreSQL: synchronous_commit off.
 
-*Durable* writes do not follow from the journal: a client was told that a delivery is accepted, an attachment is
-deleted, or a quarantine entry is dismissed. They are on disk on return. SQLite: synchronous FULL; PostgreSQL:
+*Durable* writes do not follow from the journal: an accepted delivery, a deleted attachment or a dismissed quarantine
+entry, which a client has been informed of. They are on disk on return. SQLite: synchronous FULL; PostgreSQL:
 synchronous_commit on.
 
 Both write to one log, in order: a durable write takes all quick writes before it to disk as well. A killed process

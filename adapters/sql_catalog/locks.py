@@ -79,7 +79,7 @@ class FileLock:
             self._descriptor = -1
 
     def _is_named(self) -> bool:
-        """Tell whether the locked file still has its name: somebody may have deleted it."""
+        """Tell whether the locked file still has its name: it may have been deleted."""
         with suppress(OSError):
             return os.path.samestat(os.fstat(self._descriptor), self._path.stat())
         return False

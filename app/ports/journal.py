@@ -112,8 +112,8 @@ class JournalReader(Protocol):
 
 
 class JournalArchive(JournalReader, Protocol):
-    """Sealed segments in a folder or an object store. Many processes may read an archive at the same time, beside the
-    journal that writes it. Segments that appear after opening are found when they are asked for."""
+    """Sealed segments in a folder or an object store. Many processes may read an archive while the journal writes it.
+    Segments that appear after opening are found when they are requested."""
 
     def batch_sizes(self, segment: int) -> list[int]:
         """Return the size in bytes of each record batch of a segment, in order. Raises KeyError if the segment is

@@ -276,7 +276,7 @@ def _can_close(state: AttachmentState | None) -> bool:
 
 
 def _reopen(connection: Connection, attachment_ids: Sequence[str], happened: Input) -> None:
-    """Change attachments for which this can happen to receiving, and keep only what the header said."""
+    """Change attachments for which this can happen to receiving, and keep only the values of the header."""
     for some in chunks(attachment_ids):
         which = among(connection, _attachments.c.id, some), can(happened)
         here = [*connection.scalars(select(_attachments.c.id).where(*which))]

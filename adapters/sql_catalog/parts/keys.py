@@ -1,4 +1,4 @@
-"""API keys. A client was given them, so every change but the last use is durable on return."""
+"""API keys. Clients rely on them, so every change but the last use is durable on return."""
 
 from collections.abc import Mapping
 from typing import Any

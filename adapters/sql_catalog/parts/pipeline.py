@@ -99,7 +99,7 @@ these that has the attachment."""
 _NEW = select(func.count()).select_from(_events)
 """The number of staged attachments, or of staged messages: each has an event, and few attachments have two."""
 _LAST_ROW: ColumnElement[int] = func.coalesce(func.max(literal_column("rowid")), 0)
-"""The number of the last row of a table of SQLite, which has at most so many rows."""
+"""The number of the last row of a table of SQLite, which has at most this number of rows."""
 _INDEXES = text(
     "SELECT name, sql FROM main.sqlite_master WHERE type = 'index' AND tbl_name = :name AND sql NOT LIKE '% WHERE %'"
 )
@@ -229,9 +229,9 @@ class PipelinePart(AssemblyPart):
             found = select(*(at if column.name == "complete_at" else column for column in _messages.columns))
             upsert = self._message_upsert.from_select(_messages.columns.keys(), found.where(true()))
             connection.execute(upsert, {"now": now})
-            untold = among(connection, _events.c.subject, incomplete)
-            told = insert(catalog_tables.events).from_select(_EVENT_COLUMNS, _NEW_EVENTS.where(~untold))
-            connection.execute(told, {"now": now})
+            without_events = among(connection, _events.c.subject, incomplete)
+            events = insert(catalog_tables.events).from_select(_EVENT_COLUMNS, _NEW_EVENTS.where(~without_events))
+            connection.execute(events, {"now": now})
 
     @contextmanager
     def _staged(self, packed: Sequence[Packed]) -> Iterator[Connection]:

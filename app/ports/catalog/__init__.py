@@ -1,4 +1,4 @@
-"""The catalog: what is known of messages, attachments and deliveries. `Catalog` combines one Protocol per concern."""
+"""The catalog: the records of messages, attachments and deliveries. `Catalog` combines one Protocol per concern."""
 
 from typing import Any, Protocol
 
@@ -38,7 +38,8 @@ class Catalog(
     """
 
     def log_in(self) -> dict[str, Any]:
-        """Return the setting of its `credential`, and `refused_since` (µs or None); nothing where nobody logs in."""
+        """Return the setting of its `credential`, and `refused_since` (µs or None); empty if the catalog needs no
+        credentials."""
 
     def close(self) -> None:
         """Close the database and release the lock."""

@@ -38,8 +38,8 @@ class ReceivingCatalog(Protocol):
         including those that were revived meanwhile."""
 
     def restart(self, attachment_ids: Sequence[str], state: AttachmentState, reason: str | None) -> list[str]:
-        """Forget everything received for attachments in this state except what their headers said, which releases
-        their parts; what is sent again begins anew.
+        """Forget everything received for attachments in this state except the values of their headers, which
+        releases their parts; an attachment that is sent again begins anew.
 
         Complete attachments are being received again, all others keep their state. Returns the identifiers of those
         that were in the state; for the others, a record that they expired is dropped.

@@ -1,4 +1,4 @@
-"""The stores on which a check or a repair works: those of a stopped gateway, or of a running one, only for reading."""
+"""The stores of a gateway on which a check or a repair works. Those of a running gateway are only read."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -67,7 +67,7 @@ class GatewayStores:
 
 @contextmanager
 def opened(settings: Settings, *, write: bool) -> Iterator[GatewayStores]:
-    """Open all stores: to be read beside a running gateway, or (`write`) alone, with the locks that a gateway takes.
+    """Open all stores: to be read while a gateway runs, or (`write`) alone, with the locks that a gateway takes.
 
     Raises GatewayError when another process has the locks, or when a store is missing or cannot be opened.
     """
