@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeVar
 from adapters.rendezvous.settings import DaemonSettings
 from app.codecs.rendezvous import daemon
 from app.codecs.rendezvous.constants import HEADER_SIZE, MAGIC
-from app.codecs.rendezvous.daemon import Frame
+from app.codecs.rendezvous.daemon import DaemonFrame
 from app.wire import WireError
 from app.wire.kinds import Buffer
 
@@ -45,7 +45,7 @@ Take = Callable[[bytes | Oversized], None]
 """A function that gets each frame that is not the awaited one."""
 
 
-class Client:
+class DaemonClient:
     """An open connection."""
 
     def __init__(self, settings: DaemonSettings, most_bytes: int) -> None:
@@ -82,7 +82,7 @@ class Client:
         self._stream.settimeout(timeout)
         self._send(pieces)
 
-    def request(self, subject: str, data: Buffer, timeout: float) -> Frame:
+    def request(self, subject: str, data: Buffer, timeout: float) -> DaemonFrame:
         """Publish a tibrvMsg with a new inbox to reply to, and return the first reply. Other messages that arrive
         meanwhile are ignored. Raises DaemonError."""
         reply_to = daemon.inbox(self.session, str(next(self._inboxes)))
@@ -98,10 +98,10 @@ class Client:
 
     def _answered(
         self, subject: str, awaited: str, data: Buffer, timeout: float, reply: str | None, take: Take = lambda _: None
-    ) -> Frame:
+    ) -> DaemonFrame:
         deadline = time.monotonic() + timeout
         self.publish(daemon.publish(daemon.publish_head(subject, reply), data, is_message=True), timeout)
-        answer: Frame | None = None
+        answer: DaemonFrame | None = None
         while answer is None and (left := deadline - time.monotonic()) > 0:
             for frame in self.frames(left):
                 read = None if isinstance(frame, Oversized) else _readable(frame)
@@ -203,7 +203,7 @@ class Client:
             raise DaemonError(f"{self.address} gave no answer within {settings.connect_timeout:g} s") from error
         except OSError as error:
             raise DaemonError(f"{self.address} broke the connection: {error}") from error
-        except daemon.Refused as error:
+        except daemon.DaemonRefused as error:
             raise DaemonError(f"{self.address} refused the connection: {error}") from error
         except WireError as error:
             raise DaemonError(f"{self.address} sent an invalid answer: {error}") from error
@@ -218,7 +218,7 @@ class Client:
             data += more
         return data
 
-    def _next(self, meaning: Callable[[Frame], T]) -> T:
+    def _next(self, meaning: Callable[[DaemonFrame], T]) -> T:
         head = self._exactly(HEADER_SIZE)
         length = int.from_bytes(head[:4], "big")
         if not HEADER_SIZE <= length <= self._most_bytes:
@@ -234,12 +234,12 @@ class Client:
                 self._stream.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
-def _connected(frame: Frame) -> None:
+def _connected(frame: DaemonFrame) -> None:
     if frame.subject != daemon.CONNECTED:
         raise WireError("sub", 0, f"{frame.subject!r}, where the daemon answers {daemon.CONNECTED}")
 
 
-def _readable(frame: bytes) -> Frame | None:
+def _readable(frame: bytes) -> DaemonFrame | None:
     try:
         return daemon.read_frame(frame)
     except WireError:

@@ -16,10 +16,10 @@ from typing import Any
 import structlog
 
 from adapters.connections import Backoff, ConnectionState, now
-from adapters.rendezvous.client import Client, DaemonError, Oversized
+from adapters.rendezvous.client import DaemonClient, DaemonError, Oversized
 from adapters.rendezvous.settings import SourceSettings
 from app.codecs.rendezvous import daemon, rendezvous_envelope
-from app.codecs.rendezvous.daemon import Frame, Kind
+from app.codecs.rendezvous.daemon import DaemonFrame, DaemonMessageKind
 from app.codecs.rendezvous.subjects import ADVISORY, INBOX
 from app.model.errors import InvalidInputError
 from app.model.framing_facts import FramingTraits
@@ -156,7 +156,7 @@ class RendezvousReceiver:
     def _connection(self, stop: StopSignal) -> None:
         """Hold one connection from its start to its end. Raises DaemonError when it ends before `stop` is set."""
         self._state.attempt()
-        client = Client(self._settings, self._settings.max_message + _FRAME_BYTES)
+        client = DaemonClient(self._settings, self._settings.max_message + _FRAME_BYTES)
         try:
             for subject in (*_ADVISORIES, *self._settings.subject):
                 client.listen(subject)
@@ -186,9 +186,9 @@ class RendezvousReceiver:
         except WireError as error:
             self._refuse(frame, "bad-rendezvous-frame", str(error), at)
             return
-        if read.kind == Kind.ADVISORY or read.subject.startswith(ADVISORY):
+        if read.kind == DaemonMessageKind.ADVISORY or read.subject.startswith(ADVISORY):
             self._on_advisory(read)
-        elif read.kind == Kind.DATA and not read.subject.startswith(f"{INBOX}."):
+        elif read.kind == DaemonMessageKind.DATA and not read.subject.startswith(f"{INBOX}."):
             try:
                 self._put(rendezvous_envelope.read(read, self._name, self._framing, at))
             except InvalidInputError as error:
@@ -231,7 +231,7 @@ class RendezvousReceiver:
         except BaseException as error:  # noqa: BLE001 - the thread that reads raises it
             self._failure = error
 
-    def _on_advisory(self, frame: Frame) -> None:
+    def _on_advisory(self, frame: DaemonFrame) -> None:
         """Log and count an advisory."""
         try:
             fields = daemon.advisory(frame)
@@ -245,7 +245,7 @@ class RendezvousReceiver:
         shown = dict(list(named.items())[:20])
         self._log.log(_LEVELS.get(level, logging.INFO), "advisory_received", subject=frame.subject, **shown)
 
-    def _on_connected(self, client: Client) -> None:
+    def _on_connected(self, client: DaemonClient) -> None:
         self._state.opened(session=client.session)
         self._log.info("connection_opened", session=client.session, subjects=self._settings.subject)
         if self._was_connected:

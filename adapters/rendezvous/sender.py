@@ -16,14 +16,14 @@ from typing import Any
 import structlog
 
 from adapters.connections import ConnectionState
-from adapters.rendezvous.client import Client, DaemonError
+from adapters.rendezvous.client import DaemonClient, DaemonError
 from adapters.rendezvous.settings import DestinationSettings
 from app.codecs.rendezvous import rendezvous_envelope
 from app.codecs.rendezvous.daemon import inbox
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
 from app.model.records import Subscribers
-from app.ports import Progress, SendFailed
+from app.ports import DeliveryProgress, SendFailed
 from app.wire.kinds import Buffer
 
 _MAX_FRAME_BYTES = 1 << 20
@@ -42,7 +42,7 @@ class RendezvousSender:
         self._settings = settings
         self._address = f"{settings.host}:{settings.port}"
         self._state = ConnectionState(_log.bind(destination=name, daemon=self._address))
-        self._client: Client | None = None
+        self._client: DaemonClient | None = None
         self._current: str | None = None
         """The delivery of which some messages, but not all, were sent on the open connection."""
 
@@ -79,7 +79,7 @@ class RendezvousSender:
     def tidy(self, may_continue: Callable[[str], bool]) -> None:
         pass
 
-    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> Subscribers:
+    def send(self, messages: Sequence[PhysicalMessage], progress: DeliveryProgress | None = None) -> Subscribers:
         client = self._open()
         if progress is not None:
             if progress.messages_sent and self._current != progress.delivery:
@@ -97,7 +97,7 @@ class RendezvousSender:
             raise SendFailed(str(error)) from error
         return "unknown"
 
-    def _pieces(self, message: PhysicalMessage, client: Client) -> list[Buffer]:
+    def _pieces(self, message: PhysicalMessage, client: DaemonClient) -> list[Buffer]:
         if len(message.body) > self._settings.max_message:
             why = f"a body of {len(message.body):,} bytes; max_message allows {self._settings.max_message:,}"
             raise SendFailed(why, permanent=True)
@@ -110,7 +110,7 @@ class RendezvousSender:
         self._client = self._current = None
         self._state.closed()
 
-    def _open(self) -> Client:
+    def _open(self) -> DaemonClient:
         """Return the open connection, or open a new one. Raises SendFailed."""
         if self._client is not None:
             try:
@@ -120,7 +120,7 @@ class RendezvousSender:
             else:
                 return self._client
         try:
-            self._client = Client(self._settings, _MAX_FRAME_BYTES)
+            self._client = DaemonClient(self._settings, _MAX_FRAME_BYTES)
         except DaemonError as error:
             self._failed(str(error))
             raise SendFailed(str(error)) from error

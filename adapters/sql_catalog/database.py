@@ -131,7 +131,8 @@ class SqliteImages(NamedTuple):
 
 
 class Database:
-    """The database at a URL, its schema migrated to the newest version.
+    """The database at a URL, its schema migrated to the newest version. `_write_lock` guards the two connections that
+    write.
 
     `_write_lock` allows one write at a time, and guards the engines `_durable` and `_quick`.
 

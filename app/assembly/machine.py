@@ -30,13 +30,13 @@ from app.assembly import groups
 from app.assembly.collecting import (
     NOTHING,
     Address,
-    ApplicationMessage,
-    Attachment,
+    ApplicationArrived,
     Effect,
     Identification,
     Key,
     Refused,
     Repeated,
+    TrackedAttachment,
     Warned,
     stray,
 )
@@ -64,7 +64,7 @@ _BOTH_ORDERS = frozenset("><")
 _WHOLE = {AttachmentState.COMPLETE, AttachmentState.QUARANTINED}
 
 
-class Limits(NamedTuple):
+class AssemblyLimits(NamedTuple):
     """The limits beyond which messages are refused: `parts` of an attachment, and `attachments` of a message."""
 
     parts: int = 1_000_000
@@ -74,9 +74,9 @@ class Limits(NamedTuple):
 class Assembly:
     """The attachments and messages being received, as far as the host has loaded them."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: AssemblyLimits) -> None:
         self.limits = limits
-        self.attachments: dict[Key, Attachment] = {}
+        self.attachments: dict[Key, TrackedAttachment] = {}
         self.messages: dict[Address, MessageRecord] = {}
         self._changed: dict[Key, None] = {}
         self._changed_messages: dict[str, MessageRecord] = {}
@@ -126,7 +126,7 @@ class Assembly:
         return attachment is not None and attachment.record.kind is not None
 
     def set_application(self, address: Address, answer: PhysicalMessage) -> None:
-        """Set the application message that an `ApplicationMessage` effect found."""
+        """Set the application message that an `ApplicationArrived` effect found."""
         record = answered(self.messages[address], answer)
         self.messages[address] = self._changed_messages[record.id] = record
 
@@ -160,7 +160,7 @@ class Assembly:
                 checkpoint.part_runs[record.id] = runs
             del self.attachments[key]
             if record.state is AttachmentState.RECEIVING:
-                self.attachments[key] = Attachment(record, attachment.parts)
+                self.attachments[key] = TrackedAttachment(record, attachment.parts)
         for message in self._changed_messages.values():
             checkpoint.messages.append(message)
             address = message_address(message)
@@ -271,7 +271,7 @@ class Assembly:
         self._changed[source, event.correl_id] = None
         return (Warned(attachment.record.id, attachment.record.qualifier_2, event.why),)
 
-    def _count(self, attachment: Attachment, counts: tuple[int, ...], position: int) -> tuple[Effect, ...]:
+    def _count(self, attachment: TrackedAttachment, counts: tuple[int, ...], position: int) -> tuple[Effect, ...]:
         record = attachment.record
         if record.parts_expected is not None:
             if record.parts_expected in counts:
@@ -353,7 +353,7 @@ class Assembly:
 
     # --- shared helpers -------------------------------------------------------------------------------------------
 
-    def _touch(self, source: str, correl_id: bytes, position: int, received_at: int) -> Attachment:
+    def _touch(self, source: str, correl_id: bytes, position: int, received_at: int) -> TrackedAttachment:
         key = (source, correl_id)
         attachment = self.attachments.get(key)
         if attachment is None:
@@ -366,7 +366,7 @@ class Assembly:
                 first_received_at=received_at,
                 last_received_at=received_at,
             )
-            attachment = self.attachments[key] = Attachment(record, Parts())
+            attachment = self.attachments[key] = TrackedAttachment(record, Parts())
         elif attachment.record.state is AttachmentState.EXPIRED:
             state = follow(AttachmentState.EXPIRED, Input.MESSAGE)
             assert state is not None
@@ -381,7 +381,7 @@ class Assembly:
         self._changed[key] = None
         return attachment
 
-    def _check_complete(self, attachment: Attachment) -> tuple[Effect, ...]:
+    def _check_complete(self, attachment: TrackedAttachment) -> tuple[Effect, ...]:
         record = attachment.record
         if record.kind is None or record.parts_expected is None or attachment.parts.count < record.parts_expected:
             return NOTHING
@@ -406,7 +406,7 @@ class Assembly:
             self._removed[waited_as] = None
         message = changed(self.messages[address], waited_as=waited_as)
         self.messages[address] = self._changed_messages[message.id] = message
-        return (Identification(waited_as, message.id, True), ApplicationMessage(address, position))
+        return (Identification(waited_as, message.id, True), ApplicationArrived(address, position))
 
 
 def plausible_counts(counts: tuple[int, ...], dialects: int, most: int) -> list[int]:
@@ -417,17 +417,17 @@ def plausible_counts(counts: tuple[int, ...], dialects: int, most: int) -> list[
     return sorted(count for count in in_order if 0 <= count <= most)
 
 
-def _begun_anew(record: AttachmentRecord) -> Attachment:
+def _begun_anew(record: AttachmentRecord) -> TrackedAttachment:
     """Return an attachment that has lost all its parts, with only the definition of its header."""
     state = follow(record.state, Input.SENT_AGAIN)
     assert state is not None
-    return Attachment(changed(record, state=state, **NOTHING_CAME), Parts())
+    return TrackedAttachment(changed(record, state=state, **NOTHING_CAME), Parts())
 
 
 def _application(message: MessageRecord, address: Address, position: int) -> tuple[Effect, ...]:
     """Return the effect of an application message that comes after its header, for the first time or again."""
     if message.application_body is None:
-        return (ApplicationMessage(address, position),)
+        return (ApplicationArrived(address, position),)
     return (Repeated(None, None, position),)
 
 

@@ -10,7 +10,7 @@ LONGEST_MESSAGE: Final = 100 << 20
 """Size in bytes of the longest message that is read: the maximum that IBM MQ allows for a queue's MaxMsgLength."""
 
 
-class Refused(NamedTuple):
+class RefusedEntry(NamedTuple):
     """A piece of a capture that could not be read.
 
     `message` has the bytes as its body, and the known facts in its fields. `code` is for programs, and `why` is a
@@ -31,7 +31,7 @@ class Skipped(NamedTuple):
     what: str
 
 
-Entry = PhysicalMessage | Refused | Skipped
+Entry = PhysicalMessage | RefusedEntry | Skipped
 
 
 class Origin(NamedTuple):
@@ -53,8 +53,8 @@ class Origin(NamedTuple):
             return message
         return message._replace(encoding=message.encoding or initial.encoding, ccsid=message.ccsid or initial.ccsid)
 
-    def refused(self, body: bytes | memoryview, code: str, why: str, line: int = 0, at: int = -1) -> Refused:
+    def refused(self, body: bytes | memoryview, code: str, why: str, line: int = 0, at: int = -1) -> RefusedEntry:
         """Return a refusal of bytes of which nothing else is known."""
         initial = self.initial
         unread = PhysicalMessage(initial.source, initial.framing, body=body, received_at=self.now())
-        return Refused(unread, code, why, line, at)
+        return RefusedEntry(unread, code, why, line, at)

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import NamedTuple
 
-from app.capture.bounded_lines import Line, LineError
-from app.capture.capture_entries import Origin, Refused
+from app.capture.bounded_lines import BoundedLine, LineError
+from app.capture.capture_entries import Origin, RefusedEntry
 from app.model.times import to_microseconds
 
 _BETWEEN_DIGITS = b" \t:-\r\n\f\v"
@@ -32,7 +32,7 @@ class Capture(NamedTuple):
     time: int = 0
 
 
-def captures(lines: Iterable[Line], origin: Origin) -> Iterator[Capture | Refused]:
+def captures(lines: Iterable[BoundedLine], origin: Origin) -> Iterator[Capture | RefusedEntry]:
     """Yield the content of each line. A malformed line is refused as `bad-capture`."""
     for line in lines:
         try:
@@ -45,7 +45,7 @@ def captures(lines: Iterable[Line], origin: Origin) -> Iterator[Capture | Refuse
                 yield found
 
 
-def capture(line: Line) -> Capture | None:
+def capture(line: BoundedLine) -> Capture | None:
     """Return the content of a line of hexadecimal digits, or None if it is empty. Raises LineError."""
     text = line.content.partition(b"#")[0]
     if not text.strip():

@@ -8,19 +8,19 @@ version as an argument.
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-from app.capture.bounded_lines import Line
-from app.capture.capture_entries import Entry, Origin, Refused, Skipped
+from app.capture.bounded_lines import BoundedLine
+from app.capture.capture_entries import Entry, Origin, RefusedEntry, Skipped
 from app.capture.hexadecimal import Capture, captures
 from app.codecs.ibm_mq.image import is_image
 from app.codecs.mqtt import mqtt_envelope, properties
 from app.codecs.mqtt.fixed_header import PacketType
-from app.codecs.mqtt.packets import Packet, Publish, Version, packets, read_publish
+from app.codecs.mqtt.packets import ControlPacket, Publish, Version, packets, read_publish
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
 from app.wire import WireError
 
 
-def read(lines: Iterable[Line], origin: Origin, version: Version | None = None) -> Iterator[Entry]:
+def read(lines: Iterable[BoundedLine], origin: Origin, version: Version | None = None) -> Iterator[Entry]:
     """Yield the publishes of a capture in their order.
 
     Other packets are skipped, by their names. Refused are, as `bad-capture`, a line; as `bad-mqtt-packet`, a bad packet
@@ -28,7 +28,7 @@ def read(lines: Iterable[Line], origin: Origin, version: Version | None = None) 
     With `version` None, the envelope determines it; framings that travel without an envelope need it.
     """
     for found in captures(lines, origin):
-        if isinstance(found, Refused):
+        if isinstance(found, RefusedEntry):
             yield found
         else:
             yield from _entries(found, origin, version)
@@ -48,19 +48,19 @@ def _entries(found: Capture, origin: Origin, version: Version | None) -> Iterato
                 yield Skipped(packet.type.name)
             at = packet.end
     except WireError as error:
-        yield Refused(unread._replace(body=data[at:]), "bad-mqtt-packet", str(error), found.line)
+        yield RefusedEntry(unread._replace(body=data[at:]), "bad-mqtt-packet", str(error), found.line)
 
 
-def _message(publish: Publish, unread: PhysicalMessage, origin: Origin, line: int) -> PhysicalMessage | Refused:
+def _message(publish: Publish, unread: PhysicalMessage, origin: Origin, line: int) -> PhysicalMessage | RefusedEntry:
     payload, source, topic = publish.payload, unread.source, partial(str, publish.topic)
     try:
         message = mqtt_envelope.read(payload, publish.properties, source, origin.framing, unread.received_at, topic)
     except InvalidInputError as error:
-        return Refused(unread._replace(body=payload), error.code, str(error), line)
+        return RefusedEntry(unread._replace(body=payload), error.code, str(error), line)
     return origin.completed(message)
 
 
-def _version(data: memoryview, packet: Packet) -> Version:
+def _version(data: memoryview, packet: ControlPacket) -> Version:
     """Return the version of a publish by its envelope; 3.1.1 without an envelope."""
     if is_image(read_publish(data, packet, "3.1.1").payload):
         return "3.1.1"

@@ -6,22 +6,22 @@ are taken, with its subject, and what else they say to each other is skipped.
 
 from collections.abc import Iterable, Iterator
 
-from app.capture.bounded_lines import Line
-from app.capture.capture_entries import Entry, Origin, Refused, Skipped
+from app.capture.bounded_lines import BoundedLine
+from app.capture.capture_entries import Entry, Origin, RefusedEntry, Skipped
 from app.capture.hexadecimal import captures
 from app.codecs.rendezvous import rendezvous_envelope
-from app.codecs.rendezvous.daemon import Kind, is_frame, read_frame
+from app.codecs.rendezvous.daemon import DaemonMessageKind, is_frame, read_frame
 from app.codecs.rendezvous.fields import message_end
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
 from app.wire import WireError
 
 
-def read(lines: Iterable[Line], origin: Origin) -> Iterator[Entry]:
+def read(lines: Iterable[BoundedLine], origin: Origin) -> Iterator[Entry]:
     """Return the messages of a capture in their order. Refused are `bad-capture`: a line; `bad-rendezvous-message`:
     bytes that are not one whole message; `bad-mq-image`: a publication of an image that cannot be read."""
     for found in captures(lines, origin):
-        if isinstance(found, Refused):
+        if isinstance(found, RefusedEntry):
             yield found
             continue
         try:
@@ -39,6 +39,6 @@ def _entry(data: bytes, origin: Origin, received_at: int) -> Entry:
     if not is_frame(data):
         return PhysicalMessage(initial.source, initial.framing, body=data, received_at=received_at)
     frame = read_frame(data)
-    if frame.kind != Kind.DATA:
+    if frame.kind != DaemonMessageKind.DATA:
         return Skipped(f"frames of kind {frame.kind}")
     return rendezvous_envelope.read(frame, initial.source, origin.framing, received_at)

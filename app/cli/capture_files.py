@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from app.capture import mq_files, mqtt_lines, qload, rendezvous_lines
-from app.capture.bounded_lines import Line, lines
+from app.capture.bounded_lines import BoundedLine, lines
 from app.capture.capture_entries import LONGEST_MESSAGE, Entry, Origin
 from app.capture.recognising import FORMATS, LOOKED_AT, recognise
 from app.cli.terminal import Failure
@@ -17,7 +17,7 @@ from app.model.message import PhysicalMessage
 _DESCRIPTOR = ".json"
 
 
-class Wanted(NamedTuple):
+class CaptureRequest(NamedTuple):
     """The user's description of captures.
 
     If `format` is None, it is detected; if `framing` is None, it is the usual one of the format. `initial` has the
@@ -30,10 +30,10 @@ class Wanted(NamedTuple):
     version: Version | None = None
 
 
-class Capture:
+class CaptureFiles:
     """A file or a folder of captured messages. Raises Failure when it cannot be read."""
 
-    def __init__(self, path: Path, wanted: Wanted) -> None:
+    def __init__(self, path: Path, wanted: CaptureRequest) -> None:
         self.path = path
         self._wanted = wanted
         try:
@@ -78,7 +78,7 @@ class Capture:
                 yield entry
 
     def _reader(self, file: BinaryIO, origin: Origin) -> Iterator[Entry]:
-        readers: dict[str, Callable[[Iterable[Line], Origin], Iterator[Entry]]] = {
+        readers: dict[str, Callable[[Iterable[BoundedLine], Origin], Iterator[Entry]]] = {
             "qload": qload.read,
             "mqtt": partial(mqtt_lines.read, version=self._wanted.version),
             "rendezvous": rendezvous_lines.read,
@@ -116,7 +116,7 @@ def _files(path: Path) -> list[Path]:
     return [each for each in found if each.name not in descriptors]
 
 
-def _recognised(path: Path, wanted: Wanted) -> str:
+def _recognised(path: Path, wanted: CaptureRequest) -> str:
     """Detect the format of a capture. Raises OSError and Failure."""
     if path.with_name(path.name + _DESCRIPTOR).exists():
         return "raw"

@@ -46,7 +46,7 @@ class KeyContents(NamedTuple):
     descending: bool
 
 
-class Contents(NamedTuple):
+class DataSetDescription(NamedTuple):
     """A data set. `attributes` are all other `sas.*` entries, by the name after the dot."""
 
     library: str
@@ -67,7 +67,7 @@ class Contents(NamedTuple):
         return [*self.warnings, *(f"{each.name}: {note}" for each in self.variables for note in each.notes)]
 
 
-def contents(schema: pa.Schema, observations: int) -> Contents:
+def contents(schema: pa.Schema, observations: int) -> DataSetDescription:
     """Return the description in a schema.
 
     Facts that it does not state are inferred from its types; it need not be of SAS.
@@ -81,7 +81,7 @@ def contents(schema: pa.Schema, observations: int) -> Contents:
     fields = side_columns.without_sides(schema)
     variables = tuple(_variable(field, position, sides.get(field.name)) for position, field in enumerate(fields, 1))
     needed = str(sum(variable.length for variable in variables))
-    return Contents(
+    return DataSetDescription(
         library=said.pop("library", ""),
         member=said.pop("member", ""),
         label=said.pop("label", ""),
@@ -141,12 +141,12 @@ def _sas(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
 # --- as text ------------------------------------------------------------------------------------------------------
 
 
-def listing(found: Contents) -> str:
+def listing(found: DataSetDescription) -> str:
     """Return the lines of PROC CONTENTS, as far as a data set's messages contain the information."""
     return "\n".join(_lines(found)) + "\n"
 
 
-def _lines(found: Contents) -> Iterator[str]:
+def _lines(found: DataSetDescription) -> Iterator[str]:
     yield _title("The CONTENTS Procedure")
     yield ""
     yield from _attributes(found)
@@ -162,7 +162,7 @@ def _lines(found: Contents) -> Iterator[str]:
         yield from _section("Warnings", [], [[remark] for remark in found.remarks])
 
 
-def _attributes(found: Contents) -> Iterator[str]:
+def _attributes(found: DataSetDescription) -> Iterator[str]:
     said = found.attributes
     order = {"little": "low byte first", "big": "high byte first"}.get(said.get("byte_order", ""), "")
     left = {

@@ -16,7 +16,7 @@ from app.codecs.sas.data_set_messages import DataSetDefinition, Variable
 from app.dataset import character_columns, format_names, numeric, sas_columns, side_columns
 from app.dataset.checks import LONGEST_NAME
 from app.dataset.conversion_error import BadValueError
-from app.dataset.format_names import Format
+from app.dataset.format_names import SasFormat
 from app.dataset.numeric import ByteOrder, Bytes, FloatFormat
 from app.dataset.observation_layout import Representation
 from app.dataset.schema import LONGEST_CHARACTER
@@ -182,7 +182,7 @@ def _variable(field: pa.Field, needed: int | None, into: tuple[str, FloatFormat]
     if numeric_type is None and not sas_columns.is_text(field.type):
         raise InvalidInputError("column-type", field.name, -1, f"type {field.type} has no counterpart in SAS")
     length = _numeric_length(field.name, said, *into) if numeric_type else _character_length(field.name, said, needed)
-    inferred = numeric_type.format if numeric_type else Format()
+    inferred = numeric_type.format if numeric_type else SasFormat()
     output = format_names.parse(said["sas.format"]) if "sas.format" in said else inferred
     read = format_names.parse(said.get("sas.informat", ""))
     return Variable(

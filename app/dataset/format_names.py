@@ -7,7 +7,7 @@ from typing import NamedTuple
 _REFERENCE = re.compile(r"(?P<name>.*?)(?P<width>\d*)\.(?P<decimals>\d*)", re.DOTALL)
 
 
-class Format(NamedTuple):
+class SasFormat(NamedTuple):
     """A reference to a SAS format or informat. A missing width or number of decimals is 0."""
 
     name: str = ""
@@ -20,9 +20,9 @@ class Format(NamedTuple):
         return f"{self.name}{self.width or ''}.{self.decimals or ''}"
 
 
-def parse(reference: str) -> Format:
+def parse(reference: str) -> SasFormat:
     """Return the format of a reference, the inverse of `str`. A text without a point is a name alone."""
     match = _REFERENCE.fullmatch(reference)
     if match is None:
-        return Format(reference)
-    return Format(match["name"], int(match["width"] or 0), int(match["decimals"] or 0))
+        return SasFormat(reference)
+    return SasFormat(match["name"], int(match["width"] or 0), int(match["decimals"] or 0))

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from app.codecs.sas.data_set_messages import DataSetDefinition, Variable
 from app.dataset import side_columns, temporal_columns
-from app.dataset.format_names import Format
+from app.dataset.format_names import SasFormat
 from app.dataset.numeric_kinds import Kind, kind_of
 from app.dataset.temporal_columns import Moment
 from app.model.errors import InvalidInputError
@@ -186,8 +186,8 @@ def _variable_metadata(column: Column) -> dict[str, str]:
     said = {
         "sas.name": "" if variable.name == column.name else variable.name,
         "sas.label": variable.label,
-        "sas.format": str(Format(variable.format, variable.format_length, variable.format_decimal)),
-        "sas.informat": str(Format(variable.informat, variable.informat_length, variable.informat_decimal)),
+        "sas.format": str(SasFormat(variable.format, variable.format_length, variable.format_decimal)),
+        "sas.informat": str(SasFormat(variable.informat, variable.informat_length, variable.informat_decimal)),
         "sas.kind": column.kind or "",
         "sas.inexact": column.inexact,
         "sas.odd_missing": str(column.odd) if column.odd else "",

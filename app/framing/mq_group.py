@@ -29,7 +29,15 @@ from app.codecs.ibm_mq.constants import (
 from app.codecs.ibm_mq.structure_writing import identifier
 from app.framing.joined import joined_file
 from app.framing.outgoing_parts import Bodies, fixed_records, message_identifier
-from app.framing.protocol import ArrangementName, Contents, DataSetFacts, FileContent, Framing, Received, StoreTable
+from app.framing.protocol import (
+    ArrangementName,
+    DataSetFacts,
+    DeliveryContents,
+    FileContent,
+    Framing,
+    Received,
+    StoreTable,
+)
 from app.model.attachment import AttachmentDefinition, AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.event import Event, GroupPart
@@ -234,7 +242,9 @@ class MqGroup(Framing):
     def properties(self, attachment: OutgoingAttachment) -> Mapping[str, str]:
         return properties(attachment)
 
-    def write(self, delivery: DeliveryRecord, options: FramingOptions, contents: Contents) -> Iterator[PhysicalMessage]:
+    def write(
+        self, delivery: DeliveryRecord, options: FramingOptions, contents: DeliveryContents
+    ) -> Iterator[PhysicalMessage]:
         return messages(
             delivery, options, lambda attachment: fixed_records(contents.pieces(attachment), options.body_limit)
         )

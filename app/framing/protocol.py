@@ -184,7 +184,7 @@ StoreTable = Callable[[pa.Schema, Iterable[pa.RecordBatch]], int]
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-class Contents(Protocol):
+class DeliveryContents(Protocol):
     """The contents of a delivery's attachments in the content store. Raises KeyError for one that is gone."""
 
     def pieces(self, attachment: OutgoingAttachment) -> Iterator[memoryview]:
@@ -303,7 +303,9 @@ class Framing(Protocol):
         """Return the properties of a message of an attachment, beside its descriptor: all of them or none."""
         return NO_PROPERTIES
 
-    def write(self, delivery: DeliveryRecord, options: FramingOptions, contents: Contents) -> Iterator[PhysicalMessage]:
+    def write(
+        self, delivery: DeliveryRecord, options: FramingOptions, contents: DeliveryContents
+    ) -> Iterator[PhysicalMessage]:
         """Make all physical messages of a delivery, one at a time. The same delivery always gives the same messages.
 
         Raises InvalidInputError, WireError, UnicodeEncodeError and ArrowException for content that cannot be written

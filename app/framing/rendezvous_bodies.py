@@ -18,7 +18,7 @@ from app.codecs.sas.rendezvous_observations import Shape, write_observations
 from app.dataset import encode, indexes_and_constraints
 from app.framing.message_charsets import charset_of
 from app.framing.outgoing_parts import fixed_records
-from app.framing.protocol import Body, Contents
+from app.framing.protocol import Body, DeliveryContents
 from app.framing.rendezvous_content import CONSTRAINTS, MAX_GEN
 from app.framing.sas_bodies import TEXT_LRECL, batches_of, lengths_of, lines, longest
 from app.model.attachment import AttachmentKind
@@ -33,7 +33,7 @@ _RECORD_BYTES = 64
 class RendezvousBodies:
     """The messages of an attachment's parts, made as a destination wants them."""
 
-    def __init__(self, options: FramingOptions, contents: Contents) -> None:
+    def __init__(self, options: FramingOptions, contents: DeliveryContents) -> None:
         self._options, self._contents = options, contents
         self._charset = charset_of(options)
 
@@ -73,7 +73,7 @@ class RendezvousBodies:
             yield from rendezvous_messages.write_variables(map(_without_padding, variables), charset, limit)
             yield from write_observations(_widened(rows, variables), Shape.of(variables), limit)
             found = (
-                rendezvous_indexes.Index(
+                rendezvous_indexes.RendezvousIndex(
                     each.upercmx, each.name, each.flags, len(each.variables), tuple(each.variables)
                 )
                 for each in indexes_and_constraints.read_indexes(said)

@@ -59,7 +59,7 @@ _SESSION_ELEMENTS: Final = 3
 """An inbox begins with a word and the two elements of its session."""
 
 
-class Line(NamedTuple):
+class SubjectSender(NamedTuple):
     """On which subject a message came, and from whom."""
 
     subject: str
@@ -130,7 +130,7 @@ class NumberedArrivals:
     """Numbers the messages of one source, in the order in which they come; see `app.framing.protocol.Arrivals`."""
 
     def __init__(self, options: ArrivalOptions = NO_OPTIONS) -> None:
-        self._open: dict[Line, _Open] = {}
+        self._open: dict[SubjectSender, _Open] = {}
         self._options, self._known = options, dict(options.known)
         self._counting: dict[str, Counting[_Last]] = {}
         self._learned: dict[str, str] = {}
@@ -175,7 +175,7 @@ class NumberedArrivals:
         learned, self._learned = self._learned, {}
         return learned
 
-    def _numbered(self, message: PhysicalMessage, name: str, line: Line) -> list[PhysicalMessage]:
+    def _numbered(self, message: PhysicalMessage, name: str, line: SubjectSender) -> list[PhysicalMessage]:
         if name == "HDR":
             return [self._header(message, line)]
         opened = self._open.pop(line, None)
@@ -204,7 +204,7 @@ class NumberedArrivals:
         deferred, opened.deferred = opened.deferred, []
         return [*map(_again, deferred), numbered]
 
-    def _header(self, message: PhysicalMessage, line: Line, base: bytes = b"") -> PhysicalMessage:
+    def _header(self, message: PhysicalMessage, line: SubjectSender, base: bytes = b"") -> PhysicalMessage:
         """Open the attachments of a header, whose key is `base` if it has one already."""
         before = self._open.pop(line, None)
         header = read_header(message.body)
@@ -220,7 +220,7 @@ class NumberedArrivals:
             return message.unreadable("interleaved-attachments", _INTERLEAVED)
         return message._replace(correl_id=correlid.join(base, 0))
 
-    def _last(self, message: PhysicalMessage, line: Line, opened: _Open) -> list[PhysicalMessage]:
+    def _last(self, message: PhysicalMessage, line: SubjectSender, opened: _Open) -> list[PhysicalMessage]:
         """Return a last message once for each attachment that it may end, and earlier ones that are decided by it."""
         count = read_last(message.body)
         opened.current = max(opened.current, 0)
@@ -302,7 +302,7 @@ _UNBEGUN: Final = (
 )
 
 
-def _line(message: PhysicalMessage) -> Line:
+def _line(message: PhysicalMessage) -> SubjectSender:
     reply = message.properties.get(REPLY_PROPERTY, "").split(".")
     sender = ".".join(reply[:_SESSION_ELEMENTS]) if reply[0] == INBOX else ""
-    return Line(message.properties.get(SUBJECT_PROPERTY, ""), sender)
+    return SubjectSender(message.properties.get(SUBJECT_PROPERTY, ""), sender)

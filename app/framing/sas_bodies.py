@@ -15,7 +15,7 @@ from app.dataset import encode, indexes_and_constraints
 from app.dataset.numeric import ByteOrder, FloatFormat
 from app.framing.message_charsets import charset_of
 from app.framing.outgoing_parts import fixed_records
-from app.framing.protocol import Contents
+from app.framing.protocol import DeliveryContents
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.records import FramingOptions, OutgoingAttachment
@@ -32,7 +32,7 @@ TEXT_LRECL = 32_767
 class SasBodies:
     """The bodies of an attachment's parts, in the form that a destination's options describe."""
 
-    def __init__(self, options: FramingOptions, contents: Contents) -> None:
+    def __init__(self, options: FramingOptions, contents: DeliveryContents) -> None:
         self._options, self._contents = options, contents
         self._dialect = Dialect.parse(options.dialect)
         self._charset = charset_of(options)

@@ -26,9 +26,9 @@ from app.framing.protocol import (
     ArrangementName,
     Body,
     Columns,
-    Contents,
     DataSetFacts,
     DataSetTable,
+    DeliveryContents,
     FileContent,
     Framing,
     PartReader,
@@ -203,7 +203,9 @@ class SasQueue(Framing):
 
         return read_leading_rows(record, received, store)
 
-    def write(self, delivery: DeliveryRecord, options: FramingOptions, contents: Contents) -> Iterator[PhysicalMessage]:
+    def write(
+        self, delivery: DeliveryRecord, options: FramingOptions, contents: DeliveryContents
+    ) -> Iterator[PhysicalMessage]:
         from app.framing.sas_bodies import SasBodies  # noqa: PLC0415 - it loads pandas, which commands do without
 
         return messages(delivery, options, SasBodies(options, contents).of)

@@ -38,8 +38,8 @@ from app.framing.protocol import (
     ArrivalOptions,
     Arrivals,
     Body,
-    Contents,
     DataSetFacts,
+    DeliveryContents,
     FileContent,
     Framing,
     PartReader,
@@ -259,7 +259,9 @@ class SasRendezvous(Framing):
     def application(self, content: bytes | Sequence[MapItem]) -> bytes:
         return application(content)
 
-    def write(self, delivery: DeliveryRecord, options: FramingOptions, contents: Contents) -> Iterator[PhysicalMessage]:
+    def write(
+        self, delivery: DeliveryRecord, options: FramingOptions, contents: DeliveryContents
+    ) -> Iterator[PhysicalMessage]:
         return messages(delivery, options, RendezvousBodies(options, contents))
 
 

@@ -15,7 +15,6 @@ SHA_256: Final = r"^[0-9A-Fa-f]{64}$"
 ORIGIN: Final = r"^(\*|https?://[A-Za-z0-9.\[\]:-]+)$"
 HOST: Final = r"^((\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?|\[?[0-9A-Fa-f]*:[0-9A-Fa-f:.]+\]?)$"
 IDENTIFIER: Final = r"^[0-9a-f]{32}$"
-SF_BOOLEAN: Final = r"^\?[01]$"
 SOME_PRINTABLE_ASCII: Final = r"^[ -~]+$"
 WEB_URL: Final = r"^https?://"
 KUBERNETES_NAME: Final = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
@@ -35,7 +34,6 @@ SENTENCES: Final[Mapping[str, str]] = {
     ORIGIN: "give an origin, such as https://console.example, or *",
     HOST: "give a name such as gateway.example, *.example for all names below it, or an address, without a port",
     IDENTIFIER: "give an identifier, 32 hexadecimal digits in lower case",
-    SF_BOOLEAN: "give ?1 or ?0",
     SOME_PRINTABLE_ASCII: "give printable ASCII characters",
     WEB_URL: "give a URL that begins with http:// or https://",
     KUBERNETES_NAME: "give a name of Kubernetes: lower-case letters, digits, dots and hyphens, at most 253",

@@ -38,7 +38,7 @@ from app.ports.journal import (
 )
 from app.ports.span_exporter import Span, SpanExporter, SpanExporterPlugin
 from app.ports.table_store import IcebergPlugin, IcebergTables, TableFile, TableStore, TableStorePlugin, TableVersion
-from app.ports.transport import Intake, Progress, Receiver, Sender, SendFailed, TransportPlugin
+from app.ports.transport import DeliveryProgress, Intake, Receiver, Sender, SendFailed, TransportPlugin
 
 __all__ = [
     "JOURNAL_SCHEMA",
@@ -53,6 +53,7 @@ __all__ = [
     "Clock",
     "ContentStore",
     "ContentStorePlugin",
+    "DeliveryProgress",
     "IcebergPlugin",
     "IcebergTables",
     "IdempotencyConflict",
@@ -71,7 +72,6 @@ __all__ = [
     "Page",
     "PlacedBodies",
     "Prepared",
-    "Progress",
     "QuarantineCatalog",
     "QuarantineGroup",
     "QuarantineGroups",

@@ -39,7 +39,7 @@ PATIENT = {
 """Settings with which old traffic neither expires nor is deleted."""
 
 
-class Found(NamedTuple):
+class HostResults(NamedTuple):
     """The catalog's rows, with missing ranges and with content that was read and measured again; and quarantine."""
 
     attachments: dict[str, dict[str, Any]]
@@ -52,7 +52,7 @@ def settings(folder: Path) -> Settings:
     return Settings.model_validate({"data": folder, **PATIENT})
 
 
-def by_the_gateway(folder: Path, journal: Path) -> Found:
+def by_the_gateway(folder: Path, journal: Path) -> HostResults:
     """Return the results of the gateway's own process for a journal, with all content in its store."""
     chosen = settings(folder)
     store = plugins.content_store()(chosen.content_url)
@@ -74,12 +74,12 @@ def _settled(context: ServiceContext) -> bool:
     return not context.catalog.unsettled_attachments(context.clock.now(), 1)
 
 
-def in_folder(folder: Path, journal: Path) -> Found:
+def in_folder(folder: Path, journal: Path) -> HostResults:
     """Return the results that a pipeline has left in its folder."""
     return where_configured(settings(folder), journal)
 
 
-def where_configured(chosen: Settings, journal: Path) -> Found:
+def where_configured(chosen: Settings, journal: Path) -> HostResults:
     """Return the results that a pipeline has left in the places of its settings."""
     with closing(plugins.journal()(journal)) as opened, closing(plugins.catalog()(chosen.catalog_url)) as catalog:
         return _found(catalog, plugins.content_store()(chosen.content_url), opened)
@@ -108,7 +108,7 @@ def _checksum(rows: pa.Table) -> tuple[int, str]:
     return rows.num_rows, sha256("\n".join([repr(rows.column_names), *lines]).encode()).hexdigest()
 
 
-def assert_same(mine: Found, theirs: Found, *, settled: bool) -> None:
+def assert_same(mine: HostResults, theirs: HostResults, *, settled: bool) -> None:
     """Assert equal results; the place of content, store or journal, counts only if both hosts have it `settled`."""
     ignored = frozenset() if settled else WHERE
     assert mine.attachments.keys() == theirs.attachments.keys()
@@ -118,7 +118,7 @@ def assert_same(mine: Found, theirs: Found, *, settled: bool) -> None:
     assert mine.dialects == theirs.dialects
 
 
-def _unlike(mine: Found, theirs: Found, key: str, ignored: frozenset[str]) -> dict[str, tuple[Any, Any]]:
+def _unlike(mine: HostResults, theirs: HostResults, key: str, ignored: frozenset[str]) -> dict[str, tuple[Any, Any]]:
     """Yield the fields of one attachment that differ between the hosts."""
     both = mine.attachments[key], theirs.attachments[key]
     names = (both[0].keys() | both[1].keys()) - ignored
@@ -129,9 +129,9 @@ def _without(item: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
     return {name: value for name, value in item.items() if name not in names}
 
 
-def _found(catalog: Catalog, store: ContentStore, journal: Journal) -> Found:
+def _found(catalog: Catalog, store: ContentStore, journal: Journal) -> HostResults:
     everything = AttachmentFilter()
-    return Found(
+    return HostResults(
         {
             record.id: _attachment(record, catalog, store, journal)
             for record in _all(lambda cursor: catalog.attachments(everything, cursor, 200))

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from app.codecs.ibm_mq.constants import MQFMT_MD_EXTENSION
 from app.codecs.ibm_mq.encodings import EBCDIC
 from app.codecs.ibm_mq.extension import grouping_in
-from app.codecs.ibm_mq.header_chain import Data, Link, peel
+from app.codecs.ibm_mq.header_chain import Data, HeaderLink, peel
 from app.codecs.ibm_mq.headers import MQRFH2
 from app.codecs.ibm_mq.image import descriptor_context, read_image
 from app.codecs.ibm_mq.unwrap import properties
@@ -37,7 +37,7 @@ def descriptor(data: memoryview, _: Said) -> list[Frame]:
     links, _data = peel(
         data, Data(own.format, own.encoding, own.coded_char_set_id, end, grouping_in(own), own.msg_type)
     )
-    frames = [_frame(data, link) for link in [Link(own, 0, end, context, 0), *links]]
+    frames = [_frame(data, link) for link in [HeaderLink(own, 0, end, context, 0), *links]]
     return frames + moved(body(message), body_at)
 
 
@@ -63,7 +63,7 @@ def extension(data: memoryview, _: Said) -> list[Frame]:
     return [*frames, *moved(rest, behind.at)]
 
 
-def _frame(data: memoryview, link: Link) -> Frame:
+def _frame(data: memoryview, link: HeaderLink) -> Frame:
     """Return the frame of a header. Data after its rows is one cell: names and values where the header has them."""
     header = link.header
     cells = list(type(header).cells(data, link.at, link.context))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from app.codecs.ibm_mq.image import is_image
 from app.codecs.mqtt import mqtt_envelope, properties
 from app.codecs.mqtt.fixed_header import FixedHeader, PacketType
-from app.codecs.mqtt.packets import Packet, Publish, Version, read_publish
+from app.codecs.mqtt.packets import ControlPacket, Publish, Version, read_publish
 from app.codecs.mqtt.packets import packets as whole_packets
 from app.codecs.mqtt.properties import PublishProperties
 from app.model.errors import InvalidInputError
@@ -54,13 +54,13 @@ def packets(data: memoryview, _: Said) -> list[Frame]:
     return frames
 
 
-def _read(data: memoryview, packet: Packet) -> _Read | None:
+def _read(data: memoryview, packet: ControlPacket) -> _Read | None:
     """Return a PUBLISH in the version that explains most of it; None if it can be read in neither."""
     found = [read for version in _VERSIONS if (read := _read_as(version, data, packet)) is not None]
     return next((read for read in found if read.frames), found[0] if found else None)
 
 
-def _read_as(version: Version, data: memoryview, packet: Packet) -> _Read | None:
+def _read_as(version: Version, data: memoryview, packet: ControlPacket) -> _Read | None:
     try:
         publish = read_publish(data, packet, version)
         given = properties.decode(publish.properties)
@@ -81,7 +81,7 @@ def _payload(publish: Publish, given: PublishProperties) -> list[Frame]:
         return []
 
 
-def _cells(data: memoryview, packet: Packet, read: _Read) -> list[Cell]:
+def _cells(data: memoryview, packet: ControlPacket, read: _Read) -> list[Cell]:
     """Return the cells between the fixed header and what is explained of the payload."""
     topic, at = read.publish.topic, packet.start + 2
     size = int.from_bytes(data[packet.start : at], "big")

@@ -9,7 +9,7 @@ from typing import Any
 from app.codecs.rendezvous.constants import HEADER_SIZE, MAGIC, MOST_DEPTH, WireType
 from app.codecs.rendezvous.daemon import PARAMETERS_SIZE, RESPONSE, VERSION
 from app.codecs.rendezvous.field_values import DateTime, write_value
-from app.codecs.rendezvous.fields import Place, message_end, places
+from app.codecs.rendezvous.fields import FieldPlace, message_end, places
 from app.codecs.rendezvous.tibrv_message import Field, RawValue, by_name, decode_field, is_message
 from app.trace.frames import Frame, Said
 from app.wire import Cell, WireError
@@ -102,7 +102,7 @@ def _note(fields: Sequence[Field]) -> str:
     return f"{count}: {what}" if what else count
 
 
-def _cells(data: memoryview, found: list[Place], fields: list[Field]) -> Iterator[Cell]:
+def _cells(data: memoryview, found: list[FieldPlace], fields: list[Field]) -> Iterator[Cell]:
     for number, (place, field) in enumerate(zip(found, fields, strict=True)):
         row = f"field[{number}]"
         yield Cell(place.at, place.type_at - place.at, f"{row}.name", _called(field))

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from app.codecs.sapdb.packet import Packet, Part, Segment, packet_at
+from app.codecs.sapdb.packet import Packet, PacketSegment, Part, packet_at
 from app.codecs.sapdb.packet_records import CommandSegment, PacketHeader, PartHeader, ReturnSegment
 from app.codecs.sapdb.parameter_values import Manner
-from app.codecs.sapdb.part_buffers import Held, decode_part
+from app.codecs.sapdb.part_buffers import PartBuffer, decode_part
 from app.codecs.sapdb.text_codes import code_of
 from app.trace.frames import MOST_FRAMES, Frame, Said, TooManyFrames
 from app.trace.vtrace import elements, vtrace
@@ -60,7 +60,7 @@ def _part_cells(data: memoryview, part: Part, at: int, row: str, manner: Manner)
 def _shown(part: Part, at: int, manner: Manner) -> str | int | bytes:
     """Return the text or the number that a part holds; its bytes where it holds anything else."""
     try:
-        held = decode_part(part.header.part_kind, Held(part.buffer, part.header.arg_count, manner, "buffer", at))
+        held = decode_part(part.header.part_kind, PartBuffer(part.buffer, part.header.arg_count, manner, "buffer", at))
     except WireError:
         return part.buffer
     return held if isinstance(held, str | int) else part.buffer
@@ -99,7 +99,7 @@ def _segments(packet: Packet) -> Iterator[dict[str, Any]]:
         }
 
 
-def _special(segment: Segment) -> dict[str, Any]:
+def _special(segment: PacketSegment) -> dict[str, Any]:
     """Return the fields that a segment has by its kind."""
     match segment.header:
         case CommandSegment() as header:
@@ -127,7 +127,7 @@ def _special(segment: Segment) -> dict[str, Any]:
             return {"rest": getattr(header, "rest", b"").hex()}
 
 
-def _parts(segment: Segment, room: int) -> Iterator[dict[str, Any]]:
+def _parts(segment: PacketSegment, room: int) -> Iterator[dict[str, Any]]:
     at = segment.header.segm_offset + type(segment.header).SIZE
     for part in segment.parts:
         header = part.header

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, Literal
 
 from app.codecs.sapdb.constants import CommandOption, IoType, ParameterMode, PartAttribute, PartKind, Undef
-from app.codecs.sapdb.packet import Packet, Part, Segment
+from app.codecs.sapdb.packet import Packet, PacketSegment, Part
 from app.codecs.sapdb.packet_records import (
     ApplicationParameter,
     CommandSegment,
@@ -62,7 +62,7 @@ def _counted(number: int, what: str) -> str:
     return f"{number} {what}" + "s" * (number != 1)
 
 
-def _segment(segment: Segment, context: Context) -> Iterator[str]:
+def _segment(segment: PacketSegment, context: Context) -> Iterator[str]:
     header = segment.header
     extent = f"({_counted(header.no_of_parts, 'part')}, len: {header.segm_len}"
     if isinstance(header, CommandSegment):

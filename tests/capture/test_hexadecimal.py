@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.capture import bounded_lines as lines_module
-from app.capture.bounded_lines import Line, lines
-from app.capture.capture_entries import Refused
+from app.capture.bounded_lines import BoundedLine, lines
+from app.capture.capture_entries import RefusedEntry
 from app.capture.hexadecimal import Capture, captures
 from tests.support.captures import origin
 
@@ -16,7 +16,7 @@ MOMENT = 1_795_246_200_125_000
 """2026-11-21T07:30:00.125Z"""
 
 
-def read(text: bytes) -> list[Capture | Refused]:
+def read(text: bytes) -> list[Capture | RefusedEntry]:
     return list(captures(lines(BytesIO(text)), origin()))
 
 
@@ -61,7 +61,7 @@ def test_empty_lines_and_comments_mean_nothing() -> None:
 )
 def test_what_is_wrong_has_its_place(line: str, at: int, why: str) -> None:
     _, refused = read(b"00\n" + line.encode())
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RefusedEntry)
     assert (refused.code, refused.line, refused.message.body) == ("bad-capture", 2, line.encode())
     assert why in refused.why
     assert refused.at == at
@@ -80,11 +80,11 @@ def test_a_line_without_end_is_cut_and_skipped(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(lines_module, "LONGEST_LINE", 8)
     monkeypatch.setattr(lines_module, "_PIECE", 3)
     assert list(lines(BytesIO(b"0011\n00112233445566\n0022\n00112233445566"))) == [
-        Line(1, b"0011"),
-        Line(2, b"00112233", is_whole=False),
-        Line(3, b"0022"),
-        Line(4, b"00112233", is_whole=False),
+        BoundedLine(1, b"0011"),
+        BoundedLine(2, b"00112233", is_whole=False),
+        BoundedLine(3, b"0022"),
+        BoundedLine(4, b"00112233", is_whole=False),
     ]
     _, refused, _ = read(b"0011\n00112233445566\n0022\n")
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RefusedEntry)
     assert "longer than the limit" in refused.why

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.capture import rendezvous_lines
-from app.capture.capture_entries import Refused, Skipped
+from app.capture.capture_entries import RefusedEntry, Skipped
 from app.codecs.rendezvous import daemon
 from app.model.message import PhysicalMessage
 from tests.support.captures import NOW, SOURCE, entries, in_hexadecimal
@@ -26,7 +26,7 @@ def test_a_message_is_taken_as_it_is() -> None:
 def test_a_message_cut_anywhere_is_refused(framing: str) -> None:
     for cut in range(1, len(MESSAGE)):
         (found,) = entries(rendezvous_lines.read, in_hexadecimal([MESSAGE[:cut]]), framing)
-        assert isinstance(found, Refused)
+        assert isinstance(found, RefusedEntry)
         assert (found.code, found.line, found.message.body) == ("bad-rendezvous-message", 1, MESSAGE[:cut])
         assert found.why
 
@@ -36,7 +36,7 @@ def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
     for head in (b"", MESSAGE[:8]):
         (found,) = entries(rendezvous_lines.read, in_hexadecimal([head + data]), FRAMING)
         is_whole = (head + data)[4:8] == MESSAGE[4:8] and int.from_bytes((head + data)[:4]) == len(head + data)
-        assert isinstance(found, PhysicalMessage if is_whole else Refused)
+        assert isinstance(found, PhysicalMessage if is_whole else RefusedEntry)
 
 
 def test_of_frames_the_publications_are_taken_with_their_subjects() -> None:

@@ -90,7 +90,7 @@ def test_each_text_that_was_read_as_latin_1_is_decoded_alone(codec: str) -> None
             assert bytes_.startswith(each)
 
 
-def kept(found: character_columns.Texts, rows: int) -> Sequence[bytes | None]:
+def kept(found: character_columns.CharacterColumn, rows: int) -> Sequence[bytes | None]:
     return [None] * rows if found.damaged is None else found.damaged.to_pylist()
 
 

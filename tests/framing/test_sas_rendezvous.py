@@ -209,7 +209,7 @@ def test_a_file_has_one_descriptor_and_records() -> None:
 
 
 class Contents:
-    """`app.framing.protocol.Contents` of one content."""
+    """`app.framing.protocol.DeliveryContents` of one content."""
 
     def __init__(self, content: pa.Table | bytes) -> None:
         self._content = content

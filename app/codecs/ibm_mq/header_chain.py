@@ -89,7 +89,7 @@ _ORDER_NAMES = {">": "big-endian", "<": "little-endian"}
 _CHARSET_NAMES = {ASCII: "ASCII", EBCDIC: "EBCDIC"}
 
 
-class Link(NamedTuple):
+class HeaderLink(NamedTuple):
     """A header, the bytes that it takes (with all that belongs to it), and how it is written.
 
     Its numbers and names are written as `context` says, other text in the CodedCharSetId that announced it.
@@ -125,17 +125,17 @@ class Data(NamedTuple):
     doubts: tuple[Doubt, ...] = ()
 
 
-Step = tuple[tuple[Link, ...], Data]
+Step = tuple[tuple[HeaderLink, ...], Data]
 """A header, and the description of what follows it. Without a header the rest is data."""
 
 
-def peel(buffer: Buffer, data: Data) -> tuple[list[Link], Data]:
+def peel(buffer: Buffer, data: Data) -> tuple[list[HeaderLink], Data]:
     """Return the headers from the start of `data` on, and the description of the data after them.
 
     Raises WireError for a header that is not there, is cut off, is not written as announced, has a wrong length or
     breaks its rules, and for more than `MOST_HEADERS` headers.
     """
-    links: list[Link] = []
+    links: list[HeaderLink] = []
     while data.format in HEADER_FORMATS:
         found, following = (_extension if data.format == MQFMT_MD_EXTENSION else _step)(buffer, data)
         if not found:
@@ -156,7 +156,7 @@ def _extension(buffer: Buffer, data: Data) -> Step:
     extension, context = honoured
     end = data.at + extension.struc_length
     behind = _behind(extension, data, end)._replace(grouping=grouping_in(extension))
-    return (Link(extension, data.at, end, context, data.ccsid),), behind
+    return (HeaderLink(extension, data.at, end, context, data.ccsid),), behind
 
 
 def _step(buffer: Buffer, data: Data) -> Step:
@@ -189,7 +189,7 @@ def _in_the_other_order(buffer: Buffer, data: Data, initial: Header, context: Co
     return found, _doubted(behind, Doubt(name, data.at, why))
 
 
-def _check_numbers(link: Link) -> None:
+def _check_numbers(link: HeaderLink) -> None:
     """Raise WireError for numbers that no sender writes, in a header whose length does not show its byte order."""
     header = link.header
     if isinstance(header, MQDLH) and not (header.encoding in _ENCODINGS and header.coded_char_set_id in _CCSIDS):
@@ -239,13 +239,13 @@ def _read(buffer: Buffer, data: Data, initial: Header, context: Context) -> Step
     """Return a header that is written like this, and what it says of the bytes behind it. Raises WireError."""
     header, end = type(initial).decode(buffer, data.at, context)
     if isinstance(header, MQXQH):
-        return _transmitted(Link(header, data.at, end, context, data.ccsid), buffer, data)
+        return _transmitted(HeaderLink(header, data.at, end, context, data.ccsid), buffer, data)
     if isinstance(header, MQH) and isinstance(initial, MQH):
         end = _end(header, initial.struc_length, buffer, data.at)
-    return (Link(header, data.at, end, context, data.ccsid),), _behind(header, data, end)
+    return (HeaderLink(header, data.at, end, context, data.ccsid),), _behind(header, data, end)
 
 
-def _transmitted(link: Link, buffer: Buffer, data: Data) -> Step:
+def _transmitted(link: HeaderLink, buffer: Buffer, data: Data) -> Step:
     """Return an MQXQH and the descriptor in it, and the description of what follows."""
     at = link.end
     descriptor, end = MQMD1.decode(buffer, at, link.context)

@@ -21,7 +21,7 @@ from app.codecs.ibm_mq.constants import HEADER_FORMATS, MQ_NO_ID, MQCCSI_INHERIT
 from app.codecs.ibm_mq.encodings import charset
 from app.codecs.ibm_mq.extension import HEADS, INITIAL, MOST, UNKNOWN_FLAGS, Grouping, grouping_of, with_grouping
 from app.codecs.ibm_mq.field_positions import rows
-from app.codecs.ibm_mq.header_chain import Data, Header, Link, peel
+from app.codecs.ibm_mq.header_chain import Data, Header, HeaderLink, peel
 from app.codecs.ibm_mq.headers import MQDLH, MQMD1, MQMDE, MQRFH, MQRFH2, MQXQH
 from app.codecs.ibm_mq.put_time import microseconds
 from app.codecs.ibm_mq.structure_writing import ORDERS, family, trimmed
@@ -99,7 +99,7 @@ def _unwrapped(message: PhysicalMessage, before: int) -> PhysicalMessage:
     return message._replace(body=buffer[data.at :], format=data.format, encoding=data.encoding, ccsid=data.ccsid)
 
 
-def _of_data(data: Data, links: Iterable[Link], size: int) -> Grouping:
+def _of_data(data: Data, links: Iterable[HeaderLink], size: int) -> Grouping:
     """Return the five fields for the data that is left of a buffer of `size` bytes.
 
     An OriginalLength is "the length of the application message data" (IBM MQ, "OriginalLength"). Whether it includes
@@ -155,7 +155,7 @@ def _extended(message: PhysicalMessage, buffer: memoryview) -> PhysicalMessage |
     )
 
 
-def properties(buffer: Buffer, link: Link) -> dict[str, str]:
+def properties(buffer: Buffer, link: HeaderLink) -> dict[str, str]:
     """Return the properties that one header gives a message. Raises WireError."""
     header = link.header
     if isinstance(header, MQRFH | MQRFH2) and header.struc_length > LONGEST_HEADER:

@@ -14,7 +14,7 @@ _WITH_FLAG_1 = {PacketType.PUBREL, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE}
 Version = Literal["5", "3.1.1"]
 
 
-class Packet(NamedTuple):
+class ControlPacket(NamedTuple):
     """A packet at byte `at`; the bytes from `start` to `end` follow its fixed header."""
 
     at: int
@@ -50,7 +50,7 @@ class _Properties(Layout):
     length: Annotated[int, Varint()] = row("bytes of properties")
 
 
-def packets(data: memoryview, version: Version | None = None) -> Iterator[Packet]:
+def packets(data: memoryview, version: Version | None = None) -> Iterator[ControlPacket]:
     """Yield the packets of a buffer that holds only whole packets.
 
     AUTH is accepted when the version is MQTT 5. Raises WireError.
@@ -63,7 +63,7 @@ def packets(data: memoryview, version: Version | None = None) -> Iterator[Packet
         if end > len(data):
             why = f"{header.remaining_length} bytes must follow, but only {len(data) - start} do"
             raise WireError("FixedHeader.remaining_length", len(data), why)
-        yield Packet(at, header, start, end)
+        yield ControlPacket(at, header, start, end)
         at = end
 
 
@@ -80,7 +80,7 @@ def require_flags(header: FixedHeader, at: int, version: Version | None = None) 
         raise WireError("FixedHeader.qos", at, f"wrong QoS or RETAIN flags for {PacketType(header.type).name}")
 
 
-def read_publish(data: memoryview, packet: Packet, version: Version) -> Publish:
+def read_publish(data: memoryview, packet: ControlPacket, version: Version) -> Publish:
     """Return the parts of a PUBLISH packet. Its properties are not decoded. Raises WireError."""
     body = data[: packet.end]
     head, at = _Topic.decode(body, packet.start)

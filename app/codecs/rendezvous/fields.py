@@ -20,7 +20,7 @@ _U16, _U32 = Struct(">H"), Struct(">I")
 _ID_SIZE = 2
 
 
-class Place(NamedTuple):
+class FieldPlace(NamedTuple):
     """A field in a buffer. Every number is a byte of the buffer: the field is [at, end), its name [at + 1, name_end)
     with the NUL and the identifier behind it, its type at `type_at`, its size [type_at + 1, data_at)."""
 
@@ -47,7 +47,7 @@ def message_end(buffer: Buffer, at: int, end: int) -> int:
     return at + int(length)
 
 
-def places(buffer: Buffer, at: int, end: int) -> Iterator[Place]:
+def places(buffer: Buffer, at: int, end: int) -> Iterator[FieldPlace]:
     """Find the fields of a message whose first field is at `at` and whose last one ends at `end`. Raises WireError."""
     number = 0
     while at < end:
@@ -57,7 +57,7 @@ def places(buffer: Buffer, at: int, end: int) -> Iterator[Place]:
         number += 1
 
 
-def _place(buffer: Buffer, at: int, end: int, number: int) -> Place:
+def _place(buffer: Buffer, at: int, end: int, number: int) -> FieldPlace:
     row = f"field[{number}]"
     type_at = at + 1 + buffer[at]
     if type_at + 2 > end:
@@ -67,7 +67,7 @@ def _place(buffer: Buffer, at: int, end: int, number: int) -> Place:
     data_at, size = _size(buffer, type_at + 1, end, kind, row)
     if size > end - data_at:
         raise WireError(f"{row}.data", data_at, f"{size} bytes of data, where {end - data_at} are left")
-    return Place(at, name_end, type_at, data_at, data_at + size, name, identifier, kind)
+    return FieldPlace(at, name_end, type_at, data_at, data_at + size, name, identifier, kind)
 
 
 def _name(buffer: Buffer, at: int, type_at: int, row: str) -> tuple[str | None, int, int]:

@@ -22,7 +22,7 @@ from app.codecs.rendezvous.constants import (
     WireType,
 )
 from app.codecs.rendezvous.field_values import read_value, size_of, write_value
-from app.codecs.rendezvous.fields import Place, message_end, places
+from app.codecs.rendezvous.fields import FieldPlace, message_end, places
 from app.wire import WireError
 from app.wire.kinds import Buffer
 
@@ -74,7 +74,7 @@ def decode_fields(buffer: Buffer, at: int, end: int, depth: int) -> tuple[Field,
     )
 
 
-def decode_field(buffer: Buffer, place: Place, row: str, depth: int) -> Field:
+def decode_field(buffer: Buffer, place: FieldPlace, row: str, depth: int) -> Field:
     """Return the field at a place. Raises WireError for data that its type cannot have."""
     if place.type == WireType.MSG:
         return Field(place.name, place.id, "MSG", _nested(buffer, place.data_at, place.end, row, depth))
@@ -95,7 +95,7 @@ def _nested(buffer: Buffer, at: int, end: int, row: str, depth: int) -> tuple[Fi
     return decode_fields(buffer, at + HEADER_SIZE, end, depth - 1)
 
 
-def _messages(buffer: Buffer, place: Place, row: str, depth: int) -> tuple[tuple[Field, ...], ...]:
+def _messages(buffer: Buffer, place: FieldPlace, row: str, depth: int) -> tuple[tuple[Field, ...], ...]:
     at, end = place.data_at + _U32.size, place.end
     if at > end:
         raise WireError(f"{row}.data", place.data_at, "MSGARRAY without a count")

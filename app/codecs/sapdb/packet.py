@@ -32,7 +32,7 @@ class Part(NamedTuple):
     fill: bytes
 
 
-class Segment(NamedTuple):
+class PacketSegment(NamedTuple):
     header: SegmentHeader
     parts: tuple[Part, ...]
 
@@ -42,7 +42,7 @@ class Packet(NamedTuple):
 
     order: Order
     header: PacketHeader
-    segments: tuple[Segment, ...]
+    segments: tuple[PacketSegment, ...]
 
     @property
     def context(self) -> Context:
@@ -130,7 +130,7 @@ _OFFSETS = {"segm_len": 0, "segm_offset": 4, "no_of_parts": 8}
 _PART_OFFSETS = {"arg_count": 2, "segm_offset": 4, "buf_len": 8, "buf_size": 12}
 
 
-def _segment(buffer: Buffer, place: _Place, context: Context) -> Segment:
+def _segment(buffer: Buffer, place: _Place, context: Context) -> PacketSegment:
     at, left = place.at, place.limit - place.at
     if left < _SEGMENT_SIZE:
         place.refuse("segm_len", f"a segment has at least {_SEGMENT_SIZE} bytes, and {left} are left")
@@ -149,7 +149,7 @@ def _segment(buffer: Buffer, place: _Place, context: Context) -> Segment:
         part_at += PartHeader.SIZE + len(part.buffer) + len(part.fill)
     if part_at != end:
         place.refuse("segm_len", f"{header.segm_len} bytes, and the parts end {end - part_at} bytes before")
-    return Segment(header, tuple(parts))
+    return PacketSegment(header, tuple(parts))
 
 
 def _segment_layout(kind: int) -> type[SegmentHeader]:
@@ -213,7 +213,7 @@ def laid_out(header: PacketHeader, segments: Iterable[tuple[SegmentHeader, Seque
     order = _ORDERS.get(header.mess_swap)
     if order is None:
         raise WireError("PacketHeader.mess_swap", _SWAP_AT, f"{header.mess_swap} is no byte order in use (1 or 2)")
-    made: list[Segment] = []
+    made: list[PacketSegment] = []
     offset = 0
     for number, (segment, parts) in enumerate(segments, 1):
         at = offset + _SEGMENT_SIZE
@@ -224,7 +224,7 @@ def laid_out(header: PacketHeader, segments: Iterable[tuple[SegmentHeader, Seque
             placed.append(part._replace(header=dataclasses.replace(part.header, **numbers)))
             at += PartHeader.SIZE + len(part.buffer) + len(part.fill)
         numbers = {"segm_len": at - offset, "segm_offset": offset, "no_of_parts": len(placed), "own_index": number}
-        made.append(Segment(dataclasses.replace(segment, **numbers), tuple(placed)))
+        made.append(PacketSegment(dataclasses.replace(segment, **numbers), tuple(placed)))
         offset = at
     if offset > header.varpart_size:
         why = f"{offset} bytes, where {header.varpart_size} are available"

@@ -46,7 +46,7 @@ class LongDemand(NamedTuple):
     length: int | None
 
 
-class Held(NamedTuple):
+class PartBuffer(NamedTuple):
     """What a reader gets: a part's buffer, its number of arguments, how it is written, and where it is for errors."""
 
     buffer: Buffer
@@ -64,14 +64,14 @@ class Held(NamedTuple):
             raise self.refuse(0, f"{len(self.buffer)} bytes, where {self.arg_count} arguments have {size} each")
 
 
-class Kind(NamedTuple):
+class PartCodec(NamedTuple):
     """How the parts of a kind are read and written. A writer returns the number of arguments and the buffer."""
 
-    read: Callable[[Held], Any]
+    read: Callable[[PartBuffer], Any]
     write: Callable[[Any, Manner], tuple[int, bytes]]
 
 
-def decode_part(kind: int, held: Held) -> Any:
+def decode_part(kind: int, held: PartBuffer) -> Any:
     """Return what a part holds; its bytes for a kind that is not known, and for data, whose rows need a description.
 
     Raises WireError.
@@ -89,7 +89,7 @@ def encode_part(kind: int, value: Any, manner: Manner) -> tuple[int, bytes]:
 # --- texts ------------------------------------------------------------------------------------------------------------
 
 
-def _read_text(held: Held) -> str:
+def _read_text(held: PartBuffer) -> str:
     return decode_text(held.buffer, held.manner.code.text, held.row, held.at)
 
 
@@ -97,12 +97,12 @@ def _write_text(text: str, manner: Manner) -> tuple[int, bytes]:
     return 1, encode_text(text, manner.code.text, "text")
 
 
-def _read_names(held: Held) -> tuple[str, ...]:
+def _read_names(held: PartBuffer) -> tuple[str, ...]:
     """Return texts, one for each argument. A byte with its length comes before each text."""
     return _texts(held, held.arg_count)
 
 
-def _texts(held: Held, count: int) -> tuple[str, ...]:
+def _texts(held: PartBuffer, count: int) -> tuple[str, ...]:
     texts, at = [], 0
     buffer = held.buffer
     for number in range(count):
@@ -129,7 +129,7 @@ def _write_names(names: Sequence[str], manner: Manner) -> tuple[int, bytes]:
     return len(names), bytes(out)
 
 
-def _fixed_texts(count: int) -> Kind:
+def _fixed_texts(count: int) -> PartCodec:
     """Return a kind of part with one argument, which has `count` texts."""
 
     def write(texts: Sequence[str], manner: Manner) -> tuple[int, bytes]:
@@ -137,7 +137,7 @@ def _fixed_texts(count: int) -> Kind:
             raise WireError("text", 0, f"{len(texts)} texts, where {count} belong")
         return 1, _write_names(texts, manner)[1]
 
-    return Kind(lambda held: _texts(held, count), write)
+    return PartCodec(lambda held: _texts(held, count), write)
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def write_count(count: int | None) -> bytes:
     return b"\0" + encode_number(Decimal(count), 10, 0)
 
 
-def _read_demands(held: Held) -> tuple[LongDemand, ...]:
+def _read_demands(held: PartBuffer) -> tuple[LongDemand, ...]:
     size = 2 + 2 * COUNT_SIZE
     held.require_size(size)
     found = []
@@ -185,28 +185,28 @@ def _write_demands(demands: Sequence[LongDemand], _: Manner) -> tuple[int, bytes
 # --- records ----------------------------------------------------------------------------------------------------------
 
 
-def _records(layout: type[Layout]) -> Kind:
+def _records(layout: type[Layout]) -> PartCodec:
     """Return a kind of part whose arguments are records of one layout."""
 
-    def read(held: Held) -> tuple[Layout, ...]:
+    def read(held: PartBuffer) -> tuple[Layout, ...]:
         held.require_size(layout.SIZE)
         places = range(0, len(held.buffer), layout.SIZE)
         return tuple(layout.decode(held.buffer, at, held.manner.context)[0] for at in places)
 
-    return Kind(read, _write_records)
+    return PartCodec(read, _write_records)
 
 
 def _write_records(records: Sequence[Layout], manner: Manner) -> tuple[int, bytes]:
     return len(records), b"".join(record.encode(manner.context) for record in records)
 
 
-def _read_session_info(held: Held) -> SessionInfo:
+def _read_session_info(held: PartBuffer) -> SessionInfo:
     if len(held.buffer) != SessionInfo.SIZE:
         raise held.refuse(0, f"session info of {len(held.buffer)} bytes, where it has {SessionInfo.SIZE}")
     return SessionInfo.decode(held.buffer)[0]
 
 
-def _read_vardata_info(held: Held) -> tuple[ParameterInfo | VardataParameterInfo, ...]:
+def _read_vardata_info(held: PartBuffer) -> tuple[ParameterInfo | VardataParameterInfo, ...]:
     size = ParameterInfo.SIZE
     held.require_size(size)
     found: list[ParameterInfo | VardataParameterInfo] = []
@@ -217,7 +217,7 @@ def _read_vardata_info(held: Held) -> tuple[ParameterInfo | VardataParameterInfo
     return tuple(found)
 
 
-def _read_pairs(held: Held) -> tuple[tuple[int, int], ...]:
+def _read_pairs(held: PartBuffer) -> tuple[tuple[int, int], ...]:
     held.require_size(2)
     return tuple((held.buffer[at], held.buffer[at + 1]) for at in range(0, len(held.buffer), 2))
 
@@ -226,7 +226,7 @@ def _write_pairs(pairs: Sequence[tuple[int, int]], _: Manner) -> tuple[int, byte
     return len(pairs), bytes(byte for pair in pairs for byte in pair)
 
 
-def _read_tables(held: Held) -> tuple[bytes, ...]:
+def _read_tables(held: PartBuffer) -> tuple[bytes, ...]:
     held.require_size(CONV_TABLE_SIZE)
     return tuple(bytes(held.buffer[at : at + CONV_TABLE_SIZE]) for at in range(0, len(held.buffer), CONV_TABLE_SIZE))
 
@@ -251,7 +251,7 @@ def long_data(buffer: Buffer, descriptor: LongDescriptor, row: str = "longdata",
     return bytes(buffer[position - 1 : position - 1 + length])
 
 
-def _read_longs(held: Held) -> tuple[LongValue, ...]:
+def _read_longs(held: PartBuffer) -> tuple[LongValue, ...]:
     """Return descriptors, each followed by the bytes of its piece. A descriptor that points elsewhere has none:
     replies repeat those of their requests."""
     buffer, at = held.buffer, 0
@@ -278,16 +278,16 @@ def _write_longs(values: Sequence[LongValue], manner: Manner) -> tuple[int, byte
     return len(values), bytes(out)
 
 
-_TEXT: Final = Kind(_read_text, _write_text)
-_COUNT: Final = Kind(
+_TEXT: Final = PartCodec(_read_text, _write_text)
+_COUNT: Final = PartCodec(
     lambda held: read_count(held.buffer, held.row, held.at), lambda count, _manner: (1, write_count(count))
 )
 
-KINDS: Final[Mapping[int, Kind]] = {
+KINDS: Final[Mapping[int, PartCodec]] = {
     PartKind.APPL_PARAMETER_DESCRIPTION: _records(ApplicationParameter),
-    PartKind.COLUMNNAMES: Kind(_read_names, _write_names),
+    PartKind.COLUMNNAMES: PartCodec(_read_names, _write_names),
     PartKind.COMMAND: _TEXT,
-    PartKind.CONV_TABLES_RETURNED: Kind(_read_tables, _write_tables),
+    PartKind.CONV_TABLES_RETURNED: PartCodec(_read_tables, _write_tables),
     PartKind.ERRORTEXT: _TEXT,
     PartKind.MODULNAME: _TEXT,
     PartKind.PARSID: _records(Parsid),
@@ -296,15 +296,17 @@ KINDS: Final[Mapping[int, Kind]] = {
     PartKind.RESULTTABLENAME: _TEXT,
     PartKind.SHORTINFO: _records(ParameterInfo),
     PartKind.USER_INFO_RETURNED: _fixed_texts(4),
-    PartKind.LONGDATA: Kind(_read_longs, _write_longs),
+    PartKind.LONGDATA: PartCodec(_read_longs, _write_longs),
     PartKind.TABLENAME: _TEXT,
-    PartKind.SESSION_INFO_RETURNED: Kind(_read_session_info, lambda info, manner: (1, info.encode(manner.context))),
+    PartKind.SESSION_INFO_RETURNED: PartCodec(
+        _read_session_info, lambda info, manner: (1, info.encode(manner.context))
+    ),
     PartKind.OUTPUT_COLS_NO_PARAMETER: _records(ParameterInfo),
     PartKind.RELATIVE_POS: _COUNT,
     PartKind.ABAP_INFO: _fixed_texts(2),
-    PartKind.LONG_DEMAND: Kind(_read_demands, _write_demands),
-    PartKind.VARDATA_SHORTINFO: Kind(_read_vardata_info, _write_records),
-    PartKind.FEATURE: Kind(_read_pairs, _write_pairs),
+    PartKind.LONG_DEMAND: PartCodec(_read_demands, _write_demands),
+    PartKind.VARDATA_SHORTINFO: PartCodec(_read_vardata_info, _write_records),
+    PartKind.FEATURE: PartCodec(_read_pairs, _write_pairs),
     PartKind.CLIENTID: _TEXT,
 }
 """The kinds that are more than bytes by themselves."""

@@ -35,7 +35,7 @@ _OPAQUE_SIZE: Final = 4
 _NUMBER_SIZES: Final = {"I16": 2, "I32": 4, "U32": 4, "F64": 8}
 
 
-class Numbered(NamedTuple):
+class NumberedField(NamedTuple):
     """A field, and the bytes of its message where it and its data begin."""
 
     at: int
@@ -50,7 +50,7 @@ def message_name(body: Buffer) -> str:
     return (first.name or "") if first else ""
 
 
-def numbered(body: Buffer) -> list[Numbered]:
+def numbered(body: Buffer) -> list[NumberedField]:
     """Return the fields of a whole message by their identifiers, which go from 1 on without a gap.
 
     A message in which no field has an identifier has them in the order of the wire. Raises WireError.
@@ -62,7 +62,7 @@ def numbered(body: Buffer) -> list[Numbered]:
     for number, place in enumerate(places(body, HEADER_SIZE, end)):
         if number == HIGHEST_ID:
             raise WireError(f"field[{number}]", place.at, f"more than {HIGHEST_ID:,} fields, which have no identifiers")
-        found.append(Numbered(place.at, place.data_at, decode_field(body, place, f"field[{number}]", MOST_DEPTH)))
+        found.append(NumberedField(place.at, place.data_at, decode_field(body, place, f"field[{number}]", MOST_DEPTH)))
     if not any(each.field.id for each in found):
         return found
     found.sort(key=lambda each: each.field.id)
@@ -72,7 +72,7 @@ def numbered(body: Buffer) -> list[Numbered]:
     return found
 
 
-class Reader:
+class FieldReader:
     """The fields of a message, taken one after the other. Every method raises WireError."""
 
     def __init__(self, body: Buffer, charset: str = "latin-1") -> None:

@@ -14,7 +14,7 @@ Bytes = npt.NDArray[np.uint8]
 Integers = npt.NDArray[np.int64]
 
 
-class Found(NamedTuple):
+class FoundFields(NamedTuple):
     """The fields of a message in the order of their identifiers."""
 
     type: Bytes
@@ -22,7 +22,7 @@ class Found(NamedTuple):
     size: Integers
 
 
-def find_fields(buffer: Bytes, prefix: bytes) -> Found | None:
+def find_fields(buffer: Bytes, prefix: bytes) -> FoundFields | None:
     """Find the fields of a message that all begin with `prefix`: the length of the name area, the name and its NUL.
 
     All that begins so may be a field; those are, at which the one before ends. None stands for any other message.
@@ -56,7 +56,7 @@ def find_fields(buffer: Bytes, prefix: bytes) -> Found | None:
         if (ids[order] != expected).any():
             return None
         kinds, data_at, size = kinds[order], data_at[order], size[order]
-    return Found(kinds, data_at, size)
+    return FoundFields(kinds, data_at, size)
 
 
 def _sizes(buffer: Bytes, at: Integers) -> tuple[Integers, Integers] | None:

@@ -21,7 +21,7 @@ from app.codecs.sas.data_set_messages import DataSetDefinition, Variable, defini
 from app.codecs.sas.file_messages import FileDescription
 from app.codecs.sas.message_reader import Fault
 from app.codecs.sas.numbered import (
-    Reader,
+    FieldReader,
     Value,
     fields_of,
     grouped,
@@ -76,7 +76,7 @@ def _refuse(fault: Fault | None, at: int, name: str) -> None:
 
 def read_header(body: Buffer, charset: str = "latin-1") -> RendezvousHeader:
     """Return what an attachment header says. Raises WireError."""
-    reader = Reader(body, charset)
+    reader = FieldReader(body, charset)
     header = reader.table(RendezvousHeader, "HDR.")
     reader.end("HDR")
     for index, attachment in enumerate(header.attachments):
@@ -107,14 +107,14 @@ def read_map(body: Buffer) -> tuple[MapItem, ...]:
 
     Raises WireError.
     """
-    reader = Reader(body)
+    reader = FieldReader(body)
     count = reader.count("MSG.count", 2)
     items = tuple(_map_item(reader, f"MSG[{index}]") for index in range(count))
     reader.end("MSG")
     return items
 
 
-def _map_item(reader: Reader, path: str) -> MapItem:
+def _map_item(reader: FieldReader, path: str) -> MapItem:
     kind = reader.integer(f"{path}.type")
     row = f"{path}.value"
     if kind == CHAR:
@@ -150,7 +150,7 @@ def is_map(body: Buffer) -> bool:
 
 def read_last(body: Buffer) -> int:
     """Return how many messages carry the attachment, by its last one (LST), which is not counted. Raises WireError."""
-    reader = Reader(body)
+    reader = FieldReader(body)
     count = reader.integer("LST.count")
     if count < 0:
         raise WireError("LST.count", reader.place(-1), f"{count} messages")
@@ -168,7 +168,7 @@ def write_last(count: int) -> bytes:
 
 def read_definition(body: Buffer, charset: str = "latin-1") -> RendezvousDefinition:
     """Return a data set's definition. Raises WireError."""
-    reader = Reader(body, charset)
+    reader = FieldReader(body, charset)
     definition = reader.table(RendezvousDefinition, "DAT.", without_last=True)
     reader.end("DAT")
     _refuse(definition_fault(definition, strict=False), reader.place(), "DAT")
@@ -188,7 +188,7 @@ def read_variables(bodies: Sequence[Buffer], count: int, charset: str = "latin-1
     found: list[Variable] = []
     own: list[tuple[int, int]] = []
     for body in bodies:
-        said, variables = _variables(Reader(body, charset))
+        said, variables = _variables(FieldReader(body, charset))
         own.append((said, len(variables)))
         found += variables
     if len(found) != count:
@@ -199,7 +199,7 @@ def read_variables(bodies: Sequence[Buffer], count: int, charset: str = "latin-1
     return tuple(found)
 
 
-def _variables(reader: Reader) -> tuple[int, list[Variable]]:
+def _variables(reader: FieldReader) -> tuple[int, list[Variable]]:
     """Return the number of variables that a message says, and those it has."""
     said = reader.integer("VAR.count")
     refusal: WireError | None = None
@@ -221,7 +221,7 @@ def _readings(fields: int, size: int) -> Iterator[tuple[int, int]]:
             yield numbers, entries
 
 
-def _variables_as(reader: Reader, numbers: int, entries: int) -> list[Variable]:
+def _variables_as(reader: FieldReader, numbers: int, entries: int) -> list[Variable]:
     _numbers(reader, "VAR", 2 - numbers, MessageKind.VARIABLES, first="count")
     found = []
     for index in range(entries):
@@ -233,7 +233,9 @@ def _variables_as(reader: Reader, numbers: int, entries: int) -> list[Variable]:
     return found
 
 
-def _numbers(reader: Reader, path: str, numbers: int, kind: MessageKind, first: Literal["count", "record"]) -> None:
+def _numbers(
+    reader: FieldReader, path: str, numbers: int, kind: MessageKind, first: Literal["count", "record"]
+) -> None:
     """Take the count and the type of record, or one of them."""
     names = ("count", "record") if first == "count" else ("record",)
     for name in names[:numbers]:
@@ -266,7 +268,7 @@ def _as_digit(variable: Variable) -> Variable:
 
 def read_file_description(body: Buffer) -> FileDescription:
     """Return a file's record length and size (FDC). Raises WireError."""
-    reader = Reader(body)
+    reader = FieldReader(body)
     described = FileDescription(reader.integer("FDC.lrecl"), reader.integer("FDC.filesize"))
     reader.end("FDC")
     if described.lrecl < 0:
@@ -287,7 +289,7 @@ def record_places(body: Buffer) -> list[tuple[int, int]]:
     """
     if (found := _usual_places(body)) is not None:
         return found
-    reader = Reader(body)
+    reader = FieldReader(body)
     places = [_record_place(reader, f"record[{index}]") for index in range(reader.count("count", 2))]
     reader.end("record")
     return places
@@ -315,7 +317,7 @@ def _usual_places(body: Buffer) -> list[tuple[int, int]] | None:
     return list(zip(at.tolist(), lengths.tolist(), strict=True))
 
 
-def _record_place(reader: Reader, row: str) -> tuple[int, int]:
+def _record_place(reader: FieldReader, row: str) -> tuple[int, int]:
     length = reader.integer(f"{row}.length")
     field = reader.field(row)
     if field.type == "OPAQUE":

@@ -18,7 +18,7 @@ from app.codecs.rendezvous.field_values import size_of
 from app.codecs.rendezvous.fields import message_end
 from app.codecs.sas.constants import MessageKind
 from app.codecs.sas.data_set_messages import DOUBLE_SIZE, Variable
-from app.codecs.sas.numbered import HIGHEST_ID, Reader
+from app.codecs.sas.numbered import HIGHEST_ID, FieldReader
 from app.codecs.sas.numbered_arrays import Bytes, Integers, find_fields, integers_at
 from app.codecs.sas.typed_entries import MESSAGE_LIMIT
 from app.wire import WireError
@@ -233,7 +233,7 @@ def _gathered(
 
 
 def _plain(body: Buffer, shape: Shape, first: int) -> Block:
-    reader = Reader(body)
+    reader = FieldReader(body)
     said = reader.integer("ATO.count")
     if not shape.widths:
         raise WireError("ATO", reader.place(), "observations of a data set without variables")
@@ -254,7 +254,7 @@ def _plain(body: Buffer, shape: Shape, first: int) -> Block:
     raise refusal or WireError("ATO", reader.place(), f"{len(reader.fields)} fields are no whole values")
 
 
-def _values(reader: Reader, shape: Shape, first: int, repeats: int, values: int) -> Iterator[bytes]:
+def _values(reader: FieldReader, shape: Shape, first: int, repeats: int, values: int) -> Iterator[bytes]:
     names = ["count", "record"]
     _take(reader, "ATO.", names[: 2 - repeats])
     for index in range(values):
@@ -264,7 +264,7 @@ def _values(reader: Reader, shape: Shape, first: int, repeats: int, values: int)
         yield _value(reader, path, is_numeric=shape.numeric[number], width=shape.widths[number])
 
 
-def _take(reader: Reader, path: str, names: Sequence[str]) -> None:
+def _take(reader: FieldReader, path: str, names: Sequence[str]) -> None:
     for name in names:
         found = reader.integer(f"{path}{name}")
         if name == "record" and found != MessageKind.OBSERVATIONS:
@@ -272,7 +272,7 @@ def _take(reader: Reader, path: str, names: Sequence[str]) -> None:
             raise WireError(f"{path}{name}", reader.place(-1), why)
 
 
-def _value(reader: Reader, path: str, *, is_numeric: bool, width: int) -> bytes:
+def _value(reader: FieldReader, path: str, *, is_numeric: bool, width: int) -> bytes:
     if (reader.integer(f"{path}vtype") == _NUMERIC) != is_numeric:
         kind = "numeric" if is_numeric else "character"
         raise WireError(f"{path}vtype", reader.place(-1), f"a value of another type than its variable, which is {kind}")

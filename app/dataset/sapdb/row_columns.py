@@ -61,7 +61,7 @@ class LongTimes(Exception):
         self.column = column
 
 
-class Column(NamedTuple):
+class RowColumn(NamedTuple):
     """A column of rows about to be read: what describes it, its Arrow type, its values without their undef bytes, which
     of them are absent, which of them have two bytes a character, what reads one of them by itself, and what errors call
     one: its name, and its byte in the part."""
@@ -126,7 +126,9 @@ def decode_parts(
         raise
 
 
-def _column(rows: Bytes, number: int, info: ParameterInfo, wanted: pa.DataType, manner: Manner, first: int) -> Column:
+def _column(
+    rows: Bytes, number: int, info: ParameterInfo, wanted: pa.DataType, manner: Manner, first: int
+) -> RowColumn:
     at, size = info.bufpos - 1, rows.shape[1]
     cells = rows[:, at : at + info.in_out_len]
 
@@ -137,10 +139,10 @@ def _column(rows: Bytes, number: int, info: ParameterInfo, wanted: pa.DataType, 
         return decode_value(info.data_type, memoryview(cells[row].tobytes()), manner, *place(row))
 
     undef = cells[:, 0]
-    return Column(number, info, wanted, cells[:, 1:], undef >= FIRST_UNDEF, undef == WIDE, read_one, place)
+    return RowColumn(number, info, wanted, cells[:, 1:], undef >= FIRST_UNDEF, undef == WIDE, read_one, place)
 
 
-def read_column(column: Column, manner: Manner, long_name: LongName) -> pa.Array:
+def read_column(column: RowColumn, manner: Manner, long_name: LongName) -> pa.Array:
     """Return a column as an Arrow array. Raises WireError and LongTimes."""
     if column.info.data_type in LONGS:
         return _longs(column, long_name)
@@ -157,7 +159,7 @@ def read_column(column: Column, manner: Manner, long_name: LongName) -> pa.Array
         return _one_by_one(column)
 
 
-def _together(column: Column, manner: Manner) -> pa.Array:
+def _together(column: RowColumn, manner: Manner) -> pa.Array:
     info, cells, absent = column.info, column.cells, column.absent
     data_type = info.data_type
     if data_type in NUMBERS:
@@ -201,7 +203,7 @@ def _refuse_beyond(values: pa.Array, data_type: int) -> None:
         refuse_any(pc.fill_null(wrong, False).to_numpy(zero_copy_only=False), beyond(data_type))
 
 
-def _codec(column: Column, manner: Manner) -> str | None:
+def _codec(column: RowColumn, manner: Manner) -> str | None:
     """Return the codec of a column's texts; None for bytes. Raises Mixed where some have two bytes a character, and
     others one."""
     wide = False
@@ -228,7 +230,7 @@ def _booleans(values: Flags, absent: Flags) -> pa.BooleanArray:
     return pa.array(values, pa.bool_(), mask=absent)
 
 
-def _longs(column: Column, long_name: LongName) -> pa.StringArray:
+def _longs(column: RowColumn, long_name: LongName) -> pa.StringArray:
     found = []
     for row, absent in enumerate(column.absent):
         value = None if absent else column.read_one(row)
@@ -236,7 +238,7 @@ def _longs(column: Column, long_name: LongName) -> pa.StringArray:
     return pa.array(found, pa.string())
 
 
-def _one_by_one(column: Column) -> pa.Array:
+def _one_by_one(column: RowColumn) -> pa.Array:
     """Convert the values of a column one at a time, where they are not alike."""
     is_time = pa.types.is_time(column.wanted)
     values = []

@@ -13,8 +13,8 @@ from app.codecs.sapdb.parameter_values import Described, Manner, decode_content,
 from app.dataset import sas_columns
 from app.dataset.sapdb.column_types import BYTES
 from app.dataset.sapdb.row_columns import (
-    Column,
     LongName,
+    RowColumn,
     encode_column,
     located,
     longer,
@@ -81,7 +81,7 @@ def _column(
         # One of them is no value, and reading it says why.
         contents = [None if content is None else read_one(row) and None for row, content in enumerate(contents)]
     cells = _padded(contents, info, max(sizes, default=0), manner)
-    column = Column(number, info, wanted, cells, absent, np.zeros(len(absent), np.bool_), read_one, place)
+    column = RowColumn(number, info, wanted, cells, absent, np.zeros(len(absent), np.bool_), read_one, place)
     return read_column(column, manner, long_name)
 
 

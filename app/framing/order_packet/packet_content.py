@@ -16,8 +16,8 @@ from app.dataset.sapdb import row_columns as data_rows
 from app.framing.order_packet.packet_pieces import (
     LONG_ID_SIZE,
     REFERENCE,
-    Content,
     Description,
+    SegmentContent,
     body_message,
     contents,
     description_of,
@@ -129,7 +129,7 @@ def _names(described: Description, chosen: Sequence[Described]) -> list[str]:
     return []
 
 
-def _segments(record: AttachmentRecord, received: Received, body: Buffer) -> list[Content]:
+def _segments(record: AttachmentRecord, received: Received, body: Buffer) -> list[SegmentContent]:
     found = contents(body_message(received.first, body))
     return [content for content in found if content.statement == record.correl_id]
 

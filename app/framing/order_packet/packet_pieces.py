@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from app.codecs.sapdb.constants import LONGS, DataType, FunctionCode, MessType, PartAttribute, PartKind, Undef, ValMode
-from app.codecs.sapdb.packet import SEGMENT_KIND_AT, Packet, Part, Segment, decode_packet
+from app.codecs.sapdb.packet import SEGMENT_KIND_AT, Packet, PacketSegment, Part, decode_packet
 from app.codecs.sapdb.packet_records import (
     SEGMENT_HEADERS,
     CommandSegment,
@@ -21,7 +21,7 @@ from app.codecs.sapdb.packet_records import (
     ReturnSegment,
 )
 from app.codecs.sapdb.parameter_values import LONG_SIZE, Described, Manner
-from app.codecs.sapdb.part_buffers import Held, LongValue, decode_part
+from app.codecs.sapdb.part_buffers import LongValue, PartBuffer, decode_part
 from app.codecs.sapdb.text_codes import code_of
 from app.dataset.sapdb.column_types import LONG_BYTES
 from app.model.attachment import AttachmentDefinition, AttachmentKind
@@ -76,26 +76,26 @@ _WHOLE: Final = frozenset({ValMode.ALLDATA, ValMode.LASTDATA})
 _UNTOLD: Final = ("", "")
 
 
-class Place(NamedTuple):
+class PartPlace(NamedTuple):
     """A part, and the byte of the packet where its buffer begins."""
 
     part: Part
     at: int
 
 
-class Content(NamedTuple):
+class SegmentContent(NamedTuple):
     """A segment as its parts by their kind, how its values are written, and the statement that it belongs to."""
 
     number: int
     header: Any
-    parts: Mapping[int, Place]
+    parts: Mapping[int, PartPlace]
     manner: Manner
     statement: bytes
 
     def held(self, kind: int) -> Any:
         """Return what the part of a kind holds. Raises WireError."""
         part, at = self.parts[kind]
-        return decode_part(kind, Held(part.buffer, part.header.arg_count, self.manner, self.row(kind), at))
+        return decode_part(kind, PartBuffer(part.buffer, part.header.arg_count, self.manner, self.row(kind), at))
 
     def row(self, kind: int) -> str:
         """Return what errors call a part."""
@@ -117,7 +117,7 @@ class Description(NamedTuple):
     parameters: tuple[Described, ...]
 
 
-class Rows(NamedTuple):
+class RowRange(NamedTuple):
     """Rows of a statement: the number of the first one, how many there are, whether they are the last ones, and whether
     they go to a kernel."""
 
@@ -165,7 +165,7 @@ def read(message: PhysicalMessage) -> GroupPart | Pieces:
     return Pieces(tuple(found), why)
 
 
-def contents(message: PhysicalMessage) -> list[Content]:
+def contents(message: PhysicalMessage) -> list[SegmentContent]:
     """Return the segments of a packet. Raises InvalidInputError."""
     try:
         packet = decode_packet(message.body)
@@ -173,12 +173,12 @@ def contents(message: PhysicalMessage) -> list[Content]:
         raise InvalidInputError("bad-packet", error.row, error.at, error.why) from error
     manner = Manner(code_of(packet.header.mess_code, packet.order), packet.context)
     return [
-        Content(number, segment.header, parts, manner, _statement(parts, message))
+        SegmentContent(number, segment.header, parts, manner, _statement(parts, message))
         for number, (segment, parts) in enumerate(zip(packet.segments, _placed(packet), strict=True))
     ]
 
 
-def _placed(packet: Packet) -> Iterator[dict[int, Place]]:
+def _placed(packet: Packet) -> Iterator[dict[int, PartPlace]]:
     """Yield the parts of each segment by their kind.
 
     Raises InvalidInputError for a kind of part that comes twice, and for an unknown kind of segment.
@@ -191,8 +191,8 @@ def _placed(packet: Packet) -> Iterator[dict[int, Place]]:
         yield _places(number, segment)
 
 
-def _places(number: int, segment: Segment) -> dict[int, Place]:
-    found: dict[int, Place] = {}
+def _places(number: int, segment: PacketSegment) -> dict[int, PartPlace]:
+    found: dict[int, PartPlace] = {}
     at = PacketHeader.SIZE + segment.header.segm_offset + type(segment.header).SIZE
     for index, part in enumerate(segment.parts):
         kind = part.header.part_kind
@@ -200,19 +200,19 @@ def _places(number: int, segment: Segment) -> dict[int, Place]:
             row = f"segment[{number}].part[{index}].part_kind"
             raise InvalidInputError("bad-packet", row, at, f"a second part of kind {kind}; a segment has at most one")
         at += PartHeader.SIZE
-        found[kind] = Place(part, at)
+        found[kind] = PartPlace(part, at)
         at += len(part.buffer) + len(part.fill)
     return found
 
 
-def _statement(parts: Mapping[int, Place], message: PhysicalMessage) -> bytes:
+def _statement(parts: Mapping[int, PartPlace], message: PhysicalMessage) -> bytes:
     """Return the key of the statement that a segment belongs to; empty where nothing tells it."""
     parsids = (parts[kind].part.buffer[:PARSID_SIZE] for kind in _STATEMENTS if kind in parts)
     told = next((each for each in (message.group_id, *parsids, message.correl_id) if any(each)), b"")
     return bytes(told[:KEY_SIZE]).ljust(KEY_SIZE, b"\0") if told else b""
 
 
-def _check_return(content: Content) -> None:
+def _check_return(content: SegmentContent) -> None:
     """Raise InvalidInputError for a reply that says that its command failed."""
     header = content.header
     if not isinstance(header, ReturnSegment) or header.returncode in {0, _NO_ROW}:
@@ -227,7 +227,7 @@ def _check_return(content: Content) -> None:
 # --- events -----------------------------------------------------------------------------------------------------------
 
 
-def _parts(content: Content) -> Iterator[GroupPart]:
+def _parts(content: SegmentContent) -> Iterator[GroupPart]:
     for piece in long_pieces(content):
         yield GroupPart(
             AttachmentDefinition(piece.kind, piece.key, LONG, piece.name),
@@ -248,7 +248,7 @@ def _parts(content: Content) -> Iterator[GroupPart]:
         yield GroupPart(_definition(content), ROWS, rows.first, size, rows.is_last, ends_group=True, units=rows.length)
 
 
-def _definition(content: Content) -> AttachmentDefinition:
+def _definition(content: SegmentContent) -> AttachmentDefinition:
     if not content.statement:
         why = "there is no GroupId, parsid or CorrelId, so nothing says which statement the rows or columns are of"
         raise InvalidInputError("no-statement", f"segment[{content.number}]", -1, why)
@@ -259,7 +259,7 @@ def _definition(content: Content) -> AttachmentDefinition:
     return AttachmentDefinition(AttachmentKind.DATA_SET, content.statement, owner, table)
 
 
-def _table(content: Content) -> tuple[str, str]:
+def _table(content: SegmentContent) -> tuple[str, str]:
     """Return the owner and the name of the table, as far as a part tells them: "OWNER"."TABLE" or "TABLE"."""
     kind = content.first_of(_TABLES)
     if kind is None:
@@ -271,14 +271,14 @@ def _table(content: Content) -> tuple[str, str]:
 # --- columns and rows -------------------------------------------------------------------------------------------------
 
 
-def is_description(content: Content, rows: Rows | None) -> bool:
+def is_description(content: SegmentContent, rows: RowRange | None) -> bool:
     """Tell whether a segment describes columns. One that comes with rows counts where the rows are the first ones."""
     if content.first_of(_DESCRIBING) is None or PartKind.LONGDATA in content.parts:
         return False
     return rows is None or not rows.first
 
 
-def description_of(content: Content) -> Description:
+def description_of(content: SegmentContent) -> Description:
     """Return the columns that a segment describes. Raises WireError."""
     kind = content.first_of(_DESCRIBING)
     parameters = tuple(content.held(kind)) if kind is not None else ()
@@ -286,7 +286,7 @@ def description_of(content: Content) -> Description:
     return Description(tuple(names), parameters)
 
 
-def rows_of(content: Content) -> Rows | None:
+def rows_of(content: SegmentContent) -> RowRange | None:
     """Return which rows a segment has; None for one without rows. Raises InvalidInputError where nothing tells their
     place."""
     kind = content.row_kind()
@@ -304,23 +304,23 @@ def rows_of(content: Content) -> Rows | None:
     if first is None or not 0 <= first <= _MOST_PLACE - count:
         why = f"neither FIRST nor the row count ({total}) says which {count} rows these are"
         raise InvalidInputError("no-place", content.row(kind), -1, why)
-    return Rows(first, count, is_last, is_input)
+    return RowRange(first, count, is_last, is_input)
 
 
-def _end_of_rows(content: Content) -> Rows | None:
+def _end_of_rows(content: SegmentContent) -> RowRange | None:
     """Return the place behind the last row, as a reply tells it that has no row; None where it does not tell it."""
     header, total = content.header, _row_count(content)
     if not content.statement or not _has_no_row(header) or header.function_code % _MASS_FUNCTIONS not in _ROW_FUNCTIONS:
         return None
-    return Rows(total, 0, is_last=True, is_input=False) if total is not None and 0 <= total <= _MOST_PLACE else None
+    return RowRange(total, 0, is_last=True, is_input=False) if total is not None and 0 <= total <= _MOST_PLACE else None
 
 
-def _row_count(content: Content) -> int | None:
+def _row_count(content: SegmentContent) -> int | None:
     """Return the number that the resultcount part tells; None where there is none, or where it is NULL."""
     return content.held(PartKind.RESULTCOUNT) if PartKind.RESULTCOUNT in content.parts else None
 
 
-def _takes_several_rows(content: Content) -> bool:
+def _takes_several_rows(content: SegmentContent) -> bool:
     parsid = content.parts.get(PartKind.PARSID)
     return parsid is not None and len(parsid.part.buffer) >= PARSID_SIZE and parsid.part.buffer[10] in _MASS
 
@@ -353,7 +353,7 @@ def long_key(descriptor: LongDescriptor) -> bytes:
     return told.ljust(KEY_SIZE, b"\0") if any(told) else b""
 
 
-def long_pieces(content: Content) -> Iterator[LongPiece]:
+def long_pieces(content: SegmentContent) -> Iterator[LongPiece]:
     """Find the pieces of LONG values that a segment brings. Raises WireError and InvalidInputError."""
     if PartKind.LONGDATA not in content.parts or not _brings_data(content.header):
         return

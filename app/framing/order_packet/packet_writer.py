@@ -48,7 +48,7 @@ from app.dataset.sapdb import describing
 from app.dataset.sapdb import row_columns as data_rows
 from app.framing.order_packet.packet_pieces import KEY_SIZE, LONG_ID_SIZE, REFERENCE
 from app.framing.outgoing_parts import fixed_records, message_identifier
-from app.framing.protocol import Contents
+from app.framing.protocol import DeliveryContents
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
@@ -68,7 +68,9 @@ _MASS_COMMAND: Final = 70
 """What a parsid says of the kind of its statement, and of what it asks of the application."""
 
 
-def messages(delivery: DeliveryRecord, options: FramingOptions, contents: Contents) -> Iterator[PhysicalMessage]:
+def messages(
+    delivery: DeliveryRecord, options: FramingOptions, contents: DeliveryContents
+) -> Iterator[PhysicalMessage]:
     """Make all packets of a delivery. Raises InvalidInputError and WireError for what packets have no place for."""
     numbers = count()
     files = {each.qualifier_2: each for each in delivery.attachments if each.kind is not AttachmentKind.DATA_SET}
@@ -123,7 +125,7 @@ def _is_latin(text: str) -> bool:
 def _table(
     attachment: OutgoingAttachment,
     options: FramingOptions,
-    contents: Contents,
+    contents: DeliveryContents,
     files: Mapping[str, OutgoingAttachment],
 ) -> Iterator[bytes]:
     with contents.table(attachment) as table:
@@ -225,7 +227,7 @@ def _long_named(files: Mapping[str, OutgoingAttachment]) -> Callable[[str], Long
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def _file(attachment: OutgoingAttachment, options: FramingOptions, contents: Contents) -> Iterator[bytes]:
+def _file(attachment: OutgoingAttachment, options: FramingOptions, contents: DeliveryContents) -> Iterator[bytes]:
     if attachment.size > _LONGEST_LONG:
         why = f"{attachment.size:,} bytes, and a LONG value has at most {_LONGEST_LONG:,}"
         raise InvalidInputError("too-large", "intern_pos", -1, why)

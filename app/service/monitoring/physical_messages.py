@@ -17,7 +17,8 @@ from app.model.errors import DamagedError, InvalidInputError
 from app.model.event import GroupPart, Pieces
 from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage, Position
 from app.model.records import AttachmentRecord
-from app.ports import Journal, messages_of
+from app.ports import messages_of
+from app.service.context import ServiceContext
 from app.wire import WireError
 
 BATCHES_A_PAGE: Final = 256
@@ -53,17 +54,16 @@ class FoundMessages(NamedTuple):
 
 
 class PhysicalMessages:
-    """The physical messages of one attachment. `header` is the packed position of its header, None if it has none.
+    """The physical messages of one attachment. Raises Gone if the journal has none of its segments."""
 
-    Raises Gone if the journal has none of its segments.
-    """
-
-    def __init__(self, record: AttachmentRecord, header: int | None, journal: Journal) -> None:
-        self._record, self._journal = record, journal
+    def __init__(self, record: AttachmentRecord, context: ServiceContext) -> None:
+        self._record, self._journal = record, context.journal
+        message = None if record.message_id is None else context.catalog.message(record.message_id)
+        header = None if message is None else message.header_position
         self._header = None if header is None else Position.unpack(header)
         self._first, self._last = Position.unpack(record.first_position), Position.unpack(record.last_position)
         here = range(self._first.segment, self._last.segment + 1)
-        self._segments = [each.number for each in journal.segments() if each.number in here]
+        self._segments = [each.number for each in self._journal.segments() if each.number in here]
         if not self._segments:
             raise MessagesGone
         self._some_gone = self._first.segment not in self._segments or self._last.segment not in self._segments

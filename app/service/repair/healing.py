@@ -18,7 +18,7 @@ from app.model.errors import DamagedError
 from app.model.records import AttachmentRecord
 from app.service.content.content_damage import Damages
 from app.service.context import ServiceContext
-from app.service.finishing.finisher import Complete
+from app.service.finishing.stored_parts import CompleteAttachment
 from app.service.repair.restoring import report_outcome, restore_content, restore_from
 
 WAITING: Final = 1000
@@ -36,11 +36,11 @@ class Healer:
         stop: Event,
     ) -> None:
         self._context, self._damages, self._read, self._stop = context, damages, read, stop
-        self._waiting: deque[Complete] = deque(maxlen=WAITING)
+        self._waiting: deque[CompleteAttachment] = deque(maxlen=WAITING)
         self._seen: dict[str, int] = {}
         self._tried: dict[str, int] = {}
 
-    def put(self, again: Complete) -> None:
+    def put(self, again: CompleteAttachment) -> None:
         """Have the content of a finished attachment compared that has been sent again."""
         self._waiting.append(again)
 
@@ -57,12 +57,12 @@ class Healer:
             if not self._stop.is_set():
                 self._search_journal(record)
 
-    def heal(self, again: Complete) -> None:
+    def heal(self, again: CompleteAttachment) -> None:
         """Replace the content of an attachment by a repetition of it, if it is damaged."""
         record = self._context.catalog.attachment(again.record.id)
         if record is None or record.state is not AttachmentState.FINISHED or self._is_sound(record):
             return
-        outcome = restore_from(record, again.record, again.runs or [], self._context)
+        outcome = restore_from(record, again, self._context)
         report_outcome(record, outcome, self._context, self._damages, how="sent again")
 
     def _is_sound(self, record: AttachmentRecord) -> bool:

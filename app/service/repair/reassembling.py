@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple, cast
 
 from app import plugins
-from app.assembly.part_places import Parts
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError
 from app.model.message import MAX_BATCHES_A_SEGMENT, PhysicalMessage, Position
@@ -19,8 +18,8 @@ from app.model.records import AttachmentRecord, Checkpoint, Extent, Finished, Pa
 from app.ports import Catalog, ContentStore, Journal, Segment
 from app.service.assembling.assembler import Assembler
 from app.service.context import ServiceContext, Stores
-from app.service.finishing.finished_contents import Spoilt, read_content
-from app.service.finishing.stored_parts import begun
+from app.service.finishing.finished_contents import ContentRejected, read_content
+from app.service.finishing.stored_parts import CompleteAttachment, begun
 
 
 class ReassemblyRequest(NamedTuple):
@@ -88,13 +87,12 @@ def reassembled(wanted: Iterable[ReassemblyRequest], context: ServiceContext) ->
 
 
 @contextmanager
-def content_of_parts(record: AttachmentRecord, runs: list[PartRun], context: ServiceContext) -> Iterator[Reassembly]:
-    """Read the content of an attachment that has all these parts. The temporary place is removed when the block
-    ends."""
+def content_of_parts(complete: CompleteAttachment, context: ServiceContext) -> Iterator[Reassembly]:
+    """Read the content of an attachment. The temporary place is removed when the block ends."""
     with TemporaryDirectory(prefix="repair-", dir=context.settings.data) as folder:
         store = plugins.content_store()(Path(folder) / "content")
         stores = Stores(settings=context.settings, journal=context.journal, store=store, in_place=False)
-        yield Reassembly({record.id: _read(record, runs, stores)}, store)
+        yield Reassembly({complete.record.id: _read(complete, stores)}, store)
 
 
 def _result(attachment_id: str, catalog: Catalog, stores: Stores) -> Reassembled:
@@ -105,13 +103,14 @@ def _result(attachment_id: str, catalog: Catalog, stores: Stores) -> Reassembled
     if record.state is not AttachmentState.COMPLETE:
         expected = "an unknown number" if record.parts_expected is None else f"{record.parts_expected:,}"
         return Reassembled(record, runs, None, f"the journal has {record.parts_received:,} of {expected} parts")
-    return _read(record, runs, stores)
+    return _read(CompleteAttachment(record, runs), stores)
 
 
-def _read(record: AttachmentRecord, runs: list[PartRun], stores: Stores) -> Reassembled:
+def _read(complete: CompleteAttachment, stores: Stores) -> Reassembled:
+    record, runs = complete.record, [*(complete.runs or ())]
     try:
-        return Reassembled(record, runs, read_content(record, Parts(runs), stores))
-    except (Spoilt, DamagedError) as error:
+        return Reassembled(record, runs, read_content(complete, stores))
+    except (ContentRejected, DamagedError) as error:
         return Reassembled(record, runs, None, str(error))
 
 

@@ -16,7 +16,6 @@ from app.model.records import (
     AttachmentRecord,
     Checkpoint,
     Finished,
-    PartRun,
     RefusedContent,
     StoredObject,
 )
@@ -28,6 +27,7 @@ from app.service.content.content_damage import Damages
 from app.service.content.stored_content import object_name
 from app.service.context import ServiceContext
 from app.service.events.event_entries import finished_events, refusal_event
+from app.service.finishing.stored_parts import CompleteAttachment
 from app.service.repair.content_check import measure
 from app.service.repair.reassembling import Reassembled, ReassemblyRequest, content_of_parts, reassembled
 
@@ -77,11 +77,9 @@ def restore_content(
     return outcomes
 
 
-def restore_from(
-    record: AttachmentRecord, again: AttachmentRecord, runs: list[PartRun], context: ServiceContext
-) -> RestoredAttachment:
-    """Restore the content of an attachment from these parts, which were sent again and whose row is `again`."""
-    with content_of_parts(again, runs, context) as scratch:
+def restore_from(record: AttachmentRecord, again: CompleteAttachment, context: ServiceContext) -> RestoredAttachment:
+    """Restore the content of an attachment that was sent again."""
+    with content_of_parts(again, context) as scratch:
         return _restored(record, scratch.found[record.id], scratch.store, context)
 
 

@@ -36,10 +36,7 @@ STEPS_WAITING = 1000
 
 
 class WatchedIntake:
-    """The intake of one source, with the time since the last message.
-
-    `_lock` guards `_inside`, the number of calls that have not returned.
-    """
+    """The intake of one source, with the time since the last message. The lock guards `_inside` and `heard_at`."""
 
     def __init__(self, intake: Intake, clock: Callable[[], float]) -> None:
         self._intake, self._clock = intake, clock
@@ -97,10 +94,8 @@ class _Source:
 
 
 class ReceivingTime:
-    """Counts the receiving time of these receivers' sources. `holding` returns why nothing is received, if so.
-
-    `_stepping` is held during a step, and guards all fields but `_new_marks`, which `_lock` guards.
-    """
+    """Counts the receiving time of these receivers' sources. `holding` returns why nothing is received, if so. `_lock`
+    guards `_new_marks`; `_stepping` lets one thread at a time `step`."""
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from app.ports import ContentStore, IdempotencyConflict, Sender
 from app.service.context import ServiceContext
 from app.service.conversion import finished
 from app.service.events.event_entries import delivery_event
-from app.service.sending.drafts import MessageDraft, find_destination, new_delivery
+from app.service.sending.drafts import DraftedMessage, find_destination, new_delivery
 from app.service.sending.framer import Framer, traced
 from app.service.sending.outbox import CANCELLED, OPEN, RETRIED, Outbox, can_be_retried, framing_options
 from app.service.sending.preparation import Preparation, prepare
@@ -86,7 +86,7 @@ class Submission(NamedTuple):
     """
 
     delivery_id: str
-    message: MessageDraft
+    message: DraftedMessage
     parts: Mapping[str, StoredPart]
     key: str | None = None
     fingerprint: str = ""

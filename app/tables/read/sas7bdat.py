@@ -186,7 +186,7 @@ def _variables(about: Any, metadata: Metadata) -> list[Variable]:
     return found
 
 
-def _reference(said: str) -> format_names.Format:
+def _reference(said: str) -> format_names.SasFormat:
     """Return a format as pyreadstat names it: `DATE9`, `F8.2`; SAS itself writes a point."""
     return format_names.parse(said if "." in said or not said else f"{said}.")
 

@@ -38,7 +38,7 @@ class KnownTables:
 
 def _tables(gateway: GatewayDep, caller: CallerDep) -> KnownTables:
     try:
-        return KnownTables(gateway.tables(), caller)
+        return KnownTables(gateway.tables.delta(), caller)
     except PluginError as error:
         raise Problem("tables-unavailable", str(error)) from None
 

@@ -12,7 +12,7 @@ from app.codecs.sapdb.constants import MOST_BYTES, MessCode, MessSwap, PartKind,
 from app.codecs.sapdb.packet import Packet, decode_packet, encode_packet, fill_size, laid_out, new_part, packet_at
 from app.codecs.sapdb.packet_records import CommandSegment, PacketHeader, PartHeader, ReturnSegment, UnknownSegment
 from app.codecs.sapdb.parameter_values import Manner
-from app.codecs.sapdb.part_buffers import Held, decode_part
+from app.codecs.sapdb.part_buffers import PartBuffer, decode_part
 from app.codecs.sapdb.text_codes import code_of
 from app.trace import NotRecognised, explain
 from app.wire import WireError
@@ -67,7 +67,7 @@ def read_all(packet: Packet) -> None:
         for part in segment.parts:
             places: list[int] = []
             try:
-                decode_part(part.header.part_kind, Held(part.buffer, part.header.arg_count, manner, "part", 0))
+                decode_part(part.header.part_kind, PartBuffer(part.buffer, part.header.arg_count, manner, "part", 0))
             except WireError as error:
                 places.append(error.at)
             assert all(0 <= place <= len(part.buffer) for place in places)
@@ -237,4 +237,4 @@ def test_commands_are_text_in_the_packets_code(code: int, order: str, text: str,
     packet = decode_packet(encode_packet(made))
     manner = Manner(code_of(packet.header.mess_code, packet.order), packet.context)
     buffer = packet.segments[0].parts[0].buffer
-    assert decode_part(PartKind.COMMAND, Held(buffer, 1, manner, "command", 0)) == text
+    assert decode_part(PartKind.COMMAND, PartBuffer(buffer, 1, manner, "command", 0)) == text

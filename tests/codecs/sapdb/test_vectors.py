@@ -10,10 +10,10 @@ import pytest
 from app.codecs.sapdb.constants import PartKind
 from app.codecs.sapdb.data_rows import columns, decode_rows
 from app.codecs.sapdb.numbers import NumberOverflow, decode_number, encode_number
-from app.codecs.sapdb.packet import Packet, Part, Segment, decode_packet, encode_packet, laid_out
+from app.codecs.sapdb.packet import Packet, PacketSegment, Part, decode_packet, encode_packet, laid_out
 from app.codecs.sapdb.packet_records import ReturnSegment
 from app.codecs.sapdb.parameter_values import Manner
-from app.codecs.sapdb.part_buffers import Held, decode_part
+from app.codecs.sapdb.part_buffers import PartBuffer, decode_part
 from app.codecs.sapdb.text_codes import code_of
 from app.trace import explain
 from app.wire import Context, WireError
@@ -57,7 +57,7 @@ def test_every_byte_has_its_cell(name: str) -> None:
 def emptied(packet: Packet) -> list[tuple[Any, list[Part]]]:
     """The segments of a packet with all lengths, offsets, counts and sizes gone."""
 
-    def segment(each: Segment) -> Any:
+    def segment(each: PacketSegment) -> Any:
         return dataclasses.replace(each.header, segm_len=0, segm_offset=0, no_of_parts=0, own_index=0)
 
     def part(each: Part) -> Part:
@@ -114,11 +114,11 @@ def manner_of(packet: Packet) -> Manner:
     return Manner(code_of(packet.header.mess_code, packet.order), packet.context)
 
 
-def held_parts(packet: Packet, segment: Segment) -> dict[int, Any]:
+def held_parts(packet: Packet, segment: PacketSegment) -> dict[int, Any]:
     """What the parts of a segment hold, by kind; a WireError for one that cannot be."""
     found: dict[int, Any] = {}
     for part in segment.parts:
-        held = Held(part.buffer, part.header.arg_count, manner_of(packet), "part", 0)
+        held = PartBuffer(part.buffer, part.header.arg_count, manner_of(packet), "part", 0)
         try:
             found[part.header.part_kind] = decode_part(part.header.part_kind, held)
         except WireError as error:
@@ -162,7 +162,7 @@ def assert_parts(held: dict[int, Any], driver: dict[str, Any]) -> None:
         assert info.data_type.name.replace("_", " ") == told["type"]
 
 
-def assert_rows(packet: Packet, segment: Segment, held: dict[int, Any], driver: dict[str, Any]) -> None:
+def assert_rows(packet: Packet, segment: PacketSegment, held: dict[int, Any], driver: dict[str, Any]) -> None:
     data = next(part for part in segment.parts if part.header.part_kind == PartKind.DATA)
     found = columns(held[PartKind.SHORTINFO])
     rows = decode_rows(data.buffer, found, data.header.arg_count, manner_of(packet))

@@ -15,7 +15,7 @@ from app.codecs.sas import rendezvous_messages
 from app.codecs.sas.attachment_messages import Attachment
 from app.codecs.sas.data_set_messages import Variable
 from app.codecs.sas.file_messages import FileDescription
-from app.codecs.sas.numbered import Reader, message_name
+from app.codecs.sas.numbered import FieldReader, message_name
 from app.codecs.sas.rendezvous_messages import MapItem, RendezvousDefinition, RendezvousHeader
 from app.model.attachment import AttachmentKind
 from app.wire import WireError
@@ -419,7 +419,7 @@ def test_records_found_at_once_are_those_found_one_by_one(name: str) -> None:
             counted = counted if nul is record and ended else 0
             fields += [i32(len(nul) + counted), string(nul, ended) if name == "ATX" else opaque(record)]
         body = message(name, fields)
-        reader = Reader(body)
+        reader = FieldReader(body)
         expected = [rendezvous_messages._record_place(reader, "record") for _ in range(reader.count("count", 2))]
         assert rendezvous_messages.record_places(body) == expected
         usual = rendezvous_messages._usual_places(body)

@@ -17,7 +17,7 @@ from app.codecs.sapdb.data_rows import columns, decode_rows, decode_vardata, enc
 from app.codecs.sapdb.packet import Packet, decode_packet
 from app.codecs.sapdb.packet_records import LongDescriptor, ParameterInfo, VardataParameterInfo
 from app.codecs.sapdb.parameter_values import Manner, encode_content, fraction, in_out_len
-from app.codecs.sapdb.part_buffers import Held, decode_part
+from app.codecs.sapdb.part_buffers import PartBuffer, decode_part
 from app.codecs.sapdb.temporal_digits import DateFormat, Time
 from app.codecs.sapdb.text_codes import code_of
 from app.dataset.parquet import write_parquet
@@ -80,7 +80,9 @@ def described_parts(packet: Packet) -> list[tuple[tuple[ParameterInfo, ...], byt
         if PartKind.DATA in parts and PartKind.SHORTINFO in parts:
             info, data = parts[PartKind.SHORTINFO], parts[PartKind.DATA]
             try:
-                held = decode_part(info.header.part_kind, Held(info.buffer, info.header.arg_count, manner, "part", 0))
+                held = decode_part(
+                    info.header.part_kind, PartBuffer(info.buffer, info.header.arg_count, manner, "part", 0)
+                )
             except WireError:
                 continue
             found.append((columns(held), data.buffer, data.header.arg_count))

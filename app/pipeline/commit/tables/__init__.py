@@ -16,7 +16,7 @@ Tasks are plain data that can be pickled. `file_rows` takes pairs of an `Attachm
 from app.model.table_names import FILES, table_name
 from app.pipeline.commit.tables.files_table import file_rows, with_finished_at
 from app.pipeline.commit.tables.table_building import (
-    Committed,
+    CommittedTable,
     DataSet,
     TablePart,
     TablePlan,
@@ -33,7 +33,7 @@ from app.tables.quality import QUALITY, Increment, hour_of, quality_rows, summed
 __all__ = [
     "FILES",
     "QUALITY",
-    "Committed",
+    "CommittedTable",
     "DataSet",
     "Increment",
     "TablePart",

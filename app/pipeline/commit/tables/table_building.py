@@ -80,7 +80,7 @@ class Written(NamedTuple):
     file: TableFile
 
 
-class Committed(NamedTuple):
+class CommittedTable(NamedTuple):
     """A table that a transaction has changed, the number of rows, and warnings for people."""
 
     table: str
@@ -128,7 +128,7 @@ def write(task: TableTask, tables: TableStore, content: ContentStore) -> Written
 
 def commit(
     plans: Iterable[TablePlan], written: Iterable[Written], tables: TableStore, application: str, transaction: int
-) -> list[Committed]:
+) -> list[CommittedTable]:
     """Make the files of the tasks visible, table by table. Return the tables that had not reached the transaction
     before."""
     files: dict[str, list[TableFile]] = {}
@@ -136,16 +136,16 @@ def commit(
         if each.file.rows:
             files.setdefault(each.table, []).append(each.file)
 
-    def committed(plan: TablePlan) -> Committed | None:
+    def committed(plan: TablePlan) -> CommittedTable | None:
         added = files.get(plan.table, [])
         if not tables.commit(plan.table, _schema(plan.schema), added, application, transaction):
             return None
-        return Committed(plan.table, sum(file.rows for file in added), plan.warnings)
+        return CommittedTable(plan.table, sum(file.rows for file in added), plan.warnings)
 
     return [each for each in together(committed, list(plans)) if each is not None]
 
 
-def append(tables: TableStore, table: str, rows: pa.Table, application: str, transaction: int) -> Committed | None:
+def append(tables: TableStore, table: str, rows: pa.Table, application: str, transaction: int) -> CommittedTable | None:
     """Add rows to a table of the pipeline's own, in one step.
 
     Return None, and change nothing, if there are no rows, or if the table has reached the transaction.
@@ -154,7 +154,7 @@ def append(tables: TableStore, table: str, rows: pa.Table, application: str, tra
         return None
     file = tables.write(table, rows.schema, rows.to_batches())
     is_done = tables.commit(table, rows.schema, [file], application, transaction)
-    return Committed(table, file.rows, []) if is_done else None
+    return CommittedTable(table, file.rows, []) if is_done else None
 
 
 def _has_reached(tables: TableStore, table: str, application: str, transaction: int) -> bool:

@@ -10,7 +10,8 @@ from app.ports import BadCursor, Page
 from app.service.access.audit import AuditLog
 from app.service.gateway import Gateway
 from app.service.monitoring.physical_messages import FoundMessage, MessagesGone, PhysicalMessages
-from app.service.monitoring.timeline import in_order, reads
+from app.service.monitoring.received_runs import parts_of
+from app.service.monitoring.timeline import in_order, reads, timeline
 from app.web.dependencies.caller import Caller, CallerDep
 from app.web.dependencies.identifiers import POSITION, Identifier, known_attachment
 from app.web.dependencies.request_gateway import GatewayDep, PagingDep, link_next
@@ -50,7 +51,7 @@ def attachment_parts(
 ) -> PartsView:
     """Return which parts have come, and which are missing, as runs of sequence numbers with their times."""
     record = known_attachment(gateway, attachment_id, caller)
-    return PartsView.of(gateway.parts(record, first, last))
+    return PartsView.of(parts_of(record, gateway.context, first, last))
 
 
 @router.get(
@@ -69,7 +70,9 @@ def attachment_timeline(
     log: AuditLog = request.app.state.audit
     log.flush()
     read = reads(record, log, names_readers=caller.may_read_audit)
-    return TimelineView(items=[MomentView.of(moment) for moment in in_order([*gateway.timeline(record), *read])])
+    return TimelineView(
+        items=[MomentView.of(moment) for moment in in_order([*timeline(record, gateway.context), *read])]
+    )
 
 
 @router.get(
@@ -133,7 +136,7 @@ def _position(given: str) -> Position | None:
 def _messages(gateway: Gateway, attachment_id: str, caller: Caller) -> PhysicalMessages:
     record = known_attachment(gateway, attachment_id, caller)
     try:
-        return gateway.physical_messages(record)
+        return PhysicalMessages(record, gateway.context)
     except MessagesGone:
         raise Problem("gone", "the journal no longer has the messages of this attachment") from None
 

@@ -20,7 +20,7 @@ from app.web.dependencies.caller import Caller
 from app.web.http.digests import Digests
 from app.web.http.traceparent import continued
 from app.web.resources.messages.multipart_form import MESSAGE, DescriptionReader
-from app.web.resources.messages.multipart_upload import Body, DescriptionUpload, Upload, receive
+from app.web.resources.messages.multipart_upload import Body, DescriptionUpload, UploadWriter, receive
 from app.web.resources.messages.sending_problems import problem_of
 from app.web.resources.uploads.owned_uploads import CallersUploads
 from app.web.responses.disconnection import converting
@@ -64,7 +64,7 @@ def _described(request: Request, gateway: Gateway, reader: DescriptionReader, fo
     media_type = request.headers.get("content-type", "")
     if media_type.partition(";")[0].strip().lower() == "application/json":
         return DescriptionUpload(partial(reader.on_field, MESSAGE), Digests(request.headers))
-    return Upload(
+    return UploadWriter(
         media_type,
         gateway.store,
         folder,
