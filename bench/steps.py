@@ -29,7 +29,7 @@ from paho.mqtt.enums import MQTTProtocolVersion
 from adapters.mqtt.client import MqttClient
 from app.codecs.ibm_mq.image import write_image
 from app.codecs.mqtt import mqtt_envelope
-from app.codecs.mqtt.fixed_header import length_bytes
+from app.codecs.mqtt.packets import length_bytes
 from app.framing.registry import traits
 from app.service.assembling.assembler import Assembler
 from app.service.assembling.assembly_queue import AssemblyQueue

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from app import plugins
-from app.model.wording import sentence
+from app.model.validation import sentence
 from app.settings import Settings, SettingsError, load, microseconds
 from tests.support import mqi
 from tests.support.models import all_models

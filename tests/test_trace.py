@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from app.codecs.ibm_mq.headers import MQDLH, MQH, MQMD1, MQMD2, MQMDE, MQXQH
 from app.codecs.ibm_mq.image import write_image
-from app.codecs.ibm_mq.rfh import Folder, Property, write_rfh2
+from app.codecs.ibm_mq.rfh import Property, RfhFolder, write_rfh2
 from app.codecs.mqtt import mqtt_envelope
-from app.codecs.mqtt.fixed_header import length_bytes
-from app.codecs.sas import data_set_messages, file_messages, index_messages
+from app.codecs.mqtt.packets import length_bytes
+from app.codecs.sas import data_set_messages, file_messages
 from app.codecs.sas.attachment_messages import write_count, write_header
 from app.codecs.sas.correlid import join
 from app.codecs.sas.dialect import DIALECTS, Dialect
@@ -35,7 +35,7 @@ VARIABLES = (
     data_set_messages.Variable("CELSIUS", format="BEST"),
     data_set_messages.Variable("STATION", type=b"\2", length=20),
 )
-INDEX = index_messages.Index(1, "NAME", 0, 2, ["CELSIUS", "STATION"])
+INDEX = data_set_messages.Index(1, "NAME", 0, 2, ["CELSIUS", "STATION"])
 
 WRITTEN: dict[str, Callable[[Dialect], bytes]] = {
     "sas-attachment-header": lambda dialect: write_header(HEADER, dialect),
@@ -47,8 +47,8 @@ WRITTEN: dict[str, Callable[[Dialect], bytes]] = {
     "sas-data-set-definition": lambda dialect: data_set_messages.write_definition(DEFINITION, dialect),
     "sas-variables": lambda dialect: next(data_set_messages.write_variables(VARIABLES, dialect)),
     "sas-observations": lambda dialect: next(data_set_messages.write_observations([b"\x41" * 56], 28, dialect)),
-    "sas-indexes": lambda dialect: next(index_messages.write_indexes([INDEX], dialect)),
-    "sas-constraints": lambda dialect: next(index_messages.write_constraints(b"whatever it is", dialect)),
+    "sas-indexes": lambda dialect: next(data_set_messages.write_indexes([INDEX], dialect)),
+    "sas-constraints": lambda dialect: next(data_set_messages.write_constraints(b"whatever it is", dialect)),
 }
 SEQUENCES = {"sas-attachment-header": 0, "sas-count": 0, "sas-file-description": 1, "sas-data-set-definition": 1}
 
@@ -144,7 +144,7 @@ def test_an_extension_stands_between_descriptor_and_body_or_alone() -> None:
 def test_every_header_between_descriptor_and_body_has_its_frame() -> None:
     context = Context("<")
     said: dict[str, Any] = {"encoding": 546, "coded_char_set_id": 819}
-    folder = Folder("usr", (Property("colour", "blue"),))
+    folder = RfhFolder("usr", (Property("colour", "blue"),))
     captured = b"".join(
         [
             MQMD2(format="MQXMIT", **said).encode(context),

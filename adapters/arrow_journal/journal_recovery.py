@@ -36,9 +36,8 @@ from adapters.arrow_journal.segment_scan import find_batches
 from adapters.arrow_journal.segment_writer import seal_file
 from adapters.disk import NO_SPACE, ReadFile, sync_folder
 from app.model.errors import GatewayError, JournalTaken
-from app.model.message import Position
+from app.model.message import Position, segment_name
 from app.model.records import JournalIdentity
-from app.model.segment_names import segment_name
 
 _COPY = ".copy"
 

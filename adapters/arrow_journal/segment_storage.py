@@ -15,7 +15,7 @@ from adapters.arrow_journal.segment_cache import FileCache
 from adapters.arrow_journal.segment_files import SegmentState, segment_files, segment_path
 from adapters.disk import ReadFile, UnreadableError
 from app.model.errors import GatewayError
-from app.model.segment_names import sealed_number, segment_name
+from app.model.message import sealed_number, segment_name
 
 _log = structlog.get_logger(__name__)
 

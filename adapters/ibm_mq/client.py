@@ -38,8 +38,7 @@ from adapters.ibm_mq.constants import (
 )
 from adapters.ibm_mq.reason_codes import BROKEN, MQRC_NO_MSG_AVAILABLE, MQRC_NOT_AUTHORIZED, Remedy, remedy, spoken
 from adapters.ibm_mq.settings import ConnectionSettings
-from app.codecs.ibm_mq.headers import MQMD2
-from app.codecs.ibm_mq.put_time import microseconds
+from app.codecs.ibm_mq.headers import MQMD2, put_time_in
 
 Library = Any
 """The module `pymqi` or `ibmmq`; neither has type hints."""
@@ -169,7 +168,7 @@ class Connection:
         finally:
             with suppress(MqiError):
                 self.close_queue(opened, queue)
-        return microseconds((descriptor.PutDate + descriptor.PutTime).decode("latin-1"))
+        return put_time_in((descriptor.PutDate + descriptor.PutTime).decode("latin-1"))
 
     def put_aside(self, queue: str, message: MqMessage, context: int) -> None:
         """Put a message to another queue, in the same unit of work and with the context of the message.

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ByteSize, ConfigDict, Field, model_validator
 
 from app.codecs.ibm_mq.encodings import MQENC_LITTLE_ENDIAN, integer_order
-from app.model.patterns import SOME_PRINTABLE_ASCII
+from app.model.validation import SOME_PRINTABLE_ASCII
 from app.secret import Changing, Secret
 
 _OBJECT_NAME = re.compile(r"[A-Za-z0-9._/%]{1,48}")

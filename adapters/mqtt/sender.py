@@ -31,7 +31,7 @@ from adapters.mqtt.client import NO_MATCHING_SUBSCRIBERS, Connack, MqttClient
 from adapters.mqtt.mqtt_connect import BrokerError, Connector
 from adapters.mqtt.settings import DestinationSettings
 from app.codecs.mqtt import mqtt_envelope
-from app.codecs.mqtt.fixed_header import MAX_REMAINING_LENGTH, largest_payload, length_bytes, publish_size
+from app.codecs.mqtt.packets import MAX_REMAINING_LENGTH, largest_payload, length_bytes, publish_size
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
 from app.model.records import Subscribers

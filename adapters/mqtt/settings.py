@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from app.codecs.mqtt.fixed_header import MAX_REMAINING_LENGTH
+from app.codecs.mqtt.packets import MAX_REMAINING_LENGTH
 from app.secret import Changing, Secret, split_url
 
 Version = Literal["5", "3.1.1", "auto"]

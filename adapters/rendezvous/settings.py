@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, field_validator
 
 from app.codecs.rendezvous.subjects import checked_subject
-from app.model.patterns import PRINTABLE_ASCII, SOME_PRINTABLE_ASCII
+from app.model.validation import PRINTABLE_ASCII, SOME_PRINTABLE_ASCII
 
 _DEFAULT_PORT = 7500
 _DEFAULT_HOST = "localhost"

@@ -1,10 +1,10 @@
-"""The parts of an IBM MQ group: how they come together, their contradictions, their order, and what is missing.
+"""The parts of an IBM MQ group: their assembly, contradictions and order, and which are missing.
 
-A logical message that came in one piece has its MsgSeqNumber as key, so that those of a group sent alone share runs. A
-segment's key holds its MsgSeqNumber, its offset and whether it is the last one, and is higher than any of those. What a
-key says need not be kept elsewhere; the sizes of the parts are where the parts are, in the journal. A part that is only
-a piece of the body that brought it has a key that holds how many units it has, too, and is higher than all others.
-"""
+A logical message that came in one piece has its MsgSeqNumber as key, so that the messages of a group sent alone share
+runs. A segment's key holds its MsgSeqNumber, its offset and whether it is the last one, and is higher than any of
+those. What a key says need not be kept elsewhere; the sizes of the parts are where the parts are, in the journal. A
+part that is only a piece of the body that brought it has a key that holds how many units it has, too, and is higher
+than all others."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
@@ -60,7 +60,7 @@ class GroupPlace(NamedTuple):
 
     @property
     def following(self) -> int:
-        """The lowest key of a segment or piece of the message behind."""
+        """The lowest key of a segment or piece of the next message."""
         return self._replace(message=self.message + 1).first
 
     @property
@@ -72,7 +72,7 @@ class GroupPlace(NamedTuple):
 
     @property
     def behind(self) -> int:
-        """The lowest key of a piece that begins behind the place."""
+        """The lowest key of a piece that begins after the place."""
         return self.first + (self.offset + 1 << _OFFSET_SHIFT)
 
     @property
@@ -167,7 +167,7 @@ def _against_piece(parts: Parts, place: GroupPlace) -> Contradiction | None:
     before = GroupPlace.of(highest)
     if (before.message, before.offset) != (place.message, place.offset):
         return None
-    why = f"{place.units} units at offset {place.offset} of message {place.message}, where {before.units} came before"
+    why = f"{place.units} units at offset {place.offset} of message {place.message}, but {before.units} came before"
     return Contradiction("conflicting-segment", "offset", why)
 
 
@@ -215,7 +215,7 @@ def misfit(keys: Iterable[int], sizes: Iterable[int], first: int = 1) -> str | N
     for key, size in zip(keys, sizes, strict=True):
         place = GroupPlace.of(key)
         if (place.message, place.offset) != (message, offset):
-            return f"message {place.message} has a part at offset {place.offset}, where {_spoken(message, offset)}"
+            return f"message {place.message} has a part at offset {place.offset}, but {_spoken(message, offset)}"
         units = size if place.units is None else place.units
         message, offset = (message + 1, 0) if place.is_last else (message, offset + units)
     return f"it ends where {_spoken(message, offset)}" if offset else None

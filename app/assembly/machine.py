@@ -6,11 +6,11 @@ message may come in any order, any number of times, from any thread of the broke
 - A part whose sequence number is there already changes nothing. The host compares its bytes (`Repeated`), since the
   machine never holds bytes.
 - A physical message with a bare correlid is the count of an attachment or the application message of a message. The
-  header decides, and tells in which byte order the count is written. Until then the message waits with the attachment
+  header decides, and shows in which byte order the count is written. Until then the message waits with the attachment
   that it may belong to (`pending_*`).
 - The correlid of an application message may use the four bytes where a part has its sequence number. The announcements
-  of headers tell the two apart. One that comes before its header waits as a part of an unannounced attachment. The
-  header tells what it is (`Identification`), and its message keeps the identifier under which it waited.
+  of headers distinguish the two. One that comes before its header waits as a part of an unannounced attachment. The
+  header identifies it (`Identification`), and its message keeps the identifier under which it waited.
 - A message that contradicts an earlier one (another header, another count, a part beyond the count) is refused. The
   first one holds and the later one goes to quarantine.
 - Parts may be numbered in either byte order. An attachment is complete when it has its header, its count and the parts
@@ -48,7 +48,7 @@ from app.assembly.header_checks import (
     header_address,
     judge,
     message_address,
-    taken_for,
+    waiting_key,
 )
 from app.assembly.interpretation import answered
 from app.assembly.part_places import Parts, little_endian
@@ -90,7 +90,7 @@ class Assembly:
         """Return the keys whose attachments must be loaded, where they exist, before `event` is applied."""
         if isinstance(event, Announced):
             correl_ids = [entry.correl_id for entry in event.header.attachments]
-            key, _ = taken_for(header_address(source, event.header))
+            key, _ = waiting_key(header_address(source, event.header))
             return [key, *((source, correl_id) for correl_id in correl_ids)]
         return [(source, event.correl_id)]
 
@@ -118,7 +118,14 @@ class Assembly:
             return self._unsequenced(source, event, position, received_at)
         if isinstance(event, Refuted):
             return self._refuted(source, event)
-        return self._announced(source, event, position, received_at)
+        judged = judge(source, event.header, position, received_at, self.limits.attachments, self)
+        if not isinstance(judged, MessageRecord):
+            again = bool(judged) and isinstance(judged[0], Repeated)
+            return judged + self._claim_unknown(source, event, position, received_at) if again else judged
+        effects = [*self.begin_message(judged)]
+        for claim in claims(judged.id, event):
+            effects += self.claim(source, claim, position, received_at)
+        return tuple(effects)
 
     def is_announced(self, key: Key) -> bool:
         """Tell whether a header has announced this attachment, as far as it is loaded."""
@@ -290,16 +297,6 @@ class Assembly:
         attachment.record = changed(record, parts_expected=count, pending_counts=(), pending_position=None)
         return NOTHING
 
-    def _announced(self, source: str, event: Announced, position: int, received_at: int) -> tuple[Effect, ...]:
-        judged = judge(source, event.header, position, received_at, self.limits.attachments, self)
-        if not isinstance(judged, MessageRecord):
-            again = bool(judged) and isinstance(judged[0], Repeated)
-            return judged + self._claim_unknown(source, event, position, received_at) if again else judged
-        effects = [*self.begin_message(judged)]
-        for claim in claims(judged.id, event):
-            effects += self.claim(source, claim, position, received_at)
-        return tuple(effects)
-
     def _claim_unknown(self, source: str, event: Announced, position: int, received_at: int) -> tuple[Effect, ...]:
         """Apply a header that came again: announced attachments that are no longer known begin anew."""
         effects: tuple[Effect, ...] = ()
@@ -329,7 +326,7 @@ class Assembly:
         address = message_address(message)
         self.messages.setdefault(address, message)
         self._changed_messages[message.id] = message
-        key, _ = taken_for(address)
+        key, _ = waiting_key(address)
         # Where one header announces both, the waiting message belongs to the attachment.
         return NOTHING if attachment_id(*key) in message.attachments else self._claim_application(address)
 
@@ -372,7 +369,10 @@ class Assembly:
             assert state is not None
             attachment.record = changed(attachment.record, state=state, reason=None, reason_code=None)
         elif attachment.is_lost:
-            attachment = self.attachments[key] = _begun_anew(attachment.record)
+            state = follow(attachment.record.state, Input.SENT_AGAIN)
+            assert state is not None
+            begun_again = changed(attachment.record, state=state, **NOTHING_CAME)
+            attachment = self.attachments[key] = TrackedAttachment(begun_again, Parts())
             self._reopened[attachment.record.id] = None
         if position < attachment.record.first_position:
             attachment.record = changed(attachment.record, first_position=position)
@@ -390,7 +390,7 @@ class Assembly:
     def _claim_application(self, address: Address) -> tuple[Effect, ...]:
         """Claim a message's application message that waits under its correlid, as a count or a part of no announced
         attachment. The message records as what it has waited."""
-        key, sequence = taken_for(address)
+        key, sequence = waiting_key(address)
         waiting = self.attachments.get(key)
         if waiting is None or waiting.record.kind is not None or (waiting.parts.count and not sequence):
             return NOTHING
@@ -415,13 +415,6 @@ def plausible_counts(counts: tuple[int, ...], dialects: int, most: int) -> list[
     known: frozenset[str] = orders(dialects) or _BOTH_ORDERS
     in_order = (count for order, count in zip("><", counts, strict=False) if order in known)
     return sorted(count for count in in_order if 0 <= count <= most)
-
-
-def _begun_anew(record: AttachmentRecord) -> TrackedAttachment:
-    """Return an attachment that has lost all its parts, with only the definition of its header."""
-    state = follow(record.state, Input.SENT_AGAIN)
-    assert state is not None
-    return TrackedAttachment(changed(record, state=state, **NOTHING_CAME), Parts())
 
 
 def _application(message: MessageRecord, address: Address, position: int) -> tuple[Effect, ...]:

@@ -1,4 +1,4 @@
-"""Messages of IBM MQ as files: an MQ image, or a body with its descriptor in a file beside it.
+"""Messages of IBM MQ as files: an MQ image, or a body with its descriptor in a second file.
 
 A descriptor is a JSON object with fields of a physical message. `msg_type`, `encoding`, `ccsid`, `msg_seq_number`,
 `offset`, `msg_flags` and `original_length` are numbers. `correl_id`, `message_id` and `group_id` are hexadecimal

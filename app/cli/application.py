@@ -35,7 +35,7 @@ from app.cli.demo.demo_command import demo
 from app.cli.rest_client import explained
 from app.cli.terminal import Failure, err, tell
 from app.model.errors import GatewayError
-from app.model.wording import sentence
+from app.model.validation import sentence
 from app.plugins import PluginError
 
 

@@ -5,9 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from app.capture import mq_files, mqtt_lines, qload, rendezvous_lines
-from app.capture.bounded_lines import BoundedLine, lines
-from app.capture.capture_entries import LONGEST_MESSAGE, Entry, Origin
+from app.capture import hexadecimal, mq_files, qload
+from app.capture.capture_entries import LONGEST_MESSAGE, Entry, Line, Origin, lines
 from app.capture.recognising import FORMATS, LOOKED_AT, recognise
 from app.cli.terminal import Failure
 from app.codecs.mqtt.packets import Version
@@ -78,10 +77,10 @@ class CaptureFiles:
                 yield entry
 
     def _reader(self, file: BinaryIO, origin: Origin) -> Iterator[Entry]:
-        readers: dict[str, Callable[[Iterable[BoundedLine], Origin], Iterator[Entry]]] = {
+        readers: dict[str, Callable[[Iterable[Line], Origin], Iterator[Entry]]] = {
             "qload": qload.read,
-            "mqtt": partial(mqtt_lines.read, version=self._wanted.version),
-            "rendezvous": rendezvous_lines.read,
+            "mqtt": partial(hexadecimal.read_mqtt, version=self._wanted.version),
+            "rendezvous": hexadecimal.read_rendezvous,
         }
         return readers[self.format](lines(file), origin)
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 from pydantic import TypeAdapter, ValidationError
 
 from app.cli.terminal import Failure
-from app.model.wording import sentence
+from app.model.validation import sentence
 from app.settings import Duration
 
 _DURATIONS = TypeAdapter[timedelta](Duration)

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.progress import DownloadColumn, Progress, TransferSpeedColumn
 
 from app import plugins
-from app.capture.capture_entries import RefusedEntry, Skipped
+from app.capture.capture_entries import RefusedEntry, SkippedEntry
 from app.capture.recognising import FORMATS
 from app.cli.capture_files import CaptureFiles, CaptureRequest, shown
 from app.cli.line_tables import List, ListColumn, numbers
@@ -246,7 +246,7 @@ class Importer:
         count, arrivals = ImportCount(), ArrivalsBySource(lambda _source: self._options)
         bar = progress.add_task(escape(shown(capture.path)), total=capture.bytes)
         for path, entry in capture.entries(self._now):
-            if isinstance(entry, Skipped):
+            if isinstance(entry, SkippedEntry):
                 count.skipped[entry.what] += 1
                 continue
             if isinstance(entry, RefusedEntry):

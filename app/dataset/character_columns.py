@@ -144,7 +144,8 @@ def read(cells: Bytes, charset: str) -> CharacterColumn:
     if _keeps_ascii(charset) and data.max() < 0x80:
         return CharacterColumn(_trimmed(_ends(rows, length), data))
     if _is_utf8(charset):
-        return _read_utf8(cells, data)
+        strings = _valid(_trimmed(_ends(*cells.shape), data))
+        return _read_each(cells, "utf-8") if strings is None else CharacterColumn(strings)
     if _is_single_byte(charset):
         return _read_single_bytes(cells, data.tobytes(), charset)
     return _read_many_bytes(cells, charset)
@@ -165,11 +166,6 @@ def side_by_side(cells: Bytes) -> Bytes:
     """Return the bytes of cells without the bytes between them. Whole cells are copied, rather than single bytes."""
     length = cells.shape[1]
     return np.ascontiguousarray(cells.view(f"V{length}")).view(np.uint8).reshape(-1)
-
-
-def _read_utf8(cells: Bytes, data: Bytes) -> CharacterColumn:
-    strings = _valid(_trimmed(_ends(*cells.shape), data))
-    return _read_each(cells, "utf-8") if strings is None else CharacterColumn(strings)
 
 
 def _valid(strings: pa.StringArray) -> pa.StringArray | None:

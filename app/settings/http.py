@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ByteSize, Field, StringConstraints, model_validator
 
-from app.model.patterns import HOST, ORIGIN
+from app.model.validation import HOST, ORIGIN
 from app.secret import Words
 from app.settings.section import Section
 from app.settings.setting_types import Digest, Duration

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from app.model.patterns import KUBERNETES_NAME, KUBERNETES_NAMESPACE, WEB_URL
+from app.model.validation import KUBERNETES_NAME, KUBERNETES_NAMESPACE, WEB_URL
 from app.settings.section import Section
 from app.settings.setting_types import Duration
 

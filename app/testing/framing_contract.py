@@ -108,7 +108,7 @@ class FramingContract:
     def test_what_it_writes_is_the_same_each_time(self, tmp_path: Path) -> None:
         with service_context(tmp_path) as context:
             sent = self.written(context)
-            assert sent == self.written(context), "an interrupted delivery goes on with the same messages"
+            assert sent == self.written(context), "an interrupted delivery continues with the same messages"
             assert len({message.message_id for message in sent}) == len(sent)
             assert {(message.source, message.framing) for message in sent} == {(SOURCE, self.framing.traits.name)}
             assert max(len(message.body) for message in sent) <= self.options.body_limit
@@ -314,7 +314,7 @@ class FramingContract:
         assert_same(in_folder(batched, journal), by_the_gateway(alone, journal), settled=True)
 
     def number_of(self, part: int) -> int:
-        """Return what is told to be missing where this part (0 is the first) has not come."""
+        """Return what is reported missing where this part (0 is the first) has not come."""
         return part + 1
 
     def check(self, context: ServiceContext, found: Iterable[AttachmentRecord]) -> None:

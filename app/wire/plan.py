@@ -12,7 +12,6 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple, NoReturn
 
-from app.wire.errors import WireError
 from app.wire.kinds import (
     PADDING,
     Bits,
@@ -27,6 +26,7 @@ from app.wire.kinds import (
     Text,
     Texts,
     Varint,
+    WireError,
     bit_groups,
     least_size,
     named,

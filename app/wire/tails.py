@@ -8,8 +8,19 @@ errors. A *dump* gets the values of all rows and returns a text's length and the
 from collections.abc import Callable
 from typing import Any
 
-from app.wire.errors import WireError
-from app.wire.kinds import Bits, Buffer, Context, Nul, PlannedLayout, Row, Text, Varint, counts_nuls, texts_in
+from app.wire.kinds import (
+    Bits,
+    Buffer,
+    Context,
+    Nul,
+    PlannedLayout,
+    Row,
+    Text,
+    Varint,
+    WireError,
+    counts_nuls,
+    texts_in,
+)
 
 Take = Callable[[Buffer, int, int, list[Any]], int]
 Put = Callable[[bytearray, tuple[Any, ...], str], None]
@@ -25,20 +36,11 @@ def text_take(kind: Text, context: Context) -> Take:
     return _or_one(take) if kind.or_one else take
 
 
-def _excluded(charset: str) -> Take:
+def _nul_ended(charset: str, counted: int = 0) -> Take:
+    """Return the reader of a text with a NUL, of whose bytes the length counts `counted` (0 or 1)."""
+
     def take(buffer: Buffer, at: int, _: int, values: list[Any]) -> int:
-        end: int = at + values[-1]
-        if end < at or buffer[end]:
-            raise TailError
-        values[-1] = str(buffer[at:end], charset)
-        return end + 1
-
-    return take
-
-
-def _included(charset: str) -> Take:
-    def take(buffer: Buffer, at: int, _: int, values: list[Any]) -> int:
-        end: int = at + values[-1] - 1
+        end: int = at + values[-1] - counted
         if end < at or buffer[end]:
             raise TailError
         values[-1] = str(buffer[at:end], charset)
@@ -59,7 +61,7 @@ def _absent(charset: str) -> Take:
 
 
 def _excluded_nonempty(charset: str) -> Take:
-    nonempty, empty = _excluded(charset), _absent(charset)
+    nonempty, empty = _nul_ended(charset), _absent(charset)
 
     def take(buffer: Buffer, at: int, origin: int, values: list[Any]) -> int:
         return (nonempty if values[-1] else empty)(buffer, at, origin, values)
@@ -78,8 +80,8 @@ def _or_one(otherwise: Take) -> Take:
 
 
 _TEXT_TAKES: dict[Nul, Callable[[str], Take]] = {
-    "excluded": _excluded,
-    "included": _included,
+    "excluded": _nul_ended,
+    "included": lambda charset: _nul_ended(charset, 1),
     "absent": _absent,
     "excluded_nonempty": _excluded_nonempty,
 }

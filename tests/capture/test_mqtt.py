@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.capture import mqtt_lines
-from app.capture.capture_entries import Entry, RefusedEntry, Skipped
-from app.codecs.mqtt.fixed_header import FixedHeader, PacketType
-from app.codecs.mqtt.packets import Version
+from app.capture import hexadecimal
+from app.capture.capture_entries import Entry, RefusedEntry, SkippedEntry
+from app.codecs.mqtt.packets import FixedHeader, PacketType, Version
 from app.codecs.rendezvous.subjects import SUBJECT_PROPERTY
 from app.model.message import PhysicalMessage
 from tests.codecs.mqtt.test_envelope import MESSAGES, VALID_EXTENSION
@@ -23,7 +22,7 @@ CONNACK, PINGREQ = bytes.fromhex("20020000"), bytes.fromhex("C000")
 
 
 def read(text: bytes, version: Version | None = None, framing: str = "sas_queue") -> list[Entry]:
-    return entries(partial(mqtt_lines.read, version=version), text, framing)
+    return entries(partial(hexadecimal.read_mqtt, version=version), text, framing)
 
 
 def expected(sent: PhysicalMessage) -> PhysicalMessage:
@@ -47,8 +46,8 @@ def test_many_packets_stand_on_a_line_and_only_publishes_are_messages() -> None:
     sent = message(program, [binary_file(program, "a", random.randbytes(100))])
     whole = CONNACK + b"".join(packet(each, "5") + PINGREQ for each in sent)
     found = read(whole.hex(" ").encode())
-    assert [each for each in found if not isinstance(each, Skipped)] == [expected(each) for each in sent]
-    assert [each.what for each in found if isinstance(each, Skipped)] == ["CONNACK"] + ["PINGREQ"] * len(sent)
+    assert [each for each in found if not isinstance(each, SkippedEntry)] == [expected(each) for each in sent]
+    assert [each.what for each in found if isinstance(each, SkippedEntry)] == ["CONNACK"] + ["PINGREQ"] * len(sent)
 
 
 def test_a_capture_may_have_its_time() -> None:
@@ -118,4 +117,4 @@ def test_reading_goes_on_behind_a_bad_line_and_a_bad_envelope() -> None:
 @given(st.binary(max_size=60), st.sampled_from([None, "5", "3.1.1"]))
 def test_any_bytes_are_entries(data: bytes, version: Version | None) -> None:
     for found in read(in_hexadecimal([data, bytes([PacketType.PUBLISH << 4, len(data)]) + data]), version):
-        assert isinstance(found, PhysicalMessage | RefusedEntry | Skipped)
+        assert isinstance(found, PhysicalMessage | RefusedEntry | SkippedEntry)

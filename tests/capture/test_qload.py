@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.capture import qload
-from app.capture.bounded_lines import lines
-from app.capture.capture_entries import Entry, RefusedEntry
+from app.capture.capture_entries import Entry, RefusedEntry, lines
 from app.model.message import PhysicalMessage
 from tests.support import captures
 from tests.support.captures import NOW, Display, entries, origin, unloaded

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from app.framing.outgoing_parts import message_identifier
+from app.framing.protocol import message_identifier
 from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess
 from tests.support.mq import mq_destination

@@ -217,7 +217,7 @@ def test_every_packet_of_the_vectors_is_read(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("broken", "at", "why"),
-    [("00c1a00000", 2, "A0 are no two decimal digits"), ("00c7123456", 0, "the number does not fit fixed(5,0)")],
+    [("00c1a00000", 2, "A0 are not two decimal digits"), ("00c7123456", 0, "the number does not fit fixed(5,0)")],
     ids=["no digits", "too large"],
 )
 def test_a_value_that_is_none_is_told_with_its_row_and_byte(tmp_path: Path, broken: str, at: int, why: str) -> None:

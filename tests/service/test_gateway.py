@@ -32,7 +32,7 @@ from app.service.retention.deletion import NotEnded
 from app.service.retention.sweeper import Sweeper
 from app.service.sending.framer import Framer
 from app.testing.gateway_stages import ManualClock, service_context
-from app.testing.outgoing_files import FILES, SOURCE, cut, delivery
+from app.testing.outgoing_files import FILES, SOURCE, delivery, framing_options
 from app.testing.waiting import until
 from tests.support.service_context import receive_for
 
@@ -303,7 +303,7 @@ def test_an_attachment_without_news_expires_and_a_late_part_revives_it(start: St
 def one_attachment(service: Service) -> list[PhysicalMessage]:
     """The physical messages of one small attachment: header, application message, description, records, count."""
     sent = delivery(service.context, FILES[8:9])
-    return list(Framer(cut(), service.context.store).frame(sent))
+    return list(Framer(framing_options(), service.context.store).frame(sent))
 
 
 def test_a_deleted_attachment_stays_deleted(start: Start) -> None:

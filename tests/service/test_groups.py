@@ -204,7 +204,7 @@ def test_segments_that_overlap_quarantine_the_group(tmp_path: Path) -> None:
         receive(context, [first, second._replace(offset=2), last])
         record = received(context, sent.identifier)
         assert (record.state, record.reason_code) == (AttachmentState.QUARANTINED, "bad-group")
-        why = "message 1 has a part at offset 2, where byte 4 of message 1 is expected"
+        why = "message 1 has a part at offset 2, but byte 4 of message 1 is expected"
         assert record.reason == f"offset: {why}"
         assert quarantined(context) == [("bad-group", why)]
         gateway = Gateway(context, {}, {})

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from app.codecs.sas.attachment_messages import Attachment
-from app.codecs.sas.correlid import split
+from app.codecs.sas.attachment_messages import AttachmentEntry
+from app.codecs.sas.correlid import BLANK_CORRELID, split
 from app.codecs.sas.file_messages import FileDescription
-from app.codecs.sas.rendezvous_keys import BLANK
 from app.codecs.sas.rendezvous_messages import RendezvousHeader, write_file_description, write_header, write_records
 from app.model.attachment import AttachmentKind
 from app.model.errors import JournalFull, JournalTaken
@@ -92,8 +91,8 @@ def test_what_is_acknowledged_is_in_the_journal(tmp_path: Path) -> None:
 
 def test_what_is_journalled_again_keeps_its_number(tmp_path: Path) -> None:
     """A message of quarantine has nothing to do with the attachment that is being received."""
-    entry = Attachment(AttachmentKind.TEXT_FILE, BLANK, "FILENAME", "a.txt", "")
-    header = write_header(RendezvousHeader(BLANK, 0, BLANK, BLANK, 1, [entry]))
+    entry = AttachmentEntry(AttachmentKind.TEXT_FILE, BLANK_CORRELID, "FILENAME", "a.txt", "")
+    header = write_header(RendezvousHeader(BLANK_CORRELID, 0, BLANK_CORRELID, BLANK_CORRELID, 1, [entry]))
     bodies = [header, write_file_description(FileDescription(80, 10)), *write_records([b"one"], "ATX")]
     came = [PhysicalMessage("sas", "sas_rendezvous", body=body, received_at=1) for body in bodies]
     with journalling(tmp_path) as (intake, _, context, start):

@@ -6,8 +6,7 @@ from contextlib import suppress
 from threading import Lock, Thread
 from typing import NamedTuple
 
-from app.codecs.mqtt.fixed_header import FixedHeader, PacketType
-from app.codecs.mqtt.packets import ControlPacket, read_publish
+from app.codecs.mqtt.packets import ControlPacket, FixedHeader, PacketType, read_publish
 from app.codecs.mqtt.properties import decode
 from app.wire import WireError
 

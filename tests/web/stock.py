@@ -31,7 +31,7 @@ from app.service.content.hashing_writer import Measured
 from app.service.context import ServiceContext
 from app.service.gateway import Gateway
 from app.settings import Settings
-from app.testing.migrated_catalog import migrated
+from app.testing.gateway_stages import migrated
 from app.testing.waiting import until
 from app.web.server.http_protocol import configuration
 

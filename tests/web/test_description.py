@@ -18,8 +18,7 @@ from pydantic import StringConstraints, TypeAdapter, ValidationError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.model.attachment import AttachmentKind
-from app.model.patterns import SENTENCES
-from app.model.wording import sentence
+from app.model.validation import SENTENCES, sentence
 from app.web.app import create_app
 from app.web.resources.field_descriptions import SPECIAL, WORDS
 from app.web.resources.uploads import tus

@@ -11,7 +11,7 @@ from app.model.records import Checkpoint
 from app.service.access.api_keys import KeyLimits, make_key
 from app.service.quarantine.quarantine_records import quarantine_entry
 from app.service.sending.framer import Framer
-from app.testing.outgoing_files import cut, delivery
+from app.testing.outgoing_files import delivery, framing_options
 from tests.web.stock import Stock
 
 
@@ -30,7 +30,7 @@ def test_an_entry_shows_the_reason_and_the_bytes(stock: Stock, http: httpx.Clien
 def test_the_fields_before_the_error_are_explained(stock: Stock, http: httpx.Client) -> None:
     """A header whose end is missing: all that came of it is told, and the rest as it is."""
     sent = delivery(stock.gateway.context, [(AttachmentKind.BINARY_FILE, "a.bin", b"x" * 100)])
-    header = next(iter(Framer(cut(), stock.store).frame(sent)))
+    header = next(iter(Framer(framing_options(), stock.store).frame(sent)))
     record = stock.quarantined(bytes(header.body)[:-7])
     (frame,) = http.get(f"/v1/quarantine/{record.id}/trace").json()
     assert frame["format"] == "sas-attachment-header"
@@ -68,7 +68,8 @@ def test_a_replay_says_what_became_of_the_attachments(stock: Stock, http: httpx.
     stock.gateway.start()
     sent = delivery(stock.gateway.context, [(AttachmentKind.BINARY_FILE, "a.bin", b"x" * 100)])
     header, *others = (
-        each._replace(source="orders", framing="sas_queue") for each in Framer(cut(), stock.store).frame(sent)
+        each._replace(source="orders", framing="sas_queue")
+        for each in Framer(framing_options(), stock.store).frame(sent)
     )
     outcomes = [replayed(stock, http, message) for message in (header, *others)]
     assert {each["result"] for each in outcomes} == {"processed"}

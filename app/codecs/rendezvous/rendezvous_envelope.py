@@ -16,7 +16,7 @@ from app.wire import WireError
 from app.wire.kinds import Buffer
 
 HEAD_BYTES = 1024
-"""The most bytes that a publication has beside a body: subjects, the image's descriptor, and the frame."""
+"""The most bytes that a publication has in addition to a body: subjects, the image's descriptor, and the frame."""
 
 assert HEAD_BYTES > IMAGE_OVERHEAD + 2 * 255 + 64
 
@@ -34,7 +34,7 @@ def read(frame: DaemonFrame, source: str, framing: FramingTraits, received_at: i
             raise InvalidInputError("bad-mq-image", error.row, error.at, error.why) from error
         return message._replace(properties={**message.properties, **properties})
     if framing.needs_descriptor:
-        why = f"a publication on {frame.subject!r} that is no MQ image"
+        why = f"a publication on {frame.subject!r} that is not an MQ image"
         raise InvalidInputError("no-envelope", "", -1, why)
     return PhysicalMessage(source, framing.name, body=frame.data, received_at=received_at, properties=properties)
 

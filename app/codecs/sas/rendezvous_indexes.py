@@ -1,6 +1,6 @@
 """The indexes and the integrity constraints of a data set on TIB/Rendezvous (ATI, ATC).
 
-The codes of a constraint's type are not published; what kind of constraint it is follows from the fields behind it.
+The codes of a constraint's type are not published; what kind of constraint it is follows from the fields after it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -8,8 +8,8 @@ from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from app.codecs.sas.constants import MessageKind
+from app.codecs.sas.message_reader import MESSAGE_LIMIT
 from app.codecs.sas.numbered import FieldReader, Value, grouped, string_value, text_values, write_message
-from app.codecs.sas.typed_entries import MESSAGE_LIMIT
 from app.wire import WireError
 from app.wire.kinds import Buffer
 
@@ -29,7 +29,7 @@ class RendezvousIndex(NamedTuple):
 
 
 class CheckConstraint(NamedTuple):
-    """What a CHECK constraint has beside its type and name: its expression, as bytes that are not described."""
+    """What a CHECK constraint has besides its type and name: its expression, as bytes that are not described."""
 
     retval: int
     total_length: int
@@ -38,7 +38,7 @@ class CheckConstraint(NamedTuple):
     buffers: tuple[bytes, ...]
 
 
-class Key(NamedTuple):
+class KeyConstraint(NamedTuple):
     """What a constraint has that is neither CHECK nor FOREIGN KEY: its variables."""
 
     variables: int
@@ -46,7 +46,7 @@ class Key(NamedTuple):
     filler: int = 1
 
 
-class ForeignKey(NamedTuple):
+class ForeignKeyConstraint(NamedTuple):
     """What a FOREIGN KEY constraint has: its variables, and the primary key that it refers to."""
 
     variables: int
@@ -66,7 +66,7 @@ class Constraint(NamedTuple):
     type: int
     max_length: int
     name: str
-    content: CheckConstraint | Key | ForeignKey
+    content: CheckConstraint | KeyConstraint | ForeignKeyConstraint
 
 
 def read_indexes(body: Buffer, charset: str = "latin-1") -> tuple[RendezvousIndex, ...]:
@@ -109,10 +109,10 @@ def read_constraints(body: Buffer, charset: str = "latin-1") -> tuple[Constraint
     return tuple(found)
 
 
-def _content(reader: FieldReader, path: str) -> CheckConstraint | Key | ForeignKey:
+def _content(reader: FieldReader, path: str) -> CheckConstraint | KeyConstraint | ForeignKeyConstraint:
     """Return the rest of a constraint, by the types of its fields.
 
-    It begins with two numbers and with names. The numbers behind these, and the first fields that are none, differ for
+    It begins with two numbers and with names. The numbers after these, and the first fields that are none, differ for
     each kind.
     """
     names = 0
@@ -126,17 +126,15 @@ def _content(reader: FieldReader, path: str) -> CheckConstraint | Key | ForeignK
         (numbers, behind[0]) == (2, "OPAQUE") or (numbers, behind) in {(2, ("", "")), (4, ("STRING", "INT"))}
     )
     if is_check:
-        return _check(reader, path)
-    return _foreign_key(reader, path) if (numbers, behind) == (4, ("STRING", "STRING")) else _key(reader, path)
-
-
-def _check(reader: FieldReader, path: str) -> CheckConstraint:
-    retval, total = reader.integer(f"{path}retval"), reader.integer(f"{path}total_length")
-    wtnames, whlen = reader.words(f"{path}wtnames"), reader.integer(f"{path}whlen")
-    count = reader.count(f"{path}members")
-    return CheckConstraint(
-        retval, total, wtnames, whlen, tuple(reader.string(f"{path}whbuf[{n}]") for n in range(count))
-    )
+        retval, total = reader.integer(f"{path}retval"), reader.integer(f"{path}total_length")
+        wtnames, whlen = reader.words(f"{path}wtnames"), reader.integer(f"{path}whlen")
+        count = reader.count(f"{path}members")
+        return CheckConstraint(
+            retval, total, wtnames, whlen, tuple(reader.string(f"{path}whbuf[{n}]") for n in range(count))
+        )
+    if (numbers, behind) == (4, ("STRING", "STRING")):
+        return _foreign_key(reader, path)
+    return KeyConstraint(*_names(reader, path), reader.integer(f"{path}filler"))
 
 
 def _names(reader: FieldReader, path: str) -> tuple[int, tuple[str, ...]]:
@@ -145,12 +143,7 @@ def _names(reader: FieldReader, path: str) -> tuple[int, tuple[str, ...]]:
     return variables, tuple(reader.words(f"{path}names[{number}]") for number in range(count))
 
 
-def _key(reader: FieldReader, path: str) -> Key:
-    variables, names = _names(reader, path)
-    return Key(variables, names, reader.integer(f"{path}filler"))
-
-
-def _foreign_key(reader: FieldReader, path: str) -> ForeignKey:
+def _foreign_key(reader: FieldReader, path: str) -> ForeignKeyConstraint:
     variables, names = _names(reader, path)
     total, fkdelt = reader.integer(f"{path}total_length"), reader.integer(f"{path}fkdelt")
     fkupd, length = reader.integer(f"{path}fkupd"), reader.integer(f"{path}pklng")
@@ -159,7 +152,7 @@ def _foreign_key(reader: FieldReader, path: str) -> ForeignKey:
     if length not in {len(pkname), len(pkname) + 1}:
         raise WireError(f"{path}pklng", at, f"{length} for a name of {len(pkname)} characters and one")
     member = reader.text(f"{path}member")
-    return ForeignKey(
+    return ForeignKeyConstraint(
         variables, names, total, fkdelt, fkupd, pkname, libref, member, reader.integer(f"{path}attributes")
     )
 
@@ -184,7 +177,7 @@ def _constraint_values(constraint: Constraint, charset: str) -> list[Value]:
         return [*head, *numbers, _i32(content.whlen), _i32(len(buffers)), *buffers]
     names = [text(name, "names") for name in content.names]
     head = [*head, _i32(content.variables), _i32(len(names)), *names]
-    if isinstance(content, Key):
+    if isinstance(content, KeyConstraint):
         return [*head, _i32(content.filler)]
     return [
         *head,
@@ -208,7 +201,7 @@ def _opened(body: Buffer, charset: str, name: str, kind: MessageKind, least: int
     reader = FieldReader(body, charset)
     found = reader.integer(f"{name}.record")
     if found != kind:
-        raise WireError(f"{name}.record", reader.place(-1), f"{found}, where the type of record is {kind.value}")
+        raise WireError(f"{name}.record", reader.place(-1), f"{found}, but the type of record is {kind.value}")
     return reader, reader.count(f"{name}.count", least)
 
 

@@ -1,11 +1,10 @@
 """What an order packet brings: descriptions of columns, rows, and pieces of LONG values, and of which statement.
 
-The GroupId of a message tells its statement, where it has one; else the parsid of a segment does, else the CorrelId of
-the message. What describes the columns, and the rows themselves, are then parts of one group: the description is its
-first message, and all rows are its second, whose offsets count rows. A piece of a LONG value is a part of a group that
-the identifiers in its descriptor name, and whose offsets count bytes. Whatever else a packet holds (a commit, a
-connect, the parameters of a single statement) is of no attachment.
-"""
+The GroupId of a message identifies its statement, where it has one; else the parsid of a segment does, else the
+CorrelId of the message. What describes the columns, and the rows themselves, are then parts of one group: the
+description is its first message, and all rows are its second, whose offsets count rows. A piece of a LONG value is a
+part of a group that the identifiers in its descriptor name, and whose offsets count bytes. Whatever else a packet holds
+(a commit, a connect, the parameters of a single statement) is of no attachment."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -58,7 +57,7 @@ _NO_ROW: Final = 100
 _MASS_FUNCTIONS: Final = 1000
 _ROW_FUNCTIONS: Final = frozenset(
     {
-        FunctionCode.NIL,  # of kernels that do not tell it
+        FunctionCode.NIL,  # of kernels that do not report it
         FunctionCode.SELECT,
         FunctionCode.SELECT_INTO,
         FunctionCode.FETCH_FIRST,
@@ -206,10 +205,10 @@ def _places(number: int, segment: PacketSegment) -> dict[int, PartPlace]:
 
 
 def _statement(parts: Mapping[int, PartPlace], message: PhysicalMessage) -> bytes:
-    """Return the key of the statement that a segment belongs to; empty where nothing tells it."""
+    """Return the key of the statement that a segment belongs to; empty where nothing identifies it."""
     parsids = (parts[kind].part.buffer[:PARSID_SIZE] for kind in _STATEMENTS if kind in parts)
-    told = next((each for each in (message.group_id, *parsids, message.correl_id) if any(each)), b"")
-    return bytes(told[:KEY_SIZE]).ljust(KEY_SIZE, b"\0") if told else b""
+    identifiers = next((each for each in (message.group_id, *parsids, message.correl_id) if any(each)), b"")
+    return bytes(identifiers[:KEY_SIZE]).ljust(KEY_SIZE, b"\0") if identifiers else b""
 
 
 def _check_return(content: SegmentContent) -> None:
@@ -260,7 +259,7 @@ def _definition(content: SegmentContent) -> AttachmentDefinition:
 
 
 def _table(content: SegmentContent) -> tuple[str, str]:
-    """Return the owner and the name of the table, as far as a part tells them: "OWNER"."TABLE" or "TABLE"."""
+    """Return the owner and the name of the table, as far as a part has them: "OWNER"."TABLE" or "TABLE"."""
     kind = content.first_of(_TABLES)
     if kind is None:
         return _UNTOLD
@@ -287,7 +286,7 @@ def description_of(content: SegmentContent) -> Description:
 
 
 def rows_of(content: SegmentContent) -> RowRange | None:
-    """Return which rows a segment has; None for one without rows. Raises InvalidInputError where nothing tells their
+    """Return which rows a segment has; None for one without rows. Raises InvalidInputError where nothing states their
     place."""
     kind = content.row_kind()
     if kind is None:
@@ -297,7 +296,7 @@ def rows_of(content: SegmentContent) -> RowRange | None:
     if is_input and not (header.mass_cmd or _takes_several_rows(content)):
         return None
     attributes, count, total = part.header.attributes, part.header.arg_count, _row_count(content)
-    if _answers_one_row(header):
+    if isinstance(header, ReturnSegment) and header.function_code == FunctionCode.SELECT_INTO:
         attributes |= PartAttribute.FIRST | PartAttribute.LAST
     is_last = bool(attributes & PartAttribute.LAST) or _has_no_row(header)
     first = _first_row(attributes, count, total, is_input=is_input)
@@ -308,7 +307,7 @@ def rows_of(content: SegmentContent) -> RowRange | None:
 
 
 def _end_of_rows(content: SegmentContent) -> RowRange | None:
-    """Return the place behind the last row, as a reply tells it that has no row; None where it does not tell it."""
+    """Return the place after the last row, from a reply that has no row; None where it does not state it."""
     header, total = content.header, _row_count(content)
     if not content.statement or not _has_no_row(header) or header.function_code % _MASS_FUNCTIONS not in _ROW_FUNCTIONS:
         return None
@@ -316,7 +315,7 @@ def _end_of_rows(content: SegmentContent) -> RowRange | None:
 
 
 def _row_count(content: SegmentContent) -> int | None:
-    """Return the number that the resultcount part tells; None where there is none, or where it is NULL."""
+    """Return the number in the resultcount part; None without the part, or if it is NULL."""
     return content.held(PartKind.RESULTCOUNT) if PartKind.RESULTCOUNT in content.parts else None
 
 
@@ -327,11 +326,6 @@ def _takes_several_rows(content: SegmentContent) -> bool:
 
 def _has_no_row(header: Any) -> bool:
     return isinstance(header, ReturnSegment) and header.returncode == _NO_ROW
-
-
-def _answers_one_row(header: Any) -> bool:
-    """Tell whether a reply is that of a SELECT INTO, which has one row and need not say that it is the last one."""
-    return isinstance(header, ReturnSegment) and header.function_code == FunctionCode.SELECT_INTO
 
 
 def _first_row(attributes: int, count: int, total: int | None, *, is_input: bool) -> int | None:
@@ -349,8 +343,8 @@ def _first_row(attributes: int, count: int, total: int | None, *, is_input: bool
 
 def long_key(descriptor: LongDescriptor) -> bytes:
     """Return the key of a LONG value: the identifiers of the value and of its table. Empty where it has none."""
-    told = bytes(descriptor.descriptor) + bytes(descriptor.table_id)
-    return told.ljust(KEY_SIZE, b"\0") if any(told) else b""
+    identifiers = bytes(descriptor.descriptor) + bytes(descriptor.table_id)
+    return identifiers.ljust(KEY_SIZE, b"\0") if any(identifiers) else b""
 
 
 def long_pieces(content: SegmentContent) -> Iterator[LongPiece]:
@@ -364,24 +358,26 @@ def long_pieces(content: SegmentContent) -> Iterator[LongPiece]:
         start = at + LONG_SIZE
         at = start + len(value.data)
         if value.undef < min(Undef) and (value.data or value.descriptor.valmode in _WHOLE):
-            yield _long_piece(value, start, _told(described, number), f"{content.row(PartKind.LONGDATA)}[{number}]")
+            yield _long_piece(
+                value, start, _type_and_name(described, number), f"{content.row(PartKind.LONGDATA)}[{number}]"
+            )
 
 
 def _brings_data(header: Any) -> bool:
-    """Tell whether descriptors have their bytes behind them: not where they ask for some, or are those of a request."""
+    """Tell whether descriptors have their bytes after them: not where they ask for some, or belong to a request."""
     if isinstance(header, CommandSegment):
         return header.mess_type != MessType.GETVAL
     return isinstance(header, ReturnSegment) and header.function_code != FunctionCode.PUTVAL
 
 
-def _told(described: Description, number: int) -> tuple[int, str]:
+def _type_and_name(described: Description, number: int) -> tuple[int, str]:
     """Return the type and the name of a value."""
     types, names = described.parameters, described.names
     data_type = types[number].data_type if number < len(types) else DataType.LONG_BYTE
     return data_type, names[number] if number < len(names) else ""
 
 
-def _long_piece(value: LongValue, start: int, told: tuple[int, str], row: str) -> LongPiece:
+def _long_piece(value: LongValue, start: int, identifiers: tuple[int, str], row: str) -> LongPiece:
     descriptor, size = value.descriptor, len(value.data)
     key = long_key(descriptor)
     if not key:
@@ -392,7 +388,7 @@ def _long_piece(value: LongValue, start: int, told: tuple[int, str], row: str) -
     if not 0 <= offset <= _MOST_PLACE - size:
         why = f"position {descriptor.intern_pos} does not say where the {size} bytes belong in the LONG value"
         raise InvalidInputError("no-place", row, -1, why)
-    data_type, name = told
+    data_type, name = identifiers
     is_text = data_type in LONGS and data_type not in LONG_BYTES
     kind = AttachmentKind.TEXT_FILE if is_text else AttachmentKind.BINARY_FILE
     shown = name or key[:LONG_ID_SIZE].hex()

@@ -22,7 +22,7 @@ from app.assembly.interpretation import Answered, Consequence, Duplicate, Reject
 from app.assembly.machine import Assembly, AssemblyLimits
 from app.codecs.sas import dialect
 from app.framing.message_events import FAILED, read_event
-from app.framing.part_runs import Run, runs_and_others
+from app.framing.part_runs import MessageRun, runs_and_others
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError, InvalidInputError
 from app.model.event import Announced, Event, GroupPart, PartArrived, PartsArrived, Pieces
@@ -173,14 +173,14 @@ class Assembler:
             return
         steps: list[Step] = []
         for found in runs_and_others(messages) if len(messages) >= FEW else range(len(messages)):
-            if isinstance(found, Run):
+            if isinstance(found, MessageRun):
                 steps.append(found)
             else:
                 at, message = places[found], messages[found]
                 steps += [ReadMessage(at, message, event) for event in self._events(at, message)]
         unsure = load(steps, self._assembly, self._context)
         for step in steps:
-            if isinstance(step, Run):
+            if isinstance(step, MessageRun):
                 rows = step.rows
                 self._apply_run(
                     step,
@@ -196,7 +196,7 @@ class Assembler:
         self._unsaved.progress = self._reached
 
     def _apply_run(
-        self, run: Run, positions: Sequence[Position], messages: Sequence[PhysicalMessage], places: Sequence[int]
+        self, run: MessageRun, positions: Sequence[Position], messages: Sequence[PhysicalMessage], places: Sequence[int]
     ) -> None:
         """Apply sequenced parts together, or one by one if one of them is not new. `places` are packed positions."""
         sizes, times = [len(message.body) for message in messages], [message.received_at for message in messages]

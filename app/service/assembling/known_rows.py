@@ -6,7 +6,7 @@ from typing import NamedTuple
 from app.assembly.collecting import Address, Key, TrackedAttachment
 from app.assembly.header_checks import address_of
 from app.assembly.machine import Assembly
-from app.framing.part_runs import Run
+from app.framing.part_runs import MessageRun
 from app.model.attachment import AttachmentState
 from app.model.event import Announced, Event
 from app.model.message import PhysicalMessage
@@ -23,7 +23,7 @@ class ReadMessage(NamedTuple):
     event: Event
 
 
-Step = Run | ReadMessage
+Step = MessageRun | ReadMessage
 """What is applied at once."""
 
 
@@ -64,14 +64,14 @@ def load_messages(addresses: Iterable[Address], assembly: Assembly, context: Ser
 
 
 def _keys(step: Step) -> list[Key]:
-    if isinstance(step, Run):
+    if isinstance(step, MessageRun):
         return [(step.source, step.correl_id)]
     return Assembly.keys(step.message.source, step.event)
 
 
 def _addresses(step: Step, assembly: Assembly) -> Sequence[Address]:
     """Return the addresses whose messages matter for a step."""
-    if isinstance(step, Run):
+    if isinstance(step, MessageRun):
         key = (step.source, step.correl_id)
         if assembly.is_announced(key):
             return ()

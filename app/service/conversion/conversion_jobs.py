@@ -23,7 +23,7 @@ from app.tables.write import FORMATS, OutputOptions, outgoing, scanned_table
 from app.tables.write.query_result import QUERY_WRITERS, QueryFormat
 from app.tables.write.rows_page import Asked, page_of_file, page_of_table, write_page
 from app.tables.write.stored_table import ROWS_A_BATCH
-from app.trace import Frame, NotRecognised, Said, TooManyFrames, explain, ibm_mq
+from app.trace import Frame, Hints, NotRecognised, TooManyFrames, explain, ibm_mq
 from app.trace.frames import raw
 
 MOST_CELLS = 200_000
@@ -136,7 +136,7 @@ def explained_message(message: PhysicalMessage) -> Generator[bytes, None, None]:
         frames = ibm_mq.body(message)
     else:
         try:
-            frames = explain(message.body, None, Said(message.encoding, message.ccsid))
+            frames = explain(message.body, None, Hints(message.encoding, message.ccsid))
         except NotRecognised:
             frames = [raw(memoryview(message.body))]
     yield from _as_json(frames)

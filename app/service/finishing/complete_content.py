@@ -153,7 +153,7 @@ def _small_file(reading: _Reading) -> Finished | None:
     bodies = [*received.bodies()][1:]
     if (records := whole_records(reader, bodies, [Extent(0, 0, len(body)) for body in bodies], None)) is None:
         return None
-    tally = file_messages.Tally()
+    tally = file_messages.RecordTotals()
     tally.add_all([len(data) for data in records.data])
     return stored_at_once(record, reading.content_type, reader, tally, records.data, reading.stores)
 
@@ -162,7 +162,7 @@ def stored_at_once(
     record: AttachmentRecord,
     content_type: str,
     reader: PartReader,
-    tally: file_messages.Tally,
+    tally: file_messages.RecordTotals,
     data: Iterable[Body],
     stores: Stores,
 ) -> Finished:
@@ -180,7 +180,7 @@ def _file_in_journal(reading: _Reading) -> Finished | None:
     if file.of_lines or not stores.in_place:
         return None
     located = list(stores.journal.extents(reading.received.positions))
-    digest, tally = sha256(), file_messages.Tally()
+    digest, tally = sha256(), file_messages.RecordTotals()
     extents: list[Extent] = []
     record_size = 0
     for part, start, data, ends in file.spans():
@@ -215,7 +215,7 @@ def _stored_file(reading: _Reading) -> Finished:
     The last line gets a line end, unless the bytes without it have the announced size.
     """
     record, file, stores = reading.record, reading.file, reading.stores
-    tally = file_messages.Tally()
+    tally = file_messages.RecordTotals()
     line_ends: Evidence = ()
     with stores.store.create(object_name(record.id)) as target:
         measured = Measured(target)

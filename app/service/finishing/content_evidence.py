@@ -10,7 +10,7 @@ from typing import Final
 
 from app.codecs.ibm_mq.encodings import charset
 from app.codecs.sas import dialect
-from app.codecs.sas.file_messages import Tally, is_announced_size
+from app.codecs.sas.file_messages import RecordTotals, is_announced_size
 from app.framing.protocol import PartReader
 from app.framing.sas_evidence import Evidence, charset_of_texts
 from app.model.attachment import AttachmentKind
@@ -117,7 +117,7 @@ def other_bytes(kind: AttachmentKind | None, evidence: Evidence) -> str | None:
     return None
 
 
-def is_certain(reader: PartReader, tally: Tally) -> bool:
+def is_certain(reader: PartReader, tally: RecordTotals) -> bool:
     """Tell whether a binary file that was read to its end has the size that its sender announced, if it announced one,
     and no other reading."""
     description = reader.description

@@ -57,7 +57,7 @@ class _Reading:
     content_type: str = BINARY_TYPE
     evidence: Evidence = ()
     reader: PartReader | None = None
-    tally: file_messages.Tally = field(default_factory=file_messages.Tally)
+    tally: file_messages.RecordTotals = field(default_factory=file_messages.RecordTotals)
     size: int = 0
     digest: Any = field(default_factory=sha256)
     held: list[memoryview] = field(default_factory=list)

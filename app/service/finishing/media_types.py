@@ -3,7 +3,7 @@
 from typing import Any
 
 from app.codecs.ibm_mq.encodings import charset
-from app.codecs.sas.file_messages import FileDescription, Tally, length_contradiction, size_contradiction
+from app.codecs.sas.file_messages import FileDescription, RecordTotals, length_contradiction, size_contradiction
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.evidence import OnDoubt
@@ -12,7 +12,7 @@ from app.model.records import DOUBTFUL_SIZE
 
 
 def announced(
-    description: FileDescription | None, tally: Tally, on_doubt: OnDoubt, *, of_lines: bool = False
+    description: FileDescription | None, tally: RecordTotals, on_doubt: OnDoubt, *, of_lines: bool = False
 ) -> dict[str, Any]:
     """Return the fields of `Finished` for the sender's description of a file, if there is one, and warnings.
 

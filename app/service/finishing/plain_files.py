@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.codecs.sas.file_messages import Tally
+from app.codecs.sas.file_messages import RecordTotals
 from app.framing.protocol import PartReader
 from app.framing.registry import find_framing
 from app.model.attachment import AttachmentKind
@@ -115,7 +115,7 @@ def _content(record: AttachmentRecord, parts: Sequence[_Part], stores: Stores) -
     most = EXTENTS_A_PART if stores.in_place else None
     if (records := whole_records(reader, [part.body for part in parts[1:]], located, most)) is None:
         return None
-    tally = Tally()
+    tally = RecordTotals()
     tally.add_all([extent.length for extent in records.extents])
     if not is_certain(reader, tally):
         return None
@@ -126,7 +126,7 @@ def _content(record: AttachmentRecord, parts: Sequence[_Part], stores: Stores) -
     return with_earlier(concluded_binary(found, first.warnings.get(first.row), record.source, stores), record)
 
 
-def _in_journal(record: AttachmentRecord, reader: PartReader, tally: Tally, records: WholeRecords) -> Finished:
+def _in_journal(record: AttachmentRecord, reader: PartReader, tally: RecordTotals, records: WholeRecords) -> Finished:
     digest = sha256()
     for piece in records.data:
         digest.update(piece)

@@ -12,7 +12,7 @@ The object `journal-epoch` names the epoch of the gateway that copied last. One 
 from typing import Any
 
 from app.model.errors import GatewayError, JournalTaken
-from app.model.segment_names import segment_name
+from app.model.message import segment_name
 from app.observe import Recurring, logger
 from app.ports import ContentStore, Segment
 from app.service.context import ServiceContext

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from app.framing.arrivals import ArrivalsBySource
 from app.framing.protocol import ArrivalOptions
 from app.model.errors import JournalFull
-from app.model.message import PhysicalMessage, cut_properties, footprint, properties_length
+from app.model.message import PhysicalMessage, footprint, limited_properties, properties_length
 from app.service.context import ServiceContext
 from app.service.receiving.backlog import Backlog, BacklogEntry
 
@@ -75,7 +75,7 @@ class SharedIntake:
         if length <= limit:
             return message
         why = f"its properties take {length} bytes, and limits.properties_bytes allows {limit}; the first ones are kept"
-        kept = cut_properties(message.properties, limit)
+        kept = limited_properties(message.properties, limit)
         return message._replace(properties=kept).unreadable("properties-too-large", why)
 
 

@@ -24,8 +24,8 @@ from typing import BinaryIO
 from app import plugins
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.errors import DamagedError, GatewayError
+from app.model.message import segment_name
 from app.model.records import AttachmentRecord
-from app.model.segment_names import segment_name
 from app.ports import Catalog, ContentStore
 from app.service.access import audit
 from app.service.repair import backup_manifests

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from app import plugins
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError, GatewayError
+from app.model.message import SEALED_SEGMENT
 from app.model.records import JournalIdentity
-from app.model.segment_names import SEALED
 from app.ports import ContentStore
 from app.service.access import audit
 from app.service.repair import backup_manifests
@@ -96,7 +96,7 @@ class _Targets:
 
     def require_empty(self) -> None:
         folder = self._settings.journal_folder
-        if folder.is_dir() and any(path.suffix == SEALED for path in folder.iterdir()):
+        if folder.is_dir() and any(path.suffix == SEALED_SEGMENT for path in folder.iterdir()):
             raise GatewayError(f"there is a journal in {folder}: restore into an empty place")
         if not self._database.is_empty():
             raise GatewayError(f"the catalog {self._database.place} is not empty: restore into an empty place")

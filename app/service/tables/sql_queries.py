@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from app.model.table_names import library_and_member, plain_library
+from app.model.names import library_and_member, plain_library
 from app.plugins import how_to_install
 from app.ports import TableStore
 from app.service.tables.query_columns import for_arrow, for_text, quoted

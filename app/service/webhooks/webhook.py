@@ -21,7 +21,7 @@ from threading import Event, Lock
 from typing import Final
 
 from app.model.errors import with_type
-from app.model.event_filter import EventFilter
+from app.model.event_logs import EventFilter
 from app.model.records import EventRecord
 from app.model.webhook_state import DeadLetter, WebhookRecord, WebhookState
 from app.observe import Recurring, logger

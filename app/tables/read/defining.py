@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from app.codecs.sas.index_messages import Index
+from app.codecs.sas.data_set_messages import Index
 from app.dataset import checks, sas_columns, side_columns, value_labels
 from app.dataset.checks import Fault
 from app.dataset.schema import MOST_VARIABLES

@@ -7,7 +7,7 @@ have, and constraints that another kind of machine wrote, since their layout is 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from app.codecs.sas.index_messages import Index
+from app.codecs.sas.data_set_messages import Index
 from app.dataset import checks, indexes_and_constraints
 from app.dataset.checks import Fault
 from app.model.names import folded

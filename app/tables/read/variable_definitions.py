@@ -10,9 +10,8 @@ import pyarrow.compute as pc
 from app.dataset import character_columns, checks, numeric, sas_columns, side_columns
 from app.dataset.checks import Fault
 from app.dataset.conversion_error import BadValueError
-from app.dataset.format_names import SasFormat
+from app.dataset.format_names import Kind, SasFormat, kind_of
 from app.dataset.numeric import FloatFormat
-from app.dataset.numeric_kinds import Kind, kind_of
 from app.dataset.sapdb.column_types import sapdb_metadata
 from app.dataset.schema import LONGEST_CHARACTER
 from app.model.names import in_capitals

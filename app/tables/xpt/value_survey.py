@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from app.dataset import character_columns, decode
-from app.dataset.decode import Plan, Unforeseen
+from app.dataset.decode import DecodingPlan, Unforeseen
 from app.dataset.numeric import Bytes, Words
 from app.dataset.schema import Column
 from app.tables.xpt.observation_bytes import BATCH_ROWS
@@ -23,7 +23,7 @@ _TOP_BYTE: Final = np.uint64(0x100)
 _BEYOND_ASCII: Final = 0x80
 
 
-def surveyed(plan: Plan, blocks: Blocks) -> Plan:
+def surveyed(plan: DecodingPlan, blocks: Blocks) -> DecodingPlan:
     """Return the plan that fits all observations (big-endian IBM floats). `blocks` are pieces of whole observations."""
     counted = [column for column in plan.columns if column.kind is not None]
     plain = [column for column in plan.columns if column.kind is None]
@@ -35,7 +35,7 @@ def surveyed(plan: Plan, blocks: Blocks) -> Plan:
     return replace(plan, columns=columns, surveyed=True)
 
 
-def _suited(plan: Plan, columns: Sequence[Column], blocks: Iterable[bytes]) -> dict[int, Column]:
+def _suited(plan: DecodingPlan, columns: Sequence[Column], blocks: Iterable[bytes]) -> dict[int, Column]:
     """Return these columns as their values require them, by position."""
     try:
         for _ in decode.batches(replace(plan, columns=tuple(columns)), blocks, BATCH_ROWS):
@@ -45,7 +45,9 @@ def _suited(plan: Plan, columns: Sequence[Column], blocks: Iterable[bytes]) -> d
     return {column.position: column for column in columns}
 
 
-def _watched(plan: Plan, columns: Sequence[Column], blocks: Iterable[bytes], doubtful: set[int]) -> Iterator[bytes]:
+def _watched(
+    plan: DecodingPlan, columns: Sequence[Column], blocks: Iterable[bytes], doubtful: set[int]
+) -> Iterator[bytes]:
     """Yield the same blocks. Add the positions of columns that fail the quick test to `doubtful`."""
     for block in blocks:
         cells = np.frombuffer(block, np.uint8).reshape(-1, plan.obs_length)

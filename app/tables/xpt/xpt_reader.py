@@ -9,7 +9,7 @@ import pyarrow as pa
 from app.codecs.sas.constants import MessageKind
 from app.codecs.sas.data_set_messages import DataSetDefinition
 from app.dataset import decode
-from app.dataset.decode import Plan, Unforeseen
+from app.dataset.decode import DecodingPlan, Unforeseen
 from app.dataset.observation_layout import Representation
 from app.model.errors import InvalidInputError
 from app.model.names import folded
@@ -71,7 +71,7 @@ def read_whole(file: BinaryIO, *, member: str | None = None, charset: str = xpt_
 
 
 class _Opened(NamedTuple):
-    plan: Plan
+    plan: DecodingPlan
     blocks: Callable[[], Iterator[bytes]]
     latin_1: Member
     nuls: int
@@ -88,7 +88,7 @@ def _opened(file: BinaryIO, member: str | None, charset: str) -> _Opened:
     return _Opened(plan, blocks, latin_1, nuls)
 
 
-def _whole(plan: Plan, blocks: Callable[[], Iterator[bytes]]) -> pa.Table:
+def _whole(plan: DecodingPlan, blocks: Callable[[], Iterator[bytes]]) -> pa.Table:
     return pa.Table.from_batches(decode.batches(plan, blocks(), observation_bytes.BATCH_ROWS), plan.schema)
 
 

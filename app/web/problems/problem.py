@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse
 
 from app.model.errors import DamagedError
 from app.model.masking import masked
-from app.model.wording import sentence
+from app.model.validation import sentence
 from app.web.problems.problem_types import PROBLEMS, ProblemType
 
 MEDIA_TYPE = "application/problem+json"

@@ -14,8 +14,7 @@ from time import monotonic
 
 from starlette.concurrency import run_in_threadpool
 
-from app.model.event_filter import ALL, EventFilter
-from app.model.event_logs import EventLogs
+from app.model.event_logs import ALL, EventFilter, EventLogs
 from app.model.records import EventRecord
 from app.observe import Recurring, logger
 from app.service.events.event_entries import cloud_event

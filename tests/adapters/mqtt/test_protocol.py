@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from adapters import mqtt
-from app.codecs.mqtt.fixed_header import PacketType
+from app.codecs.mqtt.packets import PacketType
 from app.codecs.rendezvous.subjects import SUBJECT_PROPERTY
 from app.framing.registry import traits
 from app.model.message import GAP, PhysicalMessage

@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
-from app.codecs.mqtt.fixed_header import (
+from app.codecs.mqtt.packets import (
     MAX_REMAINING_LENGTH,
     FixedHeader,
     PacketType,
     largest_payload,
     length_bytes,
     length_size,
+    packets,
     publish_size,
 )
-from app.codecs.mqtt.packets import packets
 from app.wire import WireError
 
 LENGTHS = [

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.codecs.ibm_mq.image import write_image
-from app.codecs.mqtt.fixed_header import length_bytes
+from app.codecs.mqtt.packets import length_bytes
 from app.codecs.rendezvous.tibrv_message import decode_message, encode_message
 from app.model.message import PhysicalMessage
 from app.trace import NotRecognised, explain

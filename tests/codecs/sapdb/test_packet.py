@@ -151,7 +151,7 @@ def test_packets_one_after_the_other() -> None:
     assert last == len(EXAMPLE + TWO)
     frames = explain(EXAMPLE + TWO)
     assert [frame.offset for frame in frames] == [0, len(EXAMPLE)]
-    with pytest.raises(WireError, match="bytes behind the packet"):
+    with pytest.raises(WireError, match="bytes after the packet"):
         decode_packet(EXAMPLE + TWO)
 
 

@@ -11,8 +11,16 @@ from app.codecs.sapdb.data_rows import decode_rows
 from app.codecs.sapdb.packet import decode_packet
 from app.codecs.sapdb.packet_records import LongDescriptor, ParameterInfo, Parsid, VardataParameterInfo
 from app.codecs.sapdb.parameter_values import Manner
-from app.codecs.sapdb.part_buffers import KINDS, LongDemand, LongValue, PartBuffer, decode_part, encode_part, long_data
-from app.codecs.sapdb.session_info import SessionInfo
+from app.codecs.sapdb.part_buffers import (
+    KINDS,
+    LongDemand,
+    LongValue,
+    PartBuffer,
+    SessionInfo,
+    decode_part,
+    encode_part,
+    long_data,
+)
 from app.codecs.sapdb.temporal_digits import DateFormat
 from app.codecs.sapdb.text_codes import code_of
 from app.wire import Context, WireError

@@ -9,8 +9,8 @@ import pytest
 from app.codecs.sas.rendezvous_indexes import (
     CheckConstraint,
     Constraint,
-    ForeignKey,
-    Key,
+    ForeignKeyConstraint,
+    KeyConstraint,
     RendezvousIndex,
     read_constraints,
     read_indexes,
@@ -37,9 +37,9 @@ ATI = message("ATI", [i32(4), i32(3), *(field for index in INDEXES for field in 
 
 CHECK = Constraint(1, 64, "ck", CheckConstraint(0, 4, "AGE", 12, (b"\1\2", b"\3")))
 NO_TREE = Constraint(1, 64, "ck0", CheckConstraint(0, 4, "AGE", 0, ()))
-UNIQUE = Constraint(3, 64, "uq", Key(2, ("NAME", "AGE")))
-ONE_KEY = Constraint(2, 64, "pk", Key(1, ("NAME",)))
-FOREIGN = Constraint(5, 64, "fk", ForeignKey(1, ("NAME",), 60, 1, 2, "pk_name", "WORK", "PEOPLE", 7))
+UNIQUE = Constraint(3, 64, "uq", KeyConstraint(2, ("NAME", "AGE")))
+ONE_KEY = Constraint(2, 64, "pk", KeyConstraint(1, ("NAME",)))
+FOREIGN = Constraint(5, 64, "fk", ForeignKeyConstraint(1, ("NAME",), 60, 1, 2, "pk_name", "WORK", "PEOPLE", 7))
 
 FIELDS = {
     CHECK: [

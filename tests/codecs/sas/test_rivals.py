@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from app.codecs.sas.dialect import ALL, DIALECTS, Dialect, frames, mask_of
-from app.codecs.sas.file_messages import Rivals, detect
+from app.codecs.sas.file_messages import RivalDialects, detect
 from app.wire import WireError
 
 
@@ -57,7 +57,7 @@ def test_rivals_are_the_dialects_in_which_every_part_is_read_and_one_differs(see
     own = [read(part, chosen) for part in parts]
     if None in own:
         return  # its records span parts
-    rivals = Rivals(mask, chosen, joined=joined)
+    rivals = RivalDialects(mask, chosen, joined=joined)
     for part in parts:
         rivals.see(part)
     wanted = set()
@@ -79,7 +79,7 @@ def test_rivals_are_the_dialects_in_which_every_part_is_read_and_one_differs(see
 def test_a_record_that_two_dialects_read_differently() -> None:
     part = (12).to_bytes(8, "little") + b"eight ch" + bytes(4)
     chosen = detect(lambda: [part], ALL)
-    rivals = Rivals(ALL, chosen, joined=True)
+    rivals = RivalDialects(ALL, chosen, joined=True)
     rivals.see(part)
     assert chosen.name == "little-4-absent-packed"
     assert {each.name for each in rivals.found} >= {"little-8-absent-packed"}

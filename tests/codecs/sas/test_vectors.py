@@ -19,12 +19,16 @@ from app.codecs.sas.attachment_messages import (
 from app.codecs.sas.correlid import join, matches, split
 from app.codecs.sas.data_set_messages import (
     DataSetDefinition,
+    Index,
+    IndexMessage,
     ObservationMessage,
     VariableMessage,
     observation_blocks,
     read_definition,
+    read_indexes,
     read_variables,
     write_definition,
+    write_indexes,
     write_observations,
     write_variables,
 )
@@ -38,7 +42,6 @@ from app.codecs.sas.file_messages import (
     write_file_description,
     write_records,
 )
-from app.codecs.sas.index_messages import Index, IndexMessage, read_indexes, write_indexes
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
 from app.wire import Layout, WireError
 

@@ -271,7 +271,7 @@ def test_any_bytes_are_what_single_values_say(
             assert (refused.value.row, refused.value.at) == (single.row, single.at)  # noqa: PT017
         return
     if any(does_not_fit(value, info) for row in expected for value, info in zip(row, infos, strict=True)):
-        with pytest.raises(WireError, match=r"does not fit|behind the point"):
+        with pytest.raises(WireError, match=r"does not fit|after the decimal point"):
             decoded(bytes(buffer), infos, len(values), manner)
         return
     batch = decoded(bytes(buffer), infos, len(values), manner)

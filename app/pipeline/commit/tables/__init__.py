@@ -13,7 +13,7 @@ Tasks are plain data that can be pickled. `file_rows` takes pairs of an `Attachm
 `summed(tables.rows(QUALITY))` reads the quality.
 """
 
-from app.model.table_names import FILES, table_name
+from app.model.names import FILES, table_name
 from app.pipeline.commit.tables.files_table import file_rows, with_finished_at
 from app.pipeline.commit.tables.table_building import (
     CommittedTable,

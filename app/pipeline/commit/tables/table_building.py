@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.model.table_names import table_name
+from app.model.names import table_name
 from app.pipeline.commit.tables.schema_evolution import FIXED, ColumnMapping, evolve
 from app.ports import ContentStore, TableFile, TableStore
 from app.service.content.stored_content import opened

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field, model_validator
 from starlette.concurrency import run_in_threadpool
 
 from app.model.errors import GatewayError
-from app.model.patterns import CODE_VERIFIER
+from app.model.validation import CODE_VERIFIER
 from app.service.access.authentication import Authenticator
 from app.service.access.openid_sign_in import SignIn, SignInBusy, SignInRefused, Tokens
 from app.web.access.audit_trail import trail_of

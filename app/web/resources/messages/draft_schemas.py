@@ -13,7 +13,15 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_vali
 
 from app.model.attachment import AttachmentKind
 from app.model.names import folded
-from app.model.patterns import CORREL_ID, DELIMITER, IDENTIFIER, NO_CONTROL_CHARACTERS, NO_SPACES, PRINTABLE_ASCII, TEXT
+from app.model.validation import (
+    CORREL_ID,
+    DELIMITER,
+    IDENTIFIER,
+    NO_CONTROL_CHARACTERS,
+    NO_SPACES,
+    PRINTABLE_ASCII,
+    TEXT,
+)
 from app.service.sending import drafts
 from app.service.sending.drafts import FILE_SPECIFICATIONS
 from app.service.sending.upload_conversion import ConversionRequest

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 from fastapi import Header, Request, Response
 from fastapi.responses import JSONResponse
 
-from app.model.patterns import IDEMPOTENCY_KEY
+from app.model.validation import IDEMPOTENCY_KEY
 from app.service.gateway import Gateway
 from app.service.sending.delivery_creation import Submission
 from app.service.sending.upload_conversion import Runner

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from itertools import count
 
 from app.codecs.sas import dialect
-from app.framing.joined import joined_file
-from app.framing.outgoing_parts import fixed_records, message_identifier
 from app.framing.protocol import (
     ArrangementName,
     DataSetFacts,
@@ -21,6 +19,9 @@ from app.framing.protocol import (
     Framing,
     Received,
     StoreTable,
+    fixed_records,
+    joined_file,
+    message_identifier,
 )
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
 from app.model.errors import InvalidInputError

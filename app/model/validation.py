@@ -1,6 +1,7 @@
-"""Errors of validation as sentences: what is wrong, the value where it is no secret, and what to write instead.
+"""Validation: patterns of texts, and errors as sentences that are the same in settings, requests and commands.
 
-They are given as pydantic's dictionaries, and the same in settings, in requests and in options of commands.
+A sentence says what is wrong, the value where it is no secret, and what to write instead. Errors are given as
+pydantic's dictionaries.
 """
 
 import re
@@ -9,7 +10,46 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
-from app.model.patterns import SENTENCES
+NO_CONTROL_CHARACTERS: Final = r"^[^\x00-\x1f\x7f]*$"
+TEXT: Final = r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"
+NO_SPACES: Final = r"^[!-~]*$"
+IDEMPOTENCY_KEY: Final = r"^[!-~]{1,255}$"
+DELIMITER: Final = r"^[\t !#-~]$"
+PRINTABLE_ASCII: Final = r"^[ -~]*$"
+CORREL_ID: Final = r"^([0-9a-fA-F]{2}){0,24}$"
+SETTING_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
+SHA_256: Final = r"^[0-9A-Fa-f]{64}$"
+ORIGIN: Final = r"^(\*|https?://[A-Za-z0-9.\[\]:-]+)$"
+HOST: Final = r"^((\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?|\[?[0-9A-Fa-f]*:[0-9A-Fa-f:.]+\]?)$"
+IDENTIFIER: Final = r"^[0-9a-f]{32}$"
+SF_BOOLEAN: Final = r"^\?[01]$"
+SOME_PRINTABLE_ASCII: Final = r"^[ -~]+$"
+WEB_URL: Final = r"^https?://"
+KUBERNETES_NAME: Final = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
+KUBERNETES_NAMESPACE: Final = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+CODE_VERIFIER: Final = r"^[A-Za-z0-9._~-]{43,128}$"
+
+SENTENCES: Final[Mapping[str, str]] = {
+    NO_CONTROL_CHARACTERS: "control characters, such as line ends and tabs, are not allowed",
+    TEXT: "control characters other than tabs and line ends are not allowed",
+    NO_SPACES: "only printable ASCII characters without spaces are allowed",
+    IDEMPOTENCY_KEY: "give 1 to 255 printable ASCII characters without spaces",
+    DELIMITER: "give one character: a tab, a space or a printable ASCII character other than the quotation mark",
+    PRINTABLE_ASCII: "only printable ASCII characters are allowed",
+    CORREL_ID: "give up to 24 bytes, as two hexadecimal digits each",
+    SETTING_NAME: "give 1 to 64 letters, digits, dots, underscores and hyphens; the first is a letter or a digit",
+    SHA_256: "give a SHA-256, 64 hexadecimal digits",
+    ORIGIN: "give an origin, such as https://console.example, or *",
+    HOST: "give a name such as gateway.example, *.example for all names below it, or an address, without a port",
+    IDENTIFIER: "give an identifier, 32 hexadecimal digits in lower case",
+    SF_BOOLEAN: "give ?1 or ?0",
+    SOME_PRINTABLE_ASCII: "give printable ASCII characters",
+    WEB_URL: "give a URL that begins with http:// or https://",
+    KUBERNETES_NAME: "give a name of Kubernetes: lower-case letters, digits, dots and hyphens, at most 253",
+    KUBERNETES_NAMESPACE: "give a namespace of Kubernetes: lower-case letters, digits and hyphens, at most 63",
+    CODE_VERIFIER: "give 43 to 128 letters, digits, dots, underscores, tildes and hyphens (RFC 7636)",
+}
+
 
 _LONGEST: Final = 40
 _PIECE: Final = re.compile(r"(\d+) (days?|hours?|minutes?|seconds?|microseconds?)")
@@ -30,8 +70,8 @@ def sentence(detail: Mapping[str, Any], *, of_request: bool = False) -> str:
 
     Texts of any form may be secrets, and are not shown.
     """
-    if of_request and (said := _OF_REQUESTS.get(str(detail["type"]))) is not None:
-        return said
+    if of_request and (shown := _OF_REQUESTS.get(str(detail["type"]))) is not None:
+        return shown
     message = str(detail["msg"])
     for prefix in _PREFIXES:
         message = message.removeprefix(prefix)
@@ -43,8 +83,8 @@ def _shown(value: Any) -> str:
     text = value.decode(errors="replace") if isinstance(value, bytes) else value
     if isinstance(value, timedelta):
         return _amount(value)
-    said = {True: "true", False: "false"}[text] if isinstance(text, bool) else repr(text)
-    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…"
+    shown = {True: "true", False: "false"}[text] if isinstance(text, bool) else repr(text)
+    return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…"
 
 
 def _amount(value: Any) -> str:
@@ -65,10 +105,6 @@ def _items(count: int) -> str:
 
 def _fixed(text: str, _context: Context, value: str) -> str:
     return text.format(value)
-
-
-def _at_least(characters: int) -> str:
-    return "must not be empty" if characters == 1 else f"give at least {characters:,} characters"
 
 
 def _pattern(context: Context, _value: str) -> str:
@@ -121,7 +157,9 @@ _BY_TYPE: Final[Mapping[str, Callable[[Context, str], str]]] = {
     "greater_than_equal": lambda context, value: f"{value} is too small; give at least {_amount(context['ge'])}",
     "less_than": lambda context, value: f"{value} is too large; give less than {_amount(context['lt'])}",
     "less_than_equal": lambda context, value: f"{value} is too large; give at most {_amount(context['le'])}",
-    "string_too_short": lambda context, _: _at_least(context["min_length"]),
+    "string_too_short": lambda context, _: (
+        "must not be empty" if context["min_length"] == 1 else f"give at least {context['min_length']:,} characters"
+    ),
     "string_too_long": lambda context, _: f"give at most {context['max_length']:,} characters",
     "too_short": lambda context, _: f"give at least {_items(context['min_length'])}",
     "too_long": lambda context, _: f"give at most {_items(context['max_length'])}",

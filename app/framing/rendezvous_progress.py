@@ -1,4 +1,4 @@
-"""What has come of an attachment on TIB/Rendezvous, beside what its sender announced of it.
+"""The messages received of an attachment on TIB/Rendezvous, compared with its sender's announcements.
 
 A file announces its size (FDC), a data set its observations and variables (DAT). What has come of either is counted
 while it comes, so that a last message that can be read in two ways is read by this, too (`app.framing.counting`).
@@ -12,10 +12,8 @@ import numpy as np
 
 from app.codecs.rendezvous.constants import HEADER_SIZE
 from app.codecs.rendezvous.fields import message_end
-from app.codecs.sas.attachment_messages import Attachment
-from app.codecs.sas.file_messages import FileDescription, Tally, is_announced_size
-from app.codecs.sas.numbered import numbered
-from app.codecs.sas.numbered_arrays import find_fields
+from app.codecs.sas.file_messages import FileDescription, RecordTotals, is_announced_size
+from app.codecs.sas.numbered import find_fields, numbered
 from app.codecs.sas.rendezvous_messages import (
     RendezvousDefinition,
     read_definition,
@@ -27,7 +25,7 @@ from app.wire import WireError
 from app.wire.kinds import Buffer
 
 
-class Whole(Enum):
+class Completeness(Enum):
     """Whether all of an attachment has come, by what its sender announced."""
 
     CERTAIN = 4
@@ -43,11 +41,12 @@ class Whole(Enum):
 _BEGINS: Final = {"DAT": AttachmentKind.DATA_SET, "FDC": None}
 _RECORDS: Final = {"ATX": AttachmentKind.TEXT_FILE, "ATB": AttachmentKind.BINARY_FILE}
 _REPEATS: Final = (1, 0, 2)
-"""The fields that each observation's value may repeat beside its own two: its type of record, none, the count, too."""
+"""The fields that each observation's value may repeat in addition to its own two: its type of record, none, the count,
+too."""
 
 
 @dataclass(slots=True)
-class AttachmentTally:
+class AttachmentProgress:
     """The messages of one attachment so far, by what they bring."""
 
     kind: AttachmentKind
@@ -55,13 +54,8 @@ class AttachmentTally:
     description: FileDescription | None = None
     definition: RendezvousDefinition | None = None
     is_odd: bool = False
-    records: Tally = field(default_factory=Tally)
+    records: RecordTotals = field(default_factory=RecordTotals)
     values: list[int | None] = field(default_factory=lambda: [0] * len(_REPEATS))
-
-    @classmethod
-    def of(cls, entry: Attachment) -> "AttachmentTally":
-        """Return the tally of an attachment of which nothing has come."""
-        return cls(AttachmentKind(entry.type))
 
     def add(self, name: str, body: Buffer) -> None:
         """Count a message. One that its attachment cannot have, or that cannot be read, makes the attachment odd."""
@@ -86,31 +80,29 @@ class AttachmentTally:
         else:
             self.is_odd |= self.kind is not AttachmentKind.DATA_SET
             if name == "ATO" and self.definition is not None and self.definition.observations >= 0:
-                self._add_values(_fields(body))
+                fields = _fields(body)
+                for place, repeats in enumerate(_REPEATS):
+                    values, rest = divmod(fields - 2 + repeats, 2 + repeats)
+                    before = self.values[place]
+                    self.values[place] = None if before is None or rest or values < 0 else before + values
 
-    def _add_values(self, fields: int) -> None:
-        for place, repeats in enumerate(_REPEATS):
-            values, rest = divmod(fields - 2 + repeats, 2 + repeats)
-            before = self.values[place]
-            self.values[place] = None if before is None or rest or values < 0 else before + values
-
-    def whole(self) -> Whole:
+    def whole(self) -> Completeness:
         """Tell whether all has come, by what was announced."""
         if self.is_odd or (self.messages and self.description is None and self.definition is None):
-            return Whole.CONTRADICTED
+            return Completeness.CONTRADICTED
         if self.definition is not None:
             observations, variables = self.definition.observations, self.definition.variables
             if observations < 0:
-                return Whole.UNKNOWN
-            return Whole.LIKELY if observations * variables in self.values else Whole.CONTRADICTED
+                return Completeness.UNKNOWN
+            return Completeness.LIKELY if observations * variables in self.values else Completeness.CONTRADICTED
         if self.description is None or not self.description.filesize:
-            return Whole.UNKNOWN
+            return Completeness.UNKNOWN
         if not is_announced_size(self.description, self.records, of_lines=self.kind is AttachmentKind.TEXT_FILE):
-            return Whole.CONTRADICTED
+            return Completeness.CONTRADICTED
         is_exact = self.kind is AttachmentKind.BINARY_FILE and not (self.description.filesize - self.records.size) % (
             1 << 32
         )
-        return Whole.CERTAIN if is_exact else Whole.LIKELY
+        return Completeness.CERTAIN if is_exact else Completeness.LIKELY
 
 
 def _fields(body: Buffer) -> int:
