@@ -49,7 +49,7 @@ from app.tables.xpt.xpt_layouts import (
 )
 from app.web import problems
 from app.wire import Layout
-from docs import alerts, chart_schema, client_types, dashboards, pictures, references
+from docs import alerts, chart_schema, client_library, dashboards, pictures, references
 
 FOLDER = Path(__file__).parent
 
@@ -152,7 +152,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "problems.md": problems.table,
     "states.md": states,
     "../app/settings/example.toml": example,
-    "../clients/python/src/attachment_gateway_client/schemas.py": client_types.types,
+    "../clients/python/src/attachment_gateway_client/schemas.py": client_library.types,
+    "../clients/python/src/attachment_gateway_client/client.py": client_library.blocking_client,
     "../helm/files/alerts.yaml": rules,
     "../helm/values.schema.json": chart_schema.text,
     "alerts/index.md": alerts.index,

@@ -21,7 +21,7 @@ from app.model.message import PhysicalMessage
 from app.model.pipeline_run import PipelineRun, RunState
 from app.tables.quality import QUALITY, Increment, quality_rows
 from app.trace import FORMATS
-from app.web.console.static_files import FOLDER
+from app.web.console.endpoints import FOLDER
 from tests.console.support import Console
 from tests.support.gateway import GatewayProcess, mqtt_destination, mqtt_source
 from tests.support.mosquitto import Mosquitto

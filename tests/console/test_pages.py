@@ -13,7 +13,7 @@ from app.model.pipeline_run import PipelineRun, RunState
 from app.tables.quality import QUALITY, Increment, quality_rows
 from app.testing.outgoing_files import delivery
 from app.web.app import create_app
-from app.web.console.static_files import FOLDER
+from app.web.console.endpoints import FOLDER
 from tests.console.support import Console
 from tests.support.tables import visits
 from tests.web.stock import Stock, arriving, serving

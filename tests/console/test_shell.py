@@ -293,7 +293,7 @@ def test_content_is_downloaded_with_a_key_and_only_read(world: World, open_conso
     assert record.object_name is not None
     world.stock.catalog.settle({record.id: StoredObject(record.object_name)}, world.stock.clock.now())
     page.reload()
-    happened = page.get_by_role("region", name="What happened")
+    happened = page.get_by_role("region", name="Timeline")
     expect(happened).to_contain_text("Content was copied to the content store")
     expect(happened).to_contain_text("Content was read")
     expect(happened).not_to_contain_text("downloads")

@@ -156,7 +156,7 @@ def test_a_group_is_dismissed_and_replayed_however_large_it_is(
 ) -> None:
     """Page by page; what cannot be done, and what is quarantined again meanwhile, is not met twice."""
     stock.gateway.start()
-    monkeypatch.setattr("app.web.resources.quarantine.bulk.MOST_AT_ONCE", 2)
+    monkeypatch.setattr("app.web.resources.quarantine.endpoints.MOST_AT_ONCE", 2)
     for number in range(5):
         stock.quarantined(b"no header %d" % number)
     stock.quarantined(b"x", source="other")

@@ -4,11 +4,12 @@ Sources: RFC 7519 (JSON Web Token), RFC 8725 (best practices), RFC 9068 (access 
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from threading import Lock
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
+import httpx
 from joserfc import jws, jwt
 from joserfc.errors import ExpiredTokenError, JoseError
 from joserfc.jwk import KeySet
@@ -17,8 +18,49 @@ from app.model.access import Principal, Scope
 from app.model.errors import GatewayError
 from app.observe import Recurring, logger
 from app.ports import Clock
-from app.service.access.openid_provider import fetch_json
 from app.settings import Oidc
+
+TIMEOUT_SECONDS = 5.0
+LARGEST = 1 << 20
+"""The maximum size of an answer."""
+
+
+class ProviderAnswer(NamedTuple):
+    """An answer of the provider."""
+
+    status: int
+    content: dict[str, Any]
+
+
+def fetch_json(url: str) -> dict[str, Any]:
+    """Return a JSON object at a URL. Raises GatewayError."""
+    answer = _answer("GET", url)
+    if not 200 <= answer.status < 300:
+        raise GatewayError(f"{url} cannot be read: it answers with status {answer.status}")
+    return answer.content
+
+
+def post_form(url: str, form: Mapping[str, str]) -> ProviderAnswer:
+    """Send a form, and return the answer, whatever its status. Raises GatewayError."""
+    return _answer("POST", url, form)
+
+
+def _answer(method: str, url: str, form: Mapping[str, str] | None = None) -> ProviderAnswer:
+    headers = {"Accept": "application/json"}
+    try:
+        with httpx.stream(method, url, data=form, timeout=TIMEOUT_SECONDS, headers=headers) as response:
+            body = b""
+            for piece in response.iter_bytes():
+                body += piece
+                if len(body) > LARGEST:
+                    raise GatewayError(f"{url} has more than {LARGEST} bytes")
+        found = httpx.Response(200, content=body).json()
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        raise GatewayError(f"{url} cannot be read: {error or type(error).__name__}") from error
+    if not isinstance(found, dict):
+        raise GatewayError(f"{url} is not a JSON object")
+    return ProviderAnswer(response.status_code, found)
+
 
 LEEWAY_SECONDS = 30
 """The tolerated difference between the clocks of the provider and the gateway."""

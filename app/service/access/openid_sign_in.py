@@ -14,8 +14,16 @@ from typing import Any, NamedTuple
 
 from app.model.errors import GatewayError
 from app.observe import Recurring, logger
-from app.service.access.oidc import KEEP_SECONDS, PAUSE_SECONDS, AccessTokens, Fetch, TokenRefused
-from app.service.access.openid_provider import ProviderAnswer, fetch_json, post_form
+from app.service.access.oidc import (
+    KEEP_SECONDS,
+    PAUSE_SECONDS,
+    AccessTokens,
+    Fetch,
+    ProviderAnswer,
+    TokenRefused,
+    fetch_json,
+    post_form,
+)
 from app.settings import Oidc
 
 AT_ONCE = 8
@@ -44,7 +52,7 @@ class Endpoints(NamedTuple):
 
 
 class Tokens(NamedTuple):
-    """What the provider has issued. `expires_in` is in seconds, if the provider says it."""
+    """The tokens that the provider issued. `expires_in` is in seconds, if the provider says it."""
 
     access_token: str
     expires_in: int | None

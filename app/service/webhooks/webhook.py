@@ -55,8 +55,8 @@ class WebhookEndpoint:
         self._is_saved = True
         """Whether the catalog has the record."""
         self._has_queued = True
-        self._taken: list[int] = []
-        """The dead letters that were taken and that the catalog still has."""
+        self._accepted: list[int] = []
+        """The dead letters that the receiver accepted and that the catalog still has."""
 
     def _new(self) -> WebhookRecord:
         """Record a new webhook, which gets the events from now on."""
@@ -242,7 +242,7 @@ class WebhookEndpoint:
     def _send_letters(self) -> bool:
         changes = self._changes
         after = 0
-        self._drop_taken()
+        self._drop_accepted()
         while letters := self._catalog.dead_letters(self.name, after, AT_ONCE, queued=True):
             for letter in letters:
                 after = letter.event.number
@@ -250,18 +250,18 @@ class WebhookEndpoint:
                     return False
         return True
 
-    def _drop_taken(self) -> None:
-        if self._taken:
-            self._catalog.drop_dead_letters(self.name, self._taken)
-            self._taken = []
+    def _drop_accepted(self) -> None:
+        if self._accepted:
+            self._catalog.drop_dead_letters(self.name, self._accepted)
+            self._accepted = []
 
     def _send_letter(self, letter: DeadLetter, changes: int) -> bool:
         """Send a dead letter; return whether the next one may be sent."""
         answer = self._attempt(letter.event)
         if answer.outcome is WebhookOutcome.DELIVERED:
             self._worked(changes)
-            self._taken.append(letter.event.number)
-            self._drop_taken()
+            self._accepted.append(letter.event.number)
+            self._drop_accepted()
             return True
         now = self._clock.now()
         with self._lock:

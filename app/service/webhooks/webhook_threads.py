@@ -15,7 +15,6 @@ from app.service.context import ServiceContext
 from app.service.threads import Worker
 from app.service.webhooks.webhook import WebhookEndpoint
 from app.service.webhooks.webhook_request import Poster, WebhookAnswer
-from app.settings.webhooks import Webhook
 
 IDLE_SECONDS: Final = 1.0
 """How often the event log is looked at when nothing in this process has logged an event: a job beside may have."""
@@ -37,7 +36,9 @@ class Webhooks:
         self._posters = {name: Poster(settings) for name, settings in self._settings.items()}
         by_host: dict[tuple[str, int], list[str]] = defaultdict(list)
         for name, settings in self._settings.items():
-            by_host[_host(settings)].append(name)
+            parts = urlsplit(settings.url)
+            port = parts.port or (443 if parts.scheme == "https" else 80)
+            by_host[str(parts.hostname), port].append(name)
         self.workers: Mapping[str, Worker] = {
             f"webhooks {host}:{port}": Worker(f"webhooks {host}:{port}", partial(self._run, names))
             for (host, port), names in by_host.items()
@@ -98,8 +99,3 @@ def _stepped(endpoint: WebhookEndpoint, fault: Recurring) -> bool:
         return False
     fault.worked()
     return has_more
-
-
-def _host(settings: Webhook) -> tuple[str, int]:
-    parts = urlsplit(settings.url)
-    return str(parts.hostname), parts.port or (443 if parts.scheme == "https" else 80)

@@ -30,7 +30,7 @@ LINK = "link"
 KEYS_SECONDS = 1.0
 """How long health waits for the catalog to tell the keys of today: probes have little time."""
 LinkDep = Annotated[
-    str | None, Query(alias=LINK, max_length=4000, description="of a signed link: POST /v1/links makes one")
+    str | None, Query(alias=LINK, max_length=4000, description="token of a signed link, which POST /v1/links creates")
 ]
 _bearer = HTTPBearer(
     scheme_name=SCHEME,
@@ -78,7 +78,7 @@ class Caller:
     def require_unlimited(self) -> None:
         """Raise Problem for a caller with limits: what it asks for is about all sources and destinations."""
         if not self._noted(not self.principal.is_limited, "the caller is limited to sources or destinations"):
-            raise Problem("forbidden", "this is about all sources, and your key is limited to some")
+            raise Problem("forbidden", "this concerns all sources, but your key is limited to some")
 
     def _noted(self, known: bool, why: str) -> bool:
         if not known:
@@ -130,6 +130,11 @@ async def recognised(request: Request, credentials: CredentialsDep) -> Caller | 
 
 
 CallerDep = Annotated[Caller, Depends(authorize)]
+
+
+async def require_unlimited(caller: CallerDep) -> None:
+    """Refuse a caller with limits. It is for resources that are about all sources and destinations."""
+    caller.require_unlimited()
 
 
 def operation_of(request: Request) -> Operation:
@@ -185,7 +190,8 @@ def _principal(
     address = request.client.host if request.client else None
     if authenticator.is_open:
         return authenticator.without(address)
-    if credentials is None and (link := _link(request)) is not None:
+    link = request.query_params.get(LINK) if trail_of(request).operation in LINKED else None
+    if credentials is None and link is not None:
         trail_of(request).details["link"] = True
         return _linked(request, link)
     if credentials is not None:
@@ -193,12 +199,6 @@ def _principal(
     if "authorization" in request.headers:
         raise CredentialsRefused("credentials of another scheme than Bearer", "send Authorization: Bearer …")
     return authenticator.without(address)
-
-
-def _link(request: Request) -> str | None:
-    """Return the signed link by which a request came, if its operation may have one."""
-    is_linked = trail_of(request).operation in LINKED
-    return request.query_params.get(LINK) if is_linked else None
 
 
 def _linked(request: Request, link: str) -> Principal:

@@ -6,8 +6,7 @@ from fastapi import Depends
 
 from app.plugins import PluginError
 from app.ports import TableStore
-from app.service.access.table_sources import are_within
-from app.service.tables.table_reader import OpenTable, open_table
+from app.service.tables.table_reader import OpenTable, are_within, open_table
 from app.web.dependencies.caller import Caller, CallerDep
 from app.web.dependencies.request_gateway import GatewayDep
 from app.web.problems import Problem

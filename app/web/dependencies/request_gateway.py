@@ -5,15 +5,14 @@ They are coroutines that never wait, because FastAPI runs every plain function i
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import quote, urlencode
 
 from fastapi import Depends, Query, Request, Response, params
 from fastapi.dependencies.utils import get_flat_params
 
-from app.ports import Page
 from app.service.gateway import Gateway
-from app.web.http.strict_int import Digits
+from app.web.http.parameters import Digits
 from app.web.problems import Problem
 
 _OF_PATHS = "/%:@!$&'()*+,;=~"
@@ -36,22 +35,25 @@ class Paging:
 
     cursor: str | None
     limit: int
+    _request: Request
+    _response: Response
+
+    def link_next(self, cursor: str | None) -> None:
+        """Add a link to the page that begins at a cursor (RFC 8288); None: there is none."""
+        if cursor is not None:
+            add_link_next(self._request, self._response, cursor=cursor)
 
 
 async def _paging(
+    request: Request,
+    response: Response,
     cursor: Annotated[str | None, Query(description="`next` of the previous page", max_length=1000)] = None,
     limit: Annotated[Digits, Query(description="maximum number of items per page", ge=1, le=500)] = 50,
 ) -> Paging:
-    return Paging(cursor, limit)
+    return Paging(cursor, limit, request, response)
 
 
 PagingDep = Annotated[Paging, Depends(_paging)]
-
-
-def link_next(request: Request, response: Response, page: Page[Any]) -> None:
-    """Add a link to the next page of a listing (RFC 8288)."""
-    if page.next is not None:
-        add_link_next(request, response, cursor=page.next)
 
 
 def add_link_next(request: Request, response: Response, **parameters: object) -> None:
@@ -90,7 +92,7 @@ async def only_known_parameters(request: Request) -> None:
 
 
 def _unknown(request: Request, known: list[str]) -> Iterator[dict[str, str]]:
-    there_are = f"known are {', '.join(known)}" if known else "this resource has none"
+    there_are = f"the known ones are {', '.join(known)}" if known else "this resource has none"
     for name in dict.fromkeys(request.query_params.keys()):
         if name not in known:
             yield {"parameter": name, "detail": f"unknown parameter; {there_are}"}

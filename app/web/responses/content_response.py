@@ -30,10 +30,8 @@ from app.model.errors import DamagedError, InvalidInputError
 from app.observe import logger
 from app.service.content.stored_content import Content
 from app.service.conversion import Slot, SlotUse
-from app.tables.write import OptionError
-from app.web.http.content_codings import chosen_coding, compressed, is_text
-from app.web.http.download_names import content_disposition
-from app.web.http.negotiation import invalid, not_representable
+from app.web.http.disposition import content_disposition
+from app.web.http.negotiation import chosen_coding, compressed, is_text, not_representable
 from app.web.http.ranges import ByteRange, parse_ranges, precondition, range_applies
 from app.web.problems import Problem
 from app.web.responses.disconnection import ClientLeft, converting, disconnected
@@ -94,7 +92,7 @@ class ContentRepresentation:
         }
 
 
-def respond(headers: Headers, method: str, content: Content, what: ContentRepresentation) -> Response:
+def stored_response(headers: Headers, method: str, content: Content, what: ContentRepresentation) -> Response:
     """Answer GET or HEAD of content. Blocks while the first piece is read. Raises Problem for 412 and 416."""
     about = what.headers() | {"Content-Type": what.media_type}
     if _is_known(headers, what):
@@ -117,7 +115,9 @@ def respond(headers: Headers, method: str, content: Content, what: ContentRepres
     return _multipart(content, ranges, about)
 
 
-def respond_made(request: Request, make: Callable[[Slot], Iterator[Piece]], what: ContentRepresentation) -> Response:
+def converted_response(
+    request: Request, make: Callable[[Slot], Iterator[Piece]], what: ContentRepresentation
+) -> Response:
     """Answer GET or HEAD of content that a conversion makes piece by piece; its size is not known in advance.
 
     Text is sent in the coding that Accept-Encoding prefers, and has an entity tag for each. Raises Problem for 412.
@@ -126,20 +126,17 @@ def respond_made(request: Request, make: Callable[[Slot], Iterator[Piece]], what
     coding = chosen_coding(request.headers.get("accept-encoding")) if is_coded else None
     if coding is not None:
         what = replace(what, tag=f"{what.tag}-{coding}", coding=coding)
-    response = _made(request, make, what)
+    about = what.headers() | {"Content-Type": what.media_type}
+    response: Response
+    if _is_known(request.headers, what):
+        response = _not_modified(about)
+    elif coding is None:
+        response = ConvertedResponse(about, make)
+    else:
+        response = ConvertedResponse(about, lambda slot: compressed(make(slot), coding))
     if is_coded:
         response.headers.add_vary_header("Accept-Encoding")
     return response
-
-
-def _made(request: Request, make: Callable[[Slot], Iterator[Piece]], what: ContentRepresentation) -> Response:
-    about = what.headers() | {"Content-Type": what.media_type}
-    if _is_known(request.headers, what):
-        return _not_modified(about)
-    coding = what.coding
-    if coding is None:
-        return ConvertedResponse(about, make)
-    return ConvertedResponse(about, lambda slot: compressed(make(slot), coding))
 
 
 def _is_known(headers: Headers, what: ContentRepresentation) -> bool:
@@ -310,8 +307,6 @@ class ConvertedResponse(Response):
 
         try:
             return await slot.within_time(begin)
-        except OptionError as error:
-            raise invalid(error) from None
         except InvalidInputError as error:
             raise not_representable(error) from None
         except KeyError:

@@ -108,20 +108,22 @@ class Feed:
         # The number comes first: a client that is cut off before any event goes on here.
         yield b": attachment gateway\nid: %b\n\n" % self._identifier(after)
         due = monotonic() + HEARTBEAT_SECONDS
-        told = after
+        announced = after
         while not self._ended:
             if monotonic() >= due:
                 due = monotonic() + HEARTBEAT_SECONDS
                 if not await run_in_threadpool(is_current):
                     return
-                yield b": still here\n\n" if told == after else b": still here\nid: %b\n\n" % self._identifier(after)
-                told = after
+                yield (
+                    b": still here\n\n" if announced == after else b": still here\nid: %b\n\n" % self._identifier(after)
+                )
+                announced = after
             news = self._news
             events = await self._behind(after)
             if events:
                 after = events[-1].number
                 if selected := [event for event in events if which.selects(event) and is_visible(event)]:
-                    told = selected[-1].number
+                    announced = selected[-1].number
                     yield b"".join(map(self._encode, selected))
                 continue
             with suppress(TimeoutError):
@@ -153,8 +155,8 @@ class Feed:
         return self.logs.identify(number).encode()
 
     def _encode(self, event: EventRecord) -> bytes:
-        said = json.dumps(cloud_event(event, self.logs)).encode()
-        return b"id: %b\ndata: %b\n\n" % (self._identifier(event.number), said)
+        data = json.dumps(cloud_event(event, self.logs)).encode()
+        return b"id: %b\ndata: %b\n\n" % (self._identifier(event.number), data)
 
     async def _behind(self, after: int) -> Sequence[EventRecord]:
         if after >= self._newest:

@@ -18,8 +18,14 @@ from app.model.event_logs import EventLogs
 from app.model.records import EventRecord
 from app.secret import Secret, Words
 from app.service.webhooks import checked_network
-from app.service.webhooks.webhook_request import MOST_RETRY_AFTER, Poster, WebhookAnswer, WebhookOutcome, retry_after
-from app.service.webhooks.webhook_signature import signed_headers
+from app.service.webhooks.webhook_request import (
+    MOST_RETRY_AFTER,
+    Poster,
+    WebhookAnswer,
+    WebhookOutcome,
+    retry_after,
+    signed_headers,
+)
 from app.settings.webhooks import Webhook, secret_bytes
 from tests.support.mosquitto import free_port
 from tests.support.webhook_receiver import OTHER_SECRET, SECRET, Answered, WebhookReceiver

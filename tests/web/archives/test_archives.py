@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from app.model.attachment import AttachmentKind
-from app.web.resources.archives.archive_writer import ArchiveMember, unique_names, zip_pieces
+from app.web.resources.archives import ArchiveMember, unique_names, zip_pieces
 from tests.web.stock import Stock
 
 BIG = 16 << 20

@@ -16,7 +16,7 @@ import pytest
 
 from app.pipeline.commit.tables import QUALITY, Increment, hour_of
 from app.tables.write import FORMATS
-from app.web.resources.tables.endpoints import JSON_ROWS
+from app.web.resources.tables import JSON_ROWS
 from tests.support.built import RECEIVED, Built, without_deltalake
 from tests.support.tables import field, long, pupils, visits
 from tests.web.conftest import connected, stocked

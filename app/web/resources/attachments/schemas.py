@@ -10,8 +10,8 @@ from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.evidence import Choice, Ground, Question
 from app.model.records import AttachmentRecord
 from app.model.times import to_time
-from app.web.http.download_names import file_name
-from app.web.http.iso_times import optional_time
+from app.web.http.disposition import file_name
+from app.web.http.parameters import optional_time
 from app.web.resources.schemas import KindWord, Links, kind_word, shown
 
 

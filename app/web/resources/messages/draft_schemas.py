@@ -29,7 +29,7 @@ from app.service.sending.upload_parts import StoredPart
 from app.tables.read.file_formats import FORMATS
 from app.tables.read.overrides import DataSetOverrides, NameRule, VariableOverrides
 from app.tables.read.read_request import Options, VariableType
-from app.web.resources.messages.map_schemas import MOST_MAP_VALUES, MapType, check_map_value
+from app.web.resources.messages.schemas import MOST_MAP_VALUES, MapType, check_map_value
 from app.web.resources.schemas import KINDS, KindWord
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=NO_CONTROL_CHARACTERS)]

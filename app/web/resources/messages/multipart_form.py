@@ -142,7 +142,7 @@ class DescriptionReader:
         if name not in self._draft.part_names:
             raise _invalid("#/attachments", f"no attachment names the part {name!r}")
         if self._seen.count(name) > 1:
-            raise _invalid("#/attachments", f"the part {name!r} comes twice, or also as an upload")
+            raise _invalid("#/attachments", f"the part {name!r} is repeated, or is also an upload")
 
     def _check(self, draft: MessageDraft) -> None:
         destination = drafts.find_destination(self._destinations, draft.destination)
@@ -173,7 +173,7 @@ def _attached(form: Form) -> list[StoredPart]:
     """Return the files of a form that are attachments. Raises Problem for two catalogs, or two define.xml."""
     beside = [part.name for part in form.parts if part.name in COMPANIONS]
     if twice := next((name for name in COMPANIONS if beside.count(name) > 1), None):
-        raise _invalid(f"#/{twice}", f"the file {twice!r} comes twice")
+        raise _invalid(f"#/{twice}", f"the file {twice!r} is repeated")
     return [part for part in form.parts if part.name not in COMPANIONS]
 
 

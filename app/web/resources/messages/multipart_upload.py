@@ -8,7 +8,6 @@ upload that breaks off leaves nothing in the store.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import NamedTuple, Protocol
 
 from python_multipart.exceptions import FormParserError
@@ -166,7 +165,7 @@ class UploadWriter:
         elif self._field is not None:
             text, self._field = text_of(self._field, self._head.name), None
             if self._head.name in self.form.fields:
-                raise Problem("malformed", f"the field {self._head.name!r} comes twice")
+                raise Problem("malformed", f"the field {self._head.name!r} is repeated")
             self.form.fields[self._head.name] = text
             self._on_field(self._head.name, text)
 
@@ -196,15 +195,16 @@ class RawUpload:
         fields: Mapping[str, str],
         digests: Digests,
     ) -> None:
-        """Begin to write the file. `fields` are those that a form would have."""
-        self._store, self._digests = store, digests
+        """Set what the file is. `fields` are the fields that a form would have."""
+        self._store, self._object_name, self._digests = store, f"{prefix}/0", digests
         self._about = (file_name, content_type)
         self.form = Form(dict(fields))
-        self._writer: PartWriter | None = PartWriter(store, f"{prefix}/0")
+        self._writer: PartWriter | None = None
 
     def feed(self, chunks: list[bytes]) -> None:
         """Write the next bytes."""
-        assert self._writer is not None
+        if self._writer is None:
+            self._writer = PartWriter(self._store, self._object_name)
         for chunk in chunks:
             self._digests.update(chunk)
             self._writer.write(memoryview(chunk))
@@ -292,15 +292,11 @@ async def _receive(request: Request, upload: Body, limit: int, promise: SpaceRes
         promise.grow_to(gathered + writing)
         if working is not None:
             await working
-        return await run_in(threads, partial(_finish, upload, batch))
+        await run_in(threads, lambda: upload.feed(batch))
+        return await run_in(threads, upload.finish)
     finally:
         if working is not None:
             await asyncio.wait([working])
-
-
-def _finish(upload: Body, last: list[bytes]) -> Form:
-    upload.feed(last)
-    return upload.finish()
 
 
 def _check_size(size: int, limit: int) -> None:

@@ -15,9 +15,9 @@ from app.service.sending.upload_space import SpaceReservation
 from app.service.uploads import QuotaExceeded, TooManyUploads, UnknownUpload, Upload
 from app.web.dependencies.caller import CallerDep
 from app.web.dependencies.identifiers import unknown
-from app.web.dependencies.request_gateway import BaseDep, GatewayDep, PagingDep, link_next
+from app.web.dependencies.request_gateway import BaseDep, GatewayDep, PagingDep
 from app.web.http.digests import Digests
-from app.web.http.strict_int import Digits
+from app.web.http.parameters import Digits
 from app.web.http.traceparent import TraceParent, continued
 from app.web.problems import Problem, responses
 from app.web.resources.schemas import PageView, page_view
@@ -128,15 +128,12 @@ async def create_upload(
 
 
 @router.get("", operation_id="list_uploads", responses=responses("invalid"))
-def list_uploads(
-    request: Request, response: Response, gateway: GatewayDep, caller: CallerDep, base: BaseDep, paging: PagingDep
-) -> PageView[UploadView]:
+def list_uploads(gateway: GatewayDep, caller: CallerDep, base: BaseDep, paging: PagingDep) -> PageView[UploadView]:
     """List the caller's uploads, newest first. With the scope `operate` and no limits, those of all callers."""
     principal = caller.principal
     is_operator = Scope.OPERATE in principal.scopes and not principal.is_limited
     page = page_of(gateway.uploads.of(None if is_operator else owner_of(caller)), paging)
-    link_next(request, response, page)
-    return page_view(page, lambda upload: UploadView.of(upload, base))
+    return page_view(paging, page, lambda upload: UploadView.of(upload, base))
 
 
 @router.head(

@@ -1,31 +1,16 @@
-"""The client for programs with an event loop of asyncio. It does the same as `Client`."""
+"""The client for programs with an event loop of asyncio. `Client` is made from it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self, TypeVar
 
 import httpx
 
-from attachment_gateway_client import downloads, sending
-from attachment_gateway_client.calls import (
-    Call,
-    Flow,
-    Pause,
-    Step,
-    given,
-    is_loopback,
-    located,
-    options,
-    pause,
-    problem_of,
-    unreachable,
-    with_proxies,
-)
-from attachment_gateway_client.client import DEFAULT_URL, PAGE
-from attachment_gateway_client.downloads import Download
+from attachment_gateway_client import calls, downloads, sending
+from attachment_gateway_client.calls import Flow, located
 from attachment_gateway_client.errors import Problem, Unreachable
 from attachment_gateway_client.events import SILENCE_SECONDS, Event, EventReader, is_passing
 from attachment_gateway_client.files import File, Progress
@@ -51,12 +36,12 @@ class AsyncClient:
     used.
     """
 
-    def __init__(self, url: str = DEFAULT_URL, token: str | None = None) -> None:
-        how = options(url, token)
+    def __init__(self, url: str = calls.DEFAULT_URL, token: str | None = None) -> None:
+        how = calls.options(url, token)
         self.url = url.rstrip("/")
         # With a transport of its own the client takes no proxy of the environment.
-        transport = httpx.AsyncHTTPTransport() if is_loopback(how["base_url"].host) else None
-        with with_proxies():
+        transport = httpx.AsyncHTTPTransport() if calls.is_loopback(how["base_url"].host) else None
+        with calls.with_proxies():
             self._http = httpx.AsyncClient(**how, transport=transport)
 
     async def __aenter__(self) -> Self:
@@ -76,14 +61,14 @@ class AsyncClient:
         try:
             response = await self._http.request(method, path.lstrip("/"), **how)
         except httpx.TransportError as error:
-            raise unreachable(self.url, error) from error
+            raise calls.unreachable(self.url, error) from error
         if response.is_error:
-            raise problem_of(response)
+            raise calls.problem_of(response)
         return response
 
     async def get(self, path: str, **parameters: Any) -> Any:
         """Return the JSON at a path below /v1; parameters that are None are left out. Raises as `request`."""
-        return (await self.request("GET", path, params=given(parameters))).json()
+        return (await self.request("GET", path, params=calls.given(parameters))).json()
 
     @asynccontextmanager
     async def stream(
@@ -102,20 +87,20 @@ class AsyncClient:
         plain = {"Accept-Encoding": "identity", **(headers or {})}
         try:
             async with self._http.stream(
-                "GET", path.lstrip("/"), params=given(parameters), headers=plain, timeout=timeout
+                "GET", path.lstrip("/"), params=calls.given(parameters), headers=plain, timeout=timeout
             ) as response:
                 if response.is_error:
                     await response.aread()
-                    raise problem_of(response)
+                    raise calls.problem_of(response)
                 yield response
         except httpx.TransportError as error:
-            raise unreachable(self.url, error) from error
+            raise calls.unreachable(self.url, error) from error
 
     async def pages(self, path: str, most: int | None = None, **parameters: Any) -> AsyncIterator[Any]:
         """Yield the items of a listing, page by page, at most `most`. Raises as `request`."""
         cursor, left = None, most
         while left is None or left > 0:
-            page = await self.get(path, cursor=cursor, limit=PAGE if left is None else min(left, PAGE), **parameters)
+            page = await self.get(path, cursor=cursor, limit=calls.page_size(left), **parameters)
             for item in page["items"]:
                 yield item
             left = None if left is None else left - len(page["items"])
@@ -187,7 +172,7 @@ class AsyncClient:
         """
         record = await self.attachment(attachment) if isinstance(attachment, str) else attachment
         path = f"attachments/{record['id']}/content"
-        with Download(record, Path(target) if isinstance(target, str) else target, progress) as download:
+        with downloads.Download(record, Path(target) if isinstance(target, str) else target, progress) as download:
             while not download.is_complete:
                 try:
                     async with self.stream(path, download.headers, SILENCE_SECONDS) as response:
@@ -270,7 +255,11 @@ class AsyncClient:
     # --- events ---------------------------------------------------------------------------------------------------
 
     async def events(
-        self, after: str | int | None = None, *, patient: bool = False, **filters: Any
+        self,
+        after: str | int | None = None,
+        *,
+        patient: bool = False,
+        **filters: Any,
     ) -> AsyncIterator[Event]:
         """Yield the events after the one with this `id` (0: all), or only new ones, without end.
 
@@ -281,9 +270,8 @@ class AsyncClient:
         reader, failures = EventReader(after), 0
         while True:
             try:
-                async with self.stream(
-                    "events", reader.headers, SILENCE_SECONDS, **reader.parameters, **filters
-                ) as response:
+                how = {**reader.parameters, **filters}
+                async with self.stream("events", reader.headers, SILENCE_SECONDS, **how) as response:
                     patient, failures = True, 0
                     reader.begin()
                     async for line in response.aiter_lines():
@@ -292,11 +280,8 @@ class AsyncClient:
             except (Unreachable, Problem) as error:
                 if not (patient and is_passing(error)):
                     raise
-            await asyncio.sleep(pause(failures))
+            await asyncio.sleep(calls.pause(failures))
             failures += 1
-
-    def _events(self, reader: EventReader, filters: Mapping[str, Any]) -> AbstractAsyncContextManager[httpx.Response]:
-        return self.stream("events", reader.headers, SILENCE_SECONDS, **reader.parameters, **filters)
 
     # --- flows ----------------------------------------------------------------------------------------------------
 
@@ -316,19 +301,13 @@ class AsyncClient:
             except (Problem, Unreachable, OSError) as error:
                 failure = error
 
-    async def _done(self, step: Step) -> Any:
-        if isinstance(step, Pause):
+    async def _done(self, step: calls.Step) -> Any:
+        if isinstance(step, calls.Pause):
             await asyncio.sleep(step.seconds)
             return None
-        if not isinstance(step, Call):
+        if not isinstance(step, calls.Call):
             return await asyncio.to_thread(step.run)
-        body = (
-            {"content": _read(step.pieces())} if step.pieces is not None else {"json": step.json, "files": step.files}
-        )
+        body: dict[str, Any] = {"json": step.json, "files": step.files}
+        if step.pieces is not None:
+            body = {"content": calls.read_in_threads(step.pieces())}
         return await self.request(step.method, step.path, params=step.parameters, headers=step.headers, **body)
-
-
-async def _read(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield what a file's pieces are, read in another thread."""
-    while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
-        yield piece

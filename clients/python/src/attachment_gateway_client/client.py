@@ -1,30 +1,16 @@
-"""The client for programs without an event loop."""
+"""The client for programs without an event loop. Made by `make docs` of asynchronous.py."""
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self, TypeVar
 
 import httpx
 
-from attachment_gateway_client import downloads, sending
-from attachment_gateway_client.calls import (
-    Call,
-    Flow,
-    Pause,
-    Step,
-    given,
-    is_loopback,
-    located,
-    options,
-    pause,
-    problem_of,
-    unreachable,
-    with_proxies,
-)
-from attachment_gateway_client.downloads import Download
+from attachment_gateway_client import calls, downloads, sending
+from attachment_gateway_client.calls import Flow, located
 from attachment_gateway_client.errors import Problem, Unreachable
 from attachment_gateway_client.events import SILENCE_SECONDS, Event, EventReader, is_passing
 from attachment_gateway_client.files import File, Progress
@@ -39,10 +25,6 @@ from attachment_gateway_client.schemas import (
     Upload,
 )
 
-DEFAULT_URL = "http://127.0.0.1:8080"
-PAGE = 100
-"""The most items that one request of a listing asks for."""
-
 T = TypeVar("T")
 
 
@@ -54,12 +36,12 @@ class Client:
     used.
     """
 
-    def __init__(self, url: str = DEFAULT_URL, token: str | None = None) -> None:
-        how = options(url, token)
+    def __init__(self, url: str = calls.DEFAULT_URL, token: str | None = None) -> None:
+        how = calls.options(url, token)
         self.url = url.rstrip("/")
         # With a transport of its own the client takes no proxy of the environment.
-        transport = httpx.HTTPTransport() if is_loopback(how["base_url"].host) else None
-        with with_proxies():
+        transport = httpx.HTTPTransport() if calls.is_loopback(how["base_url"].host) else None
+        with calls.with_proxies():
             self._http = httpx.Client(**how, transport=transport)
 
     def __enter__(self) -> Self:
@@ -79,14 +61,14 @@ class Client:
         try:
             response = self._http.request(method, path.lstrip("/"), **how)
         except httpx.TransportError as error:
-            raise unreachable(self.url, error) from error
+            raise calls.unreachable(self.url, error) from error
         if response.is_error:
-            raise problem_of(response)
+            raise calls.problem_of(response)
         return response
 
     def get(self, path: str, **parameters: Any) -> Any:
         """Return the JSON at a path below /v1; parameters that are None are left out. Raises as `request`."""
-        return self.request("GET", path, params=given(parameters)).json()
+        return self.request("GET", path, params=calls.given(parameters)).json()
 
     @contextmanager
     def stream(
@@ -105,20 +87,20 @@ class Client:
         plain = {"Accept-Encoding": "identity", **(headers or {})}
         try:
             with self._http.stream(
-                "GET", path.lstrip("/"), params=given(parameters), headers=plain, timeout=timeout
+                "GET", path.lstrip("/"), params=calls.given(parameters), headers=plain, timeout=timeout
             ) as response:
                 if response.is_error:
                     response.read()
-                    raise problem_of(response)
+                    raise calls.problem_of(response)
                 yield response
         except httpx.TransportError as error:
-            raise unreachable(self.url, error) from error
+            raise calls.unreachable(self.url, error) from error
 
     def pages(self, path: str, most: int | None = None, **parameters: Any) -> Iterator[Any]:
         """Yield the items of a listing, page by page, at most `most`. Raises as `request`."""
         cursor, left = None, most
         while left is None or left > 0:
-            page = self.get(path, cursor=cursor, limit=PAGE if left is None else min(left, PAGE), **parameters)
+            page = self.get(path, cursor=cursor, limit=calls.page_size(left), **parameters)
             yield from page["items"]
             left = None if left is None else left - len(page["items"])
             cursor = page["next"]
@@ -189,7 +171,7 @@ class Client:
         """
         record = self.attachment(attachment) if isinstance(attachment, str) else attachment
         path = f"attachments/{record['id']}/content"
-        with Download(record, Path(target) if isinstance(target, str) else target, progress) as download:
+        with downloads.Download(record, Path(target) if isinstance(target, str) else target, progress) as download:
             while not download.is_complete:
                 try:
                     with self.stream(path, download.headers, SILENCE_SECONDS) as response:
@@ -271,7 +253,13 @@ class Client:
 
     # --- events ---------------------------------------------------------------------------------------------------
 
-    def events(self, after: str | int | None = None, *, patient: bool = False, **filters: Any) -> Iterator[Event]:
+    def events(
+        self,
+        after: str | int | None = None,
+        *,
+        patient: bool = False,
+        **filters: Any,
+    ) -> Iterator[Event]:
         """Yield the events after the one with this `id` (0: all), or only new ones, without end.
 
         A broken connection is made again, and goes on after the last event. `patient` also waits for a gateway that
@@ -281,7 +269,8 @@ class Client:
         reader, failures = EventReader(after), 0
         while True:
             try:
-                with self._events(reader, filters) as response:
+                how = {**reader.parameters, **filters}
+                with self.stream("events", reader.headers, SILENCE_SECONDS, **how) as response:
                     patient, failures = True, 0
                     reader.begin()
                     for line in response.iter_lines():
@@ -290,11 +279,8 @@ class Client:
             except (Unreachable, Problem) as error:
                 if not (patient and is_passing(error)):
                     raise
-            time.sleep(pause(failures))
+            time.sleep(calls.pause(failures))
             failures += 1
-
-    def _events(self, reader: EventReader, filters: Mapping[str, Any]) -> AbstractContextManager[httpx.Response]:
-        return self.stream("events", reader.headers, SILENCE_SECONDS, **reader.parameters, **filters)
 
     # --- flows ----------------------------------------------------------------------------------------------------
 
@@ -314,11 +300,11 @@ class Client:
             except (Problem, Unreachable, OSError) as error:
                 failure = error
 
-    def _done(self, step: Step) -> Any:
-        if isinstance(step, Pause):
+    def _done(self, step: calls.Step) -> Any:
+        if isinstance(step, calls.Pause):
             time.sleep(step.seconds)
             return None
-        if not isinstance(step, Call):
+        if not isinstance(step, calls.Call):
             return step.run()
         body: dict[str, Any] = {"json": step.json, "files": step.files}
         if step.pieces is not None:
