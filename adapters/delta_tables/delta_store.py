@@ -15,11 +15,9 @@ from deltalake.exceptions import DeltaError
 from pyarrow.dataset import Dataset, FileSystemDataset
 
 from adapters.delta_tables import delta_log, delta_schema, table_folders
-from adapters.delta_tables.bucket_storage import BucketStorage
 from adapters.delta_tables.delta_log import ActiveFile, Snapshot, SnapshotCache
-from adapters.delta_tables.local_storage import LocalStorage
 from adapters.delta_tables.statistics import COLUMNS, statistics
-from adapters.delta_tables.table_storage import TableStorage
+from adapters.delta_tables.table_storage import BucketStorage, LocalStorage, TableStorage
 from app.model.errors import GatewayError
 from app.ports import TableFile, TableVersion
 
@@ -104,7 +102,11 @@ class DeltaTables:
             options = {"compression": "zstd", "compression_level": 1, "store_schema": False}
             with pq.ParquetWriter(file, stored, metadata_collector=collector, **options) as writer:
                 for group in _row_groups(stored, batches):
-                    nans.update(_with_nans(group))
+                    nans.update(
+                        field.name
+                        for field in list(group.schema)[:COLUMNS]
+                        if pa.types.is_floating(field.type) and pc.any(pc.is_nan(group[field.name])).as_py()
+                    )
                     writer.write_table(group, row_group_size=max(1, group.num_rows))
         return TableFile(path, self._storage.size(whole), collector[0].num_rows, statistics(collector[0], nans))
 
@@ -163,7 +165,9 @@ class DeltaTables:
         snapshot = self._snapshot(name)
         schema = snapshot.schema()
         if columns is not None:
-            schema = pa.schema([_field(schema, column, name) for column in columns], schema.metadata)
+            if missing := [column for column in columns if schema.get_field_index(column) < 0]:
+                raise KeyError(f"{name}: {missing[0]}")
+            schema = pa.schema([schema.field(column) for column in columns], schema.metadata)
         return self._read(name, schema, snapshot.files())
 
     def dataset(self, name: str) -> Dataset:
@@ -354,13 +358,6 @@ def _storage(url: str | Path) -> TableStorage:
     raise ValueError(f"unknown table store URL {url}; give a path, or a URL with file, s3, gs or az")
 
 
-def _field(schema: pa.Schema, column: str, name: str) -> pa.Field:
-    at = schema.get_field_index(column)
-    if at < 0:
-        raise KeyError(f"{name}: {column}")
-    return schema.field(at)
-
-
 def _row_groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     group: list[pa.RecordBatch] = []
     size = rows = 0
@@ -373,12 +370,6 @@ def _row_groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterato
             group, size, rows = [], 0, 0
     if group:
         yield pa.Table.from_batches(group, schema)
-
-
-def _with_nans(table: pa.Table) -> Iterator[str]:
-    for field in list(table.schema)[:COLUMNS]:
-        if pa.types.is_floating(field.type) and pc.any(pc.is_nan(table[field.name])).as_py():
-            yield field.name
 
 
 def _received_from(batches: Iterable[pa.RecordBatch], time: int) -> Iterator[pa.RecordBatch]:

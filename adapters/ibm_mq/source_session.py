@@ -244,7 +244,11 @@ class SourceSession:
                 unit.submit()
                 if unit.wait(_POLL_SECONDS):
                     break
-            elif self._take(unit, message) or self._is_full(unit):
+            elif (
+                self._take(unit, message)
+                or unit.count >= min(self._most, self._unit_limit.limit)
+                or unit.bytes >= self._settings.batch_bytes
+            ):
                 break
             # Every message got from here on is in the unit of work, and must be added before the loop may end.
             if self._stop.is_set() or unit.age > _LONGEST_UNIT:
@@ -272,9 +276,6 @@ class SourceSession:
             self._unit_limit.failed(unit.count)
             raise error
         return error
-
-    def _is_full(self, unit: UnitOfWork) -> bool:
-        return unit.count >= min(self._most, self._unit_limit.limit) or unit.bytes >= self._settings.batch_bytes
 
     def _take(self, unit: UnitOfWork, message: MqMessage) -> bool:
         """Add a message to the unit. Return True when the unit must end with it."""

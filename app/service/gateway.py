@@ -12,8 +12,7 @@ from app.service.content.content_damage import Damages
 from app.service.content.content_service import Contents
 from app.service.context import ServiceContext
 from app.service.events.event_log import EventLog
-from app.service.monitoring.catalog_watch import ASK_SECONDS, CatalogWatch
-from app.service.monitoring.counts import CatalogCounts
+from app.service.monitoring.catalog_watch import ASK_SECONDS, CatalogCounts, CatalogWatch
 from app.service.monitoring.health import Health
 from app.service.monitoring.history import History
 from app.service.monitoring.peers import Peers, checked

@@ -86,7 +86,9 @@ class _Backup:
                 journal = catalog.journal_identity()
                 self._contents(catalog)
                 self._deliveries(catalog)
-            self._others()
+            for prefix in _OTHER_OBJECTS:
+                for name in list(self._estate.store.names(prefix)):
+                    self._copy_file(self._estate.store, name, CONTENT + name)
             self._tables()
             self._audit_log()
             whole = Path(folder) / "whole.sqlite"
@@ -218,11 +220,6 @@ class _Backup:
                     except (KeyError, ValueError):
                         why = f"the object {attachment.object_name} of delivery {delivery.id} is missing"
                         self._report.problems.append(why)
-
-    def _others(self) -> None:
-        for prefix in _OTHER_OBJECTS:
-            for name in list(self._estate.store.names(prefix)):
-                self._copy_file(self._estate.store, name, CONTENT + name)
 
     def _copy_object(self, name: str, expected: Measure) -> None:
         try:

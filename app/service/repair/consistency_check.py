@@ -11,7 +11,7 @@ from app import plugins
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.errors import GatewayError
 from app.model.message import Position
-from app.model.records import CONTENT_LOST, AttachmentRecord, Damage, DeliveryRecord
+from app.model.records import CONTENT_LOST, AttachmentRecord, DeliveryRecord
 from app.ports import Catalog, JournalReader
 from app.service.content.stored_content import object_name
 from app.service.repair import record_files
@@ -56,7 +56,11 @@ def _segments(estate: GatewayStores, progress: ProgressListener) -> Iterator[Fin
     progress.begin("journal", sum(segment.size for segment in segments))
     for segment in segments:
         try:
-            damage = [_place(each) for each in estate.journal.verify(segment.number)]
+            damage = []
+            for each in estate.journal.verify(segment.number):
+                places = (("batch", each.batch), ("row", each.row))
+                where = " ".join(f"{word} {number}" for word, number in places if number is not None)
+                damage.append(f"{where}: {each.why}" if where else each.why)
         except KeyError:  # retired meanwhile
             damage = []
         except GatewayError as error:
@@ -66,12 +70,6 @@ def _segments(estate: GatewayStores, progress: ProgressListener) -> Iterator[Fin
             more = f", and {len(damage) - _SHOWN:,} more" if len(damage) > _SHOWN else ""
             detail = "; ".join(damage[:_SHOWN]) + more
             yield Finding("segment-damaged", str(segment.number), f"segment {segment.number}", detail)
-
-
-def _place(damage: Damage) -> str:
-    places = (("batch", damage.batch), ("row", damage.row))
-    where = " ".join(f"{word} {number}" for word, number in places if number is not None)
-    return f"{where}: {damage.why}" if where else damage.why
 
 
 def _binding(estate: GatewayStores, catalog: Catalog) -> Iterator[Finding]:
@@ -150,27 +148,17 @@ def _contents(estate: GatewayStores, catalog: Catalog, progress: ProgressListene
     total = sum(record.size or 0 for record in attachments_in(catalog, AttachmentState.FINISHED))
     progress.begin("content", total)
     for record in attachments_in(catalog, AttachmentState.FINISHED):
-        found = _content(estate, catalog, record, progress)
-        if found is not None:
-            yield found
+        if unsound(record, catalog, estate.store, estate.journal, progress.advance) is None:
+            continue
+        now = catalog.attachment(record.id)  # it may have been settled or deleted meanwhile
+        if now is None or now.state is not AttachmentState.FINISHED:
+            continue
+        why = unsound(now, catalog, estate.store, estate.journal, lambda _amount: None)
+        if why is not None and not (why.kind == "content-missing" and _is_being_written(estate, catalog, now)):
+            yield Finding(why.kind, record.id, _described(record), why.why)
     for record in attachments_in(catalog, AttachmentState.QUARANTINED):
         if record.sha256 is not None and record.reason_code != CONTENT_LOST:
             yield Finding("content-quarantined", record.id, _described(record), record.reason or "")
-
-
-def _content(
-    estate: GatewayStores, catalog: Catalog, record: AttachmentRecord, progress: ProgressListener
-) -> Finding | None:
-    why = unsound(record, catalog, estate.store, estate.journal, progress.advance)
-    if why is None:
-        return None
-    now = catalog.attachment(record.id)  # it may have been settled or deleted meanwhile
-    if now is None or now.state is not AttachmentState.FINISHED:
-        return None
-    why = unsound(now, catalog, estate.store, estate.journal, lambda _amount: None)
-    if why is None or (why.kind == "content-missing" and _is_being_written(estate, catalog, now)):
-        return None
-    return Finding(why.kind, record.id, _described(record), why.why)
 
 
 def _is_being_written(estate: GatewayStores, catalog: Catalog, record: AttachmentRecord) -> bool:
@@ -235,19 +223,16 @@ def _messages(estate: GatewayStores, catalog: Catalog, progress: ProgressListene
         progress.advance(len(messages))
     if not missing:
         return
-    dropped = {row.id for row in _recorded(estate) if row.id in missing and _may_be_dropped(row)}
+    dropped: set[str] = set()  # rows that retention may have removed: recorded as dropped, or ended without content
+    for row in _recorded(estate):
+        is_ended = isinstance(row, AttachmentRecord) and row.state not in (*OPEN, AttachmentState.FINISHED)
+        if row.id in missing and (is_ended or isinstance(row, Dropped)):
+            dropped.add(row.id)
     now = {record.id for record in catalog.attachments_by_id([*missing])}
     for each, message in missing.items():
         has_object = object_size(estate.store, object_name(each)) is not None  # then it is reported already
         if each not in dropped and each not in now and not has_object:
             yield Finding("row-missing", each, f"attachment {each}", f"message {message} lists it")
-
-
-def _may_be_dropped(row: Row | Dropped) -> bool:
-    """Tell whether retention may have removed this row: it has ended without content, or is recorded as dropped."""
-    return isinstance(row, Dropped) or (
-        isinstance(row, AttachmentRecord) and row.state not in (*OPEN, AttachmentState.FINISHED)
-    )
 
 
 # --- deliveries and quarantine ------------------------------------------------------------------------------------

@@ -99,7 +99,9 @@ class Scrubber:
             progress.ended_at = max(self._context.clock.now(), progress.begun_at)
             progress.segment, progress.in_content, progress.cursor = 0, False, None
             log.info("scrub_ended", damaged_segments=len(progress.damaged_segments))
-        self._save()
+        partial = self._file.with_name(self._file.name + ".partial")
+        partial.write_text(json.dumps(asdict(self._progress)))
+        partial.replace(self._file)
         return True
 
     def check(self) -> dict[str, Any]:
@@ -162,11 +164,6 @@ class Scrubber:
             return
         for outcome in outcomes:
             report_outcome(record, outcome, self._context, self._damages, damage=str(error))
-
-    def _save(self) -> None:
-        partial = self._file.with_name(self._file.name + ".partial")
-        partial.write_text(json.dumps(asdict(self._progress)))
-        partial.replace(self._file)
 
 
 def _load(file: Path, journal: str) -> ScrubProgress:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.times import to_time
 from app.service.gateway import Gateway
-from app.service.monitoring.counts import AGES, CountsSnapshot
+from app.service.monitoring.catalog_watch import AGES, CountsSnapshot
 from app.service.monitoring.history import SECONDS_A_POINT
 from app.web.dependencies.caller import CallerDep
 from app.web.dependencies.request_gateway import GatewayDep

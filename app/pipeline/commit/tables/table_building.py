@@ -202,15 +202,11 @@ def _batches(task: TableTask, schema: pa.Schema, content: ContentStore) -> Itera
         places = {source.target: at for at, source in enumerate(mapping) if source.target is not None}
         first = 1
         with opened(content, part.object_name) as file:
-            for batch in _stored(file, rows_a_batch):
-                yield _in_table(batch, schema, places, part, first)
-                first += batch.num_rows
-
-
-def _stored(file: object, rows_a_batch: int) -> Iterator[pa.RecordBatch]:
-    parquet = pq.ParquetFile(file)
-    for group in range(parquet.num_row_groups):  # one by one: a batch could otherwise span any number of row groups
-        yield from parquet.iter_batches(rows_a_batch, [group], use_threads=False)
+            parquet = pq.ParquetFile(file)
+            for group in range(parquet.num_row_groups):  # a batch could otherwise span any number of row groups
+                for batch in parquet.iter_batches(rows_a_batch, [group], use_threads=False):
+                    yield _in_table(batch, schema, places, part, first)
+                    first += batch.num_rows
 
 
 def _in_table(
@@ -225,14 +221,11 @@ def _in_table(
         "row": pa.array(range(first, first + rows), pa.int64()),
     }
     for target, at in places.items():
-        arrays[target] = _as(batch.column(at), schema.field(target).type)
+        array, data_type = batch.column(at), schema.field(target).type
+        # Times of day may have become durations in the table.
+        arrays[target] = array if array.type == data_type else array.view(pa.int64()).view(data_type)
     columns = [arrays[field.name] if field.name in arrays else pa.nulls(rows, field.type) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _as(array: pa.Array, data_type: pa.DataType) -> pa.Array:
-    """Return values in the type of their column in the table: times of day may have become durations."""
-    return array if array.type == data_type else array.view(pa.int64()).view(data_type)
 
 
 def _schema(data: bytes) -> pa.Schema:
