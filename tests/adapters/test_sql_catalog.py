@@ -488,7 +488,7 @@ class TestPostgresql(SqlCatalogContract):
     def test_a_lock_whose_connection_was_lost_is_taken_again_or_missed(
         self, catalog: SqlCatalog, url: str, postgresql: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("adapters.sql_catalog.locks._PATIENCE", 0.5)
+        monkeypatch.setattr("adapters.sql_catalog.locks._LONGEST_WAIT", 0.5)
         catalog.lock()
         cut_off(postgresql, url)
         catalog.lock()
