@@ -49,7 +49,7 @@ class Completed(NamedTuple):
     had_strays: bool = False
 
 
-class ApplicationMessage(NamedTuple):
+class ApplicationArrived(NamedTuple):
     """The application message of a message is at this position. The host gives its body to `set_application`."""
 
     address: Address
@@ -73,11 +73,11 @@ class Identification(NamedTuple):
     is_application: bool
 
 
-Effect = Repeated | Refused | Completed | ApplicationMessage | Identification | Warned
+Effect = Repeated | Refused | Completed | ApplicationArrived | Identification | Warned
 NOTHING: tuple[Effect, ...] = ()
 
 
-class Attachment:
+class TrackedAttachment:
     """An attachment's catalog record, its parts, and the fields that change with every message."""
 
     __slots__ = ("bytes_received", "duplicates", "group", "last_position", "last_received_at", "parts", "record")

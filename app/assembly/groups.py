@@ -11,7 +11,7 @@ from heapq import merge
 from itertools import dropwhile, groupby, takewhile
 from typing import NamedTuple
 
-from app.assembly.collecting import NOTHING, Attachment, Effect, Refused
+from app.assembly.collecting import NOTHING, Effect, Refused, TrackedAttachment
 from app.assembly.part_places import Parts, gaps
 from app.model.event import GroupPart
 from app.model.records import GroupProgress
@@ -91,7 +91,7 @@ class Contradiction(NamedTuple):
 # --- one part more ----------------------------------------------------------------------------------------------------
 
 
-def take(attachment: Attachment, part: GroupPart, position: int, most: int) -> tuple[Effect, ...]:
+def take(attachment: TrackedAttachment, part: GroupPart, position: int, most: int) -> tuple[Effect, ...]:
     """Add a part to its group, which takes at most `most` parts. `position` is its packed place in the journal."""
     parts, group = attachment.parts, attachment.group or GroupProgress()
     place = GroupPlace(part.message, part.offset, part.ends_message, part.units)
@@ -116,7 +116,7 @@ def take(attachment: Attachment, part: GroupPart, position: int, most: int) -> t
 
 
 def _again(
-    attachment: Attachment, group: GroupProgress, part: GroupPart, first: int, position: int
+    attachment: TrackedAttachment, group: GroupProgress, part: GroupPart, first: int, position: int
 ) -> tuple[Effect, ...]:
     if first == position:
         return NOTHING
@@ -135,7 +135,7 @@ def _grown(group: GroupProgress, part: GroupPart) -> GroupProgress:
     return GroupProgress(last, group.ended + 1, size + part.offset + units)
 
 
-def _no_room(attachment: Attachment, part: GroupPart, most: int) -> Contradiction | None:
+def _no_room(attachment: TrackedAttachment, part: GroupPart, most: int) -> Contradiction | None:
     """Return the contradiction of a part whose group has all of its parts, or as many as are allowed."""
     if attachment.record.parts_expected is not None:
         why = f"offset {part.offset} of message {part.message}, but all bytes of the group have come"

@@ -30,13 +30,13 @@ from app.assembly import groups
 from app.assembly.collecting import (
     NOTHING,
     Address,
-    ApplicationMessage,
-    Attachment,
+    ApplicationArrived,
     Effect,
     Identification,
     Key,
     Refused,
     Repeated,
+    TrackedAttachment,
     Warned,
     stray,
 )
@@ -76,7 +76,7 @@ class Assembly:
 
     def __init__(self, limits: AssemblyLimits) -> None:
         self.limits = limits
-        self.attachments: dict[Key, Attachment] = {}
+        self.attachments: dict[Key, TrackedAttachment] = {}
         self.messages: dict[Address, MessageRecord] = {}
         self._changed: dict[Key, None] = {}
         self._changed_messages: dict[str, MessageRecord] = {}
@@ -133,7 +133,7 @@ class Assembly:
         return attachment is not None and attachment.record.kind is not None
 
     def set_application(self, address: Address, answer: PhysicalMessage) -> None:
-        """Set the application message that an `ApplicationMessage` effect found."""
+        """Set the application message that an `ApplicationArrived` effect found."""
         record = answered(self.messages[address], answer)
         self.messages[address] = self._changed_messages[record.id] = record
 
@@ -167,7 +167,7 @@ class Assembly:
                 checkpoint.part_runs[record.id] = runs
             del self.attachments[key]
             if record.state is AttachmentState.RECEIVING:
-                self.attachments[key] = Attachment(record, attachment.parts)
+                self.attachments[key] = TrackedAttachment(record, attachment.parts)
         for message in self._changed_messages.values():
             checkpoint.messages.append(message)
             address = message_address(message)
@@ -278,7 +278,7 @@ class Assembly:
         self._changed[source, event.correl_id] = None
         return (Warned(attachment.record.id, attachment.record.qualifier_2, event.why),)
 
-    def _count(self, attachment: Attachment, counts: tuple[int, ...], position: int) -> tuple[Effect, ...]:
+    def _count(self, attachment: TrackedAttachment, counts: tuple[int, ...], position: int) -> tuple[Effect, ...]:
         record = attachment.record
         if record.parts_expected is not None:
             if record.parts_expected in counts:
@@ -350,7 +350,7 @@ class Assembly:
 
     # --- shared helpers -------------------------------------------------------------------------------------------
 
-    def _touch(self, source: str, correl_id: bytes, position: int, received_at: int) -> Attachment:
+    def _touch(self, source: str, correl_id: bytes, position: int, received_at: int) -> TrackedAttachment:
         key = (source, correl_id)
         attachment = self.attachments.get(key)
         if attachment is None:
@@ -363,7 +363,7 @@ class Assembly:
                 first_received_at=received_at,
                 last_received_at=received_at,
             )
-            attachment = self.attachments[key] = Attachment(record, Parts())
+            attachment = self.attachments[key] = TrackedAttachment(record, Parts())
         elif attachment.record.state is AttachmentState.EXPIRED:
             state = follow(AttachmentState.EXPIRED, Input.MESSAGE)
             assert state is not None
@@ -372,7 +372,7 @@ class Assembly:
             state = follow(attachment.record.state, Input.SENT_AGAIN)
             assert state is not None
             begun_again = changed(attachment.record, state=state, **NOTHING_CAME)
-            attachment = self.attachments[key] = Attachment(begun_again, Parts())
+            attachment = self.attachments[key] = TrackedAttachment(begun_again, Parts())
             self._reopened[attachment.record.id] = None
         if position < attachment.record.first_position:
             attachment.record = changed(attachment.record, first_position=position)
@@ -381,7 +381,7 @@ class Assembly:
         self._changed[key] = None
         return attachment
 
-    def _check_complete(self, attachment: Attachment) -> tuple[Effect, ...]:
+    def _check_complete(self, attachment: TrackedAttachment) -> tuple[Effect, ...]:
         record = attachment.record
         if record.kind is None or record.parts_expected is None or attachment.parts.count < record.parts_expected:
             return NOTHING
@@ -406,7 +406,7 @@ class Assembly:
             self._removed[waited_as] = None
         message = changed(self.messages[address], waited_as=waited_as)
         self.messages[address] = self._changed_messages[message.id] = message
-        return (Identification(waited_as, message.id, True), ApplicationMessage(address, position))
+        return (Identification(waited_as, message.id, True), ApplicationArrived(address, position))
 
 
 def plausible_counts(counts: tuple[int, ...], dialects: int, most: int) -> list[int]:
@@ -420,7 +420,7 @@ def plausible_counts(counts: tuple[int, ...], dialects: int, most: int) -> list[
 def _application(message: MessageRecord, address: Address, position: int) -> tuple[Effect, ...]:
     """Return the effect of an application message that comes after its header, for the first time or again."""
     if message.application_body is None:
-        return (ApplicationMessage(address, position),)
+        return (ApplicationArrived(address, position),)
     return (Repeated(None, None, position),)
 
 

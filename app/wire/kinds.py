@@ -194,11 +194,11 @@ class Table(Protocol):
     ROWS: ClassVar[tuple[Row, ...]]
 
     @classmethod
-    def plan(cls, context: Context) -> "Planned": ...
+    def plan(cls, context: Context) -> "PlannedLayout": ...
 
 
-class Planned(Protocol):
-    """A layout prepared for one context; `app.wire.plan.Plan` implements it."""
+class PlannedLayout(Protocol):
+    """A layout prepared for one context; `app.wire.plan.LayoutPlan` implements it."""
 
     least: int
 

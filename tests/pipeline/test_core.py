@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from app.assembly.collecting import ApplicationMessage, Attachment, Completed, Effect, Key, Refused, Repeated
+from app.assembly.collecting import ApplicationArrived, Completed, Effect, Key, Refused, Repeated, TrackedAttachment
 from app.assembly.machine import Assembly, AssemblyLimits
 from app.assembly.part_places import Parts
 from app.codecs.sas import dialect
@@ -72,7 +72,7 @@ def note(found: Found, assembly: Assembly, effect: Effect) -> None:
             found.repeated.append((first, again))
         case Refused():
             found.refused.append(effect)
-        case ApplicationMessage(address, at):
+        case ApplicationArrived(address, at):
             found.applications.append(at)
             assembly.set_application(address, PhysicalMessage("", ""))
 
@@ -151,7 +151,9 @@ def _check_quality(outcomes: list[Outcome], expected: Found, messages_sent: int)
     """Increments add up to what there is."""
     assert sum(outcome.quality.messages for outcome in outcomes) == messages_sent
     assert sum(outcome.quality.attachments_completed for outcome in outcomes) == len(expected.completed)
-    held = [Attachment(record, Parts(_runs(expected.parts[record.id]))) for record in expected.attachments.values()]
+    held = [
+        TrackedAttachment(record, Parts(_runs(expected.parts[record.id]))) for record in expected.attachments.values()
+    ]
     assert sum(outcome.quality.missing_ranges for outcome in outcomes) == sum(map(missing_count, held)) > 0
 
 

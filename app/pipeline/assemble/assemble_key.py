@@ -15,14 +15,14 @@ from typing import NamedTuple
 from app.assembly.arrangement import arrangement_of
 from app.assembly.collecting import (
     NOTHING,
-    ApplicationMessage,
-    Attachment,
+    ApplicationArrived,
     Completed,
     Effect,
     Identification,
     Key,
     Refused,
     Repeated,
+    TrackedAttachment,
     Warned,
 )
 from app.assembly.header_checks import message_address
@@ -55,7 +55,7 @@ class Held(NamedTuple):
     that begin alike.
     """
 
-    attachment: Attachment | None = None
+    attachment: TrackedAttachment | None = None
     messages: tuple[MessageRecord, ...] = ()
 
     @property
@@ -174,13 +174,15 @@ def _assembled(key: Key, references: list[Reference], held: Held, limits: Assemb
                     warned = effect
                 case Identification():
                     identified.append(effect)
-                case ApplicationMessage(address, position):
+                case ApplicationArrived(address, position):
                     applications[assembly.messages[address].id] = position
                     assembly.set_application(address, NOT_FETCHED)
     attachment, messages = assembly.attachments.get(key), _kept(assembly.messages.values())
     changes = assembly.take_changes()
     record = changes.attachments[0] if changes.attachments else None
-    after = Held(None if attachment is None else Attachment(record or attachment.record, attachment.parts), messages)
+    after = Held(
+        None if attachment is None else TrackedAttachment(record or attachment.record, attachment.parts), messages
+    )
     outcome = Outcome(
         position=record.first_position if record else references[0].position,
         reached=max(map(_end, references)),
@@ -241,7 +243,7 @@ class _Before(NamedTuple):
         return cls(begun_at, _is_announced(attachment), missing_count(attachment))
 
 
-def _is_announced(attachment: Attachment | None) -> bool:
+def _is_announced(attachment: TrackedAttachment | None) -> bool:
     return attachment is not None and attachment.record.kind is not None
 
 
@@ -265,7 +267,7 @@ def _quality(source: str, references: list[Reference], before: _Before, after: H
     )
 
 
-def missing_count(attachment: Attachment | None) -> int:
+def missing_count(attachment: TrackedAttachment | None) -> int:
     """Return the number of missing ranges of an announced attachment. A segmented message of a group counts until the
     group is whole."""
     if attachment is None or attachment.record.kind is None or attachment.record.state is not AttachmentState.RECEIVING:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import orjson
 
-from app.assembly.collecting import Attachment
+from app.assembly.collecting import TrackedAttachment
 from app.assembly.part_places import Parts
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.evidence import Choice
@@ -67,7 +67,7 @@ def pack(held: Held) -> Row:
 def unpack(row: Row) -> Held:
     attachment, runs, message = row
     return Held(
-        Attachment(_from_json(AttachmentRecord, orjson.loads(attachment)), Parts(unpack_runs(runs)))
+        TrackedAttachment(_from_json(AttachmentRecord, orjson.loads(attachment)), Parts(unpack_runs(runs)))
         if attachment
         else None,
         tuple(_from_json(MessageRecord, said) for said in _several(message)),

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from app.assembly.collecting import (
     Address,
-    ApplicationMessage,
+    ApplicationArrived,
     Completed,
     Effect,
     Identification,
@@ -75,7 +75,7 @@ CHANGES_WAITING = 1000
 RETRY_SECONDS = 0.5
 
 _PARTS = (PartArrived, GroupPart)
-_NO_PART = (Repeated, Refused, ApplicationMessage)
+_NO_PART = (Repeated, Refused, ApplicationArrived)
 """The effects of a part that is not taken as a new part."""
 
 log = logger(__name__)

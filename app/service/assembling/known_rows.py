@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from app.assembly.collecting import Address, Attachment, Key
+from app.assembly.collecting import Address, Key, TrackedAttachment
 from app.assembly.header_checks import address_of
 from app.assembly.machine import Assembly
 from app.framing.part_runs import MessageRun
@@ -80,14 +80,14 @@ def _addresses(step: Step, assembly: Assembly) -> Sequence[Address]:
     return () if address is None else (address,)
 
 
-def _held(record: AttachmentRecord, segments: Collection[int], context: ServiceContext) -> Attachment:
+def _held(record: AttachmentRecord, segments: Collection[int], context: ServiceContext) -> TrackedAttachment:
     """Return an attachment with the parts that the journal has. Parts that are gone may come again."""
     runs = context.catalog.part_runs(record.id)
     if record.state is AttachmentState.COMPLETE and not runs:
         # It was finished after the record was read, and its parts are no longer needed.
         record = context.catalog.attachment(record.id) or record
     record, parts, _ = held_parts(record, runs, segments)
-    return Attachment(record, parts)
+    return TrackedAttachment(record, parts)
 
 
 def _by_source(keys: Iterable[Key]) -> dict[str, list[bytes]]:

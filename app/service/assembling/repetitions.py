@@ -7,7 +7,7 @@ content can be compared, and replaced by the repetition where it is damaged (`ap
 
 from typing import Final
 
-from app.assembly.collecting import Attachment, Completed
+from app.assembly.collecting import Completed, TrackedAttachment
 from app.assembly.machine import Assembly, AssemblyLimits
 from app.assembly.part_places import Parts
 from app.model.event import GroupPart, PartArrived
@@ -32,7 +32,7 @@ class Repetitions:
         is complete."""
         held, key = self._assembly.attachments, (record.source, record.correl_id)
         if key not in held and (known := begun(record)) is not None:
-            held[key] = Attachment(known, Parts())
+            held[key] = TrackedAttachment(known, Parts())
         effects = self._assembly.apply(record.source, part, position, received_at)
         parts = held[key].parts
         checkpoint = self._assembly.take_changes()
