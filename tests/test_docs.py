@@ -17,7 +17,10 @@ RECEIVING = (
     *("app/assembly", "app/capture", "app/cli/capture_files.py", "app/codecs", "app/dataset", "app/framing"),
     *("app/model", "app/service", "adapters"),
 )
-SENDING = {"encode.py", "writing.py", "describing.py", "sas_bodies.py", "rendezvous_bodies.py", "upload_conversion.py"}
+SENDING = {
+    *("encode.py", "packet_writer.py", "structure_writing.py", "describing.py", "sas_bodies.py"),
+    *("rendezvous_bodies.py", "upload_conversion.py"),
+}
 """Modules whose codes are errors of an upload."""
 
 CALLS = {"InvalidInputError", "Contradiction", "Refused", "refuse", "_refuse", "refused", "unreadable"}

@@ -84,7 +84,7 @@ def _set_bodies(message: bytearray, size: int, message_size: int) -> None:
         _INT64.pack_into(message, at, _INT64.unpack_from(message, at)[0] + more)
 
 
-class Frame(NamedTuple):
+class BatchFrame(NamedTuple):
     """The layout of a record batch's message.
 
     It has `rows`, its `metadata` ends at that byte, and its `head` ends where the last buffer begins. That buffer has
@@ -114,7 +114,7 @@ def metadata_end(start: bytes | bytearray | memoryview) -> int | None:
     return _PREFIX + size if 0 < size <= MAX_METADATA and size % ALIGNMENT == 0 else None
 
 
-def frame_of(message: bytes | bytearray | memoryview) -> Frame | None:
+def frame_of(message: bytes | bytearray | memoryview) -> BatchFrame | None:
     """Return the frame of a record batch with this metadata. Return None for any other bytes."""
     metadata = metadata_end(message)
     if not metadata or len(message) < metadata:
@@ -128,7 +128,7 @@ def frame_of(message: bytes | bytearray | memoryview) -> Frame | None:
         end = metadata + _INT64.unpack_from(message, _field(message, table, _MESSAGE_BODY_LENGTH))[0]
     except struct_error:
         return None
-    frame = Frame(rows, metadata, metadata + begin, bodies, end)
+    frame = BatchFrame(rows, metadata, metadata + begin, bodies, end)
     follows = begin == before + length + padding(length)
     is_sound = rows >= 0 and metadata <= frame.head and 0 <= bodies <= end - frame.head and end % BLOCK == 0
     return frame if follows and is_sound else None

@@ -30,7 +30,7 @@ from adapters.arrow_journal import arrow_ipc
 from adapters.arrow_journal.body_pieces import RUN
 from adapters.arrow_journal.journal_identity import Known, load, new_id, replace_file
 from adapters.arrow_journal.segment_files import SegmentState, damaged_numbers, segment_files, segment_path
-from adapters.arrow_journal.segment_header import BadHeader, SegmentHeader, header_of, seed_of
+from adapters.arrow_journal.segment_header import BadHeader, JournalSegmentHeader, header_of, seed_of
 from adapters.arrow_journal.segment_repair import mend
 from adapters.arrow_journal.segment_scan import find_batches
 from adapters.arrow_journal.segment_writer import seal_file
@@ -58,7 +58,7 @@ class _Found(NamedTuple):
     path: Path
     size: int
     modified_at: int
-    header: SegmentHeader | None
+    header: JournalSegmentHeader | None
     why: str = ""
     foreign: bool = False
 

@@ -34,7 +34,7 @@ def seed_of(journal_id: str, segment: int) -> int:
     return crc32c(f"{journal_id}/{segment}".encode())
 
 
-class SegmentHeader(NamedTuple):
+class JournalSegmentHeader(NamedTuple):
     """The content of a segment's header. `end` is the beginning of the first batch."""
 
     created_at: int
@@ -64,7 +64,7 @@ def header_bytes(created_at: int, journal: JournalIdentity) -> bytes:
     return data.replace(_MARK + _DASHES, _MARK + _checksum(data))
 
 
-def read_header(start: bytes) -> SegmentHeader:
+def read_header(start: bytes) -> JournalSegmentHeader:
     """Return the header of a file that begins with `start`, which may be cut at MAX_HEADER bytes. Raises BadHeader."""
     end = arrow_ipc.metadata_end(start)
     try:
@@ -85,10 +85,10 @@ def read_header(start: bytes) -> SegmentHeader:
         journal = JournalIdentity(metadata[_ID].decode(), int(metadata[_EPOCH]))
     except (KeyError, ValueError) as error:
         raise BadHeader(f"its metadata are damaged: {error}") from error
-    return SegmentHeader(created_at, journal, end)
+    return JournalSegmentHeader(created_at, journal, end)
 
 
-def header_of(file: ReadFile, size: int) -> SegmentHeader:
+def header_of(file: ReadFile, size: int) -> JournalSegmentHeader:
     """Return the header of a file of this size in bytes. Raises BadHeader."""
     try:
         start = file.read(0, min(size, arrow_ipc.BLOCK))

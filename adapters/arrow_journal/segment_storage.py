@@ -45,7 +45,7 @@ class SegmentStorage(Protocol):
         """Return the path or URL of a segment, for people."""
 
 
-class Folder:
+class FolderSegments:
     """Segments of a local folder, read in place."""
 
     def __init__(self, folder: Path) -> None:
@@ -125,7 +125,7 @@ def _state(number: int, path: Path) -> SegmentState:
     return SegmentState(number, status.st_size, modified, modified)
 
 
-class Bucket:
+class BucketSegments:
     """Segments of an object store, fetched whole, once for each machine.
 
     A copy is named by the segment's number and its object's version. So a cache folder never returns the segment of

@@ -132,7 +132,8 @@ class Snapshot:
 
 
 class KeptSnapshots:
-    """The newest versions of tables as they were last read, at most `limit`; those used longest ago are dropped."""
+    """The newest versions of tables as they were last read, at most `limit`; those used longest ago are dropped. The
+    lock guards `_kept`."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

@@ -20,7 +20,7 @@ from adapters.delta_tables.delta_log import Active, KeptSnapshots, Snapshot
 from adapters.delta_tables.file_joining import last_files, neighbours
 from adapters.delta_tables.local_storage import LocalFolder
 from adapters.delta_tables.statistics import COLUMNS, statistics
-from adapters.delta_tables.table_storage import Place
+from adapters.delta_tables.table_storage import TableStorage
 from app.model.errors import GatewayError
 from app.ports import TableFile, TableVersion
 
@@ -344,7 +344,7 @@ class DeltaTables:
                         yield delta_schema.with_types(batch, schema)
 
 
-def _place(url: str | Path) -> Place:
+def _place(url: str | Path) -> TableStorage:
     parts = urlsplit(str(url))
     if isinstance(url, Path) or "://" not in url:
         return LocalFolder(Path(url))

@@ -56,7 +56,8 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class IcebergOverDelta:
-    """The Delta tables at a URL as Iceberg tables. `folder` gets a small database that names the newest metadata.
+    """The Delta tables at a URL as Iceberg tables. `folder` gets a small database that names the newest metadata. The
+    lock guards `_catalog`.
 
     One process may use a folder; its threads may use this object at once. Methods raise GatewayError, and KeyError if
     there is no such table.

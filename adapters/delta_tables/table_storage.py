@@ -12,7 +12,7 @@ from app.model.errors import GatewayError, StoreFull
 LOG = "_delta_log"
 
 
-class Place(Protocol):
+class TableStorage(Protocol):
     """Files by path, below the folder of all tables."""
 
     def folders(self) -> Iterator[str]:

@@ -14,7 +14,7 @@ from adapters.ibm_mq.constants import (
     MQIA_BACKOUT_THRESHOLD,
 )
 from adapters.ibm_mq.descriptor import dead_letter
-from adapters.ibm_mq.input_queue import Input
+from adapters.ibm_mq.input_queue import InputQueue
 from adapters.ibm_mq.settings import SourceSettings
 
 _log = structlog.get_logger(__name__)
@@ -26,7 +26,7 @@ class Poison:
     An alias queue has no such attributes; its base queue has.
     """
 
-    def __init__(self, connection: Connection, queue: Input, settings: SourceSettings) -> None:
+    def __init__(self, connection: Connection, queue: InputQueue, settings: SourceSettings) -> None:
         self._connection, self._queue, self._name = connection, queue, settings.queue
         threshold, backout_queue = settings.backout_threshold, settings.backout_queue
         if threshold is None:

@@ -62,7 +62,7 @@ class _TooLong(Exception):
         self.length = length
 
 
-class Input:
+class InputQueue:
     """A queue opened to get from.
 
     `name` is the queue in the settings. `resolved` is the local queue behind it, which differs for an alias queue. All

@@ -22,7 +22,7 @@ from adapters.ibm_mq.reason_codes import MQRC_SYNCPOINT_LIMIT_REACHED, NO_ROOM, 
 from adapters.ibm_mq.settings import DestinationSettings
 from adapters.ibm_mq.state_queue import StateQueue
 from app.model.message import PhysicalMessage
-from app.ports import Progress, SendFailed
+from app.ports import DeliveryProgress, SendFailed
 from app.wire import WireError
 
 _LOOKS = 20
@@ -83,7 +83,7 @@ class MqSender:
         except MqiError as error:
             raise self._failure(link, error) from error
 
-    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> None:
+    def send(self, messages: Sequence[PhysicalMessage], progress: DeliveryProgress | None = None) -> None:
         link = self._open()
         for message in messages:
             if len(message.body) > link.max_body():
@@ -124,7 +124,7 @@ class MqSender:
     # --- units of work --------------------------------------------------------------------------------------------
 
     def _carry(
-        self, link: Link, unit: Sequence[PhysicalMessage], before: Progress | None
+        self, link: Link, unit: Sequence[PhysicalMessage], before: DeliveryProgress | None
     ) -> tuple[int, MqiError] | None:
         """Put the messages and commit. If there is no room for all, return how many were put and the reason."""
         states = link.states if before is not None else None
@@ -148,7 +148,7 @@ class MqSender:
         link.connection.commit()
         return stopped
 
-    def _take_state(self, link: Link, states: StateQueue, before: Progress) -> None:
+    def _take_state(self, link: Link, states: StateQueue, before: DeliveryProgress) -> None:
         """Get the state message in the unit of work. Raises SendFailed when it does not have the expected count."""
         state = states.take(before.delivery)
         if state is not None and state.messages_sent == before.messages_sent:
@@ -161,7 +161,7 @@ class MqSender:
             "check whether another gateway sends this delivery"
         )
 
-    def _is_to_be_whole(self, unit: Sequence[PhysicalMessage], before: Progress | None) -> bool:
+    def _is_to_be_whole(self, unit: Sequence[PhysicalMessage], before: DeliveryProgress | None) -> bool:
         """Tell whether a unit for which there is no room has to be tried as a whole once more."""
         delivery, sent = ("", 0) if before is None else (before.delivery, before.messages_sent)
         is_first = self._full_at.get(delivery) != sent

@@ -30,7 +30,7 @@ from adapters.ibm_mq.constants import (
 )
 from adapters.ibm_mq.descriptor import descriptor_to_get, received
 from adapters.ibm_mq.in_doubt import InDoubt
-from adapters.ibm_mq.input_queue import Input
+from adapters.ibm_mq.input_queue import InputQueue
 from adapters.ibm_mq.reason_codes import MQRC_SYNCPOINT_LIMIT_REACHED
 from adapters.ibm_mq.settings import SourceSettings
 from adapters.ibm_mq.unit_of_work import Unit
@@ -99,7 +99,7 @@ class Session:
             self._connection.close()
             raise
 
-    def _open(self) -> Input:
+    def _open(self) -> InputQueue:
         """Open the queue. Segments are reassembled if the framing reads whole messages. z/OS segments no message, and
         its queues refuse to reassemble any."""
         settings = self._settings
@@ -107,7 +107,7 @@ class Session:
         if complete:
             complete = self._connection.readable_attribute(MQIA_PLATFORM) != MQPL_ZOS
         descriptor = descriptor_to_get(settings.mqmd_version)
-        return Input(
+        return InputQueue(
             self._connection,
             settings.queue,
             descriptor,
@@ -118,7 +118,7 @@ class Session:
 
     @property
     def too_long(self) -> Mapping[bytes, int]:
-        """Return `Input.too_long`."""
+        """Return `InputQueue.too_long`."""
         return self._queue.too_long
 
     def open_inputs(self) -> int | None:

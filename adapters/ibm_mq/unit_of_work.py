@@ -12,7 +12,8 @@ _SUBMIT_BYTES = 2 << 20
 
 
 class Unit:
-    """Passes messages to the intake in batches while more are got. The journal's thread only counts here."""
+    """Passes messages to the intake in batches while more are got. The journal's thread only counts here. The lock of
+    `_changed` guards `_undurable`."""
 
     def __init__(self, intake: Intake) -> None:
         self._intake = intake

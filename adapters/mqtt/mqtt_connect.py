@@ -9,7 +9,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from adapters.connections import LogIn
-from adapters.mqtt.client import Client, Connack
+from adapters.mqtt.client import Connack, MqttClient
 from adapters.mqtt.settings import BrokerSettings, Version
 
 _VERSIONS: dict[Version, tuple[MQTTProtocolVersion, ...]] = {
@@ -83,7 +83,7 @@ class Connector:
             return False
         return True
 
-    def open(self, *, clean: bool | None = None) -> tuple[Client, Connack]:
+    def open(self, *, clean: bool | None = None) -> tuple[MqttClient, Connack]:
         """Return a connection that the broker has accepted, and its CONNACK. With `clean`, start a new session.
 
         Raises BrokerError.
@@ -102,10 +102,10 @@ class Connector:
                 raise BrokerError(f"{self.broker} refused the connection: {connack.refusal}")
             self._versions = self._versions[1:]
 
-    def _client(self, version: MQTTProtocolVersion, *, clean: bool) -> Client:
+    def _client(self, version: MQTTProtocolVersion, *, clean: bool) -> MqttClient:
         settings = self._settings
         tls = self._tls() if settings.is_tls else None
-        client = Client(self._client_id, version, clean=clean, tls=tls)
+        client = MqttClient(self._client_id, version, clean=clean, tls=tls)
         client.connect_timeout = settings.connect_timeout
         if settings.username is not None:
             client.username_pw_set(
@@ -125,7 +125,7 @@ class Connector:
             ) from error
         return context
 
-    def _greet(self, client: Client, *, clean: bool) -> Connack:
+    def _greet(self, client: MqttClient, *, clean: bool) -> Connack:
         host, port = self._settings.host, self._settings.port
         deadline = time.monotonic() + self._settings.connect_timeout
         try:

@@ -27,7 +27,7 @@ import structlog
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from adapters.connections import Backoff, connected, not_connected
-from adapters.mqtt.client import FAILURE, SESSION_TAKEN_OVER, Arrival, Client, Connack
+from adapters.mqtt.client import FAILURE, SESSION_TAKEN_OVER, Arrival, Connack, MqttClient
 from adapters.mqtt.mqtt_connect import BrokerError, Connector
 from adapters.mqtt.qos2_seen import Copy, Delivery, Taken
 from adapters.mqtt.settings import SourceSettings
@@ -83,7 +83,7 @@ class MqttReceiver:
             receive_maximum=settings.receive_maximum,
         )
         self._log = _log.bind(source=name, broker=self._connector.broker)
-        self._durable: deque[tuple[Client, list[Acknowledgement], list[Copy]]] = deque()
+        self._durable: deque[tuple[MqttClient, list[Acknowledgement], list[Copy]]] = deque()
         self._taken = Taken()
         self._resumed: Taken | None = None
         self._session = blake2b(
@@ -173,7 +173,7 @@ class MqttReceiver:
         finally:
             client.close()
 
-    def _subscribe(self, client: Client, connack: Connack) -> None:
+    def _subscribe(self, client: MqttClient, connack: Connack) -> None:
         """Subscribe to the topics, on every connection: the broker may have lost the session, or topics may be new."""
         settings = self._settings
         if self._has_session and not connack.session_present:
@@ -212,7 +212,7 @@ class MqttReceiver:
             self._gap = self._gap or _QOS_0_LOST
             self._warn_once("qos_0_granted", "the broker drops messages that it cannot deliver at once")
 
-    def _hand_over(self, client: Client, arrivals: list[Arrival], intake: Intake, wakeup: "_WakeupSocket") -> None:
+    def _hand_over(self, client: MqttClient, arrivals: list[Arrival], intake: Intake, wakeup: "_WakeupSocket") -> None:
         now = _now()
         messages: list[PhysicalMessage] = []
         taken: list[Acknowledgement] = []
@@ -266,7 +266,7 @@ class MqttReceiver:
 
     def _submit(
         self,
-        client: Client,
+        client: MqttClient,
         messages: list[PhysicalMessage],
         taken: list[Acknowledgement],
         copies: list[Copy],
@@ -290,13 +290,13 @@ class MqttReceiver:
         return mqtt_envelope.read(payload, packed, self._name, self._framing, now, arrival.topic)
 
     def _durable_now(
-        self, client: Client, taken: list[Acknowledgement], copies: list[Copy], wakeup: "_WakeupSocket"
+        self, client: MqttClient, taken: list[Acknowledgement], copies: list[Copy], wakeup: "_WakeupSocket"
     ) -> None:
         """Record that messages are durable. The journal's thread calls this."""
         self._durable.append((client, taken, copies))
         wakeup.wake()
 
-    def _acknowledge_durable(self, client: Client, wakeup: "_WakeupSocket") -> None:
+    def _acknowledge_durable(self, client: MqttClient, wakeup: "_WakeupSocket") -> None:
         wakeup.clear()
         while self._durable:
             delivered_by, taken, copies = self._durable.popleft()
@@ -308,7 +308,7 @@ class MqttReceiver:
         if self._repeated:
             self._acknowledge_repeated(client)
 
-    def _acknowledge_repeated(self, client: Client) -> None:
+    def _acknowledge_repeated(self, client: MqttClient) -> None:
         """Acknowledge messages that came again and whose first copies are durable."""
         durable = [each for each in self._repeated if each[1].is_durable]
         self._repeated = [each for each in self._repeated if not each[1].is_durable]
@@ -316,13 +316,13 @@ class MqttReceiver:
         for _, first in durable:
             first.may_be_over = first.may_be_over or first.qos == 1
 
-    def _acknowledge(self, client: Client, taken: list[Acknowledgement]) -> None:
+    def _acknowledge(self, client: MqttClient, taken: list[Acknowledgement]) -> None:
         client.acknowledge(taken)
         self._unacknowledged -= len(taken)
         if taken and self._steady_after == _STEADY_AFTER:  # a client that takes the session over does work, too
             self._backoff.reset()
 
-    def _bid_farewell(self, client: Client, wakeup: "_WakeupSocket") -> None:
+    def _bid_farewell(self, client: MqttClient, wakeup: "_WakeupSocket") -> None:
         """Wait a short time for messages that are being written to disk and acknowledge them, to avoid duplicates."""
         deadline = time.monotonic() + _FAREWELL
         while self._unacknowledged and client.is_open and (left := deadline - time.monotonic()) > 0:

@@ -27,7 +27,7 @@ from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.reasoncodes import ReasonCode
 
 from adapters.connections import connected, not_connected
-from adapters.mqtt.client import NO_MATCHING_SUBSCRIBERS, Client, Connack
+from adapters.mqtt.client import NO_MATCHING_SUBSCRIBERS, Connack, MqttClient
 from adapters.mqtt.message_sizes import Sizes
 from adapters.mqtt.mqtt_connect import BrokerError, Connector
 from adapters.mqtt.settings import DestinationSettings
@@ -36,7 +36,7 @@ from app.codecs.mqtt.packets import MAX_REMAINING_LENGTH, largest_payload, lengt
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
 from app.model.records import Subscribers
-from app.ports import Progress, SendFailed
+from app.ports import DeliveryProgress, SendFailed
 
 _IDLE = 0.1
 _PACKET_IDENTIFIER_NOT_FOUND = 0x92
@@ -85,7 +85,7 @@ class MqttSender:
             session_expiry=0 if settings.client_id is None else settings.session_expiry,
         )
         self._log = _log.bind(destination=name, broker=self._connector.broker)
-        self._client: Client | None = None
+        self._client: MqttClient | None = None
         self._limit = self._window = 0
         self._session_of: str | None = None
         """The delivery whose messages were sent last, and of which the session may know packet identifiers."""
@@ -134,7 +134,7 @@ class MqttSender:
             )
         return largest
 
-    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> Subscribers | None:
+    def send(self, messages: Sequence[PhysicalMessage], progress: DeliveryProgress | None = None) -> Subscribers | None:
         client = self._open()
         self._session_of = None if progress is None else progress.delivery
         publishes = [
@@ -159,7 +159,7 @@ class MqttSender:
             self._client = None
         self._status = not_connected()
 
-    def _open(self) -> Client:
+    def _open(self) -> MqttClient:
         """Return the open connection, or open a new one."""
         if self._client is not None:
             self._client.turn(0)
@@ -181,7 +181,7 @@ class MqttSender:
         self._status = connected(version=_version(client))
         return client
 
-    def _connect(self) -> tuple[Client, Connack]:
+    def _connect(self) -> tuple[MqttClient, Connack]:
         """Connect to the session that the current delivery has used, or to a new one."""
         if self._settings.client_id is None:
             return self._connector.open()
@@ -193,7 +193,7 @@ class MqttSender:
         return self._connector.open(clean=False)
 
     def _publish(
-        self, message: PhysicalMessage, version: Literal["5", "3.1.1"], number: int, progress: Progress | None
+        self, message: PhysicalMessage, version: Literal["5", "3.1.1"], number: int, progress: DeliveryProgress | None
     ) -> _Publish:
         """Encode a message. Raises SendFailed if the broker would refuse it."""
         settings = self._settings
@@ -209,7 +209,7 @@ class MqttSender:
         repeated = progress is not None and progress.in_doubt
         return _Publish(mid, payload, None if section is None else _Packed(section), repeated, size)
 
-    def _deliver(self, client: Client, publishes: Sequence[_Publish]) -> bool:
+    def _deliver(self, client: MqttClient, publishes: Sequence[_Publish]) -> bool:
         """Send all and return when all are confirmed. Return True if messages were discarded, and that is accepted.
 
         Raises SendFailed, which says how many are confirmed from the first on.
@@ -247,7 +247,7 @@ class MqttSender:
             raise
         return bool(discarded)
 
-    def _broken(self, client: Client, unconfirmed: Mapping[int, int]) -> SendFailed:
+    def _broken(self, client: MqttClient, unconfirmed: Mapping[int, int]) -> SendFailed:
         """Return the error for a connection that ended before these packets, with their sizes, were confirmed."""
         sizes = [size for mid, size in unconfirmed.items() if mid not in client.received]
         told = "" if client.lost_code else self._sizes.broke(sizes)
@@ -255,14 +255,14 @@ class MqttSender:
             told = f"; the largest packet that was not confirmed has {max(sizes, default=0):,} bytes"
         return SendFailed(f"{client.lost}{told}", permanent=client.lost_code in _PERMANENT)
 
-    def _require_life(self, client: Client, unconfirmed: Mapping[int, int], deadline: float) -> None:
+    def _require_life(self, client: MqttClient, unconfirmed: Mapping[int, int], deadline: float) -> None:
         """Raise SendFailed when no more confirmations can come."""
         if not client.is_open:
             raise self._broken(client, unconfirmed)
         if time.monotonic() > deadline:
             raise SendFailed(f"no confirmation within {self._settings.send_timeout:g} s")
 
-    def _post(self, client: Client, publish: _Publish, unconfirmed: Mapping[int, int]) -> int:
+    def _post(self, client: MqttClient, publish: _Publish, unconfirmed: Mapping[int, int]) -> int:
         """Send a message and return its packet identifier; others are `unconfirmed` still. Raises SendFailed."""
         if publish.repeated and publish.mid is not None and publish.mid in self._received:
             client.release(publish.mid)
@@ -297,5 +297,5 @@ class MqttSender:
         self._status = not_connected(why)
 
 
-def _version(client: Client) -> Literal["5", "3.1.1"]:
+def _version(client: MqttClient) -> Literal["5", "3.1.1"]:
     return "5" if client.is_5 else "3.1.1"

@@ -17,7 +17,7 @@ SMALL = 1 << 20
 PIECE = 1 << 20
 
 
-class Target(Protocol):
+class PendingTarget(Protocol):
     """The place where small objects wait for the end."""
 
     def put(self, name: str, data: bytes) -> None:
@@ -33,7 +33,7 @@ class Target(Protocol):
 class PendingObjects:
     """A `ContentStore` whose new small objects wait in a target. All others are in `store`."""
 
-    def __init__(self, store: ContentStore, target: Target) -> None:
+    def __init__(self, store: ContentStore, target: PendingTarget) -> None:
         self._store, self._target = store, target
         self._latest = "", b""
 

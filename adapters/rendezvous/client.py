@@ -45,7 +45,7 @@ Take = Callable[[bytes | Oversized], None]
 """Takes a frame that is not the one waited for."""
 
 
-class Client:
+class DaemonClient:
     """A connection that stands."""
 
     def __init__(self, settings: DaemonSettings, most_bytes: int) -> None:

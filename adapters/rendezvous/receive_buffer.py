@@ -18,7 +18,7 @@ _BATCH_BYTES = 4 << 20
 
 
 class Buffer:
-    """One thread puts, one thread takes."""
+    """One thread puts, one thread takes. The lock of `_changed` guards all fields."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

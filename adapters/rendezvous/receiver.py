@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 
 from adapters.connections import Backoff, connected, not_connected, now
-from adapters.rendezvous.client import Client, DaemonError, Oversized
+from adapters.rendezvous.client import DaemonClient, DaemonError, Oversized
 from adapters.rendezvous.receive_buffer import Buffer
 from adapters.rendezvous.settings import SourceSettings
 from app.codecs.rendezvous import daemon, rendezvous_envelope
@@ -100,7 +100,7 @@ class RendezvousReceiver:
     def _connection(self, stop: StopSignal) -> None:
         """Hold one connection from its start to its end. Raises DaemonError when it ends before `stop` is set."""
         self._connected_at = None
-        client = Client(self._settings, self._settings.max_message + _FRAME_BYTES)
+        client = DaemonClient(self._settings, self._settings.max_message + _FRAME_BYTES)
         try:
             for subject in (*_ADVISORIES, *self._settings.subject):
                 client.listen(subject)
@@ -194,7 +194,7 @@ class RendezvousReceiver:
         if self._was_connected:
             self._gap = "the connection to the daemon was broken"
 
-    def _up(self, client: Client) -> None:
+    def _up(self, client: DaemonClient) -> None:
         self._connected_at = time.monotonic()
         self._status = connected(session=client.session)
         self._log.info("connection_opened", session=client.session, subjects=self._settings.subject)

@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 
 from adapters.connections import connected, not_connected
-from adapters.rendezvous.client import Client, DaemonError
+from adapters.rendezvous.client import DaemonClient, DaemonError
 from adapters.rendezvous.settings import DestinationSettings
 from app.codecs.rendezvous import rendezvous_envelope
 from app.codecs.rendezvous.daemon import inbox
@@ -25,7 +25,7 @@ from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
 from app.model.records import Subscribers
 from app.observe import Recurring
-from app.ports import Progress, SendFailed
+from app.ports import DeliveryProgress, SendFailed
 from app.wire.kinds import Buffer
 
 _MOST_BYTES = 1 << 20
@@ -44,7 +44,7 @@ class RendezvousSender:
         self._settings = settings
         self._address = f"{settings.host}:{settings.port}"
         self._outage = Recurring(_log.bind(destination=name, daemon=self._address), "connection", logging.WARNING)
-        self._client: Client | None = None
+        self._client: DaemonClient | None = None
         self._under_way: str | None = None
         """The delivery of which messages, but not all, were sent on the connection that stands."""
         self._status = not_connected()
@@ -82,7 +82,7 @@ class RendezvousSender:
     def tidy(self, may_go_on: Callable[[str], bool]) -> None:
         pass
 
-    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> Subscribers:
+    def send(self, messages: Sequence[PhysicalMessage], progress: DeliveryProgress | None = None) -> Subscribers:
         client = self._open()
         if progress is not None:
             if progress.messages_sent and self._under_way != progress.delivery:
@@ -100,7 +100,7 @@ class RendezvousSender:
             raise SendFailed(str(error)) from error
         return "unknown"
 
-    def _pieces(self, message: PhysicalMessage, client: Client) -> list[Buffer]:
+    def _pieces(self, message: PhysicalMessage, client: DaemonClient) -> list[Buffer]:
         if len(message.body) > self._settings.max_message:
             why = f"a body of {len(message.body):,} bytes; max_message allows {self._settings.max_message:,}"
             raise SendFailed(why, permanent=True)
@@ -112,7 +112,7 @@ class RendezvousSender:
         self._client = self._under_way = None
         self._status = not_connected()
 
-    def _open(self) -> Client:
+    def _open(self) -> DaemonClient:
         """Return the connection, a new one if there is none that stands. Raises SendFailed."""
         if self._client is not None:
             try:
@@ -122,7 +122,7 @@ class RendezvousSender:
             else:
                 return self._client
         try:
-            self._client = Client(self._settings, _MOST_BYTES)
+            self._client = DaemonClient(self._settings, _MOST_BYTES)
         except DaemonError as error:
             self._down(str(error))
             raise SendFailed(str(error)) from error

@@ -3,12 +3,12 @@
 from typing import Any
 
 from adapters.sql_catalog.database import Database
-from adapters.sql_catalog.parts.deliveries import Deliveries
+from adapters.sql_catalog.parts.deliveries import DeliveriesPart
 from adapters.sql_catalog.parts.events import Events
 from adapters.sql_catalog.parts.expiry import Receiving
 from adapters.sql_catalog.parts.finishing import Finishing
-from adapters.sql_catalog.parts.keys import Keys
-from adapters.sql_catalog.parts.listing import Reading
+from adapters.sql_catalog.parts.keys import KeysPart
+from adapters.sql_catalog.parts.listing import ListingPart
 from adapters.sql_catalog.parts.maintenance import Maintenance
 from adapters.sql_catalog.parts.needed_segments import Segments
 from adapters.sql_catalog.parts.numbering import Numbering
@@ -17,8 +17,8 @@ from adapters.sql_catalog.parts.packed import PackedRows, pack
 from adapters.sql_catalog.parts.pipeline_runs import PipelineRuns
 from adapters.sql_catalog.parts.quarantine import Quarantine
 from adapters.sql_catalog.parts.repairing import Repairing
-from adapters.sql_catalog.parts.retention import Retention
-from adapters.sql_catalog.parts.webhooks import Webhooks
+from adapters.sql_catalog.parts.retention import RetentionPart
+from adapters.sql_catalog.parts.webhooks import WebhooksPart
 from app.model.records import Checkpoint
 from app.ports import Packed
 
@@ -29,14 +29,14 @@ class SqlCatalog(
     Numbering,
     Finishing,
     Segments,
-    Reading,
+    ListingPart,
     Quarantine,
-    Deliveries,
+    DeliveriesPart,
     Events,
-    Keys,
-    Webhooks,
+    KeysPart,
+    WebhooksPart,
     PipelineRuns,
-    Retention,
+    RetentionPart,
     Belonging,
     Repairing,
 ):

@@ -87,7 +87,8 @@ class Images(NamedTuple):
 
 
 class Database:
-    """The database at a URL, its schema migrated to the newest version.
+    """The database at a URL, its schema migrated to the newest version. `_write_lock` guards the two connections that
+    write.
 
     Raises ValueError for a URL that is neither a SQLite file nor PostgreSQL. Raises GatewayError when the driver is
     missing, or when a newer program has made the schema.

@@ -36,7 +36,7 @@ class Parts:
         "has_less",
     )
 
-    def __init__(self, runs: list[PartRun] | None = None) -> None:
+    def __init__(self, runs: Iterable[PartRun] | None = None) -> None:
         self._firsts = array("q")
         self._lengths = array("q")
         self._positions = array("q")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from app.cli.line_tables import Column, List
+from app.cli.line_tables import List, ListColumn
 from app.cli.list_commands import Json, Limit
 from app.cli.rest_client import DEFAULT_URL, Url, connect
 from app.cli.terminal import err, out, time
@@ -16,14 +16,14 @@ Result = StrEnum("Result", {"DONE": "done", "REFUSED": "refused", "FAILED": "fai
 
 _STYLES = {"refused": "red", "failed": "yellow", "abandoned": "yellow", "done": "default"}
 _ENTRIES = (
-    Column("Time"),
-    Column("Action"),
-    Column("Result"),
-    Column("Who", least=8),
-    Column("From", order=2),
-    Column("Status", is_number=True, order=3),
-    Column("Path", least=16),
-    Column("Reason", least=16, order=1),
+    ListColumn("Time"),
+    ListColumn("Action"),
+    ListColumn("Result"),
+    ListColumn("Who", least=8),
+    ListColumn("From", order=2),
+    ListColumn("Status", is_number=True, order=3),
+    ListColumn("Path", least=16),
+    ListColumn("Reason", least=16, order=1),
 )
 
 

@@ -9,7 +9,7 @@ import typer
 from app import plugins
 from app.cli.command_files import require_folder
 from app.cli.config_command import Config, read
-from app.cli.line_tables import Column, List, numbers
+from app.cli.line_tables import List, ListColumn, numbers
 from app.cli.repair_commands import FOUND, Json, failures, shown
 from app.cli.terminal import Failure, err, out, size
 from app.model.errors import GatewayError
@@ -89,7 +89,7 @@ def restore(
 def _list(source: str, place: ContentStore, *, as_json: bool) -> None:
     from app.service.repair import backup_manifests  # noqa: PLC0415 - a second of imports
 
-    grid = List((Column("Backup"), *numbers("Files", "Size")))
+    grid = List((ListColumn("Backup"), *numbers("Files", "Size")))
     for each in backup_manifests.backups(place):
         _, files = backup_manifests.read(place, each)
         bytes_ = sum(file.size for file in files)

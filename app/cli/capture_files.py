@@ -16,7 +16,7 @@ from app.model.message import PhysicalMessage
 _DESCRIPTOR = ".json"
 
 
-class Wanted(NamedTuple):
+class CaptureRequest(NamedTuple):
     """The user's description of captures.
 
     If `format` is None, it is detected; if `framing` is None, it is the usual one of the format. `initial` has the
@@ -29,10 +29,10 @@ class Wanted(NamedTuple):
     version: Version | None = None
 
 
-class Capture:
+class CaptureFiles:
     """A file or a folder of captured messages. Raises Failure when it cannot be read."""
 
-    def __init__(self, path: Path, wanted: Wanted) -> None:
+    def __init__(self, path: Path, wanted: CaptureRequest) -> None:
         self.path = path
         self._wanted = wanted
         try:
@@ -115,7 +115,7 @@ def _files(path: Path) -> list[Path]:
     return [each for each in found if each.name not in descriptors]
 
 
-def _recognised(path: Path, wanted: Wanted) -> str:
+def _recognised(path: Path, wanted: CaptureRequest) -> str:
     """Detect the format of a capture. Raises OSError and Failure."""
     if path.with_name(path.name + _DESCRIPTOR).exists():
         return "raw"

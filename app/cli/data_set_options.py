@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from app.cli.line_tables import Column, List
+from app.cli.line_tables import List, ListColumn
 from app.cli.terminal import Failure, err, out
 
 Missing = StrEnum("Missing", {"NULL": "null", "TAG": "tag"})
@@ -16,15 +16,15 @@ Names = StrEnum("Names", {"STRICT": "strict", "LITERAL": "literal", "RENAME": "r
 
 _PANEL = "Data sets"
 _VARIABLES = (
-    Column("#", is_number=True),
-    Column("Variable", least=12),
-    Column("Type", order=1),
-    Column("Length", is_number=True, order=2),
-    Column("Format"),
-    Column("Informat", order=5),
-    Column("Label", least=10, order=4),
-    Column("Column", least=8, order=3),
-    Column("From", least=10, order=6),
+    ListColumn("#", is_number=True),
+    ListColumn("Variable", least=12),
+    ListColumn("Type", order=1),
+    ListColumn("Length", is_number=True, order=2),
+    ListColumn("Format"),
+    ListColumn("Informat", order=5),
+    ListColumn("Label", least=10, order=4),
+    ListColumn("Column", least=8, order=3),
+    ListColumn("From", least=10, order=6),
 )
 
 

@@ -137,7 +137,9 @@ def contents(
     """Show the contents of a data set, as PROC CONTENTS does."""
     with connect(url) as client:
         response = client.request(
-            "GET", f"{located('attachments', identifier)}/schema", params={"format": "json" if as_json else "text"}
+            "GET",
+            f"{located('attachments', identifier)}/schema",
+            headers={"Accept": "application/json" if as_json else "text/plain"},
         )
     typer.echo(response.text.rstrip("\n"))
 

@@ -16,8 +16,8 @@ from rich.progress import DownloadColumn, Progress, TransferSpeedColumn
 from app import plugins
 from app.capture.capture_entries import RefusedEntry, SkippedEntry
 from app.capture.recognising import FORMATS
-from app.cli.capture_files import Capture, Wanted, shown
-from app.cli.line_tables import Column, List, numbers
+from app.cli.capture_files import CaptureFiles, CaptureRequest, shown
+from app.cli.line_tables import List, ListColumn, numbers
 from app.cli.terminal import Failure, bars, err, out, size
 from app.codecs.mqtt.packets import Version
 from app.framing.arrivals import ArrivalsBySource
@@ -40,16 +40,16 @@ else:
 
 _SEGMENTS = (
     *numbers("Segment", "Messages", "Bytes"),
-    Column("Received from", order=1),
-    Column("to", order=2),
-    Column("Sources", least=12),
+    ListColumn("Received from", order=1),
+    ListColumn("to", order=2),
+    ListColumn("Sources", least=12),
 )
 _CAPTURES = (
-    Column("Capture", least=12),
-    Column("Format", order=1),
-    Column("Framing", order=2),
+    ListColumn("Capture", least=12),
+    ListColumn("Format", order=1),
+    ListColumn("Framing", order=2),
     *numbers("Messages", "Bytes", "Unreadable"),
-    Column("SkippedEntry", least=8, order=3),
+    ListColumn("Skipped", least=8, order=3),
 )
 _BATCH_BYTES = 4 << 20
 _DEFAULTS = ", ".join(f"{default_framing(each)} for {each}" for each in FORMATS)
@@ -94,13 +94,13 @@ def import_(
     if not fullmatch(_SOURCE, source):
         raise Failure(f"{source!r} is not a valid name of a source", "use letters, digits, . _ and -, at most 64")
     _check_framing(framing)
-    wanted = Wanted(
+    wanted = CaptureRequest(
         PhysicalMessage(source, "", msg_type, encoding=encoding, ccsid=ccsid, format=mq_format),
         None if as_format == "auto" else as_format,
         framing,
         mqtt_version,
     )
-    found = [Capture(path, wanted) for path in captures]
+    found = [CaptureFiles(path, wanted) for path in captures]
     try:
         with closing(plugins.journal()(to)) as target:
             before = {segment.number for segment in target.segments()}
@@ -151,7 +151,7 @@ def segments(
     out.print(grid)
 
 
-class Held(NamedTuple):
+class SegmentContents(NamedTuple):
     """The contents of a segment.
 
     `bytes` is the size of all bodies; times are in µs since 1970; `sources` has the number of messages by source.
@@ -173,7 +173,7 @@ def _check_framing(name: str | None) -> None:
             raise Failure(str(error)) from None
 
 
-def _held(archive: JournalArchive, segment: int) -> Held | None:
+def _held(archive: JournalArchive, segment: int) -> SegmentContents | None:
     """Return the contents of a segment; None when it has been retired in the meantime.
 
     Raises GatewayError when it cannot be read.
@@ -184,7 +184,7 @@ def _held(archive: JournalArchive, segment: int) -> Held | None:
         return None
 
 
-def _counted(archive: JournalArchive, segment: int) -> Held:
+def _counted(archive: JournalArchive, segment: int) -> SegmentContents:
     import pyarrow.compute as pc  # noqa: PLC0415 - no other command should wait for it
 
     messages = bytes_ = last = 0
@@ -199,14 +199,14 @@ def _counted(archive: JournalArchive, segment: int) -> Held:
         last = max(last, received["max"])
         for counted in pc.value_counts(batch["source"]).to_pylist():
             sources[counted["values"]] += counted["counts"]
-    return Held(segment, messages, bytes_, first or 0, last, dict(sources.most_common()))
+    return SegmentContents(segment, messages, bytes_, first or 0, last, dict(sources.most_common()))
 
 
 def _moment(microseconds: int) -> str:
     return f"{to_time(microseconds):%Y-%m-%d %H:%M:%S}"
 
 
-class Count:
+class ImportCount:
     """The result of importing a capture; `skipped` counts by kind."""
 
     def __init__(self) -> None:
@@ -217,14 +217,14 @@ class Count:
         skipped = ", ".join(f"{count:,} {what}" for what, count in sorted(self.skipped.items()))
         return f"{self.messages:,}", size(self.bytes), f"{self.refused:,}", skipped
 
-    def facts(self, capture: Capture) -> dict[str, Any]:
+    def facts(self, capture: CaptureFiles) -> dict[str, Any]:
         """Return the result as JSON has it."""
         about = {"capture": shown(capture.path), "format": capture.format, "framing": capture.framing}
         counts = {"messages": self.messages, "bytes": self.bytes, "unreadable": self.refused}
         return {**about, **counts, "skipped": dict(self.skipped)}
 
 
-def _report(captures: Iterable[Capture], counts: Iterable[Count]) -> None:
+def _report(captures: Iterable[CaptureFiles], counts: Iterable[ImportCount]) -> None:
     grid = List(_CAPTURES)
     for capture, count in zip(captures, counts, strict=True):
         grid.add_row(escape(shown(capture.path)), capture.format, capture.framing, *count.cells())
@@ -240,10 +240,10 @@ class Importer:
         self._batch_bytes = 0
         self._told = 0
 
-    def take(self, capture: Capture, progress: Progress) -> Count:
+    def take(self, capture: CaptureFiles, progress: Progress) -> ImportCount:
         """Append all of a capture, or all in front of the first piece that cannot be read. Raises Failure for that,
         and GatewayError when the journal takes nothing more."""
-        count, arrivals = Count(), ArrivalsBySource(lambda _source: self._options)
+        count, arrivals = ImportCount(), ArrivalsBySource(lambda _source: self._options)
         bar = progress.add_task(escape(shown(capture.path)), total=capture.bytes)
         for path, entry in capture.entries(self._now):
             if isinstance(entry, SkippedEntry):

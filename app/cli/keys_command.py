@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from app.cli.config_command import Config, read
 from app.cli.durations import duration
-from app.cli.line_tables import Column, List
+from app.cli.line_tables import List, ListColumn
 from app.cli.list_commands import Json
 from app.cli.terminal import Failure, err, out, time
 from app.model.access import SCOPES, ApiKey, Scope
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from app.ports import Catalog
 
 _KEYS = (
-    Column("ID"),
-    Column("Name", least=8),
-    Column("State"),
-    Column("Scopes", least=8),
-    Column("Sources", least=8, order=3),
-    Column("Destinations", least=8, order=4),
-    Column("Created", order=2),
-    Column("Expires", order=1),
-    Column("Last used", order=5),
+    ListColumn("ID"),
+    ListColumn("Name", least=8),
+    ListColumn("State"),
+    ListColumn("Scopes", least=8),
+    ListColumn("Sources", least=8, order=3),
+    ListColumn("Destinations", least=8, order=4),
+    ListColumn("Created", order=2),
+    ListColumn("Expires", order=1),
+    ListColumn("Last used", order=5),
 )
 _STYLES = {"valid": "green", "expired": "yellow", "revoked": "dim"}
 _SCOPES_HELP = "What the key may do; give it several times. " + " ".join(
@@ -61,14 +61,14 @@ def create(
 
     A running gateway accepts it within a second.
     """
-    from app.service.access.api_keys import Limits, make_key  # noqa: PLC0415 - a second of imports
+    from app.service.access.api_keys import KeyLimits, make_key  # noqa: PLC0415 - a second of imports
 
     settings = _settings(path)
     _require_known(sources, settings.sources, "source")
     _require_known(destinations, settings.destinations, "destination")
     now = datetime.now(UTC)
     until = None if expires is None else to_microseconds(now + duration("--expires", expires))
-    limits = Limits(_set(sources), _set(destinations), until)
+    limits = KeyLimits(_set(sources), _set(destinations), until)
     try:
         key, text = make_key(name, frozenset(scopes), to_microseconds(now), limits)
         with _catalog(settings) as catalog:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from app.cli.line_tables import IDENTIFIER, STATE, Column, List, without_zeros
+from app.cli.line_tables import IDENTIFIER, STATE, List, ListColumn, without_zeros
 from app.cli.rest_client import DEFAULT_URL, Url, connect, located
 from app.cli.terminal import err, out, size, state, table, time
 from app.model.attachment import AttachmentState, DeliveryState
@@ -26,32 +26,32 @@ SUBSCRIBERS = {"none": "nobody was subscribed", "unknown": "subscribers unknown"
 _ATTACHMENTS = (
     IDENTIFIER,
     STATE,
-    Column("Kind", order=4),
-    Column("Name", least=12),
-    Column("Size", is_number=True, order=1),
-    Column("Source", least=6, order=5),
-    Column("Received", order=3),
-    Column("", least=12, order=2),
+    ListColumn("Kind", order=4),
+    ListColumn("Name", least=12),
+    ListColumn("Size", is_number=True, order=1),
+    ListColumn("Source", least=6, order=5),
+    ListColumn("Received", order=3),
+    ListColumn("", least=12, order=2),
 )
 _DELIVERIES = (
     IDENTIFIER,
     STATE,
-    Column("Destination", least=8, order=1),
-    Column("Attachments", least=12),
-    Column("Messages", is_number=True),
-    Column("Attempts", is_number=True, order=4),
-    Column("Created", order=3),
-    Column("", least=12, order=2),
+    ListColumn("Destination", least=8, order=1),
+    ListColumn("Attachments", least=12),
+    ListColumn("Messages", is_number=True),
+    ListColumn("Attempts", is_number=True, order=4),
+    ListColumn("Created", order=3),
+    ListColumn("", least=12, order=2),
 )
 _QUARANTINE = (
-    Column("ID", shorten=without_zeros),
-    Column("State", order=5),
-    Column("Source", least=6, order=3),
-    Column("Code", order=1),
-    Column("Size", is_number=True, order=6),
-    Column("Received", order=4),
-    Column("Where", least=12, order=2),
-    Column("Why", least=16),
+    ListColumn("ID", shorten=without_zeros),
+    ListColumn("State", order=5),
+    ListColumn("Source", least=6, order=3),
+    ListColumn("Code", order=1),
+    ListColumn("Size", is_number=True, order=6),
+    ListColumn("Received", order=4),
+    ListColumn("Where", least=12, order=2),
+    ListColumn("Why", least=16),
 )
 
 _SHOWN_APART = frozenset(("evidence", "warnings", "progress", "links"))

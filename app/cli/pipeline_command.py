@@ -16,7 +16,7 @@ from app import plugins
 from app.cli import tables_command
 from app.cli.config_command import Config, read
 from app.cli.demo.demo_command import demo as gateway_demo
-from app.cli.line_tables import IDENTIFIER, STATE, Column, List, numbers
+from app.cli.line_tables import IDENTIFIER, STATE, List, ListColumn, numbers
 from app.cli.list_commands import Json, Limit, lines, shown
 from app.cli.rest_client import DEFAULT_URL, Url, connect
 from app.cli.spark_options import Conf, Master, Memory, Partitions, spark_session, spark_settings
@@ -29,10 +29,10 @@ from app.settings import CatalogSettings, ContentSettings, Settings, TableSettin
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from app.pipeline.commit.commit import Committed
-    from app.pipeline.run.runs import Again
+    from app.pipeline.commit.commit import CommittedBatch
+    from app.pipeline.run.runs import ReprocessingScope
     from app.pipeline.watch.expectation_checks import Violation
-    from app.pipeline.watch.report import Report
+    from app.pipeline.watch.report import RunReport
 
 _MOST_SHOWN = 20
 _LOOK_SECONDS = 1
@@ -45,13 +45,13 @@ _WHEN_SEALED = "a gateway seals its journal when it ends, and by size and age"
 _RUNS = (
     IDENTIFIER,
     STATE,
-    Column("Kind", order=4),
-    Column("Began"),
+    ListColumn("Kind", order=4),
+    ListColumn("Began"),
     *numbers("Took", "Messages", "Attachments"),
-    Column("Refused", is_number=True, order=2),
-    Column("Quarantined", is_number=True, order=3),
+    ListColumn("Refused", is_number=True, order=2),
+    ListColumn("Quarantined", is_number=True, order=3),
     *numbers("Rows"),
-    Column("", least=12, order=1),
+    ListColumn("", least=12, order=1),
 )
 
 MakeTables = Annotated[
@@ -207,14 +207,14 @@ def _settings(path: Path | None, to: Path | None) -> Settings:
     return settings.model_copy(update=own)
 
 
-def _again(from_segment: int | None, since: datetime | None, source: str | None) -> "Again | None":
+def _again(from_segment: int | None, since: datetime | None, source: str | None) -> "ReprocessingScope | None":
     """Return the messages to process again; None for no messages."""
-    from app.pipeline.run.runs import Again  # noqa: PLC0415
+    from app.pipeline.run.runs import ReprocessingScope  # noqa: PLC0415
 
     if from_segment is None and since is None and source is None:
         return None
     micros = None if since is None else to_microseconds(since)
-    return Again(from_segment, micros, source)
+    return ReprocessingScope(from_segment, micros, source)
 
 
 def _run_batch(
@@ -224,8 +224,8 @@ def _run_batch(
     *,
     in_place: bool,
     tables: bool,
-    again: "Again | None" = None,
-) -> tuple["Committed | None", "Report", "list[Violation]"]:
+    again: "ReprocessingScope | None" = None,
+) -> tuple["CommittedBatch | None", "RunReport", "list[Violation]"]:
     from app.main import SystemClock  # noqa: PLC0415
     from app.pipeline.job.job import Job, open_job  # noqa: PLC0415
     from app.pipeline.run.batch import run  # noqa: PLC0415
@@ -299,7 +299,7 @@ def _require(violations: "list[Violation]") -> None:
 # --- showing ----------------------------------------------------------------------------------------------------------
 
 
-def _show(committed: "Committed", report: "Report") -> None:
+def _show(committed: "CommittedBatch", report: "RunReport") -> None:
     states = ", ".join(f"{count:,} {state}" for state, count in report.states.items())
     out.print(f"attachments   {states or 'none'}", highlight=False)
     if report.unannounced:
@@ -315,7 +315,7 @@ def _show(committed: "Committed", report: "Report") -> None:
             err.print(f"{escape(each.table)}: {escape(warning)}", style="yellow", highlight=False)
 
 
-def _show_damage(committed: "Committed") -> None:
+def _show_damage(committed: "CommittedBatch") -> None:
     """Print on standard error what could not be read, and how to recover it."""
     hint = "put {} back and run the same command with --again-from {}"
     if committed.missing:
@@ -326,10 +326,12 @@ def _show_damage(committed: "Committed") -> None:
         err.print(f"{said}; {hint.format('undamaged copies', committed.damaged[0])}", style="red")
 
 
-def _show_incomplete(report: "Report") -> None:
+def _show_incomplete(report: "RunReport") -> None:
     if not report.incomplete:
         return
-    grid = List((IDENTIFIER, Column("Name", least=12), *numbers("Parts", "Expected"), Column("Missing", least=8)))
+    grid = List(
+        (IDENTIFIER, ListColumn("Name", least=12), *numbers("Parts", "Expected"), ListColumn("Missing", least=8))
+    )
     for record, missing in report.incomplete[:_MOST_SHOWN]:
         expected = "-" if record.parts_expected is None else f"{record.parts_expected:,}"
         grid.add_row(
@@ -341,7 +343,7 @@ def _show_incomplete(report: "Report") -> None:
         out.print(f"and {len(report.incomplete) - _MOST_SHOWN:,} more", style="dim")
 
 
-def _as_json(committed: "Committed", report: "Report") -> dict[str, Any]:
+def _as_json(committed: "CommittedBatch", report: "RunReport") -> dict[str, Any]:
     return {
         "attachments": report.states,
         "unannounced": report.unannounced,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from app.cli.line_tables import Column, List, numbers
+from app.cli.line_tables import List, ListColumn, numbers
 from app.cli.rest_client import DEFAULT_URL, Url, connect, located
 from app.cli.terminal import Failure, err, out
 from app.model.errors import InvalidInputError
@@ -23,15 +23,15 @@ _SHOWN_FREQUENT = 3
 _LONGEST = 40
 _COLUMNS = (
     *numbers("#"),
-    Column("Variable", least=8),
-    Column("Type", order=3),
+    ListColumn("Variable", least=8),
+    ListColumn("Type", order=3),
     *numbers("Values"),
-    Column("Missing", least=7),
+    ListColumn("Missing", least=7),
     *numbers("Different"),
-    Column("Range", least=12),
-    Column("Mean", is_number=True, order=2),
-    Column("Most frequent", least=13, order=1),
-    Column("Label", least=12, order=4),
+    ListColumn("Range", least=12),
+    ListColumn("Mean", is_number=True, order=2),
+    ListColumn("Most frequent", least=13, order=1),
+    ListColumn("Label", least=12, order=4),
 )
 
 

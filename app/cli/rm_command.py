@@ -8,7 +8,7 @@ import typer
 from attachment_gateway_client import Problem
 from rich.markup import escape
 
-from app.cli.line_tables import IDENTIFIER, STATE, Column, List
+from app.cli.line_tables import IDENTIFIER, STATE, List, ListColumn
 from app.cli.rest_client import DEFAULT_URL, Client, Url, connect, located
 from app.cli.terminal import Failure, Yes, confirm, err, size, state
 
@@ -17,10 +17,10 @@ _PLURALS = {"attachment": "attachments", "message": "messages", "delivery": "del
 """What can be deleted, and the paths of REST."""
 _COLUMNS = (
     IDENTIFIER,
-    Column("Kind", order=2),
+    ListColumn("Kind", order=2),
     STATE,
-    Column("Name", least=12),
-    Column("Size", is_number=True, order=1),
+    ListColumn("Name", least=12),
+    ListColumn("Size", is_number=True, order=1),
 )
 
 

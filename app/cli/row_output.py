@@ -13,17 +13,17 @@ from rich.markup import escape
 from app.cli.command_files import whole_file
 from app.cli.download_formats import choose
 from app.cli.terminal import Failure, err, out, printable, table
-from app.tables.write import FORMATS, Options, Outgoing, text_cells
-from app.tables.write.plain_rows import Rows
-from app.tables.write.row_cells import Cell, cells
+from app.tables.write import FORMATS, Outgoing, OutputOptions, text_cells
+from app.tables.write.plain_rows import PlainRows
+from app.tables.write.row_cells import RowCell, cells
 
 WRITTEN = ("parquet", "arrow", "arrow-file", "csv", "json", "ndjson")
 """The formats that do not begin with the number of rows, which is unknown before the last row."""
 
-_TAGS = Options(missing="tag")
+_TAGS = OutputOptions(missing="tag")
 
 
-def to_terminal(rows: Rows, most: int) -> None:
+def to_terminal(rows: PlainRows, most: int) -> None:
     """Print rows as a grid, at most `most`; special missing values are shown in their cells."""
     shown = cells(rows.schema, _TAGS)
     grid = table()
@@ -42,27 +42,27 @@ def to_terminal(rows: Rows, most: int) -> None:
         err.print(f"only the first {most:,} rows are shown")
 
 
-def to_stream(rows: Rows, word: str) -> None:
+def to_stream(rows: PlainRows, word: str) -> None:
     """Write rows in a text format to standard output; special missing values are in their cells."""
     _write(rows, word, _TAGS, sys.stdout.buffer)
 
 
-def to_file(rows: Rows, output: str) -> None:
+def to_file(rows: PlainRows, output: str) -> None:
     """Write rows to a file in the format of its extension; the file appears when it is complete. Raises Failure."""
     word = choose(None, output, None).word
     if word not in WRITTEN:
         raise Failure(f"{output}: rows cannot be written as {word}", f"known formats: {', '.join(WRITTEN)}")
     with whole_file(Path(output)) as file:
-        _write(rows, word, Options(), file)
+        _write(rows, word, OutputOptions(), file)
 
 
-def _write(rows: Rows, word: str, options: Options, file: BinaryIO) -> None:
+def _write(rows: PlainRows, word: str, options: OutputOptions, file: BinaryIO) -> None:
     known = FORMATS[word]
     file.writelines(known.write(Outgoing(rows.schema, rows.batches, 0, datetime.now(UTC)), known.settled(options)))
     file.flush()
 
 
-def _lines(shown: list[Cell], batch: pa.RecordBatch) -> Iterator[list[str]]:
+def _lines(shown: list[RowCell], batch: pa.RecordBatch) -> Iterator[list[str]]:
     columns = []
     for cell in shown:
         written, tags = cell.written(batch), cell.tags(batch)

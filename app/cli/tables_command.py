@@ -14,7 +14,7 @@ from app import plugins
 from app.cli.command_files import require_folder
 from app.cli.config_command import Config, read
 from app.cli.durations import age
-from app.cli.line_tables import Column, List
+from app.cli.line_tables import List, ListColumn
 from app.cli.terminal import Failure, err, out, size, table
 from app.model.errors import GatewayError
 from app.model.times import to_microseconds, to_time
@@ -41,13 +41,13 @@ Output = Annotated[
 ]
 
 _TABLES = (
-    Column("Name", least=16),
-    Column("Rows", is_number=True),
-    Column("Columns", is_number=True, order=2),
-    Column("Files", is_number=True, order=3),
-    Column("Size", is_number=True),
-    Column("Version", is_number=True, order=4),
-    Column("Modified (UTC)", order=1),
+    ListColumn("Name", least=16),
+    ListColumn("Rows", is_number=True),
+    ListColumn("Columns", is_number=True, order=2),
+    ListColumn("Files", is_number=True, order=3),
+    ListColumn("Size", is_number=True),
+    ListColumn("Version", is_number=True, order=4),
+    ListColumn("Modified (UTC)", order=1),
 )
 _FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"]
 
@@ -113,12 +113,12 @@ def head(
 ) -> None:
     """Show the first rows of a table."""
     from app.cli.row_output import to_stream, to_terminal  # noqa: PLC0415 - needs more of Arrow than other commands do
-    from app.tables.write import FORMATS, OptionError, Options  # noqa: PLC0415
-    from app.tables.write.plain_rows import Rows  # noqa: PLC0415
+    from app.tables.write import FORMATS, OptionError, OutputOptions  # noqa: PLC0415
+    from app.tables.write.plain_rows import PlainRows  # noqa: PLC0415
     from app.tables.write.scanned_table import outgoing  # noqa: PLC0415
 
     known = FORMATS[_word(as_json, as_csv) or "csv"]
-    options = Options(None if columns is None else tuple(columns), limit=rows, missing="tag")
+    options = OutputOptions(None if columns is None else tuple(columns), limit=rows, missing="tag")
     with _opened(config, place) as store:
         opened = _table(store, name)
         try:
@@ -126,7 +126,7 @@ def head(
             found = outgoing(opened.dataset, opened.schema, opened.version.rows, options, known, modified)
         except OptionError as error:
             raise Failure(str(error)) from None
-        shown = Rows(found.schema, found.batches)
+        shown = PlainRows(found.schema, found.batches)
         if as_json or as_csv:
             to_stream(shown, known.name)
         else:
@@ -153,13 +153,13 @@ def sql(
     """
     from app.cli.row_output import to_file, to_stream, to_terminal  # noqa: PLC0415
     from app.cli.sql_option import answered  # noqa: PLC0415 - needs more of Arrow than other commands do
-    from app.tables.write.plain_rows import Rows, plain  # noqa: PLC0415
+    from app.tables.write.plain_rows import PlainRows, plain  # noqa: PLC0415
 
     word = _word(as_json, as_csv)
     if word and output:
         raise Failure("-o chooses the format by the file's extension", "leave out --json and --csv")
     with _opened(config, place) as store, answered(store, query, memory) as answer:
-        found = plain(Rows(answer.schema, answer.batches))
+        found = plain(PlainRows(answer.schema, answer.batches))
         if output:
             to_file(found, output)
         elif word:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from app.cli.line_tables import STATE, Column, List, numbers
+from app.cli.line_tables import STATE, List, ListColumn, numbers
 from app.cli.list_commands import Json, Limit, lines, shown
 from app.cli.rest_client import DEFAULT_URL, Url, connect
 from app.cli.terminal import err, state, time
@@ -18,18 +18,18 @@ Events = Annotated[
 ]
 
 _WEBHOOKS = (
-    Column("Name", least=8),
+    ListColumn("Name", least=8),
     STATE,
     *numbers("Position", "Behind", "Dead letters"),
-    Column("URL", least=12, order=1),
-    Column("", least=12, order=2),
+    ListColumn("URL", least=12, order=1),
+    ListColumn("", least=12, order=2),
 )
 _DEAD_LETTERS = (
     *numbers("Event"),
-    Column("Type"),
-    Column("Subject", least=8),
-    Column("Given up", order=1),
-    Column("", least=12, order=2),
+    ListColumn("Type"),
+    ListColumn("Subject", least=8),
+    ListColumn("Given up", order=1),
+    ListColumn("", least=12, order=2),
 )
 
 

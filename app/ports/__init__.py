@@ -50,7 +50,7 @@ from app.ports.journal import (
 from app.ports.journal_batch import JOURNAL_SCHEMA, is_damaged, messages_of
 from app.ports.span_exporter import Span, SpanExporter, SpanExporterPlugin
 from app.ports.table_store import IcebergPlugin, IcebergTables, TableFile, TableStore, TableStorePlugin, TableVersion
-from app.ports.transport import Intake, Progress, Receiver, Sender, SendFailed, TransportPlugin
+from app.ports.transport import DeliveryProgress, Intake, Receiver, Sender, SendFailed, TransportPlugin
 
 __all__ = [
     "JOURNAL_SCHEMA",
@@ -69,6 +69,7 @@ __all__ = [
     "ContentStore",
     "ContentStorePlugin",
     "DeliveryCatalog",
+    "DeliveryProgress",
     "EventCatalog",
     "ExpiryCatalog",
     "FinishingCatalog",
@@ -92,7 +93,6 @@ __all__ = [
     "Page",
     "PlacedBodies",
     "Prepared",
-    "Progress",
     "QuarantineCatalog",
     "QuarantineGroup",
     "QuarantineGroups",

@@ -72,7 +72,7 @@ class SendFailed(Exception):
         self.counts = counts and within is None
 
 
-class Progress(NamedTuple):
+class DeliveryProgress(NamedTuple):
     """How far a delivery is when messages of it are sent: the broker has confirmed its first `messages_sent`, and this
     is attempt number `attempt`. If `in_doubt`, an earlier attempt may have sent the messages that follow already."""
 
@@ -107,7 +107,7 @@ class Sender(Protocol):
         `known` is None for the first attempt. Called before each attempt. Raises SendFailed.
         """
 
-    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> Subscribers | None:
+    def send(self, messages: Sequence[PhysicalMessage], progress: DeliveryProgress | None = None) -> Subscribers | None:
         """Send messages and return when the broker has confirmed all of them. `progress` is that of their delivery
         before this call.
 

@@ -13,7 +13,7 @@ NUMBERS: Final = 10_000
 
 
 class RepeatedParts:
-    """Sequence numbers of repeated parts, of the attachments that got one last."""
+    """Sequence numbers of repeated parts, of the attachments that got one last. The lock guards `_known`."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, set[int]] = OrderedDict()

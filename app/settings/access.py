@@ -1,14 +1,12 @@
 """Access: the OpenID provider whose access tokens are accepted, and how much of the audit log is kept."""
 
-from datetime import timedelta
 from typing import Literal
 
-from pydantic import ByteSize, Field, field_validator
+from pydantic import Field, field_validator
 
 from app.model.access import Scope
 from app.secret import split_url
 from app.settings.section import Section
-from app.settings.setting_types import Duration
 
 _ON_THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
 
@@ -30,7 +28,6 @@ class Oidc(Section):
     audience: str = Field(min_length=1)
     algorithms: list[Algorithm] = Field(default=["RS256"], min_length=1)
     jwks_url: str | None = None
-    leeway: Duration = Field(default=timedelta(seconds=30), le=timedelta(minutes=10))
     name_claim: str = "sub"
     scope_claim: str = "scope"
     scopes: dict[str, list[Scope]] = Field(default={})
@@ -52,8 +49,6 @@ class Oidc(Section):
 
 
 class Audit(Section):
-    """The files of the audit log, in the folder `audit` of the data folder. At most `files` of about `file_bytes` each
-    are kept."""
+    """The files of the audit log, in the folder `audit` of the data folder. At most `files` are kept."""
 
-    file_bytes: ByteSize = Field(default=ByteSize(16 << 20), ge=4 << 10, le=1 << 30)
     files: int = Field(default=20, ge=2, le=10_000)

@@ -23,9 +23,6 @@ class Http(Section):
     `hosts` are the names by which clients call the gateway. Requests with another `Host` are refused if there are any,
     and while `anonymous` serves a client; the names of this machine are always accepted.
 
-    `ready` is what a gateway that is ready can do: answer readers, which needs the catalog, and receive, which needs
-    the journal.
-
     With `cert_file` (PEM, with its intermediate certificates) and `key_file` the gateway serves TLS. Pages of
     `cors_origins` may call it from browsers.
 
@@ -42,7 +39,6 @@ class Http(Section):
     anonymous: Literal["this-machine", "everyone", "nobody"] = "this-machine"
     public: list[Literal["docs", "health", "metrics"]] = Field(default=["docs"])
     hosts: list[Host] = Field(default=[])
-    ready: list[Literal["read", "receive"]] = Field(default=["read", "receive"], min_length=1)
     cert_file: Path | None = None
     key_file: Path | None = None
     cors_origins: list[Origin] = Field(default=[])

@@ -33,7 +33,6 @@ class Limits(Section):
     resumable_uploads_a_client: int = Field(default=200, ge=1)
     resumable_bytes_a_client: ByteSize = Field(default=ByteSize(64 << 30), ge=0)
     downloads: int = Field(default=64, ge=1)
-    attachments_in_memory: int = Field(default=5_000, ge=100)
     quarantine_body: ByteSize = Field(default=ByteSize(4 << 20), ge=0)
     conversions: int = Field(default=3, ge=1, le=256)
     queries: int = Field(default=2, ge=2, le=256)

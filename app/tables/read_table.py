@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 
-class Table(NamedTuple):
+class TableToRead(NamedTuple):
     """A schema with `sas.*` metadata, and a function that yields its rows anew at each call."""
 
     schema: pa.Schema

@@ -13,11 +13,10 @@ from fastapi.routing import APIRoute, iter_route_contexts
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware.cors import CORSMiddleware
 
-from app.service.access.audit import AuditLog
+from app.service.access.audit import FILE_BYTES, AuditLog
 from app.service.access.authentication import Authenticator
 from app.service.access.repeated_sign_ins import Repeats
 from app.service.access.signed_links import Links
-from app.service.access.table_sources import TableSources
 from app.service.access.token_buckets import Rates
 from app.service.conversion import Conversions
 from app.service.gateway import Gateway
@@ -56,7 +55,7 @@ from app.web.resources.tables import endpoints as tables
 from app.web.resources.tables import table_queries
 from app.web.resources.trace import endpoints as trace
 from app.web.resources.uploads import endpoints as uploads
-from app.web.resources.uploads.tus_version import TusMiddleware
+from app.web.resources.uploads.tus import TusMiddleware
 from app.web.resources.uploads.upload_receiving import Receivers
 from app.web.resources.webhooks import endpoints as webhooks
 from app.web.responses import disconnection
@@ -123,7 +122,6 @@ _CORS: dict[str, Any] = {
         *("Idempotency-Replayed", "Retry-After", "Undecodable-Bytes", "WWW-Authenticate", "Total-Count"),
         *("Tus-Resumable", "Tus-Version", "Tus-Extension", "Tus-Max-Size", "Tus-Checksum-Algorithm"),
         *("Upload-Offset", "Upload-Length", "Upload-Defer-Length", "Upload-Metadata", "Upload-Expires"),
-        *("Upload-Complete", "Upload-Limit"),
         *("RateLimit", "RateLimit-Policy"),
         *("Missing-Parts", "Truncated"),
     ],
@@ -164,7 +162,7 @@ def create_app(gateway: Gateway) -> FastAPI:
         await run_in_threadpool(audit.close)
 
     authenticator = Authenticator(gateway.settings.http, gateway.settings.oidc, gateway.catalog, gateway.clock)
-    audit = AuditLog(gateway.settings.audit_folder, gateway.settings.audit.file_bytes, gateway.settings.audit.files)
+    audit = AuditLog(gateway.settings.audit_folder, FILE_BYTES, gateway.settings.audit.files)
     repeats = Repeats(audit.add)
     app = FastAPI(
         title="Attachment gateway",
@@ -180,7 +178,6 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.state.gateway = gateway
     app.state.authenticator, app.state.audit, app.state.repeats = authenticator, audit, repeats
     app.state.links = Links(gateway.settings.data)
-    app.state.table_sources = TableSources()
     app.state.in_flight = set()
     app.state.reading_keys = None
     app.state.receivers = Receivers()

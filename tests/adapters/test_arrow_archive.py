@@ -346,7 +346,7 @@ class TestCache:
 FETCHES = """
 import sys
 from pathlib import Path
-from adapters.arrow_journal.cache import FileCache
+from adapters.arrow_journal.segment_cache import FileCache
 def fetch(start, end):
     print("fetching", flush=True)
     assert sys.stdin.readline()

@@ -44,12 +44,12 @@ class World:
         stock.attachment(state=AttachmentState.QUARANTINED, warnings=("a warning",))
         for number in range(3):
             self.entry = stock.quarantined(b"spoilt %d" % number)
-        context = stock.gateway._context
+        context = stock.gateway.context
         self.delivery = delivery(context, [(AttachmentKind.BINARY_FILE, f"{LONG}.bin", b"x")])
         stock.catalog.add_delivery(self.delivery, [])
         stock.table("CLINIC.VISITS", "orders")
         rows = quality_rows([Increment("orders", 1_780_000_000_000_000, 7200, missing_ranges=2)])
-        tables = stock.gateway.tables()
+        tables = stock.gateway.tables.delta()
         tables.commit(QUALITY, rows.schema, [tables.write(QUALITY, rows.schema, rows.to_batches())], "test", 2)
         run = PipelineRun("a" * 32, "batch", RunState.RUNNING, 1_795_000_000_000_000)
         stock.catalog.begin_run(run, 9)

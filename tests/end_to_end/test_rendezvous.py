@@ -13,7 +13,7 @@ from uuid import uuid4
 import pyarrow.parquet as pq
 import pytest
 
-from adapters.rendezvous.client import Client
+from adapters.rendezvous.client import DaemonClient
 from adapters.rendezvous.settings import DaemonSettings
 from app.codecs.rendezvous.daemon import publish, publish_head
 from app.model.attachment import AttachmentKind
@@ -61,8 +61,8 @@ class Place:
         return {each.session for each in self.daemon.connections() if each.subscriptions[self.subject]}
 
     @contextmanager
-    def client(self) -> Iterator[Client]:
-        made = Client(DaemonSettings.model_validate({"daemon": self.address}), 1 << 20)
+    def client(self) -> Iterator[DaemonClient]:
+        made = DaemonClient(DaemonSettings.model_validate({"daemon": self.address}), 1 << 20)
         try:
             yield made
         finally:

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 
 from app.model.message import PhysicalMessage
 from app.pipeline.assemble import key_state
-from app.pipeline.assemble.assemble_key import Outcome
+from app.pipeline.assemble.assemble_key import KeyOutcome
 from app.pipeline.job.job import Job, open_job
 from app.pipeline.references.message_references import SCHEMA, Reference, What, to_batch
 from app.pipeline.run import spark_steps
@@ -63,10 +63,10 @@ class Attachment:
         self.tester = TwsTester(self.processor, timeMode="ProcessingTime")
         self.at(NOW)
 
-    def at(self, time: float) -> list[Outcome]:
+    def at(self, time: float) -> list[KeyOutcome]:
         return outcomes(self.tester.setProcessingTime(int(time * 1000)))
 
-    def take(self, references: Iterable[Reference]) -> list[Outcome]:
+    def take(self, references: Iterable[Reference]) -> list[KeyOutcome]:
         return outcomes(self.tester.test(self.key, rows(references)))
 
     def told(self, positions: dict[str, int]) -> None:
@@ -82,7 +82,7 @@ def rows(references: Iterable[Reference]) -> list[Row]:
     return [Row(**row) for row in to_batch(list(references)).to_pylist()]
 
 
-def outcomes(found: Iterable[Row]) -> list[Outcome]:
+def outcomes(found: Iterable[Row]) -> list[KeyOutcome]:
     return [spark_steps.unpack(row.outcome) for row in found]
 
 
@@ -91,7 +91,7 @@ def test_an_attachment_is_open_until_it_is_done(tmp_path: Path) -> None:
     *first, last = attachment.references
     (outcome,) = attachment.take(first)
     assert outcome.complete is None
-    assert outcome.state == key_state.Row(*attachment.held("open") or ()).size > 0
+    assert outcome.state == key_state.KeyStateRow(*attachment.held("open") or ()).size > 0
     assert attachment.held("done") is None
     (outcome,) = attachment.take([last])
     assert outcome.complete is not None

@@ -21,7 +21,8 @@ from app.model.records import AttachmentRecord
 from app.service.assembling.assembler import Assembler
 from app.service.content.stored_content import open_content
 from app.service.context import ServiceContext
-from app.service.finishing.finisher import Complete, Finisher
+from app.service.finishing.finisher import Finisher
+from app.service.finishing.stored_parts import CompleteAttachment
 from app.service.sending.framer import Framer
 from app.testing.gateway_stages import service_context
 from app.testing.outgoing_files import FILES, SOURCE, delivery, framing_options
@@ -29,7 +30,7 @@ from app.testing.outgoing_files import FILES, SOURCE, delivery, framing_options
 
 def receive(context: ServiceContext, messages: list[PhysicalMessage]) -> None:
     """The service's stages, one after the other in this thread."""
-    complete: dict[str, Complete | None] = {}
+    complete: dict[str, CompleteAttachment | None] = {}
     assembler = Assembler(context, complete.update)
     for start in range(0, len(messages), 50):
         context.journal.append(messages[start : start + 50])

@@ -48,7 +48,7 @@ def test_a_hundred_whose_segment_is_missing_do_not_stop_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr("app.service.content.settling.monotonic", lambda: now)
+    monkeypatch.setattr("app.service.content.retries.monotonic", lambda: now)
     with service_context(tmp_path, content={"settle_after": 0}) as context, capture_logs() as logs:
         lost = [finished(context, number, (Extent(99, 4096, len(BODY)),)) for number in range(250)]
         good = [finished(context, number, in_the_journal(context)) for number in range(1000, 1150)]
@@ -75,7 +75,7 @@ def test_a_hundred_whose_segment_is_missing_do_not_stop_the_next(
 
 def test_one_that_fails_is_tried_again_later_and_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr("app.service.content.settling.monotonic", lambda: now)
+    monkeypatch.setattr("app.service.content.retries.monotonic", lambda: now)
     with service_context(tmp_path, content={"settle_after": 0}) as context:
         finished(context, 1, (Extent(99, 4096, len(BODY)),))
         tried: list[float] = []

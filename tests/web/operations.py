@@ -71,7 +71,7 @@ class Everything:
         self.stock.catalog.add_delivery(delivery, [])
         self.stock.table("WORK.PUPILS", "orders")
         with httpx.Client(base_url=self.address) as client:
-            upload = client.post("/v1/uploads", headers={"Upload-Complete": "?0"}).json()["id"]
+            upload = client.post("/v1/uploads", headers={"Tus-Resumable": "1.0.0", "Upload-Length": "3"}).json()["id"]
             described = client.get("/openapi.json").json()["paths"]
         identifiers = {
             "attachment_id": record.id,

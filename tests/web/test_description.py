@@ -21,7 +21,7 @@ from app.model.attachment import AttachmentKind
 from app.model.validation import SENTENCES, sentence
 from app.web.app import create_app
 from app.web.resources.field_descriptions import SPECIAL, WORDS
-from app.web.resources.uploads.protocols import Protocol
+from app.web.resources.uploads import tus
 from tests.support.fetched import UV, ran
 from tests.support.tables import parquet, pupils
 from tests.web.stock import Stock, serving
@@ -93,7 +93,7 @@ def test_a_python_client_can_be_made_and_used(document: Path, stock: Stock) -> N
     made = document.parent / "client"
     # It knows no other name for bytes than octet-stream.
     config = document.parent / "config.json"
-    config.write_text(json.dumps({"content_type_overrides": dict.fromkeys(Protocol, "application/octet-stream")}))
+    config.write_text(json.dumps({"content_type_overrides": {tus.MEDIA_TYPE: "application/octet-stream"}}))
     how = ("--path", document, "--output-path", made, "--meta", "none", "--config", config)
     said = ran(UV, *tool, "generate", *how, folder=document.parent)
     assert "WARNING" not in said, said
@@ -230,8 +230,15 @@ def _values(value: object, key: str) -> Iterator[str]:
 STREAM_SECONDS = 0.2
 """The time after which the tests end a stream of events, which the gateway never does."""
 SETTINGS = """
+hooks = "hooks"
+
 [checks.negative_data_rejection]
 expected-statuses = [400, 401, 403, 404, 405, 406, 409, 412, 413, 415, 422, 428, 429, "5xx"]
+"""
+HOOKS = f"""
+import schemathesis
+
+schemathesis.serializer.alias("{tus.MEDIA_TYPE}", "application/octet-stream")
 """
 
 
@@ -241,6 +248,7 @@ def test_schemathesis_finds_nothing(tmp_path: Path, which: str) -> None:
 
     Valid requests may be refused for reasons that a schema cannot tell, so that this is not checked."""
     (tmp_path / "schemathesis.toml").write_text(SETTINGS)
+    (tmp_path / "hooks.py").write_text(HOOKS)
     stock = Stock(tmp_path / "data", http={"tokens": [sha256(b"secret").hexdigest()]})
     data_set = stock.stored(parquet(pupils(), 10), PARQUET, kind=AttachmentKind.DATA_SET, qualifier_2="PUPILS")
     stock.message([data_set])

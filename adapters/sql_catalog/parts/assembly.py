@@ -127,7 +127,7 @@ _ADVANCE = (
 )
 
 
-class Assembly(CatalogPart):
+class AssemblyPart(CatalogPart):
     """`app.ports.AssemblyCatalog` over SQL."""
 
     def progress(self) -> int | None:

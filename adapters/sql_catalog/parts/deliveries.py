@@ -15,7 +15,7 @@ from app.ports import IdempotencyConflict, Page
 _DELIVERIES = Listing(deliveries.c.created_at, deliveries.c.id, delivery_record)
 
 
-class Deliveries(CatalogPart):
+class DeliveriesPart(CatalogPart):
     """`app.ports.DeliveryCatalog` over SQL."""
 
     def add_delivery(self, delivery: DeliveryRecord, events: Sequence[NewEvent]) -> None:

@@ -13,7 +13,7 @@ from app.model.access import ApiKey, Scope
 _SETS = ("scopes", "sources", "destinations")
 
 
-class Keys(CatalogPart):
+class KeysPart(CatalogPart):
     """`app.ports.KeyCatalog` over SQL."""
 
     def add_key(self, key: ApiKey) -> None:

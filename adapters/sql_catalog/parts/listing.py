@@ -83,7 +83,7 @@ _COUNTED: tuple[tuple[Table, tuple[str, ...]], ...] = (
 )
 
 
-class Reading(CatalogPart):
+class ListingPart(CatalogPart):
     """`app.ports.ListingCatalog` over SQL."""
 
     def attachments(

@@ -35,7 +35,7 @@ from sqlalchemy.schema import CreateTable
 
 from adapters.sql_catalog.bulk_rows import Prepared
 from adapters.sql_catalog.database import Images, to_json
-from adapters.sql_catalog.parts.assembly import Assembly
+from adapters.sql_catalog.parts.assembly import AssemblyPart
 from adapters.sql_catalog.parts.closing import FOUND, as_finished
 from adapters.sql_catalog.parts.part import among
 from adapters.sql_catalog.schema import catalog_tables
@@ -164,7 +164,7 @@ _PACK: Mapping[str, Callable[[Mapping[Table, Columns]], Packed]] = {"sqlite": _i
 # --- taking them ------------------------------------------------------------------------------------------------------
 
 
-class PackedRows(Assembly):
+class PackedRows(AssemblyPart):
     """`app.ports.PackedCatalog` over SQL."""
 
     def packing(self) -> str | None:

@@ -48,7 +48,7 @@ _COUNTS: dict[str, Any] = {
 }
 
 
-class Retention(CatalogPart):
+class RetentionPart(CatalogPart):
     """`app.ports.RetentionCatalog` over SQL."""
 
     def kept(self) -> dict[str, Kept]:

@@ -14,7 +14,7 @@ from app.model.webhook_state import DeadLetter, WebhookRecord, WebhookState
 _FIELDS = tuple(field.name for field in fields(WebhookRecord))
 
 
-class Webhooks(CatalogPart):
+class WebhooksPart(CatalogPart):
     """`app.ports.WebhookCatalog` over SQL."""
 
     def webhooks(self) -> dict[str, WebhookRecord]:

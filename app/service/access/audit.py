@@ -22,6 +22,8 @@ from app.observe import Recurring, logger
 from app.ports import BadCursor, Page
 
 CURRENT = "audit.jsonl"
+FILE_BYTES = 16 << 20
+"""About the size at which the gateway begins another file."""
 MOST_WAITING = 100_000
 """The maximum number of entries in memory while they cannot be written. Further ones are counted."""
 RETRY_SECONDS = 1.0
@@ -49,7 +51,8 @@ class _File(NamedTuple):
 
 
 class AuditLog:
-    """The audit log in a folder: at most `files` files of about `file_bytes` each."""
+    """The audit log in a folder: at most `files` files of about `file_bytes` each. The lock of `_changed` guards all
+    fields but the settings."""
 
     def __init__(self, folder: Path, file_bytes: int, files: int) -> None:
         self._folder, self._file_bytes, self._files = folder, file_bytes, files

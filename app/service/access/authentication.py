@@ -20,7 +20,7 @@ DIGITS = 12
 """How many digits of a configured token's SHA-256 name it."""
 
 
-class Refused(Exception):
+class CredentialsRefused(Exception):
     """Credentials that are not accepted. `reason` is for the audit log; `told` is what the client may know."""
 
     def __init__(self, reason: str, told: str = "the key or token is not accepted") -> None:
@@ -53,7 +53,7 @@ class Authenticator:
         return self._tokens is not None and text is not None and _is_jwt(text) and self._tokens.lacks_key(text)
 
     def by_bearer(self, text: str) -> Principal:
-        """Return the principal of a bearer token, after `refresh`. Raises Refused."""
+        """Return the principal of a bearer token, after `refresh`. Raises CredentialsRefused."""
         if text.startswith(PREFIX):
             try:
                 return self.keys.find(text).principal()
@@ -64,7 +64,7 @@ class Authenticator:
             return Principal("token", "configured token", EVERYTHING, shown[:DIGITS])
         if self._tokens is not None and _is_jwt(text):
             return self._by_access_token(self._tokens, text)
-        raise Refused("the token is unknown")
+        raise CredentialsRefused("the token is unknown")
 
     def _by_access_token(self, tokens: "AccessTokens", text: str) -> Principal:
         from app.service.access.oidc import TokenRefused  # noqa: PLC0415 - loaded before
@@ -72,7 +72,7 @@ class Authenticator:
         try:
             return tokens.principal(text)
         except TokenRefused as error:
-            raise Refused(str(error), error.told) from None
+            raise CredentialsRefused(str(error), error.told) from None
 
     def is_current(self, principal: Principal) -> bool:
         """Tell whether a principal that was accepted still would be. Blocks."""
@@ -102,30 +102,30 @@ class Authenticator:
 
     def by_link(self, signer: Principal, address: str | None) -> Principal:
         """Return the principal of a signed link by its signer, who must still be somebody to whom this gateway would
-        answer, with the limits of both. Raises Refused."""
+        answer, with the limits of both. Raises CredentialsRefused."""
         if signer.kind == "key":
             try:
                 current = self.keys.current(signer.id).principal()
             except KeyRefused as error:
                 raise _refused(error) from None
             if not current.may(Scope.READ):
-                raise Refused("the key of the link's signer may not read")
+                raise CredentialsRefused("the key of the link's signer may not read")
             return replace(signer, sources=current.sources, destinations=current.destinations)
         if signer.kind == "anonymous":
             self.without(address)
         if signer.kind == "token" and not any(digest.startswith(signer.id) for digest in self._http.tokens.current):
-            raise Refused("the token of the link's signer is no longer configured")
+            raise CredentialsRefused("the token of the link's signer is no longer configured")
         if signer.kind == "oidc" and self._tokens is None:
-            raise Refused("the OpenID provider of the link's signer is no longer configured")
+            raise CredentialsRefused("the OpenID provider of the link's signer is no longer configured")
         return signer
 
     def without(self, address: str | None) -> Principal:
-        """Return the principal of a request without credentials, from an address. Raises Refused."""
+        """Return the principal of a request without credentials, from an address. Raises CredentialsRefused."""
         if not self.is_open:
-            raise Refused("no credentials", "send an API key or a token: Authorization: Bearer …")
+            raise CredentialsRefused("no credentials", "send an API key or a token: Authorization: Bearer …")
         if self.is_served(address):
             return Principal("anonymous", "anonymous", EVERYTHING)
-        raise Refused(
+        raise CredentialsRefused(
             "no credentials, and this gateway has no keys",
             "this gateway has no API keys yet: make one with `attachment-gateway keys create`",
         )
@@ -147,9 +147,9 @@ def _is_jwt(text: str) -> bool:
     return text.count(".") == 2
 
 
-def _refused(error: KeyRefused) -> Refused:
+def _refused(error: KeyRefused) -> CredentialsRefused:
     why = str(error)
-    return Refused(why) if why == "the key is unknown" else Refused(why, why)
+    return CredentialsRefused(why) if why == "the key is unknown" else CredentialsRefused(why, why)
 
 
 def _is_loopback(address: str) -> bool:

@@ -20,6 +20,8 @@ from app.ports import Clock
 from app.service.access.openid_provider import fetch_json
 from app.settings import Oidc
 
+LEEWAY_SECONDS = 30
+"""The tolerated difference between the clocks of the provider and the gateway."""
 KEEP_SECONDS = 3600.0
 """How long the provider's keys are used before they are fetched again."""
 PAUSE_SECONDS = 30.0
@@ -44,7 +46,8 @@ class TokenRefused(Exception):
 
 
 class AccessTokens:
-    """Verifies the access tokens of one provider."""
+    """Verifies the access tokens of one provider. `_fetching` guards the writing of `_keys` and of the times of
+    fetching."""
 
     def __init__(self, settings: Oidc, clock: Clock, fetch: Fetch = fetch_json) -> None:
         self._settings, self._clock, self._fetch = settings, clock, fetch
@@ -110,7 +113,7 @@ class AccessTokens:
         settings = self._settings
         return jwt.JWTClaimsRegistry(
             now=self._clock.now() // 1_000_000,
-            leeway=int(settings.leeway.total_seconds()),
+            leeway=LEEWAY_SECONDS,
             iss={"essential": True, "value": settings.issuer},
             aud={"essential": True, "value": audience},
             exp={"essential": True},

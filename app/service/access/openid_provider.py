@@ -12,7 +12,7 @@ LARGEST = 1 << 20
 """The maximum size of an answer."""
 
 
-class Answer(NamedTuple):
+class ProviderAnswer(NamedTuple):
     """An answer of the provider."""
 
     status: int
@@ -27,12 +27,12 @@ def fetch_json(url: str) -> dict[str, Any]:
     return answer.content
 
 
-def post_form(url: str, form: Mapping[str, str]) -> Answer:
+def post_form(url: str, form: Mapping[str, str]) -> ProviderAnswer:
     """Send a form, and return the answer, whatever its status. Raises GatewayError."""
     return _answer("POST", url, form)
 
 
-def _answer(method: str, url: str, form: Mapping[str, str] | None = None) -> Answer:
+def _answer(method: str, url: str, form: Mapping[str, str] | None = None) -> ProviderAnswer:
     headers = {"Accept": "application/json"}
     try:
         with httpx.stream(method, url, data=form, timeout=TIMEOUT_SECONDS, headers=headers) as response:
@@ -46,4 +46,4 @@ def _answer(method: str, url: str, form: Mapping[str, str] | None = None) -> Ans
         raise GatewayError(f"{url} cannot be read: {error or type(error).__name__}") from error
     if not isinstance(found, dict):
         raise GatewayError(f"{url} is not a JSON object")
-    return Answer(response.status_code, found)
+    return ProviderAnswer(response.status_code, found)

@@ -23,7 +23,7 @@ class _Window:
 
 
 class Repeats:
-    """Adds the failed sign-ins to the audit log, through `add`."""
+    """Adds the failed sign-ins to the audit log, through `add`. The lock guards `_windows`."""
 
     def __init__(self, add: Callable[[Entry], None]) -> None:
         self._add = add

@@ -1,7 +1,6 @@
 """The sources of a table's rows: a table has the data sets of all sources together."""
 
-from collections import OrderedDict
-from threading import Lock
+from functools import lru_cache
 
 import pyarrow.compute as pc
 
@@ -9,35 +8,21 @@ from app.ports import TableStore
 
 COLUMN = "source"
 KEPT = 1000
-"""The number of tables whose sources stay in memory, at one version each."""
+"""The number of versions of tables whose sources stay in memory."""
 
 
-class TableSources:
-    """The sources of tables, read once for each version of a table."""
+def are_within(store: TableStore, name: str, sources: frozenset[str]) -> bool:
+    """Tell whether every row of a table is of one of these sources. False for a table without rows' sources.
 
-    def __init__(self) -> None:
-        self._known: OrderedDict[str, tuple[int, frozenset[str] | None]] = OrderedDict()
-        self._lock = Lock()
-
-    def are_within(self, store: TableStore, name: str, sources: frozenset[str]) -> bool:
-        """Tell whether every row of a table is of one of these sources. False for a table without rows' sources.
-
-        Reads the column of all rows, once a version. Raises KeyError if there is no such table.
-        """
-        version = store.describe(name).version
-        with self._lock:
-            known = self._known.get(name)
-        if known is None or known[0] != version:
-            known = version, _sources(store, name)
-            with self._lock:
-                self._known[name] = known
-                self._known.move_to_end(name)
-                if len(self._known) > KEPT:
-                    self._known.popitem(last=False)
-        return known[1] is not None and known[1] <= sources
+    Reads the column of all rows, once a version. Raises KeyError if there is no such table.
+    """
+    version = store.describe(name).version
+    found = _sources(store, name, version)  # type: ignore[arg-type]  # mypy takes no Protocol for hashable
+    return found is not None and found <= sources
 
 
-def _sources(store: TableStore, name: str) -> frozenset[str] | None:
+@lru_cache(maxsize=KEPT)
+def _sources(store: TableStore, name: str, version: int) -> frozenset[str] | None:  # noqa: ARG001 - the key
     if COLUMN not in store.schema(name).names:
         return None
     found: set[str] = set()

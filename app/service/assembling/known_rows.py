@@ -15,7 +15,7 @@ from app.service.context import ServiceContext
 from app.service.finishing.stored_parts import held_parts, segments_of
 
 
-class Read(NamedTuple):
+class ReadMessage(NamedTuple):
     """A message that was read by itself, its packed position, and one of its events."""
 
     at: int
@@ -23,7 +23,7 @@ class Read(NamedTuple):
     event: Event
 
 
-Step = MessageRun | Read
+Step = MessageRun | ReadMessage
 """What is applied at once."""
 
 
@@ -48,7 +48,7 @@ def load(steps: Sequence[Step], assembly: Assembly, context: ServiceContext) -> 
         is_announced = some[0] in announced
         for address in _addresses(step, assembly):
             (explained if is_announced or address in begun else addresses).append(address)
-            if isinstance(step, Read) and isinstance(step.event, Announced):
+            if isinstance(step, ReadMessage) and isinstance(step.event, Announced):
                 announced.update(some)
                 begun.add(address)
     load_messages(addresses, assembly, context)

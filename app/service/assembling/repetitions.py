@@ -12,8 +12,7 @@ from app.assembly.machine import Assembly, AssemblyLimits
 from app.assembly.part_places import Parts
 from app.model.event import GroupPart, PartArrived
 from app.model.records import AttachmentRecord
-from app.service.finishing.finisher import Complete
-from app.service.finishing.stored_parts import begun
+from app.service.finishing.stored_parts import CompleteAttachment, begun
 
 ATTACHMENTS: Final = 1000
 """The most attachments whose repetitions are kept; those of which a part came last."""
@@ -27,7 +26,7 @@ class Repetitions:
 
     def take(
         self, record: AttachmentRecord, part: PartArrived | GroupPart, position: int, received_at: int
-    ) -> Complete | None:
+    ) -> CompleteAttachment | None:
         """Take a part of a finished attachment that came again at this packed position. Return the repetition when it
         is complete."""
         held, key = self._assembly.attachments, (record.source, record.correl_id)
@@ -40,4 +39,4 @@ class Repetitions:
         if not any(isinstance(effect, Completed) for effect in effects):
             return None
         (again,) = checkpoint.attachments
-        return Complete(again, list(parts.runs))
+        return CompleteAttachment(again, list(parts.runs))

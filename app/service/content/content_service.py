@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from functools import partial
+from functools import lru_cache, partial
 from math import inf
 from time import monotonic
 
@@ -26,7 +26,7 @@ VERIFIED = 1000
 VERIFIED_SECONDS = 600.0
 """The time for which verified content is not verified again when it is converted to other formats, in seconds."""
 HANDED_OVER_SHARE = 4
-"""The part of the memory of a conversion, one in so many, that content from the journal may take in it."""
+"""Content from the journal may take this fraction of the memory of a conversion: one part in `HANDED_OVER_SHARE`."""
 
 _Version = tuple[str, str | None]
 """An attachment and the digest of its content: what is processed again may have other content."""
@@ -38,7 +38,7 @@ class Contents:
     def __init__(self, context: ServiceContext, damages: Damages) -> None:
         self._catalog, self._store, self._journal = context.catalog, context.store, context.journal
         self._limits, self._damages = context.settings.limits, damages
-        self._opened: OrderedDict[_Version, Content] = OrderedDict()
+        self._opened = lru_cache(maxsize=OPENED)(self._in_journal)
         self._verified: OrderedDict[_Version, float] = OrderedDict()
 
     def open(self, record: AttachmentRecord) -> WatchedContent:
@@ -75,30 +75,20 @@ class Contents:
 
         Raises what `open` does, and LimitExceeded for content of the journal that is too large to be handed over.
         """
-        content = self.verified(record)
-        return content.unwatched if isinstance(content.unwatched, StoredContent) else self._handed_over(content)
-
-    def compared(self, record: AttachmentRecord) -> Iterator[memoryview]:
-        """Yield all bytes and compare them with the digest. Raises what `open` does."""
-        return self.open(record).compared()
-
-    def _handed_over(self, content: WatchedContent) -> Content:
-        most = self._limits.conversion_memory // HANDED_OVER_SHARE
+        content, most = self.verified(record), self._limits.conversion_memory // HANDED_OVER_SHARE
+        if isinstance(content.unwatched, StoredContent):
+            return content.unwatched
         if content.size > most:
             why = f"{content.size:,} bytes are still in the journal, from where a conversion takes at most {most:,}"
             raise LimitExceeded("conversion_memory", f"{why}; try again when they are in the content store")
         return HeldContent(b"".join(content.read(0, content.size)))
 
+    def compared(self, record: AttachmentRecord) -> Iterator[memoryview]:
+        """Yield all bytes and compare them with the digest. Raises what `open` does."""
+        return self.open(record).compared()
+
     def _open(self, record: AttachmentRecord) -> Content:
-        if record.storage != "journal":
-            return self._found(record)
-        version = _version(record)
-        content = self._opened.get(version)
-        if content is None:
-            content = self._opened[version] = self._in_journal(record)
-            if len(self._opened) > OPENED:
-                self._opened.popitem(last=False)
-        return content
+        return self._opened(record) if record.storage == "journal" else self._found(record)
 
     def _in_journal(self, record: AttachmentRecord) -> Content:
         """Return content that is in the journal, according to `record`, and may have been copied since it was read."""

@@ -41,7 +41,7 @@ class _Waiter:
         return self.granted.done() and not self.granted.cancelled() and self.granted.exception() is None
 
 
-class Places:
+class ConversionPlaces:
     """The places. Only the thread of the event loop may use them.
 
     Downloads leave one free for uploads, since their clients may be slow. Queries, which may be endless, have places of

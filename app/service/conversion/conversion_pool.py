@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 
 from app.model.errors import GatewayError, LimitExceeded
 from app.observe import logger
-from app.service.conversion.conversion_places import Places, SlotUse
-from app.service.conversion.conversion_worker import Done, Failed, Job, Piece, work
+from app.service.conversion.conversion_places import ConversionPlaces, SlotUse
+from app.service.conversion.conversion_worker import ConversionPiece, ConversionTask, Done, Failed, work
 from app.settings import Limits
 
 log = logger(__name__)
@@ -40,11 +40,11 @@ _END_SECONDS = 5.0
 
 
 class Conversions:
-    """The slots, their threads and processes."""
+    """The slots, their threads and processes. The lock guards `_idle`."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._places = Places(limits)
+        self._places = ConversionPlaces(limits)
         self._threads = ThreadPoolExecutor(limits.conversions + limits.queries, "convert")
         self._idle: list[_Worker] = []
         self._lock = Lock()
@@ -91,7 +91,7 @@ class Conversions:
 
 
 class Slot:
-    """One conversion at a time, in the pool's thread and in a process."""
+    """One conversion at a time, in the pool's thread and in a process. The lock guards `_worker` and `_ended`."""
 
     def __init__(self, pool: Conversions, threads: ThreadPoolExecutor) -> None:
         self._pool, self._threads = pool, threads
@@ -138,7 +138,7 @@ class Slot:
                 if self._ended:
                     worker.kill()
         try:
-            result: T = yield from worker.pieces(Job(function, given, max(1, round(self._pool.seconds))))
+            result: T = yield from worker.pieces(ConversionTask(function, given, max(1, round(self._pool.seconds))))
         except LimitExceeded as error:
             if not self._ended:
                 log.warning("conversion_stopped", limit=error.limit, reason=str(error))
@@ -215,12 +215,12 @@ class _Worker:
     def is_alive(self) -> bool:
         return self._process.is_alive()
 
-    def pieces(self, job: Job) -> Generator[bytes, None, Any]:
+    def pieces(self, job: ConversionTask) -> Generator[bytes, None, Any]:
         """Yield the pieces of a job and return its result."""
         self.is_busy = True
         try:
             self._connection.send(job)
-            while isinstance(message := self._connection.recv(), Piece):
+            while isinstance(message := self._connection.recv(), ConversionPiece):
                 yield self._connection.recv_bytes()
         except (EOFError, OSError) as error:
             raise self._death(job) from error
@@ -244,7 +244,7 @@ class _Worker:
     def _too_large(self) -> LimitExceeded:
         return LimitExceeded("conversion_memory", f"the conversion took more memory than {self._memory:,} bytes")
 
-    def _death(self, job: Job) -> Exception:
+    def _death(self, job: ConversionTask) -> Exception:
         self._process.join(_END_SECONDS)
         code = self._process.exitcode
         if code == -signal.SIGXCPU:

@@ -27,7 +27,7 @@ _PAGE = resource.getpagesize()
 _DATA_FIELD = 5
 
 
-class Job(NamedTuple):
+class ConversionTask(NamedTuple):
     """A module's generator function, its arguments, and its limit of processor time in seconds."""
 
     function: Callable[..., Generator[bytes | memoryview, None, Any]]
@@ -35,7 +35,7 @@ class Job(NamedTuple):
     seconds: int
 
 
-class Piece(NamedTuple):
+class ConversionPiece(NamedTuple):
     """Bytes follow as a message of their own."""
 
 
@@ -73,7 +73,7 @@ def work(connection: Connection, memory: int) -> None:
     most = _limit_memory(memory)
     with suppress(EOFError, OSError), connection:
         while True:
-            job: Job = connection.recv()
+            job: ConversionTask = connection.recv()
             _limit_time(job.seconds)
             outcome = _outcome(job, connection)
             is_last = isinstance(outcome, Failed) and outcome.out_of_memory
@@ -85,7 +85,7 @@ def work(connection: Connection, memory: int) -> None:
                 return
 
 
-def _outcome(job: Job, connection: Connection) -> Done | Failed:
+def _outcome(job: ConversionTask, connection: Connection) -> Done | Failed:
     try:
         return Done(_run(job, connection), is_last=False)
     except ConnectionError:
@@ -96,7 +96,7 @@ def _outcome(job: Job, connection: Connection) -> Done | Failed:
         return Failed.of(error)
 
 
-def _run(job: Job, connection: Connection) -> Any:
+def _run(job: ConversionTask, connection: Connection) -> Any:
     running = job.function(*job.arguments)
     held: list[bytes | memoryview] = []
     size = 0
@@ -116,7 +116,7 @@ def _run(job: Job, connection: Connection) -> Any:
 def _send_pieces(connection: Connection, held: list[bytes | memoryview]) -> None:
     data = held[0] if len(held) == 1 else b"".join(held)
     if len(data):
-        connection.send(Piece())
+        connection.send(ConversionPiece())
         connection.send_bytes(data)
 
 

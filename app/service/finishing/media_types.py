@@ -1,4 +1,4 @@
-"""The media types of received content, and what the sender of a file said of it."""
+"""The media types of received content, and the sender's description of a file."""
 
 from typing import Any
 
@@ -16,18 +16,18 @@ def announced(
 ) -> dict[str, Any]:
     """Return the fields of `Finished` for the sender's description of a file, if there is one, and warnings.
 
-    Raises InvalidInputError if the file has not the announced size, and an attachment in doubt is held.
+    Raises InvalidInputError if the size differs from the announced one, and such attachments are held.
     """
     if description is None:
         return {}
-    doubt = size_contradiction(description, tally, of_lines=of_lines)
-    if doubt is not None and on_doubt == "hold":
-        why = f"{doubt}: bytes may be missing (the source's setting on_doubt can accept it)"
+    contradiction = size_contradiction(description, tally, of_lines=of_lines)
+    if contradiction is not None and on_doubt == "hold":
+        why = f"{contradiction}: bytes may be missing (the source's setting on_doubt can accept it)"
         raise InvalidInputError(DOUBTFUL_SIZE, "size of the file", -1, why)
     return {
         "record_length": description.lrecl,
         "announced_size": description.filesize,
-        "warnings": tuple(filter(None, (doubt, length_contradiction(description, tally)))),
+        "warnings": tuple(filter(None, (contradiction, length_contradiction(description, tally)))),
     }
 
 

@@ -23,8 +23,8 @@ class Standing(NamedTuple):
     heard_at: Mapping[str, int]
 
 
-class Counting:
-    """Counts what the catalog has, at most once in a while."""
+class CatalogCounts:
+    """Counts what the catalog has, at most once in a while. The lock guards `_known` and `_until`."""
 
     def __init__(self, catalog: Catalog, clock: Clock) -> None:
         self._catalog, self._clock = catalog, clock

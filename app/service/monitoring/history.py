@@ -66,7 +66,8 @@ class _Sample(NamedTuple):
 
 
 class History:
-    """The history of a gateway's sources and destinations.
+    """The history of a gateway's sources and destinations. The lock guards `_samples`, `_points`, `_lost`, `_heard` and
+    `_begun`.
 
     `connected` returns for each source and destination (`source NAME`, `destination NAME`) whether it is connected.
     """

@@ -17,7 +17,8 @@ from app.model.errors import DamagedError, InvalidInputError
 from app.model.event import GroupPart, Pieces
 from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage, Position
 from app.model.records import AttachmentRecord
-from app.ports import Journal, messages_of
+from app.ports import messages_of
+from app.service.context import ServiceContext
 from app.wire import WireError
 
 BATCHES_A_PAGE: Final = 256
@@ -40,7 +41,7 @@ class Physical(NamedTuple):
     message: PhysicalMessage
 
 
-class Found(NamedTuple):
+class FoundMessages(NamedTuple):
     """Some physical messages in the order of the journal.
 
     `next` is where to go on; None at the end. `gone` says that the journal has lost some of the attachment's messages:
@@ -53,17 +54,16 @@ class Found(NamedTuple):
 
 
 class PhysicalMessages:
-    """The physical messages of one attachment. `header` is the packed position of its header, None if it has none.
+    """The physical messages of one attachment. Raises Gone if the journal has none of its segments."""
 
-    Raises Gone if the journal has none of its segments.
-    """
-
-    def __init__(self, record: AttachmentRecord, header: int | None, journal: Journal) -> None:
-        self._record, self._journal = record, journal
+    def __init__(self, record: AttachmentRecord, context: ServiceContext) -> None:
+        self._record, self._journal = record, context.journal
+        message = None if record.message_id is None else context.catalog.message(record.message_id)
+        header = None if message is None else message.header_position
         self._header = None if header is None else Position.unpack(header)
         self._first, self._last = Position.unpack(record.first_position), Position.unpack(record.last_position)
         here = range(self._first.segment, self._last.segment + 1)
-        self._segments = [each.number for each in journal.segments() if each.number in here]
+        self._segments = [each.number for each in self._journal.segments() if each.number in here]
         if not self._segments:
             raise Gone
         self._some_gone = self._first.segment not in self._segments or self._last.segment not in self._segments
@@ -73,7 +73,7 @@ class PhysicalMessages:
         """The key without the padding that a broker may have changed."""
         return self._record.correl_id.rstrip(b"\0 ")
 
-    def page(self, after: Position | None, limit: int, batches: int = BATCHES_A_PAGE) -> Found:
+    def page(self, after: Position | None, limit: int, batches: int = BATCHES_A_PAGE) -> FoundMessages:
         """Return at most `limit` messages from a position on (None: the first). A page may be empty and not the last:
         it ends after so many batches."""
         begin = self._first if after is None else max(after, self._first)
@@ -83,7 +83,7 @@ class PhysicalMessages:
             batch = begin.batch if segment == begin.segment else 0
             while (segment, batch) <= self._last[:2]:
                 if read == batches:
-                    return Found(items, Position(segment, batch, 0), gone)
+                    return FoundMessages(items, Position(segment, batch, 0), gone)
                 try:
                     found = self._in_batch(segment, batch)
                 except KeyError:
@@ -94,10 +94,10 @@ class PhysicalMessages:
                     if each.position < begin:
                         continue
                     if len(items) == limit:
-                        return Found(items, each.position, gone)
+                        return FoundMessages(items, each.position, gone)
                     items.append(each)
                 read, batch = read + 1, batch + 1
-        return Found(items, None, gone)
+        return FoundMessages(items, None, gone)
 
     def ends(self, batches: int) -> list[Physical]:
         """Return the messages in the first and in the last batches, which have most often what is not a part."""

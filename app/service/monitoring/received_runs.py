@@ -33,7 +33,7 @@ class DatedRun(NamedTuple):
     last_received_at: int | None
 
 
-class Parts(NamedTuple):
+class ReceivedParts(NamedTuple):
     """The parts with the sequence numbers `first` to `last`. `truncated` says that there are more behind."""
 
     expected: int | None
@@ -44,7 +44,9 @@ class Parts(NamedTuple):
     truncated: bool
 
 
-def parts_of(record: AttachmentRecord, context: ServiceContext, first: int = 1, last: int | None = None) -> Parts:
+def parts_of(
+    record: AttachmentRecord, context: ServiceContext, first: int = 1, last: int | None = None
+) -> ReceivedParts:
     """Return the parts of an attachment in a closed interval of sequence numbers; without `last`, all behind `first`.
 
     Of an IBM MQ group they are the logical messages by MsgSeqNumber.
@@ -70,7 +72,7 @@ def parts_of(record: AttachmentRecord, context: ServiceContext, first: int = 1, 
         dated = [DatedRun(run._replace(begin=None, end=None), *times) for run in found]
     else:
         dated = _dated(found, context.journal)
-    return Parts(expected, sum(run.received for run in found), first, max(shown, first - 1), dated, shown < end)
+    return ReceivedParts(expected, sum(run.received for run in found), first, max(shown, first - 1), dated, shown < end)
 
 
 def _one_run(length: int) -> Runs:

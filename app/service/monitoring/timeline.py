@@ -56,9 +56,7 @@ def _messages(record: AttachmentRecord, context: ServiceContext) -> Iterator[Mom
             yield Moment(message.complete_at, "message-complete", f"message {message.id}")
     parts = []
     with suppress(Gone):
-        found = PhysicalMessages(record, message.header_position if message else None, context.journal).ends(
-            EDGE_BATCHES
-        )
+        found = PhysicalMessages(record, context).ends(EDGE_BATCHES)
         counts = [each for each in found if each.kind == "count"]
         parts = [each for each in found if each.kind == "part"]
         if counts and record.parts_expected is not None:

@@ -15,7 +15,7 @@ from app.model.errors import DamagedError, InvalidInputError
 from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage, Position
 from app.model.records import DAMAGED_MESSAGE, AttachmentRecord, QuarantineCopy, QuarantineRecord
 from app.observe import logger
-from app.ports import ContentStore, JournalReader, QuarantineCatalog
+from app.ports import JournalReader
 from app.service.context import ServiceContext
 
 log = logger(__name__)
@@ -99,15 +99,13 @@ def unpack_descriptor(descriptor: bytes, body: bytes) -> PhysicalMessage:
     return PhysicalMessage(**said, body=body)
 
 
-def quarantined_message(
-    record: QuarantineRecord, catalog: QuarantineCatalog, store: ContentStore, journal: JournalReader
-) -> PhysicalMessage:
+def quarantined_message(record: QuarantineRecord, context: ServiceContext) -> PhysicalMessage:
     """Return a quarantined message with its own copy of the body. Raises KeyError when its bytes are gone."""
-    copy = catalog.quarantine_copy(record.id)
+    copy = context.catalog.quarantine_copy(record.id)
     if copy is None:
-        message = journal.read(Position.unpack(record.position))
+        message = context.journal.read(Position.unpack(record.position))
         return message._replace(body=bytes(message.body))
-    body = b"".join(store.read(copy_name(record.id))) if copy.body is None else copy.body
+    body = b"".join(context.store.read(copy_name(record.id))) if copy.body is None else copy.body
     return unpack_descriptor(copy.descriptor, body)
 
 

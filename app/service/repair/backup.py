@@ -29,10 +29,10 @@ from app.model.records import AttachmentRecord
 from app.ports import Catalog, ContentStore, Segment
 from app.service.access import audit
 from app.service.repair import backup_manifests
-from app.service.repair.backup_manifests import File, Header, data_name
+from app.service.repair.backup_manifests import BackupFile, BackupHeader, data_name
 from app.service.repair.catalog_pages import attachments_in, pages
 from app.service.repair.content_check import Measure, measure
-from app.service.repair.repair_stores import Estate, Progress
+from app.service.repair.repair_stores import Estate, ProgressListener
 
 JOURNAL, CONTENT, TABLES, AUDIT, CATALOG = "journal/", "content/", "tables/", "audit/", "catalog.sqlite"
 _OTHER_OBJECTS = ("quarantine/", "pipeline/")
@@ -45,7 +45,7 @@ Read = Callable[[], Iterable[bytes | memoryview]]
 
 
 @dataclass(slots=True)
-class Report:
+class BackupReport:
     """The results of a backup. `problems` are sentences about damaged or missing bytes, which are not in the backup."""
 
     id: str
@@ -57,25 +57,25 @@ class Report:
     problems: list[str] = field(default_factory=list)
 
 
-def back_up(estate: Estate, place: ContentStore, progress: Progress, keep: int | None = None) -> Report:
+def back_up(estate: Estate, place: ContentStore, progress: ProgressListener, keep: int | None = None) -> BackupReport:
     """Make a backup. With `keep`, only the newest `keep` backups stay. Raises GatewayError when none could be made."""
     return _Backup(estate, place, progress).make(keep)
 
 
 class _Backup:
-    def __init__(self, estate: Estate, place: ContentStore, progress: Progress) -> None:
+    def __init__(self, estate: Estate, place: ContentStore, progress: ProgressListener) -> None:
         self._estate, self._place, self._progress = estate, place, progress
         self._archive = plugins.archive()(estate.settings.journal_folder)
         now = estate.clock.now()
         moment = datetime.fromtimestamp(now / 1e6, UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-        self._report = Report(f"{moment}-{secrets.token_hex(2)}")
+        self._report = BackupReport(f"{moment}-{secrets.token_hex(2)}")
         self._now = now
         self._there = set(place.names(backup_manifests.DATA))
-        self._files: dict[str, File] = {}
+        self._files: dict[str, BackupFile] = {}
         self._deleted: list[str] = []
         self._known = self._last()
 
-    def make(self, keep: int | None) -> Report:
+    def make(self, keep: int | None) -> BackupReport:
         self._require_first()
         self._sealed()
         with TemporaryDirectory(prefix="backup-") as folder:
@@ -90,7 +90,7 @@ class _Backup:
             whole = Path(folder) / "whole.sqlite"
             plugins.catalog().database(f"sqlite:///{snapshot}").snapshot(whole)
             self._keep(CATALOG, measure(_file(whole), _nobody), lambda: _file(whole))
-        header = Header(self._report.id, self._now, journal, max(self._copied(), default=0) + 1, self._deleted)
+        header = BackupHeader(self._report.id, self._now, journal, max(self._copied(), default=0) + 1, self._deleted)
         backup_manifests.write(self._place, header, self._files.values())
         self._report.files, self._report.bytes = len(self._files), sum(file.size for file in self._files.values())
         if keep is not None:
@@ -111,7 +111,7 @@ class _Backup:
         self._report.problems.append(f"journal segments that attachments need are missing: {numbers}")
         return snapshot
 
-    def _last(self) -> dict[tuple[str, int], File]:
+    def _last(self) -> dict[tuple[str, int], BackupFile]:
         """Return the sealed segments of the last backup, by path and size.
 
         Raises GatewayError if it is of another journal, whose segments have the same names.
@@ -264,7 +264,7 @@ class _Backup:
 
     def _keep(self, path: str, known: Measure, read: Read) -> None:
         """Put a file into the backup. Raises DamagedError when its bytes differ from the known digest."""
-        file = File(path, known.size, known.sha256)
+        file = BackupFile(path, known.size, known.sha256)
         if file.name not in self._there:
             with self._place.create(data_name(known.sha256)) as target:
                 digest = sha256()

@@ -23,7 +23,7 @@ _GZIP = 31
 _RESTORED = pattern(rf"{RESTORED}([0-9a-f]{{32}})-(\d+)\.json")
 
 
-class File(NamedTuple):
+class BackupFile(NamedTuple):
     """A file of a backup: its path, and its bytes by size and digest."""
 
     path: str
@@ -37,7 +37,7 @@ class File(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class BackupHeader:
     """The header of a backup.
 
     `deleted` are attachments that its catalog still calls finished and that were deleted while the backup was made.
@@ -61,17 +61,17 @@ def backups(place: ContentStore) -> list[str]:
     return sorted(name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
 
 
-def write(place: ContentStore, header: Header, files: Iterable[File]) -> None:
+def write(place: ContentStore, header: BackupHeader, files: Iterable[BackupFile]) -> None:
     """Write a manifest, which makes the backup."""
     deflate = zlib.compressobj(1, zlib.DEFLATED, _GZIP)
     with place.create(f"{BACKUPS}{header.id}{_SUFFIX}") as target:
-        for line in ({"format": FORMAT, **asdict(header)}, *map(File._asdict, files)):
+        for line in ({"format": FORMAT, **asdict(header)}, *map(BackupFile._asdict, files)):
             if packed := deflate.compress(json.dumps(line).encode() + b"\n"):
                 target.write(packed)
         target.write(deflate.flush())
 
 
-def read(place: ContentStore, backup: str) -> tuple[Header, list[File]]:
+def read(place: ContentStore, backup: str) -> tuple[BackupHeader, list[BackupFile]]:
     """Return the header and the files of a backup.
 
     Raises KeyError when there is none, and GatewayError when its manifest is damaged.
@@ -84,8 +84,8 @@ def read(place: ContentStore, backup: str) -> tuple[Header, list[File]]:
                 f"the backup {backup} is of another format; use the version of this program that wrote it"
             )
         journal = said.pop("journal")
-        header = Header(**said, journal=None if journal is None else JournalIdentity(*journal))
-        return header, [File(**line) for line in lines]
+        header = BackupHeader(**said, journal=None if journal is None else JournalIdentity(*journal))
+        return header, [BackupFile(**line) for line in lines]
     except (StopIteration, TypeError, ValueError, zlib.error) as error:
         raise GatewayError(f"the manifest of backup {backup} is damaged: {error}") from error
 

@@ -20,7 +20,7 @@ from app.service.repair.content_check import measure, unsound
 from app.service.repair.findings import CannotCheck, Finding
 from app.service.repair.record_files import Dropped
 from app.service.repair.record_json import Row
-from app.service.repair.repair_stores import Estate, Progress
+from app.service.repair.repair_stores import Estate, ProgressListener
 
 ATTACHMENTS, UPLOADS, QUARANTINE = "attachments/", "outgoing/", "quarantine/"
 
@@ -28,10 +28,10 @@ _TOLD = 3
 _OTHER_JOURNAL = ("catalog-foreign", "journal-replaced")
 _OPEN_DELIVERIES = (DeliveryState.QUEUED, DeliveryState.SENDING)
 
-Check = Callable[[Estate, Catalog, Progress], Iterator[Finding]]
+Check = Callable[[Estate, Catalog, ProgressListener], Iterator[Finding]]
 
 
-def check_all(estate: Estate, progress: Progress) -> Iterator[Finding]:
+def check_all(estate: Estate, progress: ProgressListener) -> Iterator[Finding]:
     """Yield every difference. Raises CannotCheck at the end for parts that could not be checked."""
     yield from _segments(estate, progress)
     if estate.catalog is None:
@@ -54,7 +54,7 @@ def _is_anything(estate: Estate) -> bool:
 # --- the journal --------------------------------------------------------------------------------------------------
 
 
-def _segments(estate: Estate, progress: Progress) -> Iterator[Finding]:
+def _segments(estate: Estate, progress: ProgressListener) -> Iterator[Finding]:
     segments = estate.journal.segments()
     progress.begin("journal", sum(segment.size for segment in segments))
     for segment in segments:
@@ -111,7 +111,7 @@ def last_segment(catalog: Catalog) -> int:
     return max([0 if reached is None else Position.unpack(reached).segment, *catalog.needed_segments()])
 
 
-def _needed(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Finding]:
+def _needed(estate: Estate, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
     """Find unfinished attachments whose parts were in segments, or at the end of segments, that are gone.
 
     Beside a running gateway, parts after the last sealed segment are not counted, since the gateway may still be
@@ -147,7 +147,7 @@ def _is_held(estate: Estate, place: Position) -> bool:
 # --- attachments and their content ---------------------------------------------------------------------------------
 
 
-def _contents(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Finding]:
+def _contents(estate: Estate, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
     total = sum(record.size or 0 for record in attachments_in(catalog, AttachmentState.FINISHED))
     progress.begin("content", total)
     for record in attachments_in(catalog, AttachmentState.FINISHED):
@@ -159,7 +159,7 @@ def _contents(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[
             yield Finding("content-quarantined", record.id, _of(record), record.reason or "")
 
 
-def _content(estate: Estate, catalog: Catalog, record: AttachmentRecord, progress: Progress) -> Finding | None:
+def _content(estate: Estate, catalog: Catalog, record: AttachmentRecord, progress: ProgressListener) -> Finding | None:
     why = unsound(record, catalog, estate.store, estate.journal, progress.advance)
     if why is None:
         return None
@@ -186,7 +186,7 @@ def _of(record: AttachmentRecord) -> str:
     return f"attachment {record.id}{name}"
 
 
-def _objects(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Finding]:
+def _objects(estate: Estate, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
     """Find objects without an attachment. If the records have the attachment, its row is missing."""
     progress.begin("objects", None)
     strange: dict[str, str] = {}
@@ -230,7 +230,7 @@ def _recorded(estate: Estate) -> Iterator[Row | Dropped]:
     return record_files.rows(estate.store, lambda _damage: None)
 
 
-def _messages(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Finding]:
+def _messages(estate: Estate, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
     """Find attachments that a message lists and that have no row."""
     progress.begin("messages", None)
     missing: dict[str, str] = {}
@@ -260,7 +260,7 @@ def _may_be_dropped(row: Row | Dropped) -> bool:
 # --- deliveries and quarantine ------------------------------------------------------------------------------------
 
 
-def _uploads(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Finding]:
+def _uploads(estate: Estate, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
     progress.begin("deliveries", None)
     for state in _OPEN_DELIVERIES:
         for delivery in pages(lambda at, s=state: catalog.deliveries(s, None, at, AT_ONCE)):  # type: ignore[misc]
@@ -277,7 +277,7 @@ def _uploads(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[F
             yield Finding("upload-orphaned", name, name)
 
 
-def _upload(estate: Estate, delivery: DeliveryRecord, progress: Progress) -> str | None:
+def _upload(estate: Estate, delivery: DeliveryRecord, progress: ProgressListener) -> str | None:
     for attachment in delivery.attachments:
         try:
             found = measure(estate.store.read(attachment.object_name), progress.advance)
@@ -290,7 +290,7 @@ def _upload(estate: Estate, delivery: DeliveryRecord, progress: Progress) -> str
     return None
 
 
-def _quarantine(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Finding]:
+def _quarantine(estate: Estate, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
     progress.begin("quarantine", None)
     for entry in pages(lambda at: catalog.quarantined(None, None, at, AT_ONCE)):
         name: str | None = getattr(entry, "object_name", None)
@@ -311,7 +311,7 @@ def _quarantine(estate: Estate, catalog: Catalog, progress: Progress) -> Iterato
 # --- records and tables -------------------------------------------------------------------------------------------
 
 
-def _records(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Finding]:
+def _records(estate: Estate, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
     progress.begin("records", None)
     for file in record_files.files(estate.store):
         try:
@@ -331,7 +331,7 @@ def _records(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[F
         yield Finding("records-missing", record_files.FOLDER, record_files.FOLDER, f"{missing:,} attachments")
 
 
-def _tables(estate: Estate, progress: Progress) -> Iterator[Finding]:
+def _tables(estate: Estate, progress: ProgressListener) -> Iterator[Finding]:
     progress.begin("tables", None)
     if estate.settings.tables.url is None and not (estate.settings.data / "tables").is_dir():
         return
@@ -357,18 +357,18 @@ def _tables(estate: Estate, progress: Progress) -> Iterator[Finding]:
             yield Finding("table-damaged", name, f"table {name}", str(error).partition("\n")[0])
 
 
-class Summary(NamedTuple):
+class CheckSummary(NamedTuple):
     """The results of a check."""
 
     findings: Sequence[Finding]
     unchecked: Sequence[str]
 
 
-def checked(estate: Estate, progress: Progress) -> Summary:
+def checked(estate: Estate, progress: ProgressListener) -> CheckSummary:
     """Return every difference, and the parts that could not be checked."""
     findings: list[Finding] = []
     try:
         findings.extend(check_all(estate, progress))
     except CannotCheck as error:  # the earlier findings count
-        return Summary(findings, [str(error)])
-    return Summary(findings, [])
+        return CheckSummary(findings, [str(error)])
+    return CheckSummary(findings, [])

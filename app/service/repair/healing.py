@@ -20,8 +20,8 @@ from app.model.trace_context import trace_fields
 from app.observe import logger
 from app.service.content.content_damage import Damages
 from app.service.context import ServiceContext
-from app.service.finishing.finisher import Complete
-from app.service.repair.restoring import Restored, restore_content, restore_from
+from app.service.finishing.stored_parts import CompleteAttachment
+from app.service.repair.restoring import RestoredAttachment, restore_content, restore_from
 
 WAITING: Final = 1000
 """The most repetitions that wait. Beyond that the oldest is dropped, and the scrub compares its content some day."""
@@ -40,11 +40,11 @@ class Healer:
         stop: Event,
     ) -> None:
         self._context, self._damages, self._read, self._stop = context, damages, read, stop
-        self._waiting: deque[Complete] = deque(maxlen=WAITING)
+        self._waiting: deque[CompleteAttachment] = deque(maxlen=WAITING)
         self._seen: dict[str, int] = {}
         self._tried: dict[str, int] = {}
 
-    def put(self, again: Complete) -> None:
+    def put(self, again: CompleteAttachment) -> None:
         """Have the content of a finished attachment compared that has been sent again."""
         self._waiting.append(again)
 
@@ -61,12 +61,12 @@ class Healer:
             if not self._stop.is_set():
                 self._look(record)
 
-    def heal(self, again: Complete) -> None:
+    def heal(self, again: CompleteAttachment) -> None:
         """Replace the content of an attachment by a repetition of it, if it is damaged."""
         record = self._context.catalog.attachment(again.record.id)
         if record is None or record.state is not AttachmentState.FINISHED or self._is_sound(record):
             return
-        self._tell(record, restore_from(record, again.record, again.runs or [], self._context), "sent again")
+        self._tell(record, restore_from(record, again, self._context), "sent again")
 
     def _is_sound(self, record: AttachmentRecord) -> bool:
         try:
@@ -87,7 +87,7 @@ class Healer:
             for outcome in restore_content([record.id], self._context, give_up=False):
                 self._tell(record, outcome, "found in the journal")
 
-    def _tell(self, record: AttachmentRecord, outcome: Restored, how: str) -> None:
+    def _tell(self, record: AttachmentRecord, outcome: RestoredAttachment, how: str) -> None:
         fields = trace_fields(record.trace_parent)
         if outcome.done:
             self._damages.sound(record)

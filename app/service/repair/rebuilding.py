@@ -47,7 +47,7 @@ from app.service.repair.catalog_pages import OPEN, attachments_in, batched
 from app.service.repair.record_files import Dropped
 from app.service.repair.record_json import Row
 from app.service.repair.recorder import Recorder
-from app.service.repair.repair_stores import Estate, Progress
+from app.service.repair.repair_stores import Estate, ProgressListener
 
 log = logger(__name__)
 
@@ -84,7 +84,7 @@ class _Old(NamedTuple):
     unsent: Mapping[str, int] = MappingProxyType({})
 
 
-def rebuild(estate: Estate, progress: Progress) -> Rebuilt:
+def rebuild(estate: Estate, progress: ProgressListener) -> Rebuilt:
     """Make a new catalog and replace the old one; `estate.catalog` is closed. Raises GatewayError."""
     journal = estate.writer
     assert journal is not None
@@ -140,7 +140,9 @@ def _first(journal: Journal) -> int | None:
     return min((segment.number for segment in journal.segments()), default=None)
 
 
-def _load(context: ServiceContext, first: int | None, rebuilt: Rebuilt, progress: Progress) -> list[AttachmentRecord]:
+def _load(
+    context: ServiceContext, first: int | None, rebuilt: Rebuilt, progress: ProgressListener
+) -> list[AttachmentRecord]:
     """Load the rows of the records that the journal may no longer have.
 
     The journal has segments from `first` on; None means that no row of the records is in it. Return the finished
@@ -199,7 +201,7 @@ def _damaged(error: GatewayError) -> None:
     log.error("records_damaged", reason=str(error))
 
 
-def _replay(context: ServiceContext, rebuilt: Rebuilt, progress: Progress) -> None:
+def _replay(context: ServiceContext, rebuilt: Rebuilt, progress: ProgressListener) -> None:
     progress.begin("journal", None)
     rebuilt.replayed = Assembler(context, lambda _complete: None, read_early=False).recover()
     progress.advance(rebuilt.replayed)
@@ -223,7 +225,7 @@ def _load_what_follows(context: ServiceContext, old: _Old) -> None:
                 context.catalog.drop_message(row.id, [])
 
 
-def _finish(context: ServiceContext, rebuilt: Rebuilt, progress: Progress) -> None:
+def _finish(context: ServiceContext, rebuilt: Rebuilt, progress: ProgressListener) -> None:
     """Finish complete attachments. The gateway later retries those that cannot be finished now."""
     progress.begin("content", None)
     finisher = Finisher(context)

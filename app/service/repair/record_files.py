@@ -67,7 +67,7 @@ _NOTHING = _Line(b"", {})
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class RecordHeader:
     """The first line: the identifier of the last `event` of the catalog's log that is included, and the `journal` of
     positions."""
 
@@ -81,12 +81,12 @@ def files(store: ContentStore) -> list[RecordFile]:
     return sorted(RecordFile(int(match[2]), int(match[1])) for match in found if match)
 
 
-def header(store: ContentStore, file: RecordFile) -> Header:
+def header(store: ContentStore, file: RecordFile) -> RecordHeader:
     """Return the header of an object. Raises KeyError when it is gone, and GatewayError when it is damaged."""
     return _header(next(_lines(store, file), _NOTHING), file)
 
 
-def write(store: ContentStore, file: RecordFile, said: Header, rows: Iterable[Row | Dropped]) -> None:
+def write(store: ContentStore, file: RecordFile, said: RecordHeader, rows: Iterable[Row | Dropped]) -> None:
     """Write a whole object of records, each row once."""
     _write(store, file, said, (to_line(_said(row)) for row in rows))
 
@@ -176,7 +176,7 @@ def _row(line: dict[str, Any]) -> Row | Dropped:
         raise GatewayError(f"the catalog's records hold a row that cannot be read: {error}") from error
 
 
-def _write(store: ContentStore, file: RecordFile, said: Header, lines: Iterable[bytes]) -> None:
+def _write(store: ContentStore, file: RecordFile, said: RecordHeader, lines: Iterable[bytes]) -> None:
     first = {"format": FORMAT, "event": said.event, "journal": said.journal}
     with store.create(file.name) as target:
         packer = _Packer(target)
@@ -201,11 +201,11 @@ class _Packer:
         self._target.write(self._deflate.flush())
 
 
-def _header(line: _Line, file: RecordFile) -> Header:
+def _header(line: _Line, file: RecordFile) -> RecordHeader:
     said = line.said
     if said.get("format") != FORMAT or not isinstance(said.get("event"), str | int):
         raise GatewayError(f"{file.name} is of format {said.get('format')}, expected {FORMAT}")
-    return Header(str(said["event"]), said.get("journal"))
+    return RecordHeader(str(said["event"]), said.get("journal"))
 
 
 def _lines(store: ContentStore, file: RecordFile) -> Iterator[_Line]:
@@ -236,7 +236,7 @@ def next_number(found: list[RecordFile]) -> int:
     return found[-1].number + 1 if found else 1
 
 
-def last_header(store: ContentStore) -> Header | None:
+def last_header(store: ContentStore) -> RecordHeader | None:
     """Return the header of the newest object that can be read; None when there is none."""
     for file in reversed(files(store)):
         with suppress(KeyError, GatewayError):

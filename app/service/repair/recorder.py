@@ -20,7 +20,7 @@ from app.observe import Recurring, logger
 from app.ports import Catalog, ContentStore
 from app.service.repair import record_files
 from app.service.repair.catalog_pages import AT_ONCE, OPEN, attachments_in, batched, ended_attachments, pages
-from app.service.repair.record_files import Dropped, Header, RecordFile
+from app.service.repair.record_files import Dropped, RecordFile, RecordHeader
 from app.service.repair.record_json import Row
 
 log = logger(__name__)
@@ -29,7 +29,8 @@ EVENTS_A_ROUND = 50_000
 
 
 class Recorder:
-    """Writes records. Only one recorder may work on a content store at a time."""
+    """Writes records. Only one recorder may work on a content store at a time. `_recording` guards `_reached` and
+    `_open`."""
 
     def __init__(self, catalog: Catalog, store: ContentStore, journal: Callable[[], str | None] = lambda: None) -> None:
         self._catalog, self._store, self._journal = catalog, store, journal
@@ -132,7 +133,7 @@ class Recorder:
         record_files.write(
             self._store,
             file,
-            Header(self._catalog.event_logs().identify(event), self._journal()),
+            RecordHeader(self._catalog.event_logs().identify(event), self._journal()),
             chain((first,), rows),
         )
 

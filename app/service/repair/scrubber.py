@@ -33,7 +33,7 @@ _SHOWN = 10
 
 
 @dataclass(slots=True)
-class Progress:
+class ScrubProgress:
     """The progress of a pass: its begin and end (µs), the last segment that was read, and the cursor in the listing of
     attachments. `in_content` is set once all segments are read. Segments are those of `journal`."""
 
@@ -86,7 +86,7 @@ class Scrubber:
         if not progress.is_under_way:
             if now - progress.begun_at < microseconds(self._context.settings.scrub.interval):
                 return False
-            self._progress = progress = Progress(progress.journal, now, min(progress.ended_at, now - 1))
+            self._progress = progress = ScrubProgress(progress.journal, now, min(progress.ended_at, now - 1))
         if not progress.in_content:
             segment = self._next_segment()
             if segment is None:
@@ -188,10 +188,10 @@ class Scrubber:
         partial.replace(self._file)
 
 
-def _load(file: Path, journal: str) -> Progress:
+def _load(file: Path, journal: str) -> ScrubProgress:
     """Return the saved progress. A damaged or missing file, or one of another journal, makes a pass begin anew."""
     with suppress(OSError, TypeError, ValueError):
-        known = Progress(**json.loads(file.read_text()))
+        known = ScrubProgress(**json.loads(file.read_text()))
         if known.journal == journal:
             return known
-    return Progress(journal)
+    return ScrubProgress(journal)

@@ -36,7 +36,7 @@ STEPS_WAITING = 1000
 
 
 class WatchedIntake:
-    """The intake of one source, with the time since the last message."""
+    """The intake of one source, with the time since the last message. The lock guards `_inside` and `heard_at`."""
 
     def __init__(self, intake: Intake, clock: Callable[[], float]) -> None:
         self._intake, self._clock = intake, clock
@@ -94,7 +94,8 @@ class _Source:
 
 
 class ReceivingTime:
-    """Counts the receiving time of these receivers' sources. `holding` returns why nothing is received, if so."""
+    """Counts the receiving time of these receivers' sources. `holding` returns why nothing is received, if so. `_lock`
+    guards `_new_marks`; `_stepping` lets one thread at a time `step`."""
 
     def __init__(
         self,

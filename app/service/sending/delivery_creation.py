@@ -15,7 +15,7 @@ from app.ports import IdempotencyConflict, Sender
 from app.service.context import ServiceContext
 from app.service.conversion import finished
 from app.service.events.event_entries import delivery_event
-from app.service.sending.drafts import MessageDraft, find_destination, new_delivery
+from app.service.sending.drafts import DraftedMessage, find_destination, new_delivery
 from app.service.sending.dry_run import DryRun, count_messages
 from app.service.sending.framer import Framer, traced
 from app.service.sending.outbox import CANCELLED, OPEN, RETRIED, Outbox, can_be_retried, framing_options
@@ -24,7 +24,7 @@ from app.service.sending.sending_errors import DeliveryOver, KeyReused, MessageF
 from app.service.sending.upload_conversion import (
     ConversionRequest,
     ConvertedFile,
-    Run,
+    Runner,
     convert_and_store,
     convert_catalog,
     run_here,
@@ -46,7 +46,7 @@ class Submission(NamedTuple):
     """
 
     delivery_id: str
-    message: MessageDraft
+    message: DraftedMessage
     parts: Mapping[str, StoredPart]
     key: str | None = None
     fingerprint: str = ""
@@ -84,7 +84,7 @@ class Deliveries:
         """Return the settings of every destination by name."""
         return self._context.settings.destinations
 
-    def submit(self, submission: Submission, run: Run = run_here) -> Accepted:
+    def submit(self, submission: Submission, run: Runner = run_here) -> Accepted:
         """Queue a message. `run` converts its data sets. If the message is not queued, its objects are removed.
 
         Raises what `enqueue` raises, CannotSend, UnsuitableDataSets, KeyReused and what storing raises.
@@ -115,7 +115,7 @@ class Deliveries:
         else:
             self._fault.worked()
 
-    def dry_run(self, submission: Submission, run: Run = run_here) -> DryRun:
+    def dry_run(self, submission: Submission, run: Runner = run_here) -> DryRun:
         """Return the delivery that a message would be, and remove its objects. Raises CannotSend and
         UnsuitableDataSets."""
         try:
@@ -217,7 +217,7 @@ class Deliveries:
         outbox = self.outboxes.get(destination)
         return None if outbox is None else outbox.sender.repeats()
 
-    def _prepare(self, submission: Submission, run: Run) -> Preparation:
+    def _prepare(self, submission: Submission, run: Runner) -> Preparation:
         destination = find_destination(self.destinations, submission.message.destination)
         most_bytes = self._context.settings.limits.upload_bytes
 

@@ -23,7 +23,7 @@ from app.model.message import PhysicalMessage, footprint
 from app.model.records import DeliveryRecord, FramingOptions, Subscribers
 from app.model.trace_context import TRACE_PARENT, trace_fields
 from app.observe import Recurring, logger
-from app.ports import Progress, Sender, SendFailed
+from app.ports import DeliveryProgress, Sender, SendFailed
 from app.service.context import ServiceContext
 from app.service.events.event_entries import delivery_event
 from app.service.sending.sending_errors import CannotSend
@@ -203,7 +203,7 @@ class Outbox:
             self._require_wanted(run)
             now = run.delivery
             try:
-                told = self.sender.send(batch, Progress(now.id, now.messages_sent, now.attempts, in_doubt))
+                told = self.sender.send(batch, DeliveryProgress(now.id, now.messages_sent, now.attempts, in_doubt))
             except SendFailed as error:
                 self._advance(run, batch[: error.confirmed])
                 raise

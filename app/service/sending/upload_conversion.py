@@ -27,7 +27,7 @@ from app.tables.read.define_xml import Definitions
 from app.tables.read.defining import Definition, define
 from app.tables.read.overrides import DataSetOverrides, Target
 from app.tables.read.read_request import Options, Reading
-from app.tables.write.output_pieces import Pieces
+from app.tables.write.output_pieces import OutputPieces
 
 MOST_FAULTS = 2000
 """The most errors, and the most warnings, that are reported for a file."""
@@ -35,7 +35,7 @@ MOST_FAULTS = 2000
 T = TypeVar("T")
 
 
-class Run(Protocol):
+class Runner(Protocol):
     """A function that runs a generator function, here or in another process, and yields and returns its results."""
 
     def __call__(
@@ -155,7 +155,7 @@ def _companion(store: ContentStore, part: StoredPart, what: str) -> Iterator[Bin
 
 
 def _written(definition: Definition) -> Iterator[memoryview]:
-    pieces = Pieces()
+    pieces = OutputPieces()
     for _ in write_row_groups(definition.schema, definition.batches(), pieces):
         yield from pieces.taken()
     yield from pieces.rest()
@@ -181,7 +181,7 @@ def convert_and_store(
     request: ConversionRequest,
     target: Target,
     object_name: str,
-    run: Run = run_here,
+    run: Runner = run_here,
     check_room: Callable[[], None] = lambda: None,
     beside: Companions = Companions(),  # noqa: B008 - a tuple
 ) -> ConvertedFile:

@@ -14,7 +14,8 @@ RESERVES = 2
 
 
 class Room:
-    """The free space, and what running uploads have announced of it. Any thread may use it.
+    """The free space, and what running uploads have announced of it. Any thread may use it. The lock guards
+    `_promised`.
 
     `free` returns the free bytes of the disk. Receiving pauses if there are fewer than `reserve`.
     """

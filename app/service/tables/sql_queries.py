@@ -69,7 +69,7 @@ class QueryFailed(Exception):
         self.hint, self.is_missing = hint, is_missing
 
 
-class Answer(NamedTuple):
+class QueryResult(NamedTuple):
     """The result of a query; its batches can be iterated once, and are computed during the iteration.
 
     `schema` has the types of the result, and `written` those of the batches, which may be text instead.
@@ -81,7 +81,7 @@ class Answer(NamedTuple):
 
 
 @contextmanager
-def answered(store: TableStore, sql: str, memory: str) -> Iterator[Answer]:
+def answered(store: TableStore, sql: str, memory: str) -> Iterator[QueryResult]:
     """Run a query with at most `memory` for DuckDB, such as `1GB`. Raises QueryFailed, also during the iteration."""
     with (
         TemporaryDirectory(prefix="attachment-gateway-sql-") as folder,
@@ -93,7 +93,7 @@ def answered(store: TableStore, sql: str, memory: str) -> Iterator[Answer]:
 @contextmanager
 def confined(
     store: TableStore, names: Sequence[str], sql: str, settings: Mapping[str, str], *, as_text: bool = False
-) -> Iterator[Answer]:
+) -> Iterator[QueryResult]:
     """Run a query that knows the tables of these names, with more settings of DuckDB. Raises QueryFailed, also during
     the iteration. With `as_text`, the batches have text where Arrow or Python could not show a value."""
     duckdb = _duckdb()
@@ -109,7 +109,7 @@ def confined(
             shown = for_arrow(result)
             schema = shown.limit(0).to_arrow_reader(1).schema
             reader = (for_text(result) if as_text else shown).to_arrow_reader(ROWS_A_BATCH)
-            yield Answer(schema, _read(reader), reader.schema)
+            yield QueryResult(schema, _read(reader), reader.schema)
     except duckdb.Error as error:
         raise QueryFailed(*_explained(error)) from error
 

@@ -29,7 +29,7 @@ class UploadRecord:
     """What is known of an upload beside its bytes. Times are in microseconds since 1970-01-01 UTC.
 
     `length` is None until the client tells the size of the whole content. `metadata` is the client's own text
-    (`Upload-Metadata` of tus), `repr_digest` its digests of the whole content (`Repr-Digest`), and `trace_parent` the
+    (`Upload-Metadata`), `repr_digest` its digests of the whole content (`Repr-Digest`), and `trace_parent` the
     `traceparent` of the request that began it.
     """
 
@@ -53,7 +53,7 @@ class UploadRecord:
         return f"{self.folder}upload.json"
 
 
-class Piece(NamedTuple):
+class UploadPiece(NamedTuple):
     """A run of received bytes: an object that is named by the offset of its first byte."""
 
     offset: int
@@ -77,7 +77,7 @@ class Upload:
     """
 
     record: UploadRecord
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[UploadPiece] = field(default_factory=list)
     is_gone: bool = False
     reserved: int = 0
     is_checked: bool = False

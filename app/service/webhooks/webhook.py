@@ -26,7 +26,7 @@ from app.model.records import EventRecord
 from app.model.webhook_state import DeadLetter, WebhookRecord, WebhookState
 from app.observe import Recurring, logger
 from app.service.context import ServiceContext
-from app.service.webhooks.webhook_request import Answer, Outcome, Post
+from app.service.webhooks.webhook_request import Post, WebhookAnswer, WebhookOutcome
 from app.settings import microseconds
 
 AT_ONCE: Final = 100
@@ -37,8 +37,9 @@ RETURNED: Final = "it was queued again and was not taken: "
 log = logger(__name__)
 
 
-class Endpoint:
-    """Sends events to one webhook. `step` is called by one thread; the other methods by any."""
+class WebhookEndpoint:
+    """Sends events to one webhook. `step` is called by one thread; the other methods by any. The lock guards `_record`,
+    `_changes` and `_is_saved`."""
 
     def __init__(self, name: str, context: ServiceContext, post: Post, stop: Event) -> None:
         self.name = name
@@ -131,7 +132,7 @@ class Endpoint:
     def _send(self, event: EventRecord, reached: int, changes: int) -> bool:
         """Send an event; return whether it was taken. If not, all before is recorded, and when to try again."""
         answer = self._attempt(event)
-        if answer.outcome is Outcome.DELIVERED:
+        if answer.outcome is WebhookOutcome.DELIVERED:
             self._worked(changes)
             return True
         with self._lock:
@@ -140,15 +141,15 @@ class Endpoint:
                 self._failed(answer, event)
         return False
 
-    def _attempt(self, event: EventRecord) -> Answer:
+    def _attempt(self, event: EventRecord) -> WebhookAnswer:
         """Send an event. An error that is not foreseen is a failure, too: it must not repeat the events before."""
         try:
             answer = self._post(event, self._clock.now())
         except Exception as error:  # noqa: BLE001 - `Recurring` logs it
             self._fault.failed(error)
-            answer = Answer(Outcome.FAILED, with_type(error))
+            answer = WebhookAnswer(WebhookOutcome.FAILED, with_type(error))
         else:
-            if answer.outcome is Outcome.DELIVERED:
+            if answer.outcome is WebhookOutcome.DELIVERED:
                 self._fault.worked()
             else:
                 self._fault.failed(answer.reason or "")
@@ -168,25 +169,25 @@ class Endpoint:
                 self._record = replace(self._record, position=reached)
                 self._save(self._record)
 
-    def _failed(self, answer: Answer, event: EventRecord) -> None:
+    def _failed(self, answer: WebhookAnswer, event: EventRecord) -> None:
         """Record a failure, and give up what is too old."""
         now = self._clock.now()
         since = self._record.failing_since or now
         record = self._put_off(answer, now)
-        if answer.outcome is Outcome.GONE:
+        if answer.outcome is WebhookOutcome.GONE:
             log.warning("webhook_disabled", webhook=self.name, reason=answer.reason)
             self._save(replace(record, state=WebhookState.DISABLED))
             return
         too_old = now - microseconds(self.settings.give_up)
         if since > too_old or not self._is_old(event, too_old):
             self._save(record)
-        elif answer.outcome is Outcome.REFUSED:
+        elif answer.outcome is WebhookOutcome.REFUSED:
             fresh = WebhookRecord(self.name, event.number)
             self._bury(fresh, [event], answer)
         else:
             self._bury_all(record, too_old, answer)
 
-    def _put_off(self, answer: Answer, now: int) -> WebhookRecord:
+    def _put_off(self, answer: WebhookAnswer, now: int) -> WebhookRecord:
         record = self._record
         first, longest = microseconds(self.settings.retry_first), microseconds(self.settings.retry_longest)
         pause = min(longest, first << min(record.attempts, 30)) * uniform(0.5, 1.0)  # noqa: S311 - jitter keeps no secret
@@ -199,7 +200,7 @@ class Endpoint:
             reason=answer.reason,
         )
 
-    def _bury_all(self, record: WebhookRecord, too_old: int, answer: Answer) -> None:
+    def _bury_all(self, record: WebhookRecord, too_old: int, answer: WebhookAnswer) -> None:
         """Give up all events up to a time."""
         self._save(record)
         while events := self._catalog.events_after(record.position, BURIED_AT_ONCE):
@@ -215,7 +216,7 @@ class Endpoint:
         """Tell whether an event is from a time before, or from one that a clock told which was ahead."""
         return event.time <= too_old or event.time > self._clock.now()
 
-    def _bury(self, record: WebhookRecord, events: Sequence[EventRecord], answer: Answer) -> None:
+    def _bury(self, record: WebhookRecord, events: Sequence[EventRecord], answer: WebhookAnswer) -> None:
         now = self._clock.now()
         self._save(record, [DeadLetter(self.name, event, now, answer.reason or "") for event in events])
         self._metrics.webhook_given_up.labels(self.name).inc(len(events))
@@ -257,7 +258,7 @@ class Endpoint:
     def _send_letter(self, letter: DeadLetter, changes: int) -> bool:
         """Send a dead letter; return whether the next one may be sent."""
         answer = self._attempt(letter.event)
-        if answer.outcome is Outcome.DELIVERED:
+        if answer.outcome is WebhookOutcome.DELIVERED:
             self._worked(changes)
             self._taken.append(letter.event.number)
             self._drop_taken()
@@ -265,12 +266,12 @@ class Endpoint:
         now = self._clock.now()
         with self._lock:
             since = max(self._record.failing_since or now, letter.queued_at or now)
-            is_over = answer.outcome is Outcome.REFUSED or since <= now - microseconds(self.settings.give_up)
+            is_over = answer.outcome is WebhookOutcome.REFUSED or since <= now - microseconds(self.settings.give_up)
             back = [DeadLetter(self.name, letter.event, now, RETURNED + (answer.reason or ""))] if is_over else []
-            if answer.outcome is Outcome.REFUSED:
+            if answer.outcome is WebhookOutcome.REFUSED:
                 self._save(self._record, back)
                 return True
             record = self._put_off(answer, now)
-            state = WebhookState.DISABLED if answer.outcome is Outcome.GONE else record.state
+            state = WebhookState.DISABLED if answer.outcome is WebhookOutcome.GONE else record.state
             self._save(replace(record, state=state), back)
         return False

@@ -30,7 +30,7 @@ _BROKEN: Final = (httpcore.TimeoutException, httpcore.NetworkError, httpcore.Pro
 _ABOUT_THE_EVENT: Final = frozenset({400, 413, 415, 422})
 
 
-class Outcome(Enum):
+class WebhookOutcome(Enum):
     """What became of a request."""
 
     DELIVERED = auto()
@@ -42,16 +42,16 @@ class Outcome(Enum):
     """The receiver wants no more events."""
 
 
-class Answer(NamedTuple):
+class WebhookAnswer(NamedTuple):
     """What became of a request, and why it was not delivered. `retry_after` is the pause, in seconds, that the receiver
     asked for."""
 
-    outcome: Outcome
+    outcome: WebhookOutcome
     reason: str | None = None
     retry_after: float = 0.0
 
 
-Post = Callable[[EventRecord, int], Answer]
+Post = Callable[[EventRecord, int], WebhookAnswer]
 """A function that sends an event, at a time in microseconds since 1970-01-01 UTC."""
 
 
@@ -73,7 +73,7 @@ class Poster:
     def _keys(self) -> list[bytes]:
         return [secret_bytes(each.get_secret_value()) for each in self._secrets.current]
 
-    def post(self, event: EventRecord, logs: EventLogs, now: int) -> Answer:
+    def post(self, event: EventRecord, logs: EventLogs, now: int) -> WebhookAnswer:
         """Send an event of these logs.
 
         Redirects are not followed: they could lead to an address that is not allowed.
@@ -99,9 +99,9 @@ class Poster:
                     _read(response)
                 return _answer(response, now)
         except RefusedAddress as error:
-            return Answer(Outcome.FAILED, str(error))
+            return WebhookAnswer(WebhookOutcome.FAILED, str(error))
         except _BROKEN as error:
-            return Answer(Outcome.FAILED, with_type(error))
+            return WebhookAnswer(WebhookOutcome.FAILED, with_type(error))
 
     def close(self) -> None:
         """Close the connection."""
@@ -129,17 +129,17 @@ def _read(response: httpcore.Response) -> None:
             return
 
 
-def _answer(response: httpcore.Response, now: int) -> Answer:
+def _answer(response: httpcore.Response, now: int) -> WebhookAnswer:
     status = response.status
     if 200 <= status < 300:
-        return Answer(Outcome.DELIVERED)
+        return WebhookAnswer(WebhookOutcome.DELIVERED)
     reason = f"the receiver answered with status {status}"
     if status == _GONE:
-        return Answer(Outcome.GONE, reason)
+        return WebhookAnswer(WebhookOutcome.GONE, reason)
     if status in _ABOUT_THE_EVENT:
-        return Answer(Outcome.REFUSED, reason)
+        return WebhookAnswer(WebhookOutcome.REFUSED, reason)
     given = next((value for name, value in response.headers if name.lower() == b"retry-after"), b"")
-    return Answer(Outcome.FAILED, reason, retry_after(given.decode("latin-1"), now))
+    return WebhookAnswer(WebhookOutcome.FAILED, reason, retry_after(given.decode("latin-1"), now))
 
 
 def retry_after(given: str, now: int) -> float:

@@ -13,8 +13,8 @@ from app.model.webhook_state import WebhookState
 from app.observe import Recurring, logger
 from app.service.context import ServiceContext
 from app.service.threads import Worker
-from app.service.webhooks.webhook import Endpoint
-from app.service.webhooks.webhook_request import Answer, Poster
+from app.service.webhooks.webhook import WebhookEndpoint
+from app.service.webhooks.webhook_request import Poster, WebhookAnswer
 from app.settings.webhooks import Webhook
 
 IDLE_SECONDS: Final = 1.0
@@ -23,7 +23,7 @@ IDLE_SECONDS: Final = 1.0
 log = logger(__name__)
 
 
-def _post(poster: Poster, logs: EventLogs, event: EventRecord, now: int) -> Answer:
+def _post(poster: Poster, logs: EventLogs, event: EventRecord, now: int) -> WebhookAnswer:
     return poster.post(event, logs, now)
 
 
@@ -33,7 +33,7 @@ class Webhooks:
     def __init__(self, context: ServiceContext, stop: Event, dead_letters: Callable[[str], float]) -> None:
         self._context, self._stop, self._dead_letters = context, stop, dead_letters
         self._settings = context.settings.webhooks
-        self.endpoints: dict[str, Endpoint] = {}
+        self.endpoints: dict[str, WebhookEndpoint] = {}
         self._posters = {name: Poster(settings) for name, settings in self._settings.items()}
         by_host: dict[tuple[str, int], list[str]] = defaultdict(list)
         for name, settings in self._settings.items():
@@ -48,7 +48,7 @@ class Webhooks:
         logs = self._context.catalog.event_logs()
         for name, poster in self._posters.items():
             post = partial(_post, poster, logs)
-            endpoint = self.endpoints[name] = Endpoint(name, self._context, post, self._stop)
+            endpoint = self.endpoints[name] = WebhookEndpoint(name, self._context, post, self._stop)
             self._observe(endpoint)
 
     def wake(self) -> None:
@@ -83,14 +83,14 @@ class Webhooks:
             }
         return found
 
-    def _observe(self, endpoint: Endpoint) -> None:
+    def _observe(self, endpoint: WebhookEndpoint) -> None:
         metrics, name = self._context.metrics, endpoint.name
         metrics.webhook_behind_events.labels(name).set_function(lambda: float(endpoint.behind))
         metrics.webhook_failing.labels(name).set_function(lambda: float(endpoint.record.failing_since is not None))
         metrics.webhook_dead_letters.labels(name).set_function(partial(self._dead_letters, name))
 
 
-def _stepped(endpoint: Endpoint, fault: Recurring) -> bool:
+def _stepped(endpoint: WebhookEndpoint, fault: Recurring) -> bool:
     try:
         has_more = endpoint.step()
     except Exception as error:  # noqa: BLE001 - `Recurring` logs it

@@ -12,7 +12,7 @@ from app.dataset import side_columns
 from app.dataset.description import VariableContents, contents
 from app.tables.profiling.distinct import SmallestHashes
 from app.tables.profiling.histogram import Histogram, HistogramCounting
-from app.tables.profiling.summary import COUNT, VALUE, Summary
+from app.tables.profiling.summary import COUNT, VALUE, ValueCounts
 from app.tables.write import text_cells
 
 TOP = 10
@@ -104,7 +104,7 @@ class _Counting:
     def __init__(self, about: VariableContents, data_type: pa.DataType, variables: int) -> None:
         self.about = about
         self._type = data_type
-        self._summary = Summary(data_type, MOST_VALUES, max(1, MEMORY // variables))
+        self._summary = ValueCounts(data_type, MOST_VALUES, max(1, MEMORY // variables))
         self._hashes = SmallestHashes(min(MOST_HASHES, max(64, _HASHES_OF_ALL // variables)))
         self._missing: dict[str, int] = {}
         self._valid = 0

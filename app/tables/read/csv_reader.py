@@ -242,7 +242,7 @@ def _decoded(cells: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(plain, names=cells.schema.names)
 
 
-def _columns(names: Sequence[str], options: Options) -> Iterator[typed_texts.Column]:
+def _columns(names: Sequence[str], options: Options) -> Iterator[typed_texts.TextColumn]:
     """Yield the columns.
 
     Side columns of special missing values are text, and the column of such a side column is numeric.
@@ -251,21 +251,23 @@ def _columns(names: Sequence[str], options: Options) -> Iterator[typed_texts.Col
     for name in names:
         stem, mark, _ = folded(name).rpartition(MISSING_SUFFIX)
         if options.type_of(name) == "character" or (mark and stem in known):
-            yield typed_texts.Column(())
+            yield typed_texts.TextColumn(())
         else:
             is_numeric = options.type_of(name) == "numeric"
             numbers = is_numeric or folded(name) + MISSING_SUFFIX in known
-            yield typed_texts.Column(tags=options.tags, decimal=options.decimal, numbers=numbers, grouped=is_numeric)
+            yield typed_texts.TextColumn(
+                tags=options.tags, decimal=options.decimal, numbers=numbers, grouped=is_numeric
+            )
 
 
-def _parsed_type(column: typed_texts.Column) -> pa.DataType:
+def _parsed_type(column: typed_texts.TextColumn) -> pa.DataType:
     """Return the type in which pyarrow reads a column: numbers that it reads as `texts` does, or text."""
     return (
         pa.float64() if column.kind is typed_texts.NUMBER and column.is_plain and not _has_side(column) else pa.string()
     )
 
 
-def _fields(names: Sequence[str], columns: Sequence[typed_texts.Column]) -> Iterator[pa.Field]:
+def _fields(names: Sequence[str], columns: Sequence[typed_texts.TextColumn]) -> Iterator[pa.Field]:
     taken = {name.casefold() for name in names}
     for name, column in zip(names, columns, strict=True):
         yield pa.field(name, column.kind.data_type)
@@ -273,18 +275,18 @@ def _fields(names: Sequence[str], columns: Sequence[typed_texts.Column]) -> Iter
             yield side_columns.missing_field(name, taken)
 
 
-def _values(cells: Sequence[pa.StringArray], columns: Sequence[typed_texts.Column]) -> Iterator[pa.Array]:
+def _values(cells: Sequence[pa.StringArray], columns: Sequence[typed_texts.TextColumn]) -> Iterator[pa.Array]:
     for cell, column in zip(cells, columns, strict=True):
         yield cell if pa.types.is_float64(cell.type) else column.values(cell)
         if _has_side(column):
             yield column.tags(cell)
 
 
-def _has_side(column: typed_texts.Column) -> bool:
+def _has_side(column: typed_texts.TextColumn) -> bool:
     return column.has_tags and column.kind.data_type != pa.string()
 
 
-def _remarks(form: _Form, columns: Sequence[typed_texts.Column], options: Options) -> Iterator[Remark]:
+def _remarks(form: _Form, columns: Sequence[typed_texts.TextColumn], options: Options) -> Iterator[Remark]:
     if form.is_guessed:
         yield Remark(None, f"it is not UTF-8 and was read as {form.charset}; state its encoding")
     for name, column in zip(form.names, columns, strict=True):

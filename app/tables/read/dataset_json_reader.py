@@ -91,7 +91,7 @@ def _digits(values: list[Any]) -> pa.Array:
     return pa.array([None if value is None else str(value) for value in whole], pa.string())
 
 
-def _moments(kind: typed_texts.Kind) -> _Type:
+def _moments(kind: typed_texts.TextType) -> _Type:
     return _Type(kind.data_type, lambda values: kind.convert(pa.array(values, pa.string())))
 
 
@@ -277,7 +277,7 @@ def _is_one(kind: _Type, value: Any) -> bool:
 def _remarks(columns: list[_Column], numbered: Callable[[], Iterator[tuple[int, Rows]]]) -> Iterator[Remark]:
     """Yield remarks on columns of texts that are values in SAS: a decimal that a double cannot hold, and a zone."""
     decimals = [
-        (at, column, typed_texts.Column((typed_texts.NUMBER,)))
+        (at, column, typed_texts.TextColumn((typed_texts.NUMBER,)))
         for at, column in enumerate(columns)
         if column.is_decimal
     ]

@@ -17,7 +17,7 @@ _NESTED = frozenset({list, dict})
 _TAG = re.compile(r"\.[A-Za-z_]")
 
 
-class Column:
+class JsonColumn:
     """Determines the type of a column. Pass it all values, then read `data_type`."""
 
     def __init__(self, wanted: VariableType | None = None, *, tags: bool = False) -> None:
@@ -25,7 +25,7 @@ class Column:
         self._wanted, self._allows_tags = wanted, tags
         self._has_tags = False
         self._types: set[type] = set()
-        self._texts = typed_texts.Column(typed_texts.MOMENTS)
+        self._texts = typed_texts.TextColumn(typed_texts.MOMENTS)
         self._texts_seen = 0
         self._text_rows: dict[int, int] = {}
         self._odd: tuple[int, str] | None = None

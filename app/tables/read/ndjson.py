@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from app.dataset import side_columns
 from app.tables.read import json_document, json_lines
-from app.tables.read.json_columns import Column
+from app.tables.read.json_columns import JsonColumn
 from app.tables.read.read_request import NO_LINE_END, Options, Reading, Remark, check_columns, rows_a_batch
 
 RARE = 8
@@ -44,7 +44,7 @@ def read_array(file: BinaryIO, options: Options) -> Reading:
 
 
 def _reading(blocks: Rows, options: Options, at_the_end: Sequence[str] = ()) -> Reading:
-    columns: dict[str, Column] = {}
+    columns: dict[str, JsonColumn] = {}
     last = 0
     for first, rows in blocks():
         last = first + len(rows) - 1
@@ -52,7 +52,7 @@ def _reading(blocks: Rows, options: Options, at_the_end: Sequence[str] = ()) -> 
         check_columns(len(columns.keys() | counts.keys()))
         for name, values, numbers in _cells(rows, counts, first):
             if name not in columns:
-                columns[name] = Column(options.type_of(name), tags=options.tags)
+                columns[name] = JsonColumn(options.type_of(name), tags=options.tags)
             columns[name].see(values, numbers)
         rows.clear()
     schema = pa.schema(list(_fields(columns)))
@@ -78,7 +78,7 @@ def _reading(blocks: Rows, options: Options, at_the_end: Sequence[str] = ()) -> 
     return Reading(schema, batches, (*remarks, *(Remark(None, why, last) for why in at_the_end)))
 
 
-def _fields(columns: Mapping[str, Column]) -> Iterator[pa.Field]:
+def _fields(columns: Mapping[str, JsonColumn]) -> Iterator[pa.Field]:
     taken = {name.casefold() for name in columns}
     for name, column in columns.items():
         yield pa.field(name, column.data_type)

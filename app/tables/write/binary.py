@@ -7,19 +7,19 @@ from typing import Any
 import pyarrow as pa
 
 from app.dataset.parquet import write_row_groups
-from app.tables.write.output_options import Options
-from app.tables.write.output_pieces import Piece, Pieces
+from app.tables.write.output_options import OutputOptions
+from app.tables.write.output_pieces import OutputPieces, Piece
 from app.tables.write.output_table import Outgoing, said_of
 
 _PANDAS_ATTRS = b"PANDAS_ATTRS"
 
 
-def write_arrow(table: Outgoing, _options: Options) -> Iterator[Piece]:
+def write_arrow(table: Outgoing, _options: OutputOptions) -> Iterator[Piece]:
     """Yield an Arrow IPC stream, as `pyarrow.ipc.open_stream` reads it."""
     return _written(pa.ipc.new_stream, table)
 
 
-def write_arrow_file(table: Outgoing, _options: Options) -> Iterator[Piece]:
+def write_arrow_file(table: Outgoing, _options: OutputOptions) -> Iterator[Piece]:
     """Yield an Arrow IPC file (Feather version 2), as `pyarrow.ipc.open_file` reads it."""
     return _written(pa.ipc.new_file, table)
 
@@ -40,8 +40,8 @@ def _with_attrs(schema: pa.Schema) -> pa.Schema:
     return schema.with_metadata({**(schema.metadata or {}), _PANDAS_ATTRS: json.dumps(attrs, ensure_ascii=False)})
 
 
-def _written(open_writer: Callable[[Pieces, pa.Schema], Any], table: Outgoing) -> Iterator[Piece]:
-    target = Pieces()
+def _written(open_writer: Callable[[OutputPieces, pa.Schema], Any], table: Outgoing) -> Iterator[Piece]:
+    target = OutputPieces()
     with open_writer(target, table.schema) as writer:
         yield from target.rest()
         for batch in table.batches:
@@ -50,9 +50,9 @@ def _written(open_writer: Callable[[Pieces, pa.Schema], Any], table: Outgoing) -
     yield from target.rest()
 
 
-def write_parquet(table: Outgoing, options: Options) -> Iterator[Piece]:
+def write_parquet(table: Outgoing, options: OutputOptions) -> Iterator[Piece]:
     """Yield a Parquet file. One row group at a time is in memory (about 32 MiB)."""
-    target = Pieces()
+    target = OutputPieces()
     for _ in write_row_groups(_with_attrs(table.schema) if options.attrs else table.schema, table.batches, target):
         yield from target.taken()
     yield from target.rest()

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from app.dataset import side_columns
 from app.tables.write.json_rows import framed, row_blocks, separated
-from app.tables.write.output_options import Options
+from app.tables.write.output_options import OutputOptions
 from app.tables.write.output_pieces import COMPRESSION_LEVEL, PIECE_BYTES, Piece, split
 from app.tables.write.output_table import Outgoing, said_of
 from app.tables.write.row_cells import cells
@@ -24,21 +24,21 @@ VERSION = "1.1.0"
 _DATE_TYPES = {"date": pa.types.is_date, "datetime": pa.types.is_timestamp, "time": pa.types.is_time}
 
 
-def write_dataset_json(table: Outgoing, options: Options) -> Iterator[Piece]:
+def write_dataset_json(table: Outgoing, options: OutputOptions) -> Iterator[Piece]:
     """Yield one JSON object whose last member is `rows`."""
     yield orjson.dumps(metadata(table)).removesuffix(b"}") + b',"rows":['
     yield from separated(_rows(table, options, ",\n", ""))
     yield b"\n]}\n"
 
 
-def write_dataset_ndjson(table: Outgoing, options: Options) -> Iterator[Piece]:
+def write_dataset_ndjson(table: Outgoing, options: OutputOptions) -> Iterator[Piece]:
     """Yield the metadata in the first line, then one row per line."""
     yield orjson.dumps(metadata(table)) + b"\n"
     for block in _rows(table, options, "", "\n"):
         yield from split(block)
 
 
-def write_dsjc(table: Outgoing, options: Options) -> Iterator[Piece]:
+def write_dsjc(table: Outgoing, options: OutputOptions) -> Iterator[Piece]:
     """Yield the NDJSON form as one zlib stream."""
     compressor = zlib.compressobj(COMPRESSION_LEVEL)
     held = b""
@@ -103,7 +103,7 @@ def _keys(said: Sequence[dict[str, str]]) -> list[int]:
     return places if used == list(range(1, len(used) + 1)) else [0] * len(places)
 
 
-def _rows(table: Outgoing, options: Options, before: str, behind: str) -> Iterator[memoryview]:
+def _rows(table: Outgoing, options: OutputOptions, before: str, behind: str) -> Iterator[memoryview]:
     shown = cells(table.schema, options)
     literals = ["[", *[","] * (len(shown) - 1), "]"] if shown else ["[]"]
     return row_blocks(table, shown, options, framed(before, literals, behind))

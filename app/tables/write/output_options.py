@@ -20,7 +20,7 @@ class OptionError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class OutputOptions:
     """The requested options; None for an option that was not given, where the format's default applies.
 
     - `columns`: variables by name, in this order, in any case;

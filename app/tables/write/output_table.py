@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from app.dataset import side_columns
-from app.tables.write.output_options import Missing, OptionError, Options
+from app.tables.write.output_options import Missing, OptionError, OutputOptions
 from app.tables.write.output_pieces import Piece
 
 
@@ -49,7 +49,7 @@ class TableFormat(NamedTuple):
     media_type: str
     extension: str
     title: str
-    write: Callable[[Outgoing, Options], Iterator[Piece]]
+    write: Callable[[Outgoing, OutputOptions], Iterator[Piece]]
     missing: tuple[Missing, ...] = ("null", "tag", "column")
     options: frozenset[str] = frozenset()
     as_numbers: Callable[[pa.DataType], bool] = _none
@@ -61,7 +61,7 @@ class TableFormat(NamedTuple):
         """The media type with its parameters."""
         return f"{self.media_type}; charset=utf-8" if self.media_type.startswith("text/") else self.media_type
 
-    def settled(self, options: Options) -> Options:
+    def settled(self, options: OutputOptions) -> OutputOptions:
         """Return the same options in one form: `missing` is set, and options without an effect are not.
 
         Raises OptionError for an option that the format does not have.
@@ -86,7 +86,7 @@ class TableFormat(NamedTuple):
             attrs=options.attrs or None,
         )
 
-    def takes_side(self, field: pa.Field, options: Options) -> bool:
+    def takes_side(self, field: pa.Field, options: OutputOptions) -> bool:
         """Tell whether a side column is output, under settled options: as a column, or as tags for `write`."""
         if side_columns.missing_of(field) is not None:
             return options.missing != "null"

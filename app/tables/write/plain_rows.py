@@ -23,18 +23,18 @@ _PLAIN = (
 _TEXTUAL = (pa.types.is_null, pa.types.is_dictionary, pa.types.is_large_string, pa.types.is_string_view)
 
 
-class Rows(NamedTuple):
+class PlainRows(NamedTuple):
     """Rows that can be iterated once."""
 
     schema: pa.Schema
     batches: Iterable[pa.RecordBatch]
 
 
-def plain(rows: Rows) -> Rows:
+def plain(rows: PlainRows) -> PlainRows:
     """Return rows whose every column is text, a number, a boolean or a time; other types become text."""
     fields = [field.with_type(_plain_type(field.type)) for field in rows.schema]
     schema = pa.schema(fields, rows.schema.metadata)
-    return Rows(schema, (_plain_batch(batch, schema) for batch in rows.batches))
+    return PlainRows(schema, (_plain_batch(batch, schema) for batch in rows.batches))
 
 
 def _plain_type(data_type: pa.DataType) -> pa.DataType:

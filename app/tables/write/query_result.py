@@ -10,15 +10,15 @@ import pyarrow as pa
 
 from app.tables.write.csv_writer import write_csv
 from app.tables.write.json_rows import framed, row_blocks, separated
-from app.tables.write.output_options import Options
+from app.tables.write.output_options import OutputOptions
 from app.tables.write.output_pieces import Piece
 from app.tables.write.output_table import Outgoing
-from app.tables.write.plain_rows import Rows, plain
+from app.tables.write.plain_rows import PlainRows, plain
 from app.tables.write.row_cells import cells
 
 QueryFormat = Literal["json", "csv", "arrow"]
 
-_OPTIONS: Final = Options(missing="column")
+_OPTIONS: Final = OutputOptions(missing="column")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -45,7 +45,7 @@ def _write_arrow(found: pa.Table, _types: pa.Schema, _is_cut: bool) -> Iterator[
 
 
 def _outgoing(found: pa.Table) -> Outgoing:
-    rows = plain(Rows(found.schema, found.combine_chunks().to_batches()))
+    rows = plain(PlainRows(found.schema, found.combine_chunks().to_batches()))
     return Outgoing(rows.schema, rows.batches, found.num_rows, _EPOCH)
 
 

@@ -7,10 +7,10 @@ import pyarrow.compute as pc
 
 from app.dataset import side_columns
 from app.tables.write import text_cells
-from app.tables.write.output_options import Options
+from app.tables.write.output_options import OutputOptions
 
 
-class Cell(NamedTuple):
+class RowCell(NamedTuple):
     """One cell of every row: its column, and that of the tags that replace nulls in it."""
 
     name: str
@@ -36,14 +36,14 @@ class Cell(NamedTuple):
         return None if tags is None or tags.null_count == len(tags) else tags
 
 
-def cells(schema: pa.Schema, options: Options) -> list[Cell]:
+def cells(schema: pa.Schema, options: OutputOptions) -> list[RowCell]:
     """Return the cells of a row. With `missing=tag`, side columns are not cells of their own."""
     tags: dict[str, int] = {}
     if options.missing == "tag":
         tags = {of: at for at, field in enumerate(schema) if (of := side_columns.missing_of(field)) is not None}
     folded = set(tags.values())
     return [
-        Cell(field.name, field.type, at, tags.get(field.name)) for at, field in enumerate(schema) if at not in folded
+        RowCell(field.name, field.type, at, tags.get(field.name)) for at, field in enumerate(schema) if at not in folded
     ]
 
 

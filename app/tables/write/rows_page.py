@@ -17,7 +17,7 @@ from app.dataset import side_columns
 from app.dataset.description import contents
 from app.model.names import folded
 from app.tables.write.json_rows import framed, row_blocks, separated
-from app.tables.write.output_options import OptionError, Options
+from app.tables.write.output_options import OptionError, OutputOptions
 from app.tables.write.output_pieces import Piece
 from app.tables.write.output_table import Outgoing, TableFormat
 from app.tables.write.row_cells import cells
@@ -49,7 +49,7 @@ class Asked(NamedTuple):
     missing: tuple[tuple[int, int], ...] = ()
 
 
-class Page(NamedTuple):
+class RowsPage(NamedTuple):
     """The rows of a page with all their columns, the schema of the data set, and the number of rows that there are."""
 
     asked: Asked
@@ -58,34 +58,34 @@ class Page(NamedTuple):
     total: int
 
 
-def page_of_file(file: pq.ParquetFile, asked: Asked) -> Page:
+def page_of_file(file: pq.ParquetFile, asked: Asked) -> RowsPage:
     """Return the page of a stored data set. Raises OptionError."""
     schema, total = file.schema_arrow, file.metadata.num_rows
     names = _sources(schema, asked)
     if asked.sort is None:
         found = batches(file, names, min(asked.offset, total), min(asked.limit, max(0, total - asked.offset)))
-        return Page(asked, schema, _table(found, schema, names), total)
+        return RowsPage(asked, schema, _table(found, schema, names), total)
     key, descending = _key(schema, asked)
     chosen = _sorted(batches(file, [key], 0, total), asked, descending=descending)
-    return Page(asked, schema, _taken(file, names, chosen), total)
+    return RowsPage(asked, schema, _taken(file, names, chosen), total)
 
 
-def page_of_table(table: pa.Table, asked: Asked) -> Page:
+def page_of_table(table: pa.Table, asked: Asked) -> RowsPage:
     """Return the page of rows in memory. Raises OptionError."""
     names = _sources(table.schema, asked)
     if asked.sort is None:
-        return Page(asked, table.schema, table.select(names).slice(asked.offset, asked.limit), table.num_rows)
+        return RowsPage(asked, table.schema, table.select(names).slice(asked.offset, asked.limit), table.num_rows)
     key, descending = _key(table.schema, asked)
     chosen = _sorted(table.select([key]).to_batches(), asked, descending=descending)
-    return Page(asked, table.schema, table.select(names).take(chosen), table.num_rows)
+    return RowsPage(asked, table.schema, table.select(names).take(chosen), table.num_rows)
 
 
-def write_page(page: Page) -> Iterator[Piece]:
+def write_page(page: RowsPage) -> Iterator[Piece]:
     """Yield a page as JSON.
 
     Rows are arrays of values. Special missing values are null in them, and in a list of their own. Raises OptionError.
     """
-    options = _PAGE.settled(Options(columns=page.asked.columns, missing="null"))
+    options = _PAGE.settled(OutputOptions(columns=page.asked.columns, missing="null"))
     selection = select(page.schema, options, _PAGE)
     described = {each.column: each for each in contents(page.schema, page.total).variables}
     said = [
@@ -135,7 +135,7 @@ _TYPES = {
 }
 
 
-def _special_missing(page: Page, names: list[str]) -> Iterator[dict[str, object]]:
+def _special_missing(page: RowsPage, names: list[str]) -> Iterator[dict[str, object]]:
     """Yield the special missing values of a page: their row in it, their column, and their tag."""
     for field in page.schema:
         of = side_columns.missing_of(field)
@@ -149,7 +149,7 @@ def _special_missing(page: Page, names: list[str]) -> Iterator[dict[str, object]
 
 def _sources(schema: pa.Schema, asked: Asked) -> list[str]:
     """Return the columns of a page, with the side columns of their special missing values."""
-    wanted = select(schema, _PAGE.settled(Options(columns=asked.columns, missing="null")), _PAGE).sources
+    wanted = select(schema, _PAGE.settled(OutputOptions(columns=asked.columns, missing="null")), _PAGE).sources
     sides = [field.name for field in schema if side_columns.missing_of(field) in wanted]
     return [*wanted, *sides]
 

@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 from app.dataset import missing, side_columns
 from app.dataset.schema import LONGEST_CHARACTER
 from app.tables.write import csv_writer, text_cells
-from app.tables.write.output_options import Options
-from app.tables.write.output_pieces import COMPRESSION_LEVEL, Piece, Pieces
+from app.tables.write.output_options import OutputOptions
+from app.tables.write.output_pieces import COMPRESSION_LEVEL, OutputPieces, Piece
 from app.tables.write.output_table import Outgoing, said_of
-from app.tables.write.row_cells import Cell, cells
+from app.tables.write.row_cells import RowCell, cells
 from app.tables.xpt.xpt_limits import names_in_program
 
 CSV_NAME, PROGRAM_NAME = "data.csv", "data.sas"
@@ -41,16 +41,16 @@ class _Variable(NamedTuple):
     said: dict[str, str]
 
 
-def write_program(table: Outgoing, options: Options) -> Iterator[Piece]:
+def write_program(table: Outgoing, options: OutputOptions) -> Iterator[Piece]:
     """Return the archive: `data.csv`, then `data.sas`. Raises MisfitError, at once, for names that SAS cannot take."""
     member, names = names_in_program(table.schema, rename=bool(options.rename))
     return _archive(table, options, member, names)
 
 
-def _archive(table: Outgoing, options: Options, member: str, names: Mapping[str, str]) -> Iterator[Piece]:
+def _archive(table: Outgoing, options: OutputOptions, member: str, names: Mapping[str, str]) -> Iterator[Piece]:
     shown = cells(table.schema, options)
     widest = dict.fromkeys((cell.at for cell in shown if cell.is_text), 1)
-    target = Pieces()
+    target = OutputPieces()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=COMPRESSION_LEVEL) as archive:
         with archive.open(CSV_NAME, "w", force_zip64=True) as file:
             measured = table._replace(batches=_measured(table, widest))
@@ -63,7 +63,7 @@ def _archive(table: Outgoing, options: Options, member: str, names: Mapping[str,
 
 
 def program(
-    table: Outgoing, shown: Sequence[Cell], widest: Mapping[int, int], member: str, names: Mapping[str, str]
+    table: Outgoing, shown: Sequence[RowCell], widest: Mapping[int, int], member: str, names: Mapping[str, str]
 ) -> str:
     """Return the DATA step that makes the data set `member`.
 

@@ -7,14 +7,14 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from app.tables.write import character_lengths
-from app.tables.write.output_options import Options
+from app.tables.write.output_options import OutputOptions
 from app.tables.write.output_table import Outgoing, TableFormat
 from app.tables.write.selection import select
 from app.tables.write.stored_table import ROWS_A_BATCH
 
 
 def outgoing(
-    table: ds.Dataset, schema: pa.Schema, rows: int, options: Options, known: TableFormat, created: datetime
+    table: ds.Dataset, schema: pa.Schema, rows: int, options: OutputOptions, known: TableFormat, created: datetime
 ) -> Outgoing:
     """Return the part of a table with this number of rows that settled options choose, for a format.
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from app.dataset import numeric, sas_columns, side_columns
 from app.model.names import folded
-from app.tables.write.output_options import OptionError, Options
+from app.tables.write.output_options import OptionError, OutputOptions
 from app.tables.write.output_table import TableFormat
 
 _DURATION = pa.duration("us")
@@ -15,7 +15,7 @@ _DURATION = pa.duration("us")
 Conversion = Callable[[pa.Array], pa.Array]
 
 
-class Column(NamedTuple):
+class OutputColumn(NamedTuple):
     """An output column: its source, its field, and the conversion between them."""
 
     source: str
@@ -27,7 +27,7 @@ class Selection(NamedTuple):
     """The output columns."""
 
     schema: pa.Schema
-    columns: tuple[Column, ...]
+    columns: tuple[OutputColumn, ...]
 
     @property
     def sources(self) -> list[str]:
@@ -42,7 +42,7 @@ class Selection(NamedTuple):
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
-def select(schema: pa.Schema, options: Options, known: TableFormat) -> Selection:
+def select(schema: pa.Schema, options: OutputOptions, known: TableFormat) -> Selection:
     """Return the columns that settled options choose for a format.
 
     A variable's side columns follow it if the format has them.
@@ -54,7 +54,7 @@ def select(schema: pa.Schema, options: Options, known: TableFormat) -> Selection
         if known.takes_side(field, options):
             following.setdefault(side_columns.missing_of(field) or side_columns.bytes_of(field) or "", []).append(field)
     kept = tuple(
-        _named(_typed(Column(field.name, field, _same), options, known), options)
+        _named(_typed(OutputColumn(field.name, field, _same), options, known), options)
         for variable in _variables(schema, options.columns)
         for field in (variable, *following.get(variable.name, ()))
     )
@@ -91,7 +91,7 @@ def _durations(column: pa.Array) -> pa.Array:
     return column.cast(pa.time64("us")).view(_DURATION)
 
 
-def _typed(column: Column, options: Options, known: TableFormat) -> Column:
+def _typed(column: OutputColumn, options: OutputOptions, known: TableFormat) -> OutputColumn:
     """Return the column as numbers or as durations if the options ask for it."""
     data_type = column.field.type
     if options.times == "duration" and pa.types.is_time(data_type):
@@ -101,7 +101,7 @@ def _typed(column: Column, options: Options, known: TableFormat) -> Column:
     return column._replace(field=column.field.with_type(pa.float64()), convert=_numbers)
 
 
-def _named(column: Column, options: Options) -> Column:
+def _named(column: OutputColumn, options: OutputOptions) -> OutputColumn:
     """Return the column, with a lower-case name if the options ask for it; the metadata keeps the original name."""
     if options.names != "lower":
         return column

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from app.dataset.value_labels import Catalog
 from app.tables.write import character_lengths
-from app.tables.write.output_options import OptionError, Options
+from app.tables.write.output_options import OptionError, OutputOptions
 from app.tables.write.output_table import Outgoing, TableFormat
 from app.tables.write.selection import select
 from app.tables.write.shown_labels import Labelling, labelling
@@ -18,7 +18,7 @@ ROWS_A_BATCH = 16_384
 
 def outgoing(
     file: pq.ParquetFile,
-    options: Options,
+    options: OutputOptions,
     known: TableFormat,
     created: datetime,
     catalog: Catalog | None = None,
@@ -45,7 +45,7 @@ def outgoing(
     return Outgoing(selection.schema, map(selection.apply, read(selection.sources)), rows, created)
 
 
-def _labelling(schema: pa.Schema, options: Options, catalog: Catalog) -> Labelling:
+def _labelling(schema: pa.Schema, options: OutputOptions, catalog: Catalog) -> Labelling:
     """Return the labelling that options ask for. Raises OptionError if there are no value labels."""
     if not options.labels:
         return Labelling(schema, ())

@@ -4,24 +4,24 @@ from collections.abc import Iterator
 from functools import cache
 
 from app.dataset import missing
-from app.tables.write.output_options import Options
+from app.tables.write.output_options import OutputOptions
 from app.tables.write.output_pieces import Piece
 from app.tables.write.output_table import Outgoing, said_of
 from app.tables.xpt.header_records import Version
 from app.tables.xpt.xpt_writer import write
 
 
-def write_xpt(table: Outgoing, options: Options) -> Iterator[Piece]:
+def write_xpt(table: Outgoing, options: OutputOptions) -> Iterator[Piece]:
     """Return a transport file of version 8. Raises MisfitError, at once, for items that it cannot hold."""
     return _write(table, options, 8)
 
 
-def write_xpt_5(table: Outgoing, options: Options) -> Iterator[Piece]:
+def write_xpt_5(table: Outgoing, options: OutputOptions) -> Iterator[Piece]:
     """Return a transport file of version 5, which LIBNAME XPORT reads. Raises MisfitError, at once."""
     return _write(table, options, 5)
 
 
-def _write(table: Outgoing, options: Options, version: Version) -> Iterator[Piece]:
+def _write(table: Outgoing, options: OutputOptions, version: Version) -> Iterator[Piece]:
     return write(
         table.schema,
         table.batches,

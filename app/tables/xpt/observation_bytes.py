@@ -15,7 +15,7 @@ BATCH_ROWS = 8192
 _NUL: Final = b"\0"
 
 
-class Count(NamedTuple):
+class ObservationCount(NamedTuple):
     """A number of observations; `nuls` is the number of rows of NULs that were counted (positive) or not (negative).
 
     Both are readings of the same bytes: zeros as values, or padding.
@@ -25,7 +25,7 @@ class Count(NamedTuple):
     nuls: int = 0
 
 
-def row_count(records: Records, member: Member) -> Count:
+def row_count(records: Records, member: Member) -> ObservationCount:
     """Return the number of observations. Raises InvalidInputError if the last one is incomplete.
 
     If the file does not state it, it follows from the bytes: after the last observation there is less than a record of
@@ -41,9 +41,9 @@ def row_count(records: Records, member: Member) -> Count:
                 member.at,
                 "the observation length is 0, but observations have bytes",
             )
-        return Count(0)
+        return ObservationCount(0)
     if member.count is not None:
-        return Count(member.count)
+        return ObservationCount(member.count)
     certain = -(-max(0, size - RECORD + 1) // length)
     behind = min(certain * length, size)
     rest = records.take(member.at + behind, size - behind, "observations")
@@ -52,10 +52,10 @@ def row_count(records: Records, member: Member) -> Count:
         return _beside_nuls(member, rest, certain, size)
     if rows * length > size:
         raise _torn(member, size)
-    return Count(rows)
+    return ObservationCount(rows)
 
 
-def _beside_nuls(member: Member, rest: bytes, certain: int, size: int) -> Count:
+def _beside_nuls(member: Member, rest: bytes, certain: int, size: int) -> ObservationCount:
     """Return the number of observations of a file that ends with NULs.
 
     They are padding if they are a part of an observation only, or of one with texts, which are padded with blanks.
@@ -68,7 +68,7 @@ def _beside_nuls(member: Member, rest: bytes, certain: int, size: int) -> Count:
         raise _torn(member, size)
     is_padded = part or not all(variable.is_numeric for variable in member.variables)
     nuls = whole - with_values
-    return Count(certain + with_values, -nuls) if is_padded else Count(certain + whole, nuls)
+    return ObservationCount(certain + with_values, -nuls) if is_padded else ObservationCount(certain + whole, nuls)
 
 
 def _torn(member: Member, size: int) -> InvalidInputError:

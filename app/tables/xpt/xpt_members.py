@@ -13,7 +13,7 @@ from app.dataset import character_columns, format_names
 from app.dataset.schema import LONGEST_CHARACTER
 from app.model.errors import InvalidInputError
 from app.tables.xpt import header_records
-from app.tables.xpt.header_records import LABELS_8, LABELS_9, PARTS, Parts, Version
+from app.tables.xpt.header_records import LABELS_8, LABELS_9, PARTS, HeaderNames, Version
 from app.tables.xpt.record_reader import Records
 from app.tables.xpt.xpt_layouts import (
     CONTEXT,
@@ -124,7 +124,7 @@ def _member(records: Records, version: Version, at: int) -> Member:
     )
 
 
-def _end(records: Records, names: Parts, at: int, count: int | None, row_size: int) -> int:
+def _end(records: Records, names: HeaderNames, at: int, count: int | None, row_size: int) -> int:
     """Return the end of the observations that begin at byte `at`, which is the start of the next data set."""
     if count is None:
         return records.find(names.member, names.descriptor, at)

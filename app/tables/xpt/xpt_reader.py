@@ -22,7 +22,7 @@ MOST_NAMES: Final = 20
 """The maximum number of data set names in an error."""
 
 
-class Found(NamedTuple):
+class XptDataSet(NamedTuple):
     """A data set: its schema with `sas.*` metadata, and a function that yields its rows anew at each call.
 
     `latin_1` is its description with all texts read as Latin-1, which keeps their bytes. `nuls` is the number of rows
@@ -41,7 +41,7 @@ def members(file: BinaryIO, *, charset: str = xpt_charsets.DEFAULT) -> list[str]
     return [decoded(member, charset).name for member in read_members(Records(file))]
 
 
-def read(file: BinaryIO, *, member: str | None = None, charset: str = xpt_charsets.DEFAULT) -> Found:
+def read(file: BinaryIO, *, member: str | None = None, charset: str = xpt_charsets.DEFAULT) -> XptDataSet:
     """Return a data set of a transport file of either version.
 
     The file must stay open and unchanged while rows are read. `member` is the data set's name, in any case; a file with
@@ -53,7 +53,7 @@ def read(file: BinaryIO, *, member: str | None = None, charset: str = xpt_charse
     """
     opened = _opened(file, member, charset)
     plan = surveyed(opened.plan, opened.blocks)
-    return Found(
+    return XptDataSet(
         plan.schema,
         lambda: decode.batches(plan, opened.blocks(), observation_bytes.BATCH_ROWS),
         opened.latin_1,

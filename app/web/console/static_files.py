@@ -16,7 +16,7 @@ _MEDIA_TYPES: Mapping[str, str] = {
 """By suffix. Files with other suffixes are not served."""
 
 
-class File(NamedTuple):
+class StaticFile(NamedTuple):
     """A file as it is served, with its strong entity tag."""
 
     content: bytes
@@ -24,12 +24,12 @@ class File(NamedTuple):
     etag: str
 
 
-def read_files() -> Mapping[str, File]:
+def read_files() -> Mapping[str, StaticFile]:
     """Return the files by their path below the folder, with slashes."""
     found = sorted(path for path in FOLDER.rglob("*") if path.suffix in _MEDIA_TYPES)
     return {path.relative_to(FOLDER).as_posix(): _file(path) for path in found}
 
 
-def _file(path: Path) -> File:
+def _file(path: Path) -> StaticFile:
     content = path.read_bytes()
-    return File(content, _MEDIA_TYPES[path.suffix], f'"{sha256(content).hexdigest()}"')
+    return StaticFile(content, _MEDIA_TYPES[path.suffix], f'"{sha256(content).hexdigest()}"')

@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from app.model.access import Principal, Scope
 from app.model.errors import CatalogError
-from app.service.access.authentication import Authenticator, Refused
+from app.service.access.authentication import Authenticator, CredentialsRefused
 from app.service.access.signed_links import LinkRefused, Links
 from app.web.access.audit_trail import Trail, trail_of
 from app.web.access.operations import LINKED, OPERATIONS, Operation
@@ -169,7 +169,7 @@ def _authenticated(request: Request, credentials: HTTPAuthorizationCredentials |
     authenticator, trail = _authenticator(request), trail_of(request)
     try:
         trail.principal = _principal(request, authenticator, credentials)
-    except Refused as refused:
+    except CredentialsRefused as refused:
         trail.refused = refused.reason
         challenge = 'Bearer error="invalid_token"' if credentials is not None else "Bearer"
         raise Problem("unauthorized", refused.told, {"WWW-Authenticate": challenge}) from None
@@ -181,7 +181,7 @@ def _authenticated(request: Request, credentials: HTTPAuthorizationCredentials |
 def _principal(
     request: Request, authenticator: Authenticator, credentials: HTTPAuthorizationCredentials | None
 ) -> Principal:
-    """Return the principal of a request. Raises Refused."""
+    """Return the principal of a request. Raises CredentialsRefused."""
     address = request.client.host if request.client else None
     if authenticator.is_open:
         return authenticator.without(address)
@@ -191,7 +191,7 @@ def _principal(
     if credentials is not None:
         return authenticator.by_bearer(credentials.credentials)
     if "authorization" in request.headers:
-        raise Refused("credentials of another scheme than Bearer", "send Authorization: Bearer …")
+        raise CredentialsRefused("credentials of another scheme than Bearer", "send Authorization: Bearer …")
     return authenticator.without(address)
 
 
@@ -202,7 +202,7 @@ def _link(request: Request) -> str | None:
 
 
 def _linked(request: Request, link: str) -> Principal:
-    """Return the principal of a signed link. Raises Refused."""
+    """Return the principal of a signed link. Raises CredentialsRefused."""
     links: Links = request.app.state.links
     others = [(name, value) for name, value in request.query_params.multi_items() if name != LINK]
     path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
@@ -210,7 +210,7 @@ def _linked(request: Request, link: str) -> Principal:
     try:
         signer = links.verify(link, path, others, clock.now())
     except LinkRefused as error:
-        raise Refused(str(error), str(error)) from None
+        raise CredentialsRefused(str(error), str(error)) from None
     return _authenticator(request).by_link(signer, request.client.host if request.client else None)
 
 

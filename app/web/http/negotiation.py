@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Query
 
 from app.model.errors import InvalidInputError
-from app.tables.write import FORMATS, OptionError, Options, TableFormat
+from app.tables.write import FORMATS, OptionError, OutputOptions, TableFormat
 from app.tables.write.output_options import Blank, Dates, Formulas, Missing, Names, Times
 from app.tables.xpt.xpt_limits import MisfitError
 from app.web.http.strict_int import Digits
@@ -56,8 +56,8 @@ def chosen_format(word: str | None, accept: str | None) -> TableFormat:
         best = max(qualities)
         if best > 0:
             return candidates[qualities.index(best)]
-    elif word.lower() in FORMATS:
-        return FORMATS[word.lower()]
+    elif word in FORMATS:
+        return FORMATS[word]
     names = list(FORMATS)
     raise Problem(
         "not-acceptable", f"the formats of a data set are {', '.join(names)}", {"Vary": "Accept"}, available=names
@@ -140,12 +140,12 @@ async def _options(
     attrs: Annotated[
         bool | None, Query(description="labels and formats as `DataFrame.attrs` of pandas, too (Parquet)")
     ] = None,
-) -> Options:
+) -> OutputOptions:
     wanted = None if columns is None else tuple(columns)
-    return Options(wanted, offset, limit, missing, dates, names, blank, rename, formulas, labels, times, attrs)
+    return OutputOptions(wanted, offset, limit, missing, dates, names, blank, rename, formulas, labels, times, attrs)
 
 
-OptionsDep = Annotated[Options, Depends(_options)]
+OptionsDep = Annotated[OutputOptions, Depends(_options)]
 FormatDep = Annotated[
     str | None,
     Query(

@@ -39,9 +39,9 @@ from app.web.problems import Problem
 PAGE_HEADER = "X-Requested-With"
 """The field by which a page of the gateway, or a program, says that it is no form. Its value does not matter."""
 NOT_OF_FORMS = (
-    *(PAGE_HEADER, "Idempotency-Key", "Content-Digest", "Repr-Digest", "Content-Disposition", "traceparent"),
+    *(PAGE_HEADER, "Idempotency-Key", "Content-Digest", "Repr-Digest", "traceparent"),
     *("Tus-Resumable", "Upload-Length", "Upload-Defer-Length", "Upload-Offset", "Upload-Metadata"),
-    *("Upload-Checksum", "Upload-Complete", "Upload-Draft-Interop-Version"),
+    "Upload-Checksum",
 )
 """The fields of requests that no form has, and that no browser adds by itself: a page sends them to another origin only
 with the permission of CORS."""

@@ -11,13 +11,9 @@ class ProblemType(NamedTuple):
     status: int
     title: str
     meaning: str
-    is_registered: bool = False
-    """Whether the type is in IANA's registry of problem types."""
 
     @property
     def uri(self) -> str:
-        if self.is_registered:
-            return f"https://iana.org/assignments/http-problem-types#{self.word}"
         return f"/problems/{self.word}" if self.word else "about:blank"
 
 
@@ -39,14 +35,6 @@ _TABLE = (
         400,
         "The sizes of the upload contradict each other",
         "The content has another size than was told before.",
-        is_registered=True,
-    ),
-    ProblemType(
-        "completed-upload",
-        400,
-        "The upload is complete",
-        "All its bytes are here; nothing can be appended.",
-        is_registered=True,
     ),
     ProblemType(
         "sign-in-refused",
@@ -124,8 +112,7 @@ _TABLE = (
         "mismatching-upload-offset",
         409,
         "The upload goes on at another byte",
-        "`expected-offset` and the header `Upload-Offset` tell at which byte it goes on.",
-        is_registered=True,
+        "The header `Upload-Offset` tells at which byte it goes on.",
     ),
     ProblemType(
         "superseded",

@@ -51,7 +51,7 @@ log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Representation:
+class ContentRepresentation:
     """The data for the header fields of content.
 
     `tag` is its entity tag. `modified` has whole seconds; the current time is sent instead if it is in the future.
@@ -94,7 +94,7 @@ class Representation:
         }
 
 
-def respond(headers: Headers, method: str, content: Content, what: Representation) -> Response:
+def respond(headers: Headers, method: str, content: Content, what: ContentRepresentation) -> Response:
     """Answer GET or HEAD of content. Blocks while the first piece is read. Raises Problem for 412 and 416."""
     about = what.headers() | {"Content-Type": what.media_type}
     if _is_known(headers, what):
@@ -117,7 +117,7 @@ def respond(headers: Headers, method: str, content: Content, what: Representatio
     return _multipart(content, ranges, about)
 
 
-def respond_made(request: Request, make: Callable[[Slot], Iterator[Piece]], what: Representation) -> Response:
+def respond_made(request: Request, make: Callable[[Slot], Iterator[Piece]], what: ContentRepresentation) -> Response:
     """Answer GET or HEAD of content that a conversion makes piece by piece; its size is not known in advance.
 
     Text is sent in the coding that Accept-Encoding prefers, and has an entity tag for each. Raises Problem for 412.
@@ -132,7 +132,7 @@ def respond_made(request: Request, make: Callable[[Slot], Iterator[Piece]], what
     return response
 
 
-def _made(request: Request, make: Callable[[Slot], Iterator[Piece]], what: Representation) -> Response:
+def _made(request: Request, make: Callable[[Slot], Iterator[Piece]], what: ContentRepresentation) -> Response:
     about = what.headers() | {"Content-Type": what.media_type}
     if _is_known(request.headers, what):
         return _not_modified(about)
@@ -142,7 +142,7 @@ def _made(request: Request, make: Callable[[Slot], Iterator[Piece]], what: Repre
     return ConvertedResponse(about, lambda slot: compressed(make(slot), coding))
 
 
-def _is_known(headers: Headers, what: Representation) -> bool:
+def _is_known(headers: Headers, what: ContentRepresentation) -> bool:
     """Tell whether the client already has the content. Raises Problem when its precondition fails."""
     status = precondition(headers, what.etag, what.modified)
     if status == 412:

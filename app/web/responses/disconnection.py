@@ -33,21 +33,18 @@ async def while_connected(receive: Receive) -> AsyncIterator[None]:
 
     The request's body must have been read before.
     """
-    task = asyncio.current_task()
-    assert task is not None
-    left = False
+    connected = asyncio.timeout(None)
 
     async def watch() -> None:
-        nonlocal left
         await disconnected(receive)
-        left = True
-        task.cancel()
+        connected.reschedule(0)
 
     watching = asyncio.create_task(watch())
     try:
-        yield
-    except asyncio.CancelledError:
-        if left and not task.uncancel():
+        async with connected:
+            yield
+    except TimeoutError:
+        if connected.expired():
             raise ClientLeft from None
         raise
     finally:

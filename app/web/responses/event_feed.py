@@ -59,7 +59,7 @@ class Feed:
         fault = Recurring(log, "event_feed")
         while not (self._gateway.draining or self._ended):
             try:
-                events = await loop.run_in_executor(executor, self._gateway.wait_events, self._newest, WAIT_SECONDS)
+                events = await loop.run_in_executor(executor, self._wait)
             except Exception as error:  # noqa: BLE001 - `fault` logs it
                 fault.failed(error)
                 await asyncio.sleep(WAIT_SECONDS)
@@ -72,6 +72,15 @@ class Feed:
                 for subject in {event.subject for event in events} & self._awaited.keys():
                     _set_all(self._awaited[subject])
         self._end()
+
+    def _wait(self) -> Sequence[EventRecord]:
+        """Return the events after the newest one; wait up to `WAIT_SECONDS` for the first."""
+        gateway, seen = self._gateway, self._gateway.notifier.notifications
+        events = gateway.catalog.events_after(self._newest, AT_ONCE)
+        if events or gateway.draining:
+            return events
+        gateway.notifier.wait(seen, WAIT_SECONDS)
+        return gateway.catalog.events_after(self._newest, AT_ONCE)
 
     def _end(self) -> None:
         self._ended = True

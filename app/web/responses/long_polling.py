@@ -16,7 +16,7 @@ from app.service.gateway import Gateway
 from app.web.dependencies.caller import Caller, CallerDep
 from app.web.dependencies.identifiers import Identifier, whole
 from app.web.dependencies.request_gateway import GatewayDep
-from app.web.responses.disconnection import disconnected
+from app.web.responses.disconnection import ClientLeft, while_connected
 from app.web.responses.event_feed import Feed
 
 LONGEST: Final = 60
@@ -72,26 +72,13 @@ async def _changed(
         before = await run_in_threadpool(_state, gateway, caller, of, identifier)
         if before not in _CHANGING:
             return
-        deadline = asyncio.get_running_loop().time() + seconds
-        leaving = asyncio.create_task(disconnected(request.receive))
-        try:
-            while await _signalled(signal, leaving, deadline):
-                signal.clear()
-                if feed.has_ended or await run_in_threadpool(_state, gateway, caller, of, identifier) is not before:
-                    return
-        finally:
-            leaving.cancel()
-            with suppress(asyncio.CancelledError):
-                await leaving
-
-
-async def _signalled(signal: asyncio.Event, leaving: asyncio.Task[None], deadline: float) -> bool:
-    """Return whether the signal came before the client left and the time was over."""
-    waiting = asyncio.create_task(signal.wait())
-    remaining = deadline - asyncio.get_running_loop().time()
-    done, _ = await asyncio.wait({waiting, leaving}, timeout=max(0.0, remaining), return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
-    return waiting in done
+        with suppress(ClientLeft, TimeoutError):
+            async with while_connected(request.receive), asyncio.timeout(seconds):
+                while True:
+                    await signal.wait()
+                    signal.clear()
+                    if feed.has_ended or await run_in_threadpool(_state, gateway, caller, of, identifier) is not before:
+                        return
 
 
 def _state(gateway: Gateway, caller: Caller, of: Identified, given: str) -> AttachmentState | DeliveryState | None:

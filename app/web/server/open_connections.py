@@ -33,7 +33,7 @@ class _Group:
         self.unproved: dict[Replaceable, None] = {}
 
 
-class Places:
+class ConnectionPlaces:
     """The connections of one server that have a place: at most `limit`, and `limit_a_client` of one address.
 
     Only the thread of the server's event loop may use it.

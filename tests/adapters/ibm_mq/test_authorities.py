@@ -16,7 +16,7 @@ from adapters.ibm_mq.sender import MqSender
 from adapters.ibm_mq.settings import SourceSettings
 from adapters.ibm_mq.source_session import Pace, Session
 from app.framing.registry import traits
-from app.ports import Progress, SendFailed
+from app.ports import DeliveryProgress, SendFailed
 from app.testing.collecting_intake import Collector
 from app.testing.transport_contract import message
 from tests.adapters.ibm_mq.conftest import Place
@@ -111,7 +111,7 @@ class Works:
     def sending_once(self) -> bool:
         sender = self._sender(state_queue="GATEWAY.STATE")
         assert sender.resume("a", None) == 0
-        sender.send([message(1), message(2)], Progress("a", 0, 1))
+        sender.send([message(1), message(2)], DeliveryProgress("a", 0, 1))
         resumed = sender.resume("a", 2)
         sender.forget("a")
         return resumed == 2 and self._manager.depth("GATEWAY.STATE") == 0

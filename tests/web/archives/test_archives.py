@@ -1,10 +1,8 @@
 """All attachments of a message in one download."""
 
 import io
-import tarfile
 import tracemalloc
 import zipfile
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from random import randbytes
 from typing import Any
@@ -13,26 +11,21 @@ import httpx
 import pytest
 
 from app.model.attachment import AttachmentKind
-from app.web.resources.archives.archive_writer import Member, tar_pieces, tar_size, unique_names, zip_pieces
+from app.web.resources.archives.archive_writer import ArchiveMember, unique_names, zip_pieces
 from tests.web.stock import Stock
 
 BIG = 16 << 20
 NOW = datetime(2026, 11, 21, 8, tzinfo=UTC)
 
 
-def unpacked(response: httpx.Response, kind: str) -> dict[str, bytes]:
+def unpacked(response: httpx.Response) -> dict[str, bytes]:
     assert response.status_code == 200, response.text
-    file = io.BytesIO(response.content)
-    if kind == "zip":
-        with zipfile.ZipFile(file) as archive:
-            assert archive.testzip() is None
-            return {name: archive.read(name) for name in archive.namelist()}
-    with tarfile.open(fileobj=file, mode="r:") as tar:
-        return {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
+    with zipfile.ZipFile(io.BytesIO(response.content)) as archive:
+        assert archive.testzip() is None
+        return {name: archive.read(name) for name in archive.namelist()}
 
 
-@pytest.mark.parametrize("kind", ["zip", "tar"])
-def test_all_attachments_of_a_message(shared_stock: Stock, shared_http: httpx.Client, kind: str) -> None:
+def test_all_attachments_of_a_message(shared_stock: Stock, shared_http: httpx.Client) -> None:
     stock = shared_stock
     texts: dict[str, Any] = {"kind": AttachmentKind.TEXT_FILE}
     records = [
@@ -43,24 +36,17 @@ def test_all_attachments_of_a_message(shared_stock: Stock, shared_http: httpx.Cl
     ]
     message = stock.message(records)
     path = f"/v1/messages/{message.id}/content"
-    response = shared_http.get(path, params={"format": kind})
-    assert unpacked(response, kind) == {
+    response = shared_http.get(path)
+    assert unpacked(response) == {
         "Ünï.txt": b"first",
         "passwd": bytes(range(256)) * 999,
         "ünï (2).TXT": b"",
         "SALES.parquet": b"PAR1",
     }
-    assert f'filename="{message.id}.{kind}"' in response.headers["content-disposition"]
-    assert ("content-length" in response.headers) == (kind == "tar")
-    types = {"zip": "application/zip", "tar": "application/x-tar"}
-    chosen = shared_http.head(path, headers={"Accept": f"{types[kind]}, */*;q=0.1"})
-    assert (chosen.headers["content-type"], chosen.headers["vary"]) == (types[kind], "Accept")
-    head = shared_http.head(path, params={"format": kind})
-    assert (head.status_code, head.content, head.headers["content-type"]) == (
-        200,
-        b"",
-        response.headers["content-type"],
-    )
+    assert f'filename="{message.id}.zip"' in response.headers["content-disposition"]
+    assert (response.headers["content-type"], "content-length" in response.headers) == ("application/zip", False)
+    head = shared_http.head(path)
+    assert (head.status_code, head.content, head.headers["content-type"]) == (200, b"", "application/zip")
 
 
 def test_only_finished_messages(stock: Stock, http: httpx.Client) -> None:
@@ -72,7 +58,7 @@ def test_only_finished_messages(stock: Stock, http: httpx.Client) -> None:
     gone = http.get(f"/v1/messages/{message.id}/content")
     assert (gone.status_code, gone.json()["type"]) == (410, "/problems/gone")
     assert http.get("/v1/messages/none/content").status_code == 404
-    assert http.get(f"/v1/messages/{message.id}/content", params={"format": "rar"}).status_code == 422
+    assert http.get(f"/v1/messages/{message.id}/content", params={"format": "tar"}).status_code == 422
 
 
 def test_damage_in_the_middle_breaks_the_download_off(stock: Stock, http: httpx.Client) -> None:
@@ -80,29 +66,19 @@ def test_damage_in_the_middle_breaks_the_download_off(stock: Stock, http: httpx.
     message = stock.message([good, bad])
     with stock.store.create(bad.object_name or "") as file:
         file.write(memoryview(b"BAD!" * 1_000_000))
-    for kind in ("zip", "tar"):
-        with pytest.raises(httpx.RemoteProtocolError):
-            http.get(f"/v1/messages/{message.id}/content", params={"format": kind})
+    with pytest.raises(httpx.RemoteProtocolError):
+        http.get(f"/v1/messages/{message.id}/content")
 
 
-@pytest.mark.parametrize("pieces", [zip_pieces, tar_pieces])
-def test_the_memory_is_constant(pieces: Callable[[list[Member]], Iterator[bytes]]) -> None:
+def test_the_memory_is_constant() -> None:
     block = memoryview(randbytes(1 << 20))
-    members = [Member("big.bin", BIG, NOW, lambda: iter([block] * (BIG >> 20)))]
+    members = [ArchiveMember("big.bin", BIG, NOW, lambda: iter([block] * (BIG >> 20)))]
     tracemalloc.start()
-    size = sum(len(piece) for piece in pieces(members))
+    size = sum(len(piece) for piece in zip_pieces(members))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 4 << 20
     assert size > BIG
-
-
-def test_the_size_of_a_tar_is_known_before() -> None:
-    members = [
-        Member("ü" * 200, 513, NOW, lambda: iter([memoryview(bytes(513))])),
-        Member("b", 0, NOW, lambda: iter(())),
-    ]
-    assert sum(map(len, tar_pieces(members))) == tar_size(members)
 
 
 def test_equal_names_get_a_number() -> None:

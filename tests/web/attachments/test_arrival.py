@@ -19,9 +19,10 @@ from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
 from app.model.records import Checkpoint, GroupProgress, NewEvent, PartRun, StoredObject
 from app.model.times import to_microseconds
-from app.service.access.api_keys import UNLIMITED, Limits, make_key
+from app.service.access.api_keys import UNLIMITED, KeyLimits, make_key
 from app.service.monitoring import physical_messages
 from app.testing.waiting import until
+from app.web import app
 from tests.support.sas_client import Program, binary_file, message
 from tests.web.conftest import connected
 from tests.web.stock import Stock, arriving
@@ -126,13 +127,14 @@ def test_events_are_in_the_timeline(stock: Stock, http: httpx.Client) -> None:
     ]
 
 
-def test_copying_and_reading_are_in_the_timeline(tmp_path: Path) -> None:
-    stock = Stock(tmp_path, audit={"file_bytes": 4096})
+def test_copying_and_reading_are_in_the_timeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "FILE_BYTES", 4096)
+    stock = Stock(tmp_path)
     keys = {}
     for name, scope, limits in (
         ("boss", Scope.ADMIN, UNLIMITED),
         ("clerk", Scope.READ, UNLIMITED),
-        ("limited", Scope.READ, Limits(sources=frozenset({"orders"}))),
+        ("limited", Scope.READ, KeyLimits(sources=frozenset({"orders"}))),
     ):
         key, text = make_key(name, frozenset({scope}), stock.clock.now(), limits)
         stock.catalog.add_key(key)
@@ -283,7 +285,7 @@ def test_parts_that_are_forgotten_are_all_there(stock: Stock, http: httpx.Client
     (part,) = http.get(f"/v1/attachments/{record.id}/parts?first=3&last=4").json()["runs"]
     assert (part["first"], part["count"]) == (3, 2)
     for sequence in (1, 4):
-        stock.gateway._context.repeated.add(record.id, sequence)
+        stock.gateway.context.repeated.add(record.id, sequence)
     runs = http.get(f"/v1/attachments/{record.id}/parts").json()["runs"]
     assert [(each["first"], each["count"], each["state"]) for each in runs] == [
         *((1, 1, "duplicate"), (2, 2, "received"), (4, 1, "duplicate"), (5, 3, "received")),

@@ -76,7 +76,7 @@ def tables(shared_stock: Stock, shared_http: httpx.Client) -> StoredDataSets:
         ("", "application/vnd.cdisc.dataset-json.compressed", "dsjc"),
         ("", "application/zip", "sas"),
         ("format=csv", "application/json", "csv"),
-        ("format=XPT-V5", "*/*", "xpt-v5"),
+        ("format=xpt-v5", "*/*", "xpt-v5"),
         ("format=dataset-json", "text/html", "dataset-json"),
     ],
 )
@@ -91,7 +91,13 @@ def test_which_format(tables: StoredDataSets, query: str, accept: str, came: str
 
 @pytest.mark.parametrize(
     ("query", "accept"),
-    [("", "text/html"), ("", f"{PARQUET};q=0, text/html"), ("", "*/*;q=0"), ("format=sas7bdat", "*/*")],
+    [
+        ("", "text/html"),
+        ("", f"{PARQUET};q=0, text/html"),
+        ("", "*/*;q=0"),
+        ("format=sas7bdat", "*/*"),
+        ("format=CSV", "*/*"),
+    ],
 )
 def test_no_format_that_the_client_takes(tables: StoredDataSets, query: str, accept: str) -> None:
     response = tables.get("VISITS", query, Accept=accept)

@@ -152,7 +152,7 @@ def test_any_text_is_a_name(get: Any) -> None:
 def test_rows_of_a_table_of_any_name_are_linked(tmp_path: Path, name: str) -> None:
     stock = Stock(tmp_path)
     rows = pa.table({"N": [0.0, 1.0, 2.0]})
-    store = stock.gateway.tables()
+    store = stock.gateway.tables.delta()
     store.commit(name, rows.schema, [store.write(name, rows.schema, rows.to_batches())], "test", 1)
     with connected(stock) as http:
         first = http.get(f"/v1/tables/{quote(name, safe='')}/rows?format=csv&limit=2")

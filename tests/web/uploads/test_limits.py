@@ -9,7 +9,7 @@ import pytest
 from adapters.arrow_journal import ArrowJournal
 from tests.web.conftest import connected
 from tests.web.stock import Stock
-from tests.web.uploads.uploading import DATA, MIB, append, begun, offset
+from tests.web.uploads.uploading import DATA, MIB, append, begun, offset, whole
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_limits(tmp_path: Path, settings: dict[str, int], status: int, problem: 
     with connected(stock) as http:
         if problem == "too-many-uploads":
             begun(http)
-        answers = [http.post("/v1/uploads", content=b"x" * 11)]
+        answers = [whole(http, b"x" * 11)]
         if problem in ("too-large", "upload-quota"):
             path = begun(http)
             answers += [append(http, path, 0, b"x" * 11), append(http, path, 0, b"x", Upload_Length="11")]
@@ -40,7 +40,7 @@ def test_uploads_together_have_the_limit_of_a_message(tmp_path: Path) -> None:
     """Else one upload, named by many parts, would be copied as often as a description can name it."""
     stock = Stock(tmp_path, limits={"upload_bytes": 1000})
     with connected(stock) as http:
-        upload = http.post("/v1/uploads", content=b"x" * 500).json()["id"]
+        upload = whole(http, b"x" * 500).json()["id"]
         statuses = []
         for count in (2, 3):
             uploads = {f"{number}": upload for number in range(count)}
@@ -74,7 +74,7 @@ def test_the_reserve_is_kept_while_bytes_arrive(
 def test_a_quota_holds_for_all_uploads_of_a_client_and_what_is_announced(tmp_path: Path) -> None:
     stock = Stock(tmp_path, limits={"resumable_bytes_a_client": 100})
     with connected(stock) as http:
-        announced = begun(http, Upload_Length="60")
+        announced = begun(http, 60)
         assert append(http, announced, 0, b"x" * 10).status_code == 204
         unknown = begun(http)
         assert append(http, unknown, 0, iter([b"x" * 30])).status_code == 204
@@ -83,15 +83,15 @@ def test_a_quota_holds_for_all_uploads_of_a_client_and_what_is_announced(tmp_pat
         assert (over.json()["limit"], over.json()["used"], over.headers["retry-after"]) == (100, 90, "60")
         assert offset(http, unknown) == 30
         assert append(http, unknown, 30, b"", Upload_Length="41").status_code == 429
-        assert append(http, unknown, 30, iter([b"x" * 10]), "?1").status_code == 204
+        assert append(http, unknown, 30, iter([b"x" * 10]), Upload_Length="40").status_code == 204
         stock.gateway.uploads.create("key:other", 100)
         http.delete(announced)
-        begun(http, Upload_Length="60")
+        begun(http, 60)
     stock.close()
 
 
 def test_a_client_lists_its_uploads_and_an_operator_all(stock: Stock, http: httpx.Client) -> None:
-    own = [begun(http, Upload_Length=f"{size}").rpartition("/")[2] for size in (1, 2, 3)]
+    own = [begun(http, size).rpartition("/")[2] for size in (1, 2, 3)]
     other = stock.gateway.uploads.create("key:other", 9).record.id
     expired = stock.gateway.uploads.create("key:other", 9)
     expired.record = replace(expired.record, expires_at=1)

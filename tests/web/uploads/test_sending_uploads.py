@@ -10,13 +10,11 @@ import pytest
 from app.model.errors import GatewayError
 from tests.support.tables import parquet, pupils
 from tests.web.stock import Stock
-from tests.web.uploads.uploading import _as_after_a_restart, append, begun, sent
+from tests.web.uploads.uploading import _as_after_a_restart, append, begun, sent, whole
 
 
 def test_messages_name_uploads_in_place_of_parts(stock: Stock, http: httpx.Client) -> None:
-    upload = http.post(
-        "/v1/uploads", content=parquet(pupils(), 100), headers={"Content-Disposition": "; filename=p.parquet"}
-    )
+    upload = whole(http, parquet(pupils(), 100), filename="p.parquet")
     message = {
         "destination": "partner",
         "uploads": {"table": upload.json()["id"]},
@@ -38,8 +36,8 @@ def test_messages_name_uploads_in_place_of_parts(stock: Stock, http: httpx.Clien
 
 def test_a_message_continues_the_trace_of_its_request_or_of_its_upload(stock: Stock, http: httpx.Client) -> None:
     ours, uploads = (f"00-{number * 32}-{number * 16}-01" for number in "12")
-    path = begun(http, traceparent=uploads)
-    append(http, path, 0, b"abc", "?1")
+    path = begun(http, 3, traceparent=uploads)
+    append(http, path, 0, b"abc")
     message = {"destination": "partner", "uploads": {"f": path.rpartition("/")[2]}, "attachments": [{"part": "f"}]}
     stock.gateway.uploads = _as_after_a_restart(stock)
     given: list[tuple[list[tuple[str, str]], str]] = [
@@ -57,8 +55,8 @@ def test_a_message_continues_the_trace_of_its_request_or_of_its_upload(stock: St
 def test_a_message_is_accepted_although_the_end_of_its_upload_cannot_be_noted(
     stock: Stock, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = begun(http)
-    append(http, path, 0, b"abc", "?1")
+    path = begun(http, 3)
+    append(http, path, 0, b"abc")
     create = stock.store.create
 
     def fail(name: str) -> Any:
@@ -79,7 +77,7 @@ def _unknown(http: httpx.Client) -> str:
 
 
 def _unfinished(http: httpx.Client) -> str:
-    return begun(http, Upload_Length="3").rpartition("/")[2]
+    return begun(http, 3).rpartition("/")[2]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Resumable uploads by both protocols over one store: broken and resumed, kept for a time, deleted."""
+"""Resumable uploads : broken and resumed, kept for a time, deleted."""
 
 import asyncio
 import socket
@@ -16,12 +16,9 @@ from tests.web.conftest import connected
 from tests.web.stock import Stock, serving
 from tests.web.uploads.uploading import (
     DATA,
-    IETF,
     TUS,
     append,
-    append_by_tus,
     begun,
-    begun_by_tus,
     content,
     metadata,
     offset,
@@ -32,16 +29,12 @@ from tests.web.uploads.uploading import (
 class Writing:
     """A client that announces all of its bytes, sends some of them, and waits."""
 
-    def __init__(self, address: str, path: str, at: int, some: bytes, announced: int, tus: bool) -> None:
+    def __init__(self, address: str, path: str, at: int, some: bytes, announced: int) -> None:
         host, port = address.removeprefix("http://").split(":")
         self.socket = socket.create_connection((host, int(port)), 30)
-        kind = "application/offset+octet-stream" if tus else "application/partial-upload"
-        about = "Tus-Resumable: 1.0.0" if tus else "Upload-Complete: ?1"
-        self.socket.sendall(
-            f"PATCH {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\n{about}\r\nUpload-Offset: {at}\r\n"
-            f"Content-Length: {announced}\r\n\r\n".encode()
-            + some
-        )
+        head = f"PATCH {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/offset+octet-stream\r\n"
+        head += f"Tus-Resumable: 1.0.0\r\nUpload-Offset: {at}\r\nContent-Length: {announced}\r\n\r\n"
+        self.socket.sendall(head.encode() + some)
 
     def kill(self) -> None:
         """Break the connection, without its end."""
@@ -53,14 +46,13 @@ class Writing:
             return self.socket.recv(65536)
 
 
-@pytest.mark.parametrize("tus", [True, False], ids=["tus", "http"])
 @pytest.mark.parametrize("kill", [True, False], ids=["broken", "stalled"])
-def test_a_broken_upload_goes_on_where_it_ended(stock: Stock, tmp_path: Path, tus: bool, kill: bool) -> None:
+def test_a_broken_upload_goes_on_where_it_ended(stock: Stock, tmp_path: Path, kill: bool) -> None:
     """A client that is gone without a word may still be connected, for the gateway; the next request ends it."""
     with serving(create_app(stock.gateway)) as address, httpx.Client(base_url=address, timeout=30) as http:
-        path = begun_by_tus(http, len(DATA)) if tus else begun(http, Upload_Length=f"{len(DATA)}")
+        path = begun(http, len(DATA))
         upload = stock.gateway.uploads.open()[path.rpartition("/")[2]]
-        writing = Writing(address, path, 0, DATA[:700_000], len(DATA), tus)
+        writing = Writing(address, path, 0, DATA[:700_000], len(DATA))
         folder = tmp_path / "content" / ".partial"
         until(lambda: any(each.stat().st_size > 262_144 for each in folder.iterdir()))
         if kill:
@@ -71,9 +63,9 @@ def test_a_broken_upload_goes_on_where_it_ended(stock: Stock, tmp_path: Path, tu
         assert here == offset(http, path)
         if not kill:
             assert b"409 " in writing.answer().partition(b"\r\n")[0]
-        again = append_by_tus(http, path, here, DATA[here:]) if tus else append(http, path, here, DATA[here:], "?1")
+        again = append(http, path, here, DATA[here:])
         assert (again.status_code, again.headers["upload-offset"]) == (204, f"{len(DATA)}")
-        assert again.headers["tus-resumable" if tus else "upload-complete"] == ("1.0.0" if tus else "?1")
+        assert again.headers["tus-resumable"] == "1.0.0"
         answer = sent(http, path)
         assert answer.status_code == 202, answer.text
         assert content(stock, answer.json()) == DATA
@@ -85,36 +77,32 @@ def test_another_offset_is_refused_with_the_right_one(stock: Stock, http: httpx.
     path = begun(http)
     assert append(http, path, 0, b"abc").status_code == 204
     wrong = append(http, path, 2, b"c")
-    assert (wrong.status_code, wrong.headers["upload-offset"]) == (409, "3")
+    assert (wrong.status_code, wrong.headers["upload-offset"], wrong.headers["tus-resumable"]) == (409, "3", "1.0.0")
     problem = wrong.json()
-    assert (problem["type"], problem["expected-offset"], problem["provided-offset"]) == (
-        f"{IETF}mismatching-upload-offset",
-        3,
-        2,
-    )
-    by_tus = append_by_tus(http, path, 4, b"c")
-    assert (by_tus.status_code, by_tus.headers["tus-resumable"]) == (409, "1.0.0")
-    assert append(http, path, 3, b"d", "?1").status_code == 204
-    more = append(http, path, 4, b"e", "?1")
-    assert (more.status_code, more.json()["type"]) == (400, f"{IETF}completed-upload")
-    assert append(http, path, 4, b"", "?1").status_code == 204
+    assert problem["type"] == "/problems/mismatching-upload-offset"
+    assert problem["detail"] == "the upload goes on at byte 3, not at 2"
+    assert append(http, path, 4, b"c").status_code == 409
+    assert append(http, path, 3, b"d", Upload_Length="4").status_code == 204
+    more = append(http, path, 4, b"e")
+    assert (more.status_code, more.json()["type"]) == (400, "/problems/inconsistent-upload-length")
+    assert append(http, path, 4, b"").status_code == 204
     assert content(stock, sent(http, path).json()) == b"abcd"
 
 
 def test_of_two_writers_the_newer_one_goes_on(stock: Stock) -> None:
     app = create_app(stock.gateway)
     with serving(app) as address, httpx.Client(base_url=address, timeout=30) as http:
-        path = begun(http)
-        older = Writing(address, path, 0, b"x" * 10, 100, tus=False)
+        path = begun(http, 100)
+        older = Writing(address, path, 0, b"x" * 10, 100)
         until(lambda: app.state.receivers._tasks)
         assert append(http, path, 50, b"y" * 5).status_code == 409
         assert b"409 " in older.answer().partition(b"\r\n")[0]
         assert not app.state.receivers._tasks
         here = offset(http, path)
         assert here in (0, 10), "all that had arrived"
-        older = Writing(address, path, here, b"", 100 - here, tus=False)
+        older = Writing(address, path, here, b"", 100 - here)
         until(lambda: app.state.receivers._tasks)
-        assert append(http, path, here, b"z" * (100 - here), "?1").status_code == 204
+        assert append(http, path, here, b"z" * (100 - here)).status_code == 204
         assert b"409 " in older.answer().partition(b"\r\n")[0]
         assert content(stock, sent(http, path).json()) == b"x" * here + b"z" * (100 - here)
 
@@ -141,8 +129,8 @@ def test_an_older_writer_that_has_just_ended_is_not_waited_for() -> None:
 def test_many_writers_at_once_end_each_other_and_nothing_else(stock: Stock) -> None:
     with serving(create_app(stock.gateway)) as address, httpx.Client(base_url=address, timeout=30) as http:
         for _ in range(5):
-            path = begun(http)
-            writers = [Writing(address, path, 0, b"x" * 10, 10, tus=False) for _ in range(5)]
+            path = begun(http, 10)
+            writers = [Writing(address, path, 0, b"x" * 10, 10) for _ in range(5)]
             told = [writer.answer().split()[1] for writer in writers]
             assert set(told) <= {b"204", b"409"}
             assert offset(http, path) == 10
@@ -153,8 +141,8 @@ def test_what_a_restarted_gateway_finds(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(upload_pieces, "PIECE_BYTES", 1000)
     stock = Stock(tmp_path)
     with connected(stock) as http:
-        path = begun_by_tus(http, 4000, Upload_Metadata=metadata(filename="ä.txt", filetype="text/plain"))
-        assert append_by_tus(http, path, 0, DATA[:2500]).headers["upload-offset"] == "2500"
+        path = begun(http, 4000, Upload_Metadata=metadata(filename="ä.txt", filetype="text/plain"))
+        assert append(http, path, 0, DATA[:2500]).headers["upload-offset"] == "2500"
     upload_id = path.rpartition("/")[2]
     stray = [f"uploads/{upload_id}/{9000:016x}", "uploads/none/0000000000000000", "uploads/bad/upload.json"]
     for name in stray:
@@ -170,7 +158,7 @@ def test_what_a_restarted_gateway_finds(tmp_path: Path, monkeypatch: pytest.Monk
             *(f"uploads/{upload_id}/{at:016x}" for at in (0, 1000, 2000)),
             f"uploads/{upload_id}/upload.json",
         ]
-        assert append_by_tus(http, path, 2500, DATA[2500:4000]).status_code == 204
+        assert append(http, path, 2500, DATA[2500:4000]).status_code == 204
         answer = sent(http, path)
         assert content(again, answer.json()) == DATA[:4000]
         (attachment,) = answer.json()["attachments"]
@@ -183,7 +171,7 @@ def test_an_upload_expires(stock: Stock, http: httpx.Client) -> None:
     assert append(http, path, 0, b"abc").status_code == 204
     stock.clock.fixed = stock.clock.now() + 25 * 3600 * 1_000_000
     fresh = begun(http)
-    for answer in (http.get(path), http.head(path), append(http, path, 3, b"d"), http.delete(other)):
+    for answer in (http.get(path), http.head(path, headers=TUS), append(http, path, 3, b"d"), http.delete(other)):
         assert answer.status_code == 404
     assert "no upload" in sent(http, path).json()["detail"]
     stock.gateway.uploads.expire()
@@ -191,8 +179,8 @@ def test_an_upload_expires(stock: Stock, http: httpx.Client) -> None:
 
 
 def test_a_sent_upload_stays_for_an_hour_so_that_its_request_can_be_repeated(stock: Stock, http: httpx.Client) -> None:
-    path = begun(http)
-    append(http, path, 0, b"abc", "?1")
+    path = begun(http, 3)
+    append(http, path, 0, b"abc")
     message = {"destination": "partner", "uploads": {"f": path.rpartition("/")[2]}, "attachments": [{"part": "f"}]}
     answers = [http.post("/v1/messages", json=message, headers={"Idempotency-Key": "k"}) for _ in range(2)]
     assert answers[0].json()["id"] == answers[1].json()["id"]
@@ -206,8 +194,8 @@ def test_a_sent_upload_stays_for_an_hour_so_that_its_request_can_be_repeated(sto
 
 
 def test_termination(stock: Stock, http: httpx.Client) -> None:
-    path = begun_by_tus(http, 3)
-    append_by_tus(http, path, 0, b"ab")
+    path = begun(http, 3)
+    append(http, path, 0, b"ab")
     gone = http.delete(path, headers=TUS)
     assert (gone.status_code, gone.headers["tus-resumable"]) == (204, "1.0.0")
     assert list(stock.store.names("uploads/")) == []

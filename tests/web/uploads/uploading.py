@@ -1,4 +1,4 @@
-"""Requests of resumable uploads, by HTTP's own protocol and by tus."""
+"""Requests of resumable uploads."""
 
 from base64 import b64encode
 from hashlib import sha256
@@ -11,8 +11,8 @@ from tests.web.stock import Stock
 
 MIB = 1 << 20
 DATA = bytes(range(256)) * 4000
-IETF = "https://iana.org/assignments/http-problem-types#"
 TUS = {"Tus-Resumable": "1.0.0"}
+OCTETS = {"Content-Type": "application/offset+octet-stream"}
 
 
 def digest(data: bytes) -> str:
@@ -23,33 +23,28 @@ def metadata(**pairs: str) -> str:
     return ",".join(f"{key} {b64encode(value.encode()).decode()}" for key, value in pairs.items())
 
 
-def begun(http: httpx.Client, **headers: str) -> str:
-    """The address of an upload by HTTP's protocol that was begun without any bytes."""
+def begun(http: httpx.Client, size: int | None = None, **headers: str) -> str:
+    """The address of an upload that was begun without any bytes, of unknown size if none is given."""
+    length = {"Upload-Defer-Length": "1"} if size is None else {"Upload-Length": f"{size}"}
     given = {name.replace("_", "-"): value for name, value in headers.items()}
-    answer = http.post("/v1/uploads", headers={"Upload-Complete": "?0", **given})
+    answer = http.post("/v1/uploads", headers={**TUS, **length, **given})
     assert answer.status_code == 201, answer.text
     return str(answer.headers["location"])
 
 
-def begun_by_tus(http: httpx.Client, size: int, **headers: str) -> str:
-    given = {name.replace("_", "-"): value for name, value in headers.items()}
-    answer = http.post("/v1/uploads", headers={**TUS, "Upload-Length": f"{size}", **given})
-    assert answer.status_code == 201, answer.text
-    return str(answer.headers["location"])
+def whole(http: httpx.Client, data: bytes, **pairs: str) -> httpx.Response:
+    """The answer to a request that brings all bytes of an upload, with these pairs of metadata."""
+    headers = {**TUS, **OCTETS, "Upload-Length": f"{len(data)}", "Upload-Metadata": metadata(**pairs)}
+    return http.post("/v1/uploads", content=data, headers=headers)
 
 
-def append(http: httpx.Client, path: str, offset: int, data: Any, complete: str = "?0", **more: str) -> httpx.Response:
-    headers = {"Upload-Offset": f"{offset}", "Upload-Complete": complete, "Content-Type": "application/partial-upload"}
-    return http.patch(path, content=data, headers=headers | {k.replace("_", "-"): v for k, v in more.items()})
-
-
-def append_by_tus(http: httpx.Client, path: str, offset: int, data: bytes, **more: str) -> httpx.Response:
-    headers = {**TUS, "Upload-Offset": f"{offset}", "Content-Type": "application/offset+octet-stream"}
+def append(http: httpx.Client, path: str, offset: int, data: Any, **more: str) -> httpx.Response:
+    headers = {**TUS, **OCTETS, "Upload-Offset": f"{offset}"}
     return http.patch(path, content=data, headers=headers | {k.replace("_", "-"): v for k, v in more.items()})
 
 
 def offset(http: httpx.Client, path: str) -> int:
-    return int(http.head(path).headers["upload-offset"])
+    return int(http.head(path, headers=TUS).headers["upload-offset"])
 
 
 def sent(http: httpx.Client, path: str, **more: Any) -> httpx.Response:

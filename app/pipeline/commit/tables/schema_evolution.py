@@ -69,14 +69,14 @@ _REFUSED = frozenset(" ,;{}()=\x7f") | frozenset(map(chr, range(32)))
 """Characters that some readers of tables do not allow in a column name."""
 
 
-class Source(NamedTuple):
+class SourceColumn(NamedTuple):
     """A column of a data set, and the column of the table that its values go to. None: they are left out."""
 
     column: str
     target: str | None
 
 
-Mapping = tuple[Source, ...]
+Mapping = tuple[SourceColumn, ...]
 """The columns of a data set, all of them, in order. Their names may be equal."""
 
 
@@ -141,7 +141,7 @@ class _Columns:
     def mapping(self, schema: pa.Schema) -> Mapping:
         """Return the mapping of the columns of a data set that has been added."""
         places = ((variable.field.name, self._place(variable)) for variable in self._variables(schema))
-        return tuple(Source(name, None if column is None else column.name) for name, column in places)
+        return tuple(SourceColumn(name, None if column is None else column.name) for name, column in places)
 
     def schema(self) -> pa.Schema:
         fields = [pa.field(column.name, column.type, metadata=column.said or None) for column in self._columns]

@@ -42,7 +42,7 @@ class DataSet(NamedTuple):
     schema: pa.Schema
 
 
-class Part(NamedTuple):
+class TablePart(NamedTuple):
     """A data set in a task: the values of the fixed columns, its object, and the number of its mapping in the task."""
 
     attachment: str
@@ -60,7 +60,7 @@ class TableTask(NamedTuple):
     table: str
     schema: bytes
     mappings: tuple[Mapping, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[TablePart, ...]
     size: int = 0
 
 
@@ -80,7 +80,7 @@ class Written(NamedTuple):
     file: TableFile
 
 
-class Committed(NamedTuple):
+class CommittedTable(NamedTuple):
     """A table that a transaction has changed, the number of rows, and warnings for people."""
 
     table: str
@@ -128,7 +128,7 @@ def write(task: TableTask, tables: TableStore, content: ContentStore) -> Written
 
 def commit(
     plans: Iterable[TablePlan], written: Iterable[Written], tables: TableStore, application: str, transaction: int
-) -> list[Committed]:
+) -> list[CommittedTable]:
     """Make the files of the tasks visible, table by table. Return the tables that had not reached the transaction
     before."""
     files: dict[str, list[TableFile]] = {}
@@ -136,16 +136,16 @@ def commit(
         if each.file.rows:
             files.setdefault(each.table, []).append(each.file)
 
-    def committed(plan: TablePlan) -> Committed | None:
+    def committed(plan: TablePlan) -> CommittedTable | None:
         added = files.get(plan.table, [])
         if not tables.commit(plan.table, _schema(plan.schema), added, application, transaction):
             return None
-        return Committed(plan.table, sum(file.rows for file in added), plan.warnings)
+        return CommittedTable(plan.table, sum(file.rows for file in added), plan.warnings)
 
     return [each for each in together(committed, list(plans)) if each is not None]
 
 
-def append(tables: TableStore, table: str, rows: pa.Table, application: str, transaction: int) -> Committed | None:
+def append(tables: TableStore, table: str, rows: pa.Table, application: str, transaction: int) -> CommittedTable | None:
     """Add rows to a table of the pipeline's own, in one step.
 
     Return None, and change nothing, if there are no rows, or if the table has reached the transaction.
@@ -154,7 +154,7 @@ def append(tables: TableStore, table: str, rows: pa.Table, application: str, tra
         return None
     file = tables.write(table, rows.schema, rows.to_batches())
     is_done = tables.commit(table, rows.schema, [file], application, transaction)
-    return Committed(table, file.rows, []) if is_done else None
+    return CommittedTable(table, file.rows, []) if is_done else None
 
 
 def _has_reached(tables: TableStore, table: str, application: str, transaction: int) -> bool:
@@ -189,7 +189,7 @@ def _cut(mapped: Iterable[tuple[DataSet, Mapping]]) -> Iterator[list[tuple[DataS
 def _task(table: str, schema: bytes, mapped: Sequence[tuple[DataSet, Mapping]]) -> TableTask:
     numbers = {mapping: number for number, mapping in enumerate(dict.fromkeys(mapping for _, mapping in mapped))}
     parts = tuple(
-        Part(each.attachment, each.message, each.source, each.received_at, each.object_name, numbers[mapping])
+        TablePart(each.attachment, each.message, each.source, each.received_at, each.object_name, numbers[mapping])
         for each, mapping in mapped
     )
     return TableTask(table, schema, tuple(numbers), parts, sum(each.size for each, _ in mapped))
@@ -214,7 +214,7 @@ def _stored(file: object, rows_a_batch: int) -> Iterator[pa.RecordBatch]:
 
 
 def _in_table(
-    batch: pa.RecordBatch, schema: pa.Schema, places: dict[str, int], part: Part, first: int
+    batch: pa.RecordBatch, schema: pa.Schema, places: dict[str, int], part: TablePart, first: int
 ) -> pa.RecordBatch:
     rows = batch.num_rows
     arrays = {

@@ -1,9 +1,5 @@
-"""Zip and tar files that are written piece by piece, in constant memory.
+"""Zip files that are written piece by piece, in constant memory: they are never a whole in memory or on disk."""
 
-Both need a member's size only when it is written, and neither is ever a whole in memory or on disk.
-"""
-
-import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
@@ -15,7 +11,7 @@ _EARLIEST_ZIP: Final = datetime(1980, 1, 1, tzinfo=UTC)
 _READABLE: Final = 0o100644
 
 
-class Member(NamedTuple):
+class ArchiveMember(NamedTuple):
     """A file in an archive: its name, size and time, and the function that reads its content."""
 
     name: str
@@ -24,28 +20,7 @@ class Member(NamedTuple):
     read: Callable[[], Iterator[memoryview]]
 
 
-def tar_pieces(members: Iterable[Member]) -> Iterator[bytes | memoryview]:
-    """Yield a tar file (POSIX.1-2001, pax)."""
-    for member in members:
-        yield _tar_head(member)
-        yield from member.read()
-        yield bytes(-member.size % tarfile.BLOCKSIZE)
-    yield bytes(2 * tarfile.BLOCKSIZE)
-
-
-def tar_size(members: Iterable[Member]) -> int:
-    """Return the size of that tar file."""
-    sizes = (len(_tar_head(member)) + member.size + -member.size % tarfile.BLOCKSIZE for member in members)
-    return sum(sizes) + 2 * tarfile.BLOCKSIZE
-
-
-def _tar_head(member: Member) -> bytes:
-    about = tarfile.TarInfo(member.name)
-    about.size, about.mtime, about.mode = member.size, int(member.modified.timestamp()), 0o644
-    return about.tobuf(tarfile.PAX_FORMAT, "utf-8", "replace")
-
-
-def zip_pieces(members: Iterable[Member]) -> Iterator[bytes | memoryview]:
+def zip_pieces(members: Iterable[ArchiveMember]) -> Iterator[bytes | memoryview]:
     """Yield a zip file (zip64 where it is needed)."""
     sink = _Sink()
     with ZipFile(sink, "w", ZIP_DEFLATED, compresslevel=LEVEL) as archive:

@@ -1,10 +1,10 @@
-"""All attachments of a message in one download, as zip or tar."""
+"""All attachments of a message in one download, a zip file."""
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError
@@ -16,22 +16,20 @@ from app.web.dependencies.caller import Caller, CallerDep
 from app.web.dependencies.identifiers import Identifier, known_message
 from app.web.dependencies.request_gateway import GatewayDep
 from app.web.http.download_names import content_disposition, file_name
-from app.web.http.negotiation import quality
 from app.web.problems import Problem, damaged, responses
-from app.web.resources.archives.archive_writer import Member, tar_pieces, tar_size, unique_names, zip_pieces
+from app.web.resources.archives.archive_writer import ArchiveMember, unique_names, zip_pieces
 from app.web.responses.content_response import ContentResponse
 from app.web.server.thread_pools import pools_of, run_in
 
 router = APIRouter(prefix="/messages", tags=["messages"])
 
-Format = Literal["zip", "tar"]
-_MEDIA_TYPES: dict[Format, str] = {"zip": "application/zip", "tar": "application/x-tar"}
+_ZIP = "application/zip"
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "the archive",
-        # The first is what generators of clients know; the others are what is sent.
-        "content": dict.fromkeys(("application/octet-stream", *_MEDIA_TYPES.values()), _BINARY),
+        # The first is what generators of clients know; the other is what is sent.
+        "content": dict.fromkeys(("application/octet-stream", _ZIP), _BINARY),
     },
     **responses("not-found", "ambiguous", "not-ready", "gone", "invalid", "damaged"),
 }
@@ -42,48 +40,27 @@ _GONE = (AttachmentState.DELETED, AttachmentState.EXPIRED)
     "/{message_id}/content", operation_id="head_message_content", response_class=Response, responses=_RESPONSES
 )
 @router.get("/{message_id}/content", operation_id="get_message_content", response_class=Response, responses=_RESPONSES)
-async def message_content(
-    message_id: Identifier,
-    request: Request,
-    gateway: GatewayDep,
-    caller: CallerDep,
-    format_: Annotated[
-        Format | None, Query(alias="format", description="the kind of archive; default: by Accept, or else zip")
-    ] = None,
-    accept: Annotated[str | None, Header()] = None,
-) -> Response:
-    """Return all attachments of a message in one archive: files as they were sent, data sets as Parquet.
+async def message_content(message_id: Identifier, request: Request, gateway: GatewayDep, caller: CallerDep) -> Response:
+    """Return all attachments of a message in one zip file: files as they were sent, data sets as Parquet.
 
     All of them must be finished. Names are made safe as for single downloads; equal ones get a number.
     """
-    chosen = format_ or _preferred(accept)
-    return await run_in(pools_of(request).downloads, lambda: _archive(gateway, message_id, caller, chosen))
+    return await run_in(pools_of(request).downloads, lambda: _archive(gateway, message_id, caller))
 
 
-def _preferred(accept: str | None) -> Format:
-    """Return the kind of archive that Accept prefers; zip if it prefers none."""
-    return "tar" if quality(accept, _MEDIA_TYPES["tar"]) > quality(accept, _MEDIA_TYPES["zip"]) else "zip"
-
-
-def _archive(gateway: Gateway, message_id: str, caller: Caller, format_: Format) -> Response:
+def _archive(gateway: Gateway, message_id: str, caller: Caller) -> Response:
     """Return the response with the archive, whose first piece is made. Raises Problem."""
     message = known_message(gateway, message_id, caller)
     records = _finished(gateway, message, caller)
     try:
-        members = list(_members(gateway, records))
-        if format_ == "tar":
-            pieces, size = tar_pieces(members), tar_size(members)
-        else:
-            pieces, size = zip_pieces(members), None
         headers = {
-            "Content-Type": _MEDIA_TYPES[format_],
-            "Vary": "Accept",
-            "Content-Disposition": content_disposition(f"{message.id}.{format_}"),
+            "Content-Type": _ZIP,
+            "Content-Disposition": content_disposition(f"{message.id}.zip"),
             "Cache-Control": "private, no-cache",
             "Content-Security-Policy": "default-src 'none'; sandbox",
             "X-Content-Type-Options": "nosniff",
         }
-        return ContentResponse(200, headers, [pieces], size)
+        return ContentResponse(200, headers, [zip_pieces(_members(gateway, records))], None)
     except KeyError:
         raise Problem("gone", "the content of an attachment has been deleted") from None
     except DamagedError as error:
@@ -104,9 +81,9 @@ def _finished(gateway: Gateway, message: MessageRecord, caller: Caller) -> list[
     raise Problem(word, detail, attachments=unfinished)
 
 
-def _members(gateway: Gateway, records: list[AttachmentRecord]) -> Iterator[Member]:
+def _members(gateway: Gateway, records: list[AttachmentRecord]) -> Iterator[ArchiveMember]:
     for record, name in zip(records, unique_names(map(file_name, records)), strict=True):
-        yield Member(name, record.size or 0, to_time(record.finished_at or 0), partial(_read, gateway, record))
+        yield ArchiveMember(name, record.size or 0, to_time(record.finished_at or 0), partial(_read, gateway, record))
 
 
 def _read(gateway: Gateway, record: AttachmentRecord) -> Iterator[memoryview]:

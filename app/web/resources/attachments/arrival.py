@@ -11,7 +11,8 @@ from app.service.access.audit import AuditLog
 from app.service.gateway import Gateway
 from app.service.monitoring.content_reads import reads
 from app.service.monitoring.physical_messages import Gone, Physical, PhysicalMessages
-from app.service.monitoring.timeline import in_order
+from app.service.monitoring.received_runs import parts_of
+from app.service.monitoring.timeline import in_order, timeline
 from app.web.dependencies.caller import Caller, CallerDep
 from app.web.dependencies.identifiers import POSITION, Identifier, known_attachment
 from app.web.dependencies.request_gateway import GatewayDep, PagingDep, link_next
@@ -51,7 +52,7 @@ def attachment_parts(
 ) -> PartsView:
     """Return which parts have come, and which are missing, as runs of sequence numbers with their times."""
     record = known_attachment(gateway, attachment_id, caller)
-    return PartsView.of(gateway.parts(record, first, last))
+    return PartsView.of(parts_of(record, gateway.context, first, last))
 
 
 @router.get(
@@ -70,7 +71,9 @@ def attachment_timeline(
     log: AuditLog = request.app.state.audit
     log.flush()
     read = reads(record, log, names_readers=caller.may_read_audit)
-    return TimelineView(items=[MomentView.of(moment) for moment in in_order([*gateway.timeline(record), *read])])
+    return TimelineView(
+        items=[MomentView.of(moment) for moment in in_order([*timeline(record, gateway.context), *read])]
+    )
 
 
 @router.get(
@@ -134,7 +137,7 @@ def _position(given: str) -> Position | None:
 def _messages(gateway: Gateway, attachment_id: str, caller: Caller) -> PhysicalMessages:
     record = known_attachment(gateway, attachment_id, caller)
     try:
-        return gateway.physical_messages(record)
+        return PhysicalMessages(record, gateway.context)
     except Gone:
         raise Problem("gone", "the journal no longer has the messages of this attachment") from None
 

@@ -10,7 +10,7 @@ from app.assembly.coverage import State
 from app.model.message import PhysicalMessage
 from app.model.times import to_time
 from app.service.monitoring.physical_messages import Physical
-from app.service.monitoring.received_runs import DatedRun, Parts
+from app.service.monitoring.received_runs import DatedRun, ReceivedParts
 from app.service.monitoring.timeline import Moment
 from app.web.http.iso_times import optional_time
 from app.web.resources.schemas import shown
@@ -57,7 +57,7 @@ class PartsView(BaseModel):
     truncated: bool = Field(description="there are more behind `last`: ask again with `first`", examples=[False])
 
     @classmethod
-    def of(cls, parts: Parts) -> "PartsView":
+    def of(cls, parts: ReceivedParts) -> "PartsView":
         return cls(**parts._asdict() | {"runs": [PartRunView.of(run) for run in parts.runs]})
 
 

@@ -18,12 +18,12 @@ from app.service.content.stored_content import Content
 from app.service.conversion import Slot
 from app.service.conversion.conversion_jobs import write_data_set
 from app.service.gateway import Gateway
-from app.tables.write import FORMATS, OptionError, Options, TableFormat
+from app.tables.write import FORMATS, OptionError, OutputOptions, TableFormat
 from app.web.http.download_names import file_name
 from app.web.http.negotiation import chosen_format, invalid
 from app.web.problems import Problem, damaged
 from app.web.resources.attachments.text_content import answer_in_utf_8
-from app.web.responses.content_response import Piece, Representation, respond, respond_made
+from app.web.responses.content_response import ContentRepresentation, Piece, respond, respond_made
 
 _STORED = FORMATS["parquet"]
 """The format in which data sets are stored."""
@@ -37,7 +37,7 @@ def answer(
     record: AttachmentRecord,
     word: str | None,
     accept: str | None,
-    options: Options,
+    options: OutputOptions,
     charset: str | None = None,
 ) -> Response:
     """Answer GET or HEAD of a finished attachment's content.
@@ -82,11 +82,11 @@ def _data_set(
     record: AttachmentRecord,
     content: Content,
     known: TableFormat,
-    options: Options,
+    options: OutputOptions,
 ) -> Response:
     """Answer with a data set in a format: as stored, or converted while it is sent."""
     chosen = known.settled(options)
-    if known is _STORED and chosen == _STORED.settled(Options()):
+    if known is _STORED and chosen == _STORED.settled(OutputOptions()):
         return _stored(request, record, content)
 
     catalogs = list(catalogs_of(record, gateway.catalog)) if chosen.labels else []
@@ -100,17 +100,17 @@ def _data_set(
     return respond_made(request, make, _made(record, known, chosen, catalogs))
 
 
-def _refuse_choice(word: str | None, options: Options) -> None:
+def _refuse_choice(word: str | None, options: OutputOptions) -> None:
     if word is not None:
         raise Problem("not-acceptable", "a file is sent as stored; it has no other format", available=[])
     for name in options.given():
         raise OptionError(name, "a file is sent as stored")
 
 
-def _representation(record: AttachmentRecord) -> Representation:
+def _representation(record: AttachmentRecord) -> ContentRepresentation:
     """Return the header fields of content as stored."""
     assert record.sha256 is not None
-    return Representation(
+    return ContentRepresentation(
         tag=record.sha256,
         content_type=record.content_type,
         file_name=file_name(record),
@@ -120,15 +120,15 @@ def _representation(record: AttachmentRecord) -> Representation:
 
 
 def _made(
-    record: AttachmentRecord, known: TableFormat, options: Options, catalogs: Sequence[AttachmentRecord]
-) -> Representation:
+    record: AttachmentRecord, known: TableFormat, options: OutputOptions, catalogs: Sequence[AttachmentRecord]
+) -> ContentRepresentation:
     """Return the header fields of a data set in another format.
 
     Its bytes depend on the versions of this program and of Arrow, and on the catalogs of its value labels, so its
     entity tag includes them.
     """
     made_of = (record.sha256, *(each.sha256 for each in catalogs), known.name, *options.given().items(), *_MADE_BY)
-    return Representation(
+    return ContentRepresentation(
         tag=sha256(repr(made_of).encode()).hexdigest(),
         content_type=known.content_type,
         file_name=file_name(record, known.extension),

@@ -13,7 +13,7 @@ from app.model.records import AttachmentRecord
 from app.service.content.stored_content import Content
 from app.service.conversion import Slot, SlotUse
 from app.service.conversion.conversion_jobs import page_of_rows
-from app.service.finishing.partial_content import NothingYet
+from app.service.finishing.partial_content import NothingYet, leading_rows
 from app.service.gateway import Gateway
 from app.tables.write import OptionError
 from app.tables.write.rows_page import Asked
@@ -138,5 +138,5 @@ def _content(gateway: Gateway, record: AttachmentRecord, asked: Asked) -> tuple[
     if record.state is AttachmentState.FINISHED:
         return gateway.contents.for_conversion(record), asked
     wanted = PARTIAL_ROWS if asked.sort is not None else min(PARTIAL_ROWS, asked.offset + asked.limit)
-    found = gateway.leading_rows(record, wanted)
+    found = leading_rows(record, gateway.context, wanted)
     return found.table, asked._replace(is_partial=True, has_more=found.has_more, missing=tuple(found.missing.ranges))

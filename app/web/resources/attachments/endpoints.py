@@ -11,6 +11,7 @@ from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import DamagedError
 from app.model.records import AttachmentRecord
 from app.ports import NEWEST_FIRST, AttachmentFilter, Sort
+from app.service.finishing.stored_parts import missing_ranges
 from app.service.gateway import Gateway
 from app.tables.profiling import TOP
 from app.web.dependencies.caller import Caller, CallerDep, LinkDep
@@ -222,16 +223,11 @@ async def data_set_schema(
     request: Request,
     gateway: GatewayDep,
     caller: CallerDep,
-    format_: Annotated[
-        Literal["json", "text"] | None, Query(alias="format", description="without it, Accept decides")
-    ] = None,
     accept: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """Return a data set's variables as PROC CONTENTS lists them: as JSON, or as its printed text."""
+    """Return a data set's variables as PROC CONTENTS lists them: as JSON, or as its printed text (text/plain)."""
     found = await run_in(pools_of(request).downloads, lambda: _contents(gateway, attachment_id, caller))
-    if format_ is None and quality(accept, "text/plain") > quality(accept, "application/json"):
-        format_ = "text"
-    if format_ == "text":
+    if quality(accept, "text/plain") > quality(accept, "application/json"):
         body, media_type = listing(found).encode("utf-8", "replace"), "text/plain; charset=utf-8"
     else:
         body, media_type = describe(found).model_dump_json().encode(), "application/json"
@@ -330,4 +326,4 @@ def _require_finished(gateway: Gateway, record: AttachmentRecord) -> AttachmentR
 def _missing(gateway: Gateway, record: AttachmentRecord) -> list[tuple[int, int]] | None:
     if record.state is not AttachmentState.RECEIVING:
         return None
-    return gateway.missing_ranges(record, MISSING_SHOWN)
+    return missing_ranges(record, gateway.catalog, gateway.journal, MISSING_SHOWN)

@@ -13,13 +13,15 @@ from app.service.conversion import Slot
 from app.service.finishing.media_types import text_codec
 from app.tables.write import OptionError
 from app.web.problems import Problem
-from app.web.responses.content_response import Piece, Representation, respond_made
+from app.web.responses.content_response import ContentRepresentation, Piece, respond_made
 
 UNDECODABLE_HEADER = "Undecodable-Bytes"
 _UTF_8 = "text/plain; charset=utf-8"
 
 
-def answer_in_utf_8(request: Request, record: AttachmentRecord, content: Content, what: Representation) -> Response:
+def answer_in_utf_8(
+    request: Request, record: AttachmentRecord, content: Content, what: ContentRepresentation
+) -> Response:
     """Answer GET or HEAD of a text file with its text in UTF-8.
 
     The text is read twice. The first time, the undecodable bytes are counted for the header `Undecodable-Bytes`, which
@@ -45,5 +47,5 @@ def answer_in_utf_8(request: Request, record: AttachmentRecord, content: Content
             yield from (text.encode() for text in TextDecoder(codec).decode(content.read(0, content.size)) if text)
 
     tag = sha256(f"{record.sha256} {_UTF_8}".encode()).hexdigest()
-    response = respond_made(request, make, Representation(tag, _UTF_8, what.file_name, what.modified))
+    response = respond_made(request, make, ContentRepresentation(tag, _UTF_8, what.file_name, what.modified))
     return response

@@ -12,14 +12,14 @@ from app.model.records import AttachmentRecord
 from app.model.times import to_time
 from app.service.conversion import Slot
 from app.service.conversion.conversion_jobs import write_rows
-from app.service.finishing.partial_content import MOST_BYTES, Missing, NothingYet
+from app.service.finishing.partial_content import MOST_BYTES, Missing, NothingYet, leading_bytes, leading_rows
 from app.service.gateway import Gateway
-from app.tables.write import OptionError, Options
+from app.tables.write import OptionError, OutputOptions
 from app.web.http.download_names import file_name
 from app.web.http.negotiation import chosen_format, invalid
 from app.web.http.ranges import ByteRange, parse_ranges
 from app.web.problems import Problem, damaged
-from app.web.responses.content_response import Piece, Representation, respond_made
+from app.web.responses.content_response import ContentRepresentation, Piece, respond_made
 
 MOST_ROWS = 100_000
 MISSING_HEADER = "Missing-Parts"
@@ -32,7 +32,7 @@ def answer_in_part(
     record: AttachmentRecord,
     word: str | None,
     accept: str | None,
-    options: Options,
+    options: OutputOptions,
     charset: str | None,
 ) -> Response:
     """Answer GET or HEAD of an attachment that is not finished. The arguments are those of `answer`. Raises Problem."""
@@ -46,7 +46,7 @@ def answer_in_part(
         raise invalid(error) from None
 
 
-def _refuse_choice(record: AttachmentRecord, options: Options, charset: str | None) -> None:
+def _refuse_choice(record: AttachmentRecord, options: OutputOptions, charset: str | None) -> None:
     if charset is not None:
         raise OptionError("charset", "only finished files are converted")
     if record.kind is not AttachmentKind.DATA_SET:
@@ -70,7 +70,7 @@ def _readable(record: AttachmentRecord) -> Iterator[None]:
 def _bytes(request: Request, gateway: Gateway, record: AttachmentRecord) -> Response:
     """Answer with the range that is asked for, of the bytes that are there."""
     asked = _asked(request)
-    found = gateway.leading_bytes(record, asked.first, min(asked.size, MOST_BYTES))
+    found = leading_bytes(record, gateway.context, asked.first, min(asked.size, MOST_BYTES))
     if not found.data and asked.first:
         why = f"the parts that have come have no byte {asked.first}"
         raise Problem("range-not-satisfiable", why)  # Content-Range would need the length of the whole content
@@ -104,12 +104,12 @@ def _rows(
     record: AttachmentRecord,
     word: str | None,
     accept: str | None,
-    options: Options,
+    options: OutputOptions,
 ) -> Response:
     known = chosen_format(word, accept)
     chosen = known.settled(options)
     wanted = MOST_ROWS if chosen.limit is None else min(MOST_ROWS, (chosen.offset or 0) + chosen.limit)
-    found = gateway.leading_rows(record, wanted)
+    found = leading_rows(record, gateway.context, wanted)
     made_of = (known.name, *chosen.given().items())
     what = _representation(record, known.content_type, file_name(record, known.extension), *made_of)
 
@@ -122,10 +122,10 @@ def _rows(
     return response
 
 
-def _representation(record: AttachmentRecord, content_type: str, name: str, *made_of: object) -> Representation:
+def _representation(record: AttachmentRecord, content_type: str, name: str, *made_of: object) -> ContentRepresentation:
     """Return the header fields of content that grows with every part."""
     state = (record.id, record.last_position, record.parts_received, record.bytes_received, *made_of)
-    return Representation(
+    return ContentRepresentation(
         tag=sha256(repr(state).encode()).hexdigest(),
         content_type=content_type,
         file_name=name,

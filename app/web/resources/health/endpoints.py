@@ -6,7 +6,8 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, Field
 
 from app.metrics import METRICS_CONTENT_TYPE
-from app.service.gateway import Gateway, Health
+from app.service.gateway import Gateway
+from app.service.monitoring.health import Health
 from app.web.dependencies.caller import Caller, authorize_unless_public, recognised
 from app.web.dependencies.request_gateway import GatewayDep
 from app.web.problems import responses
@@ -38,8 +39,7 @@ async def live(request: Request, gateway: GatewayDep, caller: ReaderDep, respons
 
 @router.get("/health/ready", operation_id="ready", responses=_UNWELL, response_model_exclude_unset=True)
 async def ready(request: Request, gateway: GatewayDep, caller: ReaderDep, response: Response) -> HealthView:
-    """Tell whether the gateway is ready for what the setting `http.ready` lists: readers, receiving, or both. 503
-    while it starts and while it drains."""
+    """Tell whether the gateway is ready both for readers and to receive. 503 while it starts and while it drains."""
     health = await run_in(pools_of(request).health, gateway.health)
     return _view(health.ready, _shown(gateway, health, caller), response)
 

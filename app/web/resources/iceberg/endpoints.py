@@ -36,7 +36,7 @@ router = APIRouter(prefix=PREFIX, dependencies=[Depends(authorize)], include_in_
 
 def _iceberg(gateway: GatewayDep) -> IcebergTables:
     try:
-        return gateway.iceberg_tables()
+        return gateway.tables.iceberg()
     except PluginError as error:
         raise Problem("tables-unavailable", str(error)) from None
 

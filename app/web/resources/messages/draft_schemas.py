@@ -164,9 +164,6 @@ class ApplicationMessageDraft(Strict):
         description="the descriptor's Format; default: MQSTR for text, blank for bytes",
         examples=["MQSTR"],
     )
-    ccsid: int | None = Field(
-        default=None, ge=1, le=65535, description="the destination's CCSID (optional); any other is refused"
-    )
 
     @field_validator("base64")
     @classmethod
@@ -184,13 +181,13 @@ class ApplicationMessageDraft(Strict):
             raise ValueError("give one of text, base64 and values")
         return self
 
-    def draft(self) -> drafts.ApplicationMessageDraft:
+    def draft(self) -> drafts.DraftedApplicationMessage:
         content: str | bytes | tuple[drafts.MapValue, ...]
         if self.values is not None:
             content = tuple((each.type, each.value) for each in self.values)
         else:
             content = self.text if self.text is not None else base64.b64decode(self.base64 or "")
-        return drafts.ApplicationMessageDraft(content, self.format, self.ccsid)
+        return drafts.DraftedApplicationMessage(content, self.format)
 
 
 class AttachmentDraft(Strict):
@@ -236,9 +233,9 @@ class AttachmentDraft(Strict):
             return AttachmentKind.DATA_SET if self.data_set is not None else None
         return KINDS[self.kind]
 
-    def draft(self, description: str, otherwise: AttachmentKind) -> drafts.AttachmentDraft:
+    def draft(self, description: str, otherwise: AttachmentKind) -> drafts.DraftedAttachment:
         """Return the record. `otherwise` is the kind where the sender states none."""
-        return drafts.AttachmentDraft(
+        return drafts.DraftedAttachment(
             part=self.part,
             kind=self.stated_kind() or otherwise,
             name=self.name,
@@ -305,9 +302,9 @@ class MessageDraft(Strict):
                 entry["data_set"] = {**(entry.get("data_set") or {}), **beside}
         return MessageDraft.model_validate(said)
 
-    def draft(self, otherwise: AttachmentKind = AttachmentKind.BINARY_FILE) -> drafts.MessageDraft:
+    def draft(self, otherwise: AttachmentKind = AttachmentKind.BINARY_FILE) -> drafts.DraftedMessage:
         """Return the record. `otherwise` is the kind of attachments for which the sender states none."""
-        return drafts.MessageDraft(
+        return drafts.DraftedMessage(
             destination=self.destination,
             attachments=tuple(attachment.draft(self.description, otherwise) for attachment in self.attachments),
             original_msg_type=self.original_msg_type,

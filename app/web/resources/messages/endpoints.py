@@ -10,7 +10,7 @@ from app.model.attachment import AttachmentKind
 from app.service.gateway import Gateway
 from app.service.retention.deletion import NotEnded
 from app.service.sending.delivery_creation import Submission
-from app.service.sending.upload_conversion import Run
+from app.service.sending.upload_conversion import Runner
 from app.web.dependencies.caller import Caller, CallerDep
 from app.web.dependencies.identifiers import Identifier, known_message, unknown
 from app.web.dependencies.request_gateway import BaseDep, GatewayDep, PagingDep, link_next
@@ -195,7 +195,7 @@ async def send_message(
     return await queued(request, gateway, caller, base, idempotency_key)
 
 
-def _dry_run(gateway: Gateway, submission: Submission, run: Run) -> JSONResponse:
+def _dry_run(gateway: Gateway, submission: Submission, run: Runner) -> JSONResponse:
     """Answer with a description of the message that would be sent."""
     view = Rehearsal.of(gateway.deliveries.dry_run(submission, run))
     return JSONResponse(view.model_dump(mode="json", exclude_none=True))

@@ -29,7 +29,7 @@ NO_COMPANIONS: Mapping[str, str] = {}
 class Described(NamedTuple):
     """A message, and its stored parts by the names that it uses. Equal requests have equal fingerprints."""
 
-    message: drafts.MessageDraft
+    message: drafts.DraftedMessage
     parts: Mapping[str, StoredPart]
     fingerprint: str
 

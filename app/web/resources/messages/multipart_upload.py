@@ -43,7 +43,7 @@ class PartHead(NamedTuple):
     content_type: str
 
 
-class Upload:
+class UploadWriter:
     """One body that is written to the store, as objects `{prefix}/{n}`.
 
     Its methods block; one thread at a time may call them.

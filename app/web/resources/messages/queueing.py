@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from app.model.validation import IDEMPOTENCY_KEY
 from app.service.gateway import Gateway
 from app.service.sending.delivery_creation import Submission
-from app.service.sending.upload_conversion import Run
+from app.service.sending.upload_conversion import Runner
 from app.web.dependencies.caller import Caller
 from app.web.problems import Problem, responses
 from app.web.resources.deliveries.schemas import DeliveryView
@@ -86,7 +86,7 @@ def _of_caller(caller: Caller, key: str) -> str:
     return f"{sha256(owner_of(caller).encode()).hexdigest()[:32]} {key}"
 
 
-def _queue(gateway: Gateway, caller: Caller, base: str, submission: Submission, run: Run) -> JSONResponse:
+def _queue(gateway: Gateway, caller: Caller, base: str, submission: Submission, run: Runner) -> JSONResponse:
     """Queue a message and answer with its delivery."""
     delivery, warnings, is_replayed = gateway.deliveries.submit(submission, run)
     gateway.uploads.sent(submission.uploads)

@@ -14,13 +14,13 @@ from app.service.gateway import Gateway
 from app.service.sending.delivery_creation import Submission, folder_of
 from app.service.sending.preparation import has_data_sets
 from app.service.sending.sending_errors import SendingError, UnknownDestination
-from app.service.sending.upload_conversion import Run, run_here
+from app.service.sending.upload_conversion import Runner, run_here
 from app.settings import Destination
 from app.web.dependencies.caller import Caller
 from app.web.http.digests import Digests
 from app.web.http.traceparent import continued
 from app.web.resources.messages.multipart_form import MESSAGE, DescriptionReader
-from app.web.resources.messages.multipart_upload import Body, DescriptionUpload, Upload, receive
+from app.web.resources.messages.multipart_upload import Body, DescriptionUpload, UploadWriter, receive
 from app.web.resources.messages.sending_problems import problem_of
 from app.web.resources.uploads.owned_uploads import CallersUploads
 from app.web.responses.disconnection import converting
@@ -28,7 +28,7 @@ from app.web.server.thread_pools import pools_of, run_in
 
 Open = Callable[[DescriptionReader, str], Body]
 """A function that begins to store a request's body in a folder, for a reader of its parts. It may block."""
-Answer = Callable[[Submission, Run], Response]
+Answer = Callable[[Submission, Runner], Response]
 """A function that makes the response to a submission, using a function that runs its conversions. It blocks."""
 
 
@@ -64,7 +64,7 @@ def _described(request: Request, gateway: Gateway, reader: DescriptionReader, fo
     media_type = request.headers.get("content-type", "")
     if media_type.partition(";")[0].strip().lower() == "application/json":
         return DescriptionUpload(partial(reader.on_field, MESSAGE), Digests(request.headers))
-    return Upload(
+    return UploadWriter(
         media_type,
         gateway.store,
         folder,

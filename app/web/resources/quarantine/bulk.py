@@ -66,7 +66,7 @@ def _begun(gateway: Gateway, given: str, record: QuarantineRecord | None) -> tup
     if record is None:
         return OneOfSeveral(id=given, result="not-found"), None
     try:
-        replayed = gateway.replay_quarantine(record.id)
+        replayed = gateway.replayer.replay(record.id)
     except KeyError:
         return OneOfSeveral(id=record.id, result="gone"), None
     except JournalFull:

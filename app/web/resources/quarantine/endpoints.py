@@ -9,6 +9,7 @@ from app.model.errors import JournalFull
 from app.model.message import PhysicalMessage
 from app.model.records import QuarantineRecord, QuarantineState
 from app.service.gateway import Gateway
+from app.service.quarantine.quarantine_records import quarantined_message
 from app.web.dependencies.caller import Caller, CallerDep
 from app.web.dependencies.identifiers import EntryIdentifier, entry_identifier, unknown
 from app.web.dependencies.request_gateway import BaseDep, GatewayDep, PagingDep, link_next
@@ -75,7 +76,7 @@ def get_quarantine_entry(
     """Return one entry, with its message's first bytes and its properties."""
     record = _entry(gateway, quarantine_id, caller)
     try:
-        message = gateway.quarantined(record)
+        message = quarantined_message(record, gateway.context)
     except KeyError:
         return QuarantineView.of(record, base)
     return QuarantineView.of(record, base, bytes(message.body[:PREVIEW]), message.properties)
@@ -91,7 +92,7 @@ def get_quarantined_body(quarantine_id: EntryIdentifier, gateway: GatewayDep, ca
     """Return the message's body as it was received."""
     record = _entry(gateway, quarantine_id, caller)
     try:
-        body = gateway.quarantined_body(record)
+        body = bytes(quarantined_message(record, gateway.context).body)
     except KeyError:
         raise Problem("gone", _GONE) from None
     headers = {"Content-Disposition": 'attachment; filename="body.bin"', "X-Content-Type-Options": "nosniff"}
@@ -127,7 +128,7 @@ def replay_quarantined(
     """
     identifier = _entry(gateway, quarantine_id, caller).id
     try:
-        replayed = gateway.replay_quarantine(identifier)
+        replayed = gateway.replayer.replay(identifier)
     except KeyError:
         raise Problem("gone", _GONE) from None
     except JournalFull as full:
@@ -149,7 +150,7 @@ def dismiss_quarantined(quarantine_id: EntryIdentifier, gateway: GatewayDep, cal
 
 def _message(gateway: Gateway, quarantine_id: str, caller: Caller) -> PhysicalMessage:
     try:
-        return gateway.quarantined(_entry(gateway, quarantine_id, caller))
+        return quarantined_message(_entry(gateway, quarantine_id, caller), gateway.context)
     except KeyError:
         raise Problem("gone", _GONE) from None
 

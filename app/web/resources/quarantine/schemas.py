@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from app.model.records import QuarantineRecord, QuarantineState
 from app.model.times import to_time
 from app.ports import QuarantineGroups
-from app.service.quarantine.replays import Outcome, Result
+from app.service.quarantine.replays import ReplayOutcome, Result
 from app.web.resources.attachments.schemas import AttachmentSummary, Reason, reason_of
 from app.web.resources.schemas import Links, shown
 
@@ -184,11 +184,11 @@ class ReplayedView(QuarantineView):
     outcome: OutcomeView
 
     @classmethod
-    def of_outcome(cls, record: QuarantineRecord, outcome: Outcome, base: str) -> "ReplayedView":
+    def of_outcome(cls, record: QuarantineRecord, outcome: ReplayOutcome, base: str) -> "ReplayedView":
         return cls(**dict(QuarantineView.of(record, base)), outcome=outcome_view(outcome, base))
 
 
-def outcome_view(outcome: Outcome, base: str) -> OutcomeView:
+def outcome_view(outcome: ReplayOutcome, base: str) -> OutcomeView:
     """Return the JSON of what became of a replayed message."""
     attachments = [
         ReplayedAttachment(

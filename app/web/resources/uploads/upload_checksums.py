@@ -4,7 +4,7 @@ from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Mapping
 from hashlib import md5, sha1, sha256, sha512
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from app.service.uploads import Upload, Uploads
 from app.web.http.digests import Digests
@@ -12,16 +12,6 @@ from app.web.problems import Problem
 
 # tus asks every server for SHA-1. Checksums tell transmission errors, not attacks.
 ALGORITHMS: Final[Mapping[str, Any]] = {"sha1": sha1, "sha256": sha256, "sha512": sha512, "md5": md5}
-
-
-class Check(Protocol):
-    """The check of the bytes of one request."""
-
-    def update(self, piece: bytes | memoryview) -> None:
-        """Include the next bytes."""
-
-    def check(self, what: str) -> None:
-        """Raise Problem if the bytes of `what` differ from what the client said of them."""
 
 
 class Checksum:
@@ -38,15 +28,17 @@ class Checksum:
         self._algorithm, self._hash = algorithm, ALGORITHMS[algorithm](usedforsecurity=False)
 
     def update(self, piece: bytes | memoryview) -> None:
+        """Include the next bytes."""
         self._hash.update(piece)
 
-    def check(self, what: str) -> None:
+    def check(self) -> None:
+        """Raise Problem if the bytes differ from what the client said of them."""
         if self._hash.digest() != self._given:
-            raise Problem("checksum-mismatch", f"the {self._algorithm} of {what} is not the one in Upload-Checksum")
+            raise Problem("checksum-mismatch", f"the {self._algorithm} of the body is not the one in Upload-Checksum")
 
 
 def note_digest(uploads: Uploads, upload: Upload, given: str) -> None:
-    """Note digests of the whole content that come with its end, before any of its last bytes is kept. Blocks.
+    """Note digests of the whole content, before any byte of the request that brings them is kept. Blocks.
 
     Raises Problem for digests that cannot be read.
     """
@@ -74,12 +66,3 @@ def check_whole(uploads: Uploads, upload: Upload) -> None:
         uploads.delete(upload)
         raise
     upload.is_checked = True
-
-
-def check_of(headers: Mapping[str, str]) -> Check | None:
-    """Return the check of a request's body by its headers: `Upload-Checksum`, or `Content-Digest`. None without."""
-    if (text := headers.get("upload-checksum")) is not None:
-        return Checksum(text)
-    if (text := headers.get("content-digest")) is not None:
-        return Digests({"content-digest": text})
-    return None

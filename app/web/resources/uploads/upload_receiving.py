@@ -16,7 +16,7 @@ from app.model.errors import StoreFull
 from app.service.sending.upload_space import Promise
 from app.service.uploads import PieceWriter
 from app.web.problems import Problem
-from app.web.resources.uploads.upload_checksums import Check
+from app.web.resources.uploads.upload_checksums import Checksum
 from app.web.server.thread_pools import BATCH, pools_of
 
 
@@ -60,14 +60,14 @@ class Receivers:
 
 
 async def receive(
-    request: Request, writer: PieceWriter, allow: Callable[[int], None], check: Check | None, promise: Promise
+    request: Request, writer: PieceWriter, allow: Callable[[int], None], checksum: Checksum | None, promise: Promise
 ) -> None:
-    """Append a request's body. What arrives before the connection breaks is kept, unless `check` is there to judge
+    """Append a request's body. What arrives before the connection breaks is kept, unless `checksum` is there to judge
     the whole. `promise` keeps the space for what is announced. `allow` raises for a size that the body may not have.
 
     Raises Problem, ClientDisconnect, UnknownUpload and what storing raises.
     """
-    body = _Body(writer, check, promise, pools_of(request).uploads)
+    body = _Body(writer, checksum, promise, pools_of(request).uploads)
     total = 0
     try:
         async for chunk in request.stream():
@@ -86,8 +86,10 @@ async def receive(
 class _Body:
     """A body that worker threads write: one batch of bytes while the next is collected."""
 
-    def __init__(self, writer: PieceWriter, check: Check | None, promise: Promise, threads: ThreadPoolExecutor) -> None:
-        self._writer, self._check, self._promise, self._threads = writer, check, promise, threads
+    def __init__(
+        self, writer: PieceWriter, checksum: Checksum | None, promise: Promise, threads: ThreadPoolExecutor
+    ) -> None:
+        self._writer, self._checksum, self._promise, self._threads = writer, checksum, promise, threads
         self._working: asyncio.Future[None] | None = None
         self._batch: list[bytes] = []
         self._gathered = self._writing = 0
@@ -116,7 +118,7 @@ class _Body:
     async def salvage(self) -> None:
         """Keep what has arrived, if it needs no check and was written until now."""
         failed = self._working is not None and await _settled(self._working)
-        if self._check is not None or failed or not self._has_space():
+        if self._checksum is not None or failed or not self._has_space():
             await self.drop()
         else:
             self._begin(self._finish, self._batch)
@@ -149,14 +151,14 @@ class _Body:
 
     def _write(self, chunks: list[bytes]) -> None:
         for chunk in chunks:
-            if self._check is not None:
-                self._check.update(chunk)
+            if self._checksum is not None:
+                self._checksum.update(chunk)
             self._writer.write(chunk)
 
     def _finish(self, chunks: list[bytes]) -> None:
         self._write(chunks)
-        if self._check is not None:
-            self._check.check("the body")
+        if self._checksum is not None:
+            self._checksum.check()
         self._writer.keep()
 
 

@@ -7,7 +7,7 @@ from starlette.concurrency import run_in_threadpool
 
 from app.ports import BadCursor, Page
 from app.service.gateway import Gateway
-from app.service.webhooks.webhook import Endpoint
+from app.service.webhooks.webhook import WebhookEndpoint
 from app.web.dependencies.caller import CallerDep
 from app.web.dependencies.request_gateway import BaseDep, GatewayDep, PagingDep, link_next
 from app.web.http.json_body import read_json, request_body
@@ -127,11 +127,11 @@ def delete_dead_letters(name: Name, gateway: GatewayDep, events: Events = None) 
     return Count(dead_letters=gateway.catalog.drop_dead_letters(_endpoint(gateway, name).name, events))
 
 
-def _view(gateway: Gateway, endpoint: Endpoint, base: str) -> WebhookView:
+def _view(gateway: Gateway, endpoint: WebhookEndpoint, base: str) -> WebhookView:
     return WebhookView.of(endpoint, gateway.catalog.dead_letter_counts().get(endpoint.name, 0), base)
 
 
-def _endpoint(gateway: Gateway, name: str) -> Endpoint:
+def _endpoint(gateway: Gateway, name: str) -> WebhookEndpoint:
     if (endpoint := gateway.webhooks.endpoints.get(name)) is None:
         raise Problem("not-found", f"there is no webhook {name!r} in the settings")
     return endpoint

@@ -10,7 +10,7 @@ from app.model.event_logs import EventLogs
 from app.model.times import to_time
 from app.model.webhook_state import DeadLetter, WebhookState
 from app.service.events.event_entries import cloud_event
-from app.service.webhooks.webhook import Endpoint
+from app.service.webhooks.webhook import WebhookEndpoint
 from app.web.http.iso_times import optional_time
 from app.web.resources.schemas import Links
 
@@ -34,7 +34,7 @@ class WebhookView(BaseModel):
     links: Links
 
     @classmethod
-    def of(cls, endpoint: Endpoint, dead_letters: int, base: str) -> "WebhookView":
+    def of(cls, endpoint: WebhookEndpoint, dead_letters: int, base: str) -> "WebhookView":
         record, settings = endpoint.record, endpoint.settings
         path = f"{base}/webhooks/{endpoint.name}"
         return cls(

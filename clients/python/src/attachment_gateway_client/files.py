@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any
-from urllib.parse import quote
 
 Progress = Callable[[str, int], None]
 """A function that is told how many bytes of which part have been sent. It may be called in another thread."""
@@ -76,6 +75,7 @@ class File:
             whole.update(piece)
         return f"sha-256=:{b64encode(whole.digest()).decode()}:"
 
-    def disposition(self) -> str:
-        """Return the header that tells the file's name."""
-        return f"attachment; filename*=UTF-8''{quote(os.fsencode(self.file_name), safe='')}"
+    def metadata(self) -> str:
+        """Return the header `Upload-Metadata` of tus, with the file's name and media type."""
+        pairs = {"filename": os.fsencode(self.file_name), "filetype": self.content_type.encode()}
+        return ",".join(f"{key} {b64encode(value).decode()}" for key, value in pairs.items())

@@ -1,4 +1,4 @@
-"""Sending of messages. Large files are uploaded first, resumably; small ones are in the request itself."""
+"""Sending of messages. Large files are uploaded first, by tus 1.0; small ones are in the request itself."""
 
 import json
 from base64 import b64encode
@@ -21,8 +21,8 @@ WAIT_SECONDS = 30
 Tell = Callable[[int], None]
 """A function that is told how many bytes have been sent."""
 _UNDER_WAY = {"queued", "sending", "receiving", "complete"}
-_MISMATCH = "#mismatching-upload-offset"
-_AGAIN = ("/problems/superseded", "/problems/in-flight")
+_TUS = {"Tus-Resumable": "1.0.0"}
+_AGAIN = ("/problems/mismatching-upload-offset", "/problems/superseded", "/problems/in-flight")
 
 
 def _silent(_part: str, _sent: int) -> None:
@@ -113,7 +113,7 @@ def _delete(uploads: Mapping[str, str]) -> Flow[None]:
     """Delete uploads that are no longer needed. They expire anyhow, so that errors do not matter."""
     for identifier in uploads.values():
         with suppress(AttachmentGatewayError):
-            yield Call("DELETE", located("uploads", identifier))
+            yield Call("DELETE", located("uploads", identifier), headers=_TUS)
 
 
 def upload(file: File, tell: Tell = lambda _sent: None, retries: int = RETRIES) -> Flow[Any]:
@@ -123,12 +123,10 @@ def upload(file: File, tell: Tell = lambda _sent: None, retries: int = RETRIES) 
     """
     size = file.size
     headers = {
-        "Upload-Complete": "?0",
+        **_TUS,
         "Upload-Length": f"{size}",
+        "Upload-Metadata": file.metadata(),
         "Repr-Digest": (yield Work(file.digest)),
-        "Content-Disposition": file.disposition(),
-        "Content-Type": file.content_type,
-        "Content-Length": "0",
     }
     begun = yield from patiently(Call("POST", "uploads", headers=headers), retries)
     path = located("uploads", begun.json()["id"])
@@ -139,7 +137,7 @@ def upload(file: File, tell: Tell = lambda _sent: None, retries: int = RETRIES) 
         except Unreachable:
             failures += 1
         except Problem as problem:
-            if not (problem.is_temporary or problem.type.endswith(_MISMATCH) or problem.type in _AGAIN):
+            if not (problem.is_temporary or problem.type in _AGAIN):
                 raise
             failures += 1
         else:
@@ -155,9 +153,9 @@ def upload(file: File, tell: Tell = lambda _sent: None, retries: int = RETRIES) 
 
 def _appending(path: str, file: File, offset: int, size: int, tell: Tell) -> Call:
     headers = {
+        **_TUS,
         "Upload-Offset": f"{offset}",
-        "Upload-Complete": "?1",
-        "Content-Type": "application/partial-upload",
+        "Content-Type": "application/offset+octet-stream",
         "Content-Length": f"{size - offset}",
     }
     return Call("PATCH", path, headers=headers, pieces=partial(file.pieces, offset, tell))
@@ -167,7 +165,7 @@ def _offset(path: str, retries: int) -> Flow[int]:
     """Return the byte at which an upload goes on. A gateway that is away is waited for."""
     for attempt in range(retries + 1):
         try:
-            response = yield from patiently(Call("HEAD", path), retries)
+            response = yield from patiently(Call("HEAD", path, headers=_TUS), retries)
         except Unreachable as error:
             if attempt == retries or not error.is_refused:
                 raise

@@ -1,9 +1,10 @@
-// Resumable uploads: a file goes up in pieces, and goes on where the connection broke. HTTP's own protocol (docs/uploads.md).
+// Resumable uploads: a file goes up in pieces, and goes on where the connection broke. By tus 1.0 (docs/uploads.md).
 
 import * as rest from "../rest.js";
 
 const PIECE = 8 * 2 ** 20;
 const PAUSES = [500, 1000, 2000, 4000, 8000, 15000];
+const TUS = { "Tus-Resumable": "1.0.0" };
 const PASSING = [0, 409, 429, 502, 503, 504];
 
 /** Whether a file is large enough for this. */
@@ -36,18 +37,20 @@ export async function uploaded(file, { known, begun, progress, signal }) {
 
 async function begin(file, signal) {
   const headers = {
-    "Upload-Complete": "?0",
+    ...TUS,
     "Upload-Length": String(file.size),
-    "Content-Disposition": `attachment; filename*=UTF-8''${encodeURIComponent(file.name)}`,
+    "Upload-Metadata": `filename ${base64(file.name)}`,
   };
   const response = await rest.request("POST", "v1/uploads", { headers, signal });
   return response.headers.get("Location").split("/").pop();
 }
 
+const base64 = (text) => btoa(String.fromCharCode(...new TextEncoder().encode(text)));
+
 /** Return the number of bytes that the gateway has; null if it has no such upload any more. */
 async function offsetOf(id, signal) {
   try {
-    const response = await rest.request("HEAD", `v1/uploads/${id}`, { signal });
+    const response = await rest.request("HEAD", `v1/uploads/${id}`, { headers: TUS, signal });
     return Number(response.headers.get("Upload-Offset"));
   } catch (error) {
     if (error.status === 404) return null;
@@ -59,9 +62,9 @@ async function append(id, file, offset, { signal, progress }) {
   const end = Math.min(offset + PIECE, file.size);
   if (end === offset) return end;
   const headers = {
-    "Content-Type": "application/partial-upload",
+    ...TUS,
+    "Content-Type": "application/offset+octet-stream",
     "Upload-Offset": String(offset),
-    "Upload-Complete": end === file.size ? "?1" : "?0",
   };
   const options = { headers, signal, progress: (sent) => progress(offset + sent) };
   await rest.upload("PATCH", `v1/uploads/${id}`, file.slice(offset, end), options);
