@@ -123,7 +123,8 @@ def frame_of(message: bytes | bytearray | memoryview) -> BatchFrame | None:
         table, batch = _tables(message)
         buffers = _follow(message, _field(message, batch, _BATCH_BUFFERS))
         last = buffers + 4 + (_INT32.unpack_from(message, buffers)[0] - 1) * _BUFFER_SIZE
-        rows = _INT64.unpack_from(message, _field(message, batch, _BATCH_LENGTH))[0] if _has(message, batch, 0) else 0
+        length_at = _field(message, batch, _BATCH_LENGTH)
+        rows = _INT64.unpack_from(message, length_at)[0] if length_at != batch else 0
         before, length, begin, bodies = _TWO_BUFFERS.unpack_from(message, last - _BUFFER_SIZE)
         end = metadata + _INT64.unpack_from(message, _field(message, table, _MESSAGE_BODY_LENGTH))[0]
     except struct_error:
@@ -138,10 +139,6 @@ def _tables(message: bytes | bytearray | memoryview) -> tuple[int, int]:
     """Return the places of the flatbuffer tables Message and RecordBatch."""
     table = _follow(message, _PREFIX)
     return table, _follow(message, _field(message, table, _MESSAGE_HEADER))
-
-
-def _has(message: bytes | bytearray | memoryview, table: int, number: int) -> bool:
-    return _field(message, table, number) != table
 
 
 def _field(message: bytes | bytearray | memoryview, table: int, number: int) -> int:

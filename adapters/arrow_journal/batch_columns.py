@@ -42,7 +42,7 @@ Area = Callable[[int], memoryview | None]
 class Encoded(NamedTuple):
     """A batch ready to be written: `head`, `bodies` and `fill` zeros in this order.
 
-    `offsets` are those of the bodies after the head, one more than there are bodies. `crcs` are the checksums of the
+    `offsets` are the places of the bodies behind the head, one more than the bodies. `crcs` are the checksums of the
     bodies. `staged` has all bytes in aligned memory, where that was prepared; `head` is its beginning then.
     """
 
@@ -137,8 +137,8 @@ def encode_lost(number: int, size: int, seed: int) -> bytes:
 
 
 def _lost_mark(head: bytes | bytearray, number: int, seed: int) -> bytes:
-    said = _U32.pack(number)
-    return said + _U32.pack(crc32c(said, crc32c(head, seed)))
+    packed = _U32.pack(number)
+    return packed + _U32.pack(crc32c(packed, crc32c(head, seed)))
 
 
 def _properties(each: Sequence[Mapping[str, str]]) -> pa.Array:

@@ -70,7 +70,7 @@ class ArrowJournal(PositionReader):
     A segment is sealed by the first append after it has reached `segment_bytes` or `segment_age` (seconds). Raises
     GatewayError when another process uses the folder, or when a segment in it cannot be read.
 
-    `durable` tells the last position that somebody knows to have been durable. What is missing up to there is damage,
+    `durable` returns the last position that is known to have been durable. What is missing up to there is damage,
     not the rest of an interrupted write. It is called while the folder is locked.
 
     With an `epoch`, the folder may be open in other processes of earlier epochs. From then on they can neither append

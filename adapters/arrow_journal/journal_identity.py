@@ -5,7 +5,7 @@ interrupted write leaves the other block unchanged. Each block holds a line of J
 
 A journal that several processes open one after the other has one file for each opening: `replace_file` gives the name
 `identity` to a new file. The process before keeps its own file open and writes to that. So it never changes what the
-next process has written, however late it goes on.
+next process has written, however late it continues.
 """
 
 import json
@@ -199,11 +199,11 @@ def _block(file: ReadFile, slot: int) -> bytes:
 
 
 def _written(known: Known) -> bytes:
-    said = json.dumps({name: getattr(known, name) for name in Known.__slots__}).encode() + b"\n"
-    return (said + b"%08x\n" % crc32c(said)).ljust(BLOCK, b"\0")
+    line = json.dumps({name: getattr(known, name) for name in Known.__slots__}).encode() + b"\n"
+    return (line + b"%08x\n" % crc32c(line)).ljust(BLOCK, b"\0")
 
 
 def _parsed(block: bytes) -> Known | None:
-    said, _, checksum = block.rstrip(b"\0").rstrip(b"\n").rpartition(b"\n")
-    said += b"\n"
-    return Known(**json.loads(said)) if checksum == b"%08x" % crc32c(said) else None
+    line, _, checksum = block.rstrip(b"\0").rstrip(b"\n").rpartition(b"\n")
+    line += b"\n"
+    return Known(**json.loads(line)) if checksum == b"%08x" % crc32c(line) else None

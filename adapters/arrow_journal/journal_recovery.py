@@ -10,7 +10,7 @@
   batch is replaced by one without rows, so that all others keep their places.
 - An unsealed segment that never had a durable batch was only begun, and its number is used again.
 
-`take_over` opens a folder in which an earlier process may still be running, or may go on after a pause. It changes no
+`take_over` opens a folder in which an earlier process may still run, or may continue after a pause. It changes no
 file that such a process may have open: unsealed segments are copied, and the copies are sealed. The file `identity` is
 replaced first. A writer looks at that file after each write and before the acknowledgement. So each acknowledged
 message was on disk before the replacement, and is in the copy.
@@ -229,7 +229,9 @@ def _state(found: _Found, journal: str) -> SegmentState:
     if header is not None:
         return SegmentState(number, size, header.created_at, sealed_at, seed=seed_of(header.journal.id, number))
     state = SegmentState(number, size, found.modified_at, sealed_at, seed=seed_of(journal, number))
-    if size and _has_batches(found, state):
+    if size:
+        find_batches(ReadFile(found.path), state, seed_of(journal, number))
+    if state.batches:
         _log.error("segment_damaged", segment=number, lost="the header", reason=found.why)
         return replace(state, batches=None)
     if found.foreign:
@@ -237,12 +239,6 @@ def _state(found: _Found, journal: str) -> SegmentState:
     if found.sealed:
         _log.error("segment_damaged", segment=number, lost="the whole segment", reason=found.why)
     return replace(state, batches=None)
-
-
-def _has_batches(found: _Found, state: SegmentState) -> bool:
-    assert state.seed is not None
-    find_batches(ReadFile(found.path), state, state.seed)
-    return bool(state.batches)
 
 
 def _sealed(folder: Path, found: _Found, state: SegmentState, journal: JournalIdentity, now: int, durable: int) -> bool:

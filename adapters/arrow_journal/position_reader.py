@@ -40,7 +40,11 @@ class PositionReader:
         self._opening = Lock()
 
     def segments(self) -> list[Segment]:
-        return [_described(number, state) for number, state in sorted(dict(self._states).items())]
+        found = []
+        for number, state in sorted(dict(self._states).items()):
+            sealed_at = state.sealed_at  # read before the size, which grows a last time just before it is set
+            found.append(Segment(number, state.size, state.created_at, sealed_at))
+        return found
 
     def read(self, position: Position) -> PhysicalMessage:
         return self._segment(position.segment).message(position.batch, position.row)
@@ -169,8 +173,3 @@ def _read_ahead(pieces: Iterable[memoryview | BodyPiece]) -> None:
             ranges[number] = piece.segment, min(first, piece.start), max(end, piece.stop)
     for segment, first, end in ranges.values():
         segment.file().will_need(first, end)
-
-
-def _described(number: int, state: SegmentState) -> Segment:
-    sealed_at = state.sealed_at  # Read before the size, which grows a last time just before `sealed_at` is set.
-    return Segment(number, state.size, state.created_at, sealed_at)

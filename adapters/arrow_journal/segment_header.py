@@ -75,7 +75,10 @@ def read_header(start: bytes) -> JournalSegmentHeader:
     version = metadata.get(_VERSION, b"none").decode("utf-8", "replace")
     checksum = metadata.get(_CHECKSUM)
     if end and (checksum is not None or version == str(FORMAT)):
-        _check(start[:end], checksum)
+        if checksum is None or start.count(checksum, 0, end) != 1 or not checksum.startswith(_MARK):
+            raise BadHeader("its checksum is damaged")
+        if checksum != _MARK + _checksum(start[:end].replace(checksum, _MARK + _DASHES)):
+            raise BadHeader("its checksum does not match")
     if version != str(FORMAT):
         raise BadHeader(f"journal format {version}, expected {FORMAT}", foreign=True)
     if not end or end % arrow_ipc.BLOCK or not schema.equals(SCHEMA):
@@ -101,13 +104,6 @@ def header_of(file: ReadFile, size: int) -> JournalSegmentHeader:
 def told_journals(file: ReadFile) -> list[str]:
     """Return what may be the id of the journal in a damaged header. It is right if it finds batches."""
     return [found.decode() for found in _AN_ID.findall(file.read_as_is(0, arrow_ipc.BLOCK))]
-
-
-def _check(data: bytes, checksum: bytes | None) -> None:
-    if checksum is None or data.count(checksum) != 1 or not checksum.startswith(_MARK):
-        raise BadHeader("its checksum is damaged")
-    if checksum != _MARK + _checksum(data.replace(checksum, _MARK + _DASHES)):
-        raise BadHeader("its checksum does not match")
 
 
 def _checksum(data: bytes) -> bytes:

@@ -87,7 +87,7 @@ class SegmentFile:
         bytes. If batches may have been lost at the end, they are one batch of 0 bytes."""
         with self._lock:
             starts = [max(start, ~start) for start in self._batches()]
-        ends = [*starts[1:], self._end_of_batches()]
+        ends = [*starts[1:], self.state.size - self.state.size % arrow_ipc.BLOCK]
         sizes = [end - start for start, end in zip(starts, ends, strict=False)]
         return [*sizes, 0] if self.state.open_ended else sizes
 
@@ -95,9 +95,6 @@ class SegmentFile:
         """Return whether some batch of the open file is lost."""
         with self._lock:
             return self.state.open_ended or any(start < 0 for start in self._batches())
-
-    def _end_of_batches(self) -> int:
-        return self.state.size - self.state.size % arrow_ipc.BLOCK
 
     def layout(self, batch: int) -> BodyLayout:
         """Return the place of a batch's bodies. Raises KeyError when there is no such batch, and DamagedError."""
@@ -150,7 +147,7 @@ class SegmentFile:
         if rows is not None:
             if not all(0 <= row < head.rows for row in rows):
                 raise KeyError((self.state.number, batch, rows))
-            columns = _rows_of(columns, rows)
+            columns = columns.drop_columns(["body"]).take(pa.array(rows, pa.int64()))  # its bodies are invalid
         wanted = zip_longest(range(head.rows) if rows is None else rows, held)
         found = list(fetch(self.piece(batch, row, head.layout) if body is None else body for row, body in wanted))
         bodies = [_EMPTY if isinstance(each, Damage) else each for each in found]
@@ -253,8 +250,3 @@ def keep(cache: "OrderedDict[int, T]", key: int, value: T, limit: int) -> None:
 
 def _batch_of(message: memoryview) -> pa.RecordBatch:
     return pa.ipc.read_record_batch(pa.ipc.read_message(pa.py_buffer(message)), SCHEMA)
-
-
-def _rows_of(columns: pa.RecordBatch, rows: Sequence[int]) -> pa.RecordBatch:
-    """Return some rows of a batch, whose bodies are invalid and are left out."""
-    return columns.drop_columns(["body"]).take(pa.array(rows, pa.int64()))

@@ -175,8 +175,8 @@ class BucketSegments:
 
     def _state(self, number: int, found: "obstore.ObjectMeta") -> SegmentState:
         modified = int(found["last_modified"].timestamp() * 1_000_000)
-        said = (self._url, found["e_tag"], found["version"], modified, found["size"])
-        version = sha256(repr(said).encode()).hexdigest()[:32]
+        identifying = (self._url, found["e_tag"], found["version"], modified, found["size"])
+        version = sha256(repr(identifying).encode()).hexdigest()[:32]
         return SegmentState(number, found["size"], modified, modified, version=version)
 
     @contextmanager

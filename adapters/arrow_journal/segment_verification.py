@@ -36,7 +36,12 @@ def damages(segment: VerifiableSegment) -> Iterator[Damage]:
         yield Damage(number, None, None, f"the header is damaged: {error}")
     scanner = Scanner(file, size, number, segment.seed)
     for found in scanner:
-        yield from _in_batch(segment, found) if isinstance(found, Head) else _in_gap(number, found)
+        if isinstance(found, Gap):
+            yield from _in_gap(number, found)
+            continue
+        if not found.rows:
+            yield Damage(number, found.number, None, LOST)
+        yield from damaged_rows(segment, found)
     if is_sealed and not scanner.ended:
         yield Damage(number, None, None, NOT_ENDED)
 
@@ -48,12 +53,6 @@ def damaged_rows(segment: VerifiableSegment, head: Head) -> list[Damage]:
     small = (piece for piece in pieces if piece.stop - piece.start <= RUN)
     found = [*filter(None, map(check_in_parts, large)), *(each for each in fetch(small) if isinstance(each, Damage))]
     return sorted(found, key=lambda damage: damage.row or 0)
-
-
-def _in_batch(segment: VerifiableSegment, head: Head) -> Iterator[Damage]:
-    if not head.rows:
-        yield Damage(segment.number, head.number, None, LOST)
-    yield from damaged_rows(segment, head)
 
 
 def _in_gap(number: int, gap: Gap) -> Iterator[Damage]:

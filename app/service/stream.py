@@ -3,7 +3,7 @@
     thread                   runs                                      puts into (who waits when that is full, and when)
     receive NAME             Receiver.run -> SharedIntake.submit       Backlog (the receiver: limits.backlog_bytes)
     journal, journal ahead   JournalWriter.run                         AssemblyQueue (the journal: 3 batches)
-    assemble                 QueuedAssembly.run -> Assembler.assemble  Finisher (assembly: 4,096 attachments)
+    assemble                 QueuedAssembly.run -> Assembler.assemble  FinishingQueue (assembly: 4,096 attachments)
     finish                   Finisher.run                              catalog: finished, content in journal or store
     settle                   Settler.settle, each second               catalog: settled, content in the store
 

@@ -5,7 +5,7 @@ and messages for quarantine. Many processes run it at the same time, where the o
 content store, under names that follow from the attachment.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from operator import attrgetter
@@ -120,7 +120,10 @@ def _finish(outcomes: list[KeyOutcome], stores: Stores, archive: JournalArchive,
         if outcome.record is not None and outcome.complete is not None
     ]
     equal = _equal(outcomes, archive)
-    places = {place for outcome in outcomes for place in _asked_for(outcome, equal)}
+    repeated = (pair for outcome in outcomes for pair in outcome.repeated if pair not in equal)
+    places = {place for pair in repeated for place in pair if place is not None}
+    places |= {refusal.position for outcome in outcomes for refusal in outcome.refused}
+    places |= {place for outcome in outcomes for _, place in outcome.applications}
     with stores.store.together() as store:
         writing = replace(stores, store=store)
         contents: dict[str, Finished | Rejection] = {**plain_files(complete, archive, writing)}
@@ -196,13 +199,6 @@ def _equal(outcomes: Iterable[KeyOutcome], archive: JournalArchive) -> set[tuple
                 zip(places[numbers].tolist(), archive.placed_bodies(segment, batch, rows).bodies, strict=True)
             )
     return {pair for pair in pairs if bodies.keys() >= {*pair} and is_same(*(bodies[place] for place in pair))}
-
-
-def _asked_for(outcome: KeyOutcome, equal: Container[tuple[int | None, int]]) -> Iterator[int]:
-    """Yield the positions of single messages that an outcome refers to, except a first part and `equal` pairs."""
-    yield from (refusal.position for refusal in outcome.refused)
-    yield from (place for pair in outcome.repeated if pair not in equal for place in pair if place is not None)
-    yield from (place for _, place in outcome.applications)
 
 
 class _Fetched(NamedTuple):

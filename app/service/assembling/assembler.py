@@ -225,7 +225,11 @@ class Assembler:
                     self._take_again(message, event, at)
             is_new = not (effects and isinstance(effects[0], _NO_PART))
             if is_new and self._read_early and not self._context.is_strict(message.source):
-                self._read_incrementally(event, at, message)
+                record = self._assembly.attachments[message.source, event.correl_id].record
+                if isinstance(event, PartArrived):
+                    self._incremental.parts(record, event.sequence, [message], [Position.unpack(at)])
+                else:
+                    self._incremental.group_part(record.id, event, message, Position.unpack(at))
         for effect in effects:
             self._carry_out(effect, at, message)
         return isinstance(event, Announced) and any(isinstance(effect, Refused) for effect in effects)
@@ -243,33 +247,21 @@ class Assembler:
     def _events(self, at: int, message: PhysicalMessage) -> tuple[Event, ...]:
         """Return what a message means, mostly one event; what belongs in quarantine is put there."""
         try:
-            event = self._read(message)
+            known = self._dialects.get(message.source, dialect.ALL)
+            event = read_event(self._context.described(message), known)
         except InvalidInputError as error:
             if error.code == FAILED:
                 cause = error.__cause__
                 log.error("message_not_read", source=message.source, reason=error.why, exc_info=cause)  # noqa: TRY400
             self._quarantine(at, message, error)
             return ()
+        if isinstance(event, Announced):
+            self._remember(message.source, event.dialects)
         if not isinstance(event, Pieces):
             return (event,)
         if event.refused is not None:
             self._quarantine(at, message, InvalidInputError(*event.refused))
         return event.parts
-
-    def _read_incrementally(self, part: PartArrived | GroupPart, at: int, message: PhysicalMessage) -> None:
-        record = self._assembly.attachments[message.source, part.correl_id].record
-        position = Position.unpack(at)
-        if isinstance(part, PartArrived):
-            self._incremental.parts(record, part.sequence, [message], [position])
-        else:
-            self._incremental.group_part(record.id, part, message, position)
-
-    def _read(self, message: PhysicalMessage) -> Event | Pieces:
-        known = self._dialects.get(message.source, dialect.ALL)
-        event = read_event(self._context.described(message), known)
-        if isinstance(event, Announced):
-            self._remember(message.source, event.dialects)
-        return event
 
     def _remember(self, source: str, dialects: int) -> None:
         """Record the dialects that a source's senders have in common. A sender that shares none starts anew."""
@@ -308,9 +300,9 @@ class Assembler:
             case Identification():
                 self._unsaved.identified.append((message.source, effect))
             case _:
-                self._carry_out_consequence(interpret(effect, _Messages(self._context, at, message)), message.source)
+                self._apply_consequence(interpret(effect, _Messages(self._context, at, message)), message.source)
 
-    def _carry_out_consequence(self, consequence: Consequence | None, source: str) -> None:
+    def _apply_consequence(self, consequence: Consequence | None, source: str) -> None:
         match consequence:
             case Rejected(position, message, error):
                 self._quarantine(position, message, error)

@@ -76,7 +76,7 @@ class Landing:
             worker.join(STOP_SECONDS)
 
     def between(self, change: Change) -> None:
-        """Make a change at once. `app.service.retention.expiry` tells the job about it."""
+        """Make a change at once. `app.service.retention.expiry` informs the job."""
         at_once(change)
 
     def finish_again(self, attachment_id: str) -> None:

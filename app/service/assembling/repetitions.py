@@ -15,7 +15,7 @@ from app.model.records import AttachmentRecord
 from app.service.finishing.stored_parts import CompleteAttachment, begun
 
 ATTACHMENTS: Final = 1000
-"""The most attachments whose repetitions are kept; those of which a part came last."""
+"""The most attachments whose repetitions are kept. The one that got a part longest ago is dropped first."""
 
 
 class Repetitions:

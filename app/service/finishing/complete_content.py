@@ -221,11 +221,11 @@ def _stored_file(reading: _Reading) -> Finished:
         measured = Measured(target)
         line_end = stores.line_end(reading.received.first) if file.of_lines else b""
         held: list[Body] = []
-        size = 0
+        between, size = b"", 0
         for record_bytes in tally.of(_records(file)):
-            if file.of_lines and tally.count > 1:
-                held.append(line_end)
+            held.append(between)
             held.append(record_bytes)
+            between = line_end
             size += len(record_bytes) + len(line_end)
             if size >= WRITE_BYTES:
                 measured.write(b"".join(held))

@@ -85,19 +85,13 @@ def _by_setting(evidence: Evidence, dialect_name: str | None, has_charset: bool,
         Question.FLOAT_FORMAT: has_encoding,
         Question.DIALECT: has_encoding,
     }
-    return tuple(
-        choice._replace(ground=Ground.SETTING)
-        if _is_configured(choice, dialect_name)
-        or (choice.ground is Ground.DESCRIPTOR and decided.get(choice.question, False))
-        else choice
-        for choice in evidence
-    )
-
-
-def _is_configured(choice: Choice, name: str | None) -> bool:
-    if name is None or choice.question is not Question.DIALECT or choice.others:
-        return False
-    return _frame(choice.reading) == _frame(name)
+    choices = []
+    for choice in evidence:
+        is_decided = choice.ground is Ground.DESCRIPTOR and decided.get(choice.question, False)
+        if dialect_name is not None and choice.question is Question.DIALECT and not choice.others:
+            is_decided = is_decided or _frame(choice.reading) == _frame(dialect_name)
+        choices.append(choice._replace(ground=Ground.SETTING) if is_decided else choice)
+    return tuple(choices)
 
 
 def _frame(name: str) -> int:

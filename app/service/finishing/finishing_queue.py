@@ -102,9 +102,15 @@ class FinishingQueue:
         with self._changed:
             if not self._queue and not self._fetched and not self._must_search:
                 self._changed.wait_for(lambda: self._queue or self._must_search or self.is_stopping, longest)
-            must_fetch, after = self._must_search and not self._fetched, self._searched_up_to
-            if not must_fetch:
-                return self._first()
+            after = self._searched_up_to
+            if self._fetched or not self._must_search:
+                # Fetched and new attachments take turns, so that neither waits for the end of the other.
+                self._is_fetched_next = not self._is_fetched_next
+                queues = (self._fetched, self._queue) if self._is_fetched_next else (self._queue, self._fetched)
+                queue = queues[0] or queues[1]
+                self._changed.notify_all()
+                taken = [queue.popleft() for _ in range(min(AT_ONCE, len(queue)))]
+                return {each.id: each.complete for each in taken}
             self._must_search = False
         try:
             page = self._catalog.complete_attachments(FETCHED, after)
@@ -119,13 +125,3 @@ class FinishingQueue:
             if len(page) == FETCHED and not self._must_search:
                 self._must_search, self._searched_up_to = True, page[-1]
         return {}
-
-    def _first(self) -> dict[str, CompleteAttachment | None]:
-        """Return the first of a queue. Fetched and new attachments take turns, so that neither waits for the end of the
-        other."""
-        self._is_fetched_next = not self._is_fetched_next
-        queues = (self._fetched, self._queue) if self._is_fetched_next else (self._queue, self._fetched)
-        queue = queues[0] or queues[1]
-        self._changed.notify_all()
-        taken = [queue.popleft() for _ in range(min(AT_ONCE, len(queue)))]
-        return {each.id: each.complete for each in taken}

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.codecs.sas.file_messages import RecordTotals
-from app.framing.protocol import PartReader
 from app.framing.registry import find_framing
 from app.model.attachment import AttachmentKind
 from app.model.errors import DamagedError
@@ -24,7 +23,7 @@ from app.ports import JournalArchive
 from app.service.context import Stores
 from app.service.finishing.complete_content import stored_at_once
 from app.service.finishing.content_evidence import concluded_binary, is_certain, with_earlier
-from app.service.finishing.incremental import EXTENTS_A_PART, WholeRecords, whole_records
+from app.service.finishing.incremental import EXTENTS_A_PART, whole_records
 from app.service.finishing.media_types import BINARY_TYPE, announced
 from app.service.finishing.stored_parts import CompleteAttachment, Places, by_batch, neighbours, places_of
 
@@ -120,25 +119,21 @@ def _content(record: AttachmentRecord, parts: Sequence[_Part], stores: Stores) -
     if not is_certain(reader, tally):
         return None
     if stores.in_place:
-        found = _in_journal(record, reader, tally, records)
+        digest = sha256()
+        for piece in records.data:
+            digest.update(piece)
+        found = Finished(
+            record.id,
+            tally.size,
+            digest.hexdigest(),
+            BINARY_TYPE,
+            storage="journal",
+            finished_at=0,
+            extents=tuple(extent for extent in records.extents if extent.length),
+            dialects=reader.dialects,
+            evidence=reader.evidence,
+            **announced(reader.description, tally, "hold"),
+        )
     else:
         found = stored_at_once(record, BINARY_TYPE, reader, tally, records.data, stores)
     return with_earlier(concluded_binary(found, first.warnings.get(first.row), record.source, stores), record)
-
-
-def _in_journal(record: AttachmentRecord, reader: PartReader, tally: RecordTotals, records: WholeRecords) -> Finished:
-    digest = sha256()
-    for piece in records.data:
-        digest.update(piece)
-    return Finished(
-        record.id,
-        tally.size,
-        digest.hexdigest(),
-        BINARY_TYPE,
-        storage="journal",
-        finished_at=0,
-        extents=tuple(extent for extent in records.extents if extent.length),
-        dialects=reader.dialects,
-        evidence=reader.evidence,
-        **announced(reader.description, tally, "hold"),
-    )

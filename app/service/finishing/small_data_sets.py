@@ -52,18 +52,6 @@ class _Located(NamedTuple):
 
 def read_together(waiting: Iterable[CompleteAttachment], stores: Stores, most: int) -> dict[str, ReadTogether]:
     """Return what can be read of the first of these attachments, up to `most` bytes, by identifier."""
-    located = _located(waiting, most)
-    messages = messages_at(stores.journal, {each.places[0] for each in located})
-    read = [(each, first) for each in located if (first := messages.get(each.places[0])) is not None]
-    read = [(each, first) for each, first in read if first.framing != UNREADABLE]
-    files: dict[str, DataSetFile] = {}
-    for name, found in _tables([pair for pair in read if not stores.is_strict(pair[0].record.source)], stores).items():
-        with suppress(Exception):  # as in `_tables`
-            files[name] = DataSetFile(found.facts, parquet_file(found.table))
-    return {each.record.id: ReadTogether(first, files.get(each.record.id)) for each, first in read}
-
-
-def _located(waiting: Iterable[CompleteAttachment], most: int) -> list[_Located]:
     located: list[_Located] = []
     size = 0
     for each in waiting:
@@ -72,7 +60,18 @@ def _located(waiting: Iterable[CompleteAttachment], most: int) -> list[_Located]
         size += each.record.bytes_received
         if each.runs and (places := [*islice(each.places(), None if _is_small(each.record) else 1)]):
             located.append(_Located(each.record, places))
-    return located
+    messages = messages_at(stores.journal, {found.places[0] for found in located})
+    read = [
+        (found, first)
+        for found in located
+        if (first := messages.get(found.places[0])) is not None and first.framing != UNREADABLE
+    ]
+    files: dict[str, DataSetFile] = {}
+    lenient = [pair for pair in read if not stores.is_strict(pair[0].record.source)]
+    for name, table in _tables(lenient, stores).items():
+        with suppress(Exception):  # as in `_tables`
+            files[name] = DataSetFile(table.facts, parquet_file(table.table))
+    return {found.record.id: ReadTogether(first, files.get(found.record.id)) for found, first in read}
 
 
 def _is_small(record: AttachmentRecord) -> bool:

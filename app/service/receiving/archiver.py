@@ -96,7 +96,8 @@ class Archiver:
         self._is_ours = True
 
     def _require_last(self) -> int:
-        """Return the epoch of the gateway that copied last. Raises JournalTaken if it is later than that of this one.
+        """Return the epoch of the gateway that copied last. Raises JournalTaken if it is later than the epoch
+        of this gateway.
 
         What two gateways copy at the same moment is the same, since a sealed segment never changes.
         """

@@ -108,7 +108,7 @@ class Backlog:
             return not self._ended
 
     def release(self, batch: BacklogBatch) -> None:
-        """Let receivers put more messages, as those of a batch are on disk."""
+        """Make room for more messages, as the messages of a batch are on disk."""
         with self._changed:
             self.bytes -= sum(entry.size for entry in batch.entries)
             self.messages -= sum(len(entry.messages) for entry in batch.entries)

@@ -66,18 +66,17 @@ class JournalWriter:
 
     def write(self, batch: BacklogBatch) -> None:
         """Encode a batch, and write it after those before it."""
-        pieces = [self._prepared(messages) for messages in _pieces(batch)]
+        pieces = []
+        for messages in _pieces(batch):
+            try:
+                pieces.append(_Piece(messages, self._journal.prepare(messages)))
+            except Exception:  # noqa: BLE001 - writing them finds the message that is at fault
+                pieces.append(_Piece(messages))
         is_written = False
         try:
             is_written = self._backlog.await_turn(batch) and self._write(batch, pieces)
         finally:
             self._backlog.pass_turn(is_written=is_written)
-
-    def _prepared(self, messages: Sequence[PhysicalMessage]) -> _Piece:
-        try:
-            return _Piece(messages, self._journal.prepare(messages))
-        except Exception:  # noqa: BLE001 - writing them finds the message that is at fault
-            return _Piece(messages)
 
     def _write(self, batch: BacklogBatch, pieces: list[_Piece]) -> bool:
         messages: list[PhysicalMessage] = []
