@@ -302,7 +302,7 @@ FAULTS = {
     "a length that is not the text's": ("HDR", [*header_fields()[:7], i32(3), *header_fields()[8:]], "a length of 3"),
     "a number too large": ("LST", [i64(1 << 40)], "is not from"),
     "an unknown type in a map": ("MSG", [i32(1), i32(5), i32(1)], "not a data type of a map"),
-    "another type in a map": ("MSG", [i32(1), i32(3), i32(1)], "F64 belongs"),
+    "another type in a map": ("MSG", [i32(1), i32(3), i32(1)], "instead of F64"),
     "more values than a map has": ("MSG", [i32(9), i32(1), i16(1)], "9 times 2 fields"),
     "another type of record": ("VAR", [i32(1), i32(3), *variable_fields(NAME)], "type of record is 2"),
     "an empty message": ("LST", [], "the message ends"),
