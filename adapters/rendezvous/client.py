@@ -203,7 +203,7 @@ class DaemonClient:
             raise DaemonError(f"{self.address} gave no answer within {settings.connect_timeout:g} s") from error
         except OSError as error:
             raise DaemonError(f"{self.address} broke the connection: {error}") from error
-        except daemon.DaemonRefusal as error:
+        except daemon.DaemonRefused as error:
             raise DaemonError(f"{self.address} refused the connection: {error}") from error
         except WireError as error:
             raise DaemonError(f"{self.address} sent an invalid answer: {error}") from error

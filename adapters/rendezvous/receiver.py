@@ -19,7 +19,7 @@ from adapters.connections import Backoff, ConnectionState, now
 from adapters.rendezvous.client import DaemonClient, DaemonError, Oversized
 from adapters.rendezvous.settings import SourceSettings
 from app.codecs.rendezvous import daemon, rendezvous_envelope
-from app.codecs.rendezvous.daemon import DaemonFrame, FrameKind
+from app.codecs.rendezvous.daemon import DaemonFrame, DaemonMessageKind
 from app.codecs.rendezvous.subjects import ADVISORY, INBOX
 from app.model.errors import InvalidInputError
 from app.model.framing_facts import FramingTraits
@@ -186,9 +186,9 @@ class RendezvousReceiver:
         except WireError as error:
             self._refuse(frame, "bad-rendezvous-frame", str(error), at)
             return
-        if read.kind == FrameKind.ADVISORY or read.subject.startswith(ADVISORY):
+        if read.kind == DaemonMessageKind.ADVISORY or read.subject.startswith(ADVISORY):
             self._on_advisory(read)
-        elif read.kind == FrameKind.DATA and not read.subject.startswith(f"{INBOX}."):
+        elif read.kind == DaemonMessageKind.DATA and not read.subject.startswith(f"{INBOX}."):
             try:
                 self._put(rendezvous_envelope.read(read, self._name, self._framing, at))
             except InvalidInputError as error:

@@ -159,7 +159,7 @@ def test_a_long_value_is_put_together_by_its_positions(tmp_path: Path) -> None:
         ),
         (putval(b"abc", ValMode.DATAPART, 0), "no-place", "position 0 does not say where the 3 bytes belong"),
         (putval(b"abc", ValMode.ALLDATA, 1, bytes(8)), "no-identifier", "has no identifier"),
-        (PhysicalMessage(SOURCE, "order_packet", body=b"x" * 80, received_at=1), "bad-packet", "no byte order"),
+        (PhysicalMessage(SOURCE, "order_packet", body=b"x" * 80, received_at=1), "bad-packet", "not a byte order"),
     ],
     ids=["error", "no-statement", "no-count", "uncounted", "no-position", "no-identifier", "no-packet"],
 )
