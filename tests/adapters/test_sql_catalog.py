@@ -30,6 +30,7 @@ from tests.contracts.catalog import CatalogContract
 from tests.contracts.catalog.finishing import told
 from tests.contracts.catalog.packed import NOW, checkpoint, pack
 from tests.contracts.catalog.records import HAPPENED, attachment, delivery, finished, keep, known, message, spoilt
+from tests.support.cases import for_each
 from tests.support.postgresql import binaries, running_postgresql
 
 ROOT = Path(__file__).parents[2]
@@ -354,7 +355,7 @@ class TestSqlite(SqlCatalogContract):
         assert catalog.last_event() == 100
         catalog.close()
 
-    @pytest.mark.parametrize("search", SEARCHES)
+    @for_each("search", SEARCHES)
     def test_searches_use_indexes(self, catalog: SqlCatalog, url: str, search: Callable[[SqlCatalog], object]) -> None:
         asked: list[tuple[str, Any]] = []
 
