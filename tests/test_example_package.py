@@ -14,6 +14,8 @@ from deltalake import DeltaTable
 
 from tests.support.gateway import GatewayProcess
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "docs" / "examples" / "framing"
 PAGE = ROOT / "docs" / "framings.md"

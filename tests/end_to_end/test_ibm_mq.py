@@ -25,6 +25,8 @@ from tests.support.mqi import load
 from tests.support.queue_manager import QueueManager
 from tests.support.sas_client import Program, binary_file, disordered
 
+pytestmark = pytest.mark.broker
+
 QUEUE = "SAS.ATTACHMENTS"
 ATTACHMENTS = 200
 IN_DOUBT: tuple[Literal["before", "after"], ...] = ("before", "after", "before", "after")

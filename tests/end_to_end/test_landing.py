@@ -13,6 +13,8 @@ from tests.support.publish import publish
 from tests.support.sas_client import Program, binary_file, disordered, message
 from tests.support.stream_job import StreamJob
 
+pytestmark = pytest.mark.broker
+
 TOPIC = "sas/landing"
 SPARK = 'assembler = "spark"\n[journal]\nsegment_age = "1s"\n[pipeline]\ntrigger = "1s"\n'
 PATIENCE = 150.0

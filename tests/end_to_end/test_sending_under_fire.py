@@ -16,6 +16,8 @@ from tests.support.mqi import load
 from tests.support.queue_manager import QueueManager
 from tests.support.sending_campaign import BODY, QUEUE, SETTINGS, UNIT, publish_under_fire, send_under_fire, taken
 
+pytestmark = pytest.mark.broker
+
 KILLS, BROKER_KILLS = 8, 3
 
 

@@ -4,7 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from app.pipeline import main
+
+pytestmark = pytest.mark.process
 
 
 def run(*command: str | Path) -> tuple[int, str]:
