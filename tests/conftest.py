@@ -34,7 +34,7 @@ STARTED_BY = {
     "broker": {"broker", "lasting", "library", "mq", "troubled"},
     "browser": {"browser"},
     "database": {"postgresql"},
-    "process": {"azure", "forks", "gateway", "object_store", "storage_of_all"},
+    "process": {"azure", "gateway", "object_store", "small_disk", "storage_of_all"},
     "spark": {"spark"},
 }
 """The fixtures that start programs, by the marker of the tests that use them."""
@@ -69,7 +69,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group("spark"))
     if config.getoption("seconds"):
         return
-    took = config.cache.get(TOOK, {}) if config.cache else {}
+    cache = getattr(config, "cache", None)
+    took = cache.get(TOOK, {}) if cache else {}
     dear = {_file(item.nodeid) for item in items if not item.get_closest_marker("unit")}
 
     def place(item: pytest.Item) -> tuple[bool, bool, float, str]:
@@ -87,7 +88,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    cache = session.config.cache
+    cache = getattr(session.config, "cache", None)
     if cache and not hasattr(session.config, "workerinput"):
         cache.set(TOOK, cache.get(TOOK, {}) | {file: round(seconds, 1) for file, seconds in _took.items()})
 
