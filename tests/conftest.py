@@ -5,6 +5,7 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from secrets import token_hex
 from time import monotonic
@@ -93,13 +94,16 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         cache.set(TOOK, cache.get(TOOK, {}) | {file: round(seconds, 1) for file, seconds in _took.items()})
 
 
-_began = monotonic()
+@cache
+def _end(seconds: float) -> float:
+    """Return when so many seconds are over, counted from the first test."""
+    return monotonic() + seconds
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     seconds = item.config.getoption("seconds")
-    if seconds and monotonic() > _began + seconds:
+    if seconds and monotonic() > _end(seconds):
         pytest.skip(f"{seconds:g} seconds are over")
 
 
