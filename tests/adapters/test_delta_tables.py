@@ -292,6 +292,7 @@ put(store, "T", numbered(8), 8)
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("moment", ["while writing", "before the commit", "before the version"])
 @pytest.mark.parametrize("is_new", [True, False])
 def test_what_a_killed_process_left_is_never_seen_and_goes(tmp_path: Path, moment: str, is_new: bool) -> None:
@@ -369,12 +370,14 @@ def race(folder: Path, *commands: tuple[str, ...]) -> list[list[int]]:
     return [[int(word) for word in process.communicate()[0].split()] for process in processes]
 
 
+@pytest.mark.process
 def test_a_transaction_of_two_processes_happens_once(tmp_path: Path) -> None:
     done = race(tmp_path, ("same", "-"), ("same", "-"))
     assert sorted(done[0] + done[1]) == list(range(30))
     assert numbers(DeltaTables(tmp_path), "T") == list(range(30))
 
 
+@pytest.mark.process
 def test_transactions_of_two_applications_all_happen(tmp_path: Path) -> None:
     assert race(tmp_path, ("one", "-"), ("other", "-")) == [list(range(30))] * 2
     store = DeltaTables(tmp_path)
@@ -382,6 +385,7 @@ def test_transactions_of_two_applications_all_happen(tmp_path: Path) -> None:
     assert store.describe("T").version == 60  # one of them has joined small files
 
 
+@pytest.mark.process
 def test_compaction_and_commits_do_not_mind_each_other(tmp_path: Path) -> None:
     store = DeltaTables(tmp_path)
     with subprocess.Popen(

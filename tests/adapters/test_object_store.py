@@ -235,6 +235,7 @@ with ObjectStore(sys.argv[1]).batch() as store:
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("program", "left"), [(WRITES_FOR_EVER, 1), (WRITES_TOGETHER_FOR_EVER, 5)])
 def test_sweeps_away_what_a_killed_process_was_writing_and_nothing_else(
     tmp_path: Path, program: str, left: int

@@ -36,6 +36,7 @@ from tests.framing.order_packets import (
     reply,
     stored,
 )
+from tests.support.cases import for_each
 
 
 def test_a_result_set_is_put_together_by_its_row_counts(tmp_path: Path) -> None:
@@ -202,7 +203,7 @@ def test_other_packets_are_of_no_attachment() -> None:
         assert ORDER_PACKET.read(message, 0) == Pieces()
 
 
-@pytest.mark.parametrize("name", ALL)
+@for_each("name", ALL)
 def test_every_packet_of_the_vectors_is_read(name: str) -> None:
     message = PhysicalMessage(SOURCE, "order_packet", body=PACKETS[name])
     codes = {"error-reply", "no-statement", "no-place", "no-identifier", "bad-part"}

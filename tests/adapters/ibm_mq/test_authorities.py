@@ -23,6 +23,8 @@ from tests.adapters.ibm_mq.conftest import Place
 from tests.support.mqi import load
 from tests.support.queue_manager import QueueManager
 
+pytestmark = pytest.mark.broker
+
 PAGE = Path("docs/ibm-mq.md")
 COMMAND = re.compile(r"^setmqaut -m QM1 -t (qmgr|queue)(?: -n (\S+))? +-g gateway ((?:\+[a-z]+ ?)+)$", re.MULTILINE)
 LIMIT = 2 << 20
