@@ -37,8 +37,8 @@ class MqReceiver:
         self._workers = [worker for queue in self._queues for worker in queue.workers]
 
     def resume(self, newest: Iterator[PhysicalMessage]) -> bool:
-        """Return False: messages of a unit of work that was not committed come again, and nothing distinguishes
-        them."""
+        """Return False: messages of a unit of work that was not committed are delivered again, and nothing
+        distinguishes them."""
         del newest
         return False
 

@@ -204,7 +204,7 @@ class MqttClient(paho.Client):
             self.lost = why
 
     def _read(self) -> bool:
-        """Read what has come. Return True when a batch is full, so that more may have come."""
+        """Read the received bytes. Return True when a batch is full, so that there may be more."""
         while self._sock is not None:
             try:
                 if self._take_packets():

@@ -129,7 +129,7 @@ class SeenMessages:
         self._last = mid
 
     def release(self, mid: int) -> None:
-        """Forget a message: the identifier stands for another one from now on."""
+        """Forget a message: its identifier will be given to another one."""
         self._copies.pop(mid, None)
 
     def _is_next(self, mid: int) -> bool:

@@ -111,7 +111,7 @@ class MqttReceiver:
     def run(self, intake: Intake, stop: StopSignal) -> None:
         if self._shared:
             self._log.warning("subscription_shared", topics=self._shared, rule=_SHARED_RULE.format(topics="its topic"))
-        # What an earlier intake has taken, and may not have written, comes again.
+        # Messages that an earlier intake accepted, and may not have written, are delivered again.
         is_resumed = self._resumed is not None
         self._seen, self._resumed = self._resumed or SeenMessages(), None
         self._gap = None if is_resumed else "the source begins to receive"
@@ -133,7 +133,8 @@ class MqttReceiver:
 
     def resume(self, newest: Iterator[PhysicalMessage]) -> bool:
         """Take note of the newest deliveries of this session in the journal. Return False if the broker's identifiers
-        do not tell what comes again, or if it does not send again what was not acknowledged."""
+        do not distinguish messages that are delivered again, or if it does not deliver unacknowledged messages
+        again."""
         if self._has_qos_0 or self._settings.session_expiry == 0:
             return False
         found: dict[tuple[Delivery, int], None] = {}

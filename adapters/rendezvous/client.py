@@ -114,7 +114,7 @@ class DaemonClient:
         return answer
 
     def frames(self, timeout: float) -> list[bytes | Oversized]:
-        """Return the whole frames that have come; waits up to `timeout` seconds for more bytes.
+        """Return the whole frames that were received; wait up to `timeout` seconds for more bytes.
 
         Raises DaemonError when the connection has ended, or for bytes that are no frame.
         """
@@ -143,7 +143,7 @@ class DaemonClient:
         try:
             self._stream.sendall(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         except TimeoutError as error:
-            raise DaemonError(f"{self.address} takes nothing") from error
+            raise DaemonError(f"{self.address} reads nothing") from error
         except OSError as error:
             raise DaemonError(f"{self.address} broke the connection: {error}") from error
 

@@ -219,7 +219,7 @@ class RendezvousReceiver:
             self._log.error("messages_dropped", buffer=self._settings.buffer, total=self._buffer.dropped)
 
     def _hand_over(self, intake: Intake) -> None:
-        """Give the intake what has come, until the buffer is closed and empty."""
+        """Submit the buffered messages to the intake, until the buffer is closed and empty."""
         try:
             while (taken := self._buffer.take()) is not None:
                 messages, refusal = taken
