@@ -37,7 +37,19 @@ class Delivery(NamedTuple):
 
     @classmethod
     def of(cls, session: str, arrival: Arrival) -> "Delivery":
-        return cls(session, arrival.qos, arrival.mid, _checksum(arrival))
+        """Return the delivery of a message in a session.
+
+        Its checksum is of the packet's topic, properties and payload, and has the length in its high bits. It leaves
+        out the message expiry interval, which the broker counts down.
+        """
+        packet = arrival.packet
+        expiry = message_expiry_interval(arrival.properties()) if arrival.payload_at > arrival.properties_at else None
+        if expiry is None:
+            checksum = crc32c(packet)
+        else:
+            start, stop = arrival.properties_at + expiry.start, arrival.properties_at + expiry.stop
+            checksum = crc32c(packet[stop:], crc32c(packet[:start]))
+        return cls(session, arrival.qos, arrival.mid, checksum | len(packet) << 32)
 
     @classmethod
     def parse(cls, text: str) -> "Delivery | None":
@@ -134,14 +146,3 @@ class SeenMessages:
 
     def _is_next(self, mid: int) -> bool:
         return mid == self._last % _IDENTIFIERS + 1
-
-
-def _checksum(arrival: Arrival) -> int:
-    """Return a checksum of a packet's topic, properties and payload, with its length. The broker counts the message
-    expiry interval down."""
-    packet = arrival.packet
-    expiry = message_expiry_interval(arrival.properties()) if arrival.payload_at > arrival.properties_at else None
-    if expiry is None:
-        return crc32c(packet) | len(packet) << 32
-    start, stop = arrival.properties_at + expiry.start, arrival.properties_at + expiry.stop
-    return crc32c(packet[stop:], crc32c(packet[:start])) | len(packet) << 32

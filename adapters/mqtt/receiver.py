@@ -175,16 +175,6 @@ class MqttReceiver:
         settings = self._settings
         if self._has_session and not connack.session_present:
             self._log.warning("session_lost", effect="messages that the broker held for this source are lost")
-        self._begin_session(connack)
-        self._has_session = settings.session_expiry > 0
-        client.on_release = self._seen.release
-        client.on_subscribe = partial(self._subscribed, connack)
-        retain_handling = _SEND_RETAINED_IF_NEW if settings.retained == "accept" else _NEVER_SEND_RETAINED
-        options: Any = SubscribeOptions(settings.qos, retainHandling=retain_handling) if client.is_5 else settings.qos
-        client.subscribe([(topic, options) for topic in settings.topic])
-
-    def _begin_session(self, connack: Connack) -> None:
-        """Begin or continue the session. Have the next message say it if others may be missing before it."""
         if connack.session_present:
             self._seen.reconnected()
         else:
@@ -192,6 +182,12 @@ class MqttReceiver:
             self._gap = self._gap or "the broker has no session of the source: what it held is lost"
         if self._has_qos_0:
             self._gap = self._gap or _QOS_0_LOST
+        self._has_session = settings.session_expiry > 0
+        client.on_release = self._seen.release
+        client.on_subscribe = partial(self._subscribed, connack)
+        retain_handling = _SEND_RETAINED_IF_NEW if settings.retained == "accept" else _NEVER_SEND_RETAINED
+        options: Any = SubscribeOptions(settings.qos, retainHandling=retain_handling) if client.is_5 else settings.qos
+        client.subscribe([(topic, options) for topic in settings.topic])
 
     def _subscribed(self, connack: Connack, client: Any, _: object, __: int, granted: list[Any], ___: object) -> None:
         version = "5" if client.is_5 else "3.1.1"

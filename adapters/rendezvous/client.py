@@ -60,7 +60,12 @@ class DaemonClient:
         except OSError as error:
             raise DaemonError(f"{self.address} cannot be reached: {error}") from error
         try:
-            self._keep_alive()
+            self._stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            # The protocol does not detect that the daemon's machine is gone; the system does.
+            self._stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+                if hasattr(socket, option):
+                    self._stream.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
             self.session = self._negotiated(settings)
         except BaseException:
             self._stream.close()
@@ -224,14 +229,6 @@ class DaemonClient:
         if not HEADER_SIZE <= length <= self._most_bytes:
             raise DaemonError(f"{self.address} sent a frame of {length:,} bytes")
         return meaning(daemon.read_frame(head + self._exactly(length - HEADER_SIZE)))
-
-    def _keep_alive(self) -> None:
-        """Have the system detect that the daemon's machine is gone, since the protocol does not."""
-        self._stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
-            if hasattr(socket, option):
-                self._stream.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 def _connected(frame: DaemonFrame) -> None:
