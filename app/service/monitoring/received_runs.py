@@ -56,7 +56,9 @@ def parts_of(
     is_forgotten = not packed and record.state in (AttachmentState.FINISHED, AttachmentState.COMPLETE)
     if is_forgotten:
         # The content is in the store, so all parts were here; where they lie in the journal is forgotten.
-        runs = _one_run(expected or record.parts_received)
+        length = expected or record.parts_received
+        ones = np.ones(min(length, 1), np.int64)
+        runs = Runs(ones, ones * length, ones * 0)
     elif record.group is None:
         runs = Runs.unpack(packed).in_order()
     else:
@@ -73,11 +75,6 @@ def parts_of(
     else:
         dated = _dated(found, context.journal)
     return ReceivedParts(expected, sum(run.received for run in found), first, max(shown, first - 1), dated, shown < end)
-
-
-def _one_run(length: int) -> Runs:
-    """Return the parts 1 to `length`, whose places are forgotten."""
-    return Runs(np.ones(min(length, 1), np.int64), np.full(min(length, 1), length), np.zeros(min(length, 1), np.int64))
 
 
 def _marks(record: AttachmentRecord, context: ServiceContext, highest: int) -> dict[int, State]:
