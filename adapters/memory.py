@@ -137,7 +137,7 @@ class MemorySender:
     def forget(self, delivery: str) -> None:
         pass
 
-    def tidy(self, may_go_on: Callable[[str], bool]) -> None:
+    def tidy(self, may_continue: Callable[[str], bool]) -> None:
         pass
 
     def repeats(self) -> str | None:

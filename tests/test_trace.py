@@ -21,6 +21,7 @@ from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHe
 from app.model.message import PhysicalMessage
 from app.trace import FORMATS, Frame, NotRecognised, explain
 from app.wire import Context
+from tests.support.cases import for_each
 
 KEY = b"\x33" * 16
 HEADER = MessageHeader(
@@ -81,8 +82,8 @@ def image(name: str, dialect: Dialect, body: bytes, version: int = 1, **fields: 
     return write_image(message._replace(**fields), version)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
-@pytest.mark.parametrize("name", WRITTEN)
+@for_each("dialect", DIALECTS)
+@for_each("name", WRITTEN)
 def test_what_is_written_is_explained_when_told_what_it_is(name: str, dialect: Dialect) -> None:
     body = WRITTEN[name](dialect)
     frames = explain(body, name)
@@ -90,8 +91,8 @@ def test_what_is_written_is_explained_when_told_what_it_is(name: str, dialect: D
     assert_tiled(frames, len(body))
 
 
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
-@pytest.mark.parametrize("name", WRITTEN)
+@for_each("dialect", DIALECTS)
+@for_each("name", WRITTEN)
 def test_what_is_written_is_recognised_by_its_content(name: str, dialect: Dialect) -> None:
     body = WRITTEN[name](dialect)
     (frame,) = explain(body)
@@ -99,8 +100,8 @@ def test_what_is_written_is_recognised_by_its_content(name: str, dialect: Dialec
     assert_tiled([frame], len(body))
 
 
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
-@pytest.mark.parametrize("name", WRITTEN)
+@for_each("dialect", DIALECTS)
+@for_each("name", WRITTEN)
 def test_a_descriptor_tells_what_its_body_is(name: str, dialect: Dialect) -> None:
     body = WRITTEN[name](dialect)
     captured = image(name, dialect, body)

@@ -20,7 +20,7 @@ _VERSIONS: dict[Version, tuple[MQTTProtocolVersion, ...]] = {
 _UNSUPPORTED_VERSION = 0x84
 _REFUSED_LOG_IN = frozenset({0x86, 0x87, 0x8C})
 """Reason codes of a CONNACK: bad user name or password, not authorized, bad authentication method."""
-_MOMENT, _GLANCE = 0.05, 1.0
+_LISTEN_DELAY, _LISTEN_TIMEOUT = 0.05, 1.0
 
 
 class BrokerError(Exception):
@@ -72,13 +72,13 @@ class Connector:
         return f"{self._settings.host}:{self._settings.port}"
 
     def is_listening(self) -> bool:
-        """Tell whether the broker, or whatever stands before it, accepts connections after a moment.
+        """Tell whether the broker, or a proxy in front of it, accepts connections after a moment.
 
         A broker that is just ending closes its connections and its listening socket in any order.
         """
-        time.sleep(_MOMENT)
+        time.sleep(_LISTEN_DELAY)
         try:
-            socket.create_connection((self._settings.host, self._settings.port), _GLANCE).close()
+            socket.create_connection((self._settings.host, self._settings.port), _LISTEN_TIMEOUT).close()
         except OSError:
             return False
         return True
@@ -91,7 +91,7 @@ class Connector:
         clean = self._clean if clean is None else clean
         while True:
             client = self._client(self._versions[0], clean=clean)
-            connack = self._greet(client, clean=clean)
+            connack = self._handshake(client, clean=clean)
             if connack.refusal is None:
                 self.log_in.accepted()
                 return client, connack
@@ -125,7 +125,7 @@ class Connector:
             ) from error
         return context
 
-    def _greet(self, client: MqttClient, *, clean: bool) -> Connack:
+    def _handshake(self, client: MqttClient, *, clean: bool) -> Connack:
         host, port = self._settings.host, self._settings.port
         deadline = time.monotonic() + self._settings.connect_timeout
         try:

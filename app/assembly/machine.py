@@ -15,7 +15,7 @@ message may come in any order, any number of times, from any thread of the broke
   first one holds and the later one goes to quarantine.
 - Parts may be numbered in either byte order. An attachment is complete when it has its header, its count and the parts
   1..count in one of them. Parts in the other one are then refused, wherever they came.
-- A group of IBM MQ is an attachment without a header. Each part gives the common facts, and those of the first part
+- A group of IBM MQ is an attachment without a header. Each part gives the common facts, and the facts of the first part
   hold. The group is complete when its last logical message is known, and each message has its end and all the bytes up
   to it. `app.assembly.groups` has the contradictions.
 

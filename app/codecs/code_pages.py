@@ -1,7 +1,7 @@
 """Code pages that Python has no codec for, as their differences from a codec of Python, or from the system's iconv.
 
 SAS and other programs use 1047 on z/OS. 1141 to 1149 are the national code pages with the euro; 277 to 871 are those
-without it. The others are those of SAS's own files on other systems. Sources: the code charts of IBM's Character Data
+without it. The others occur in SAS's own files on other systems. Sources: the code charts of IBM's Character Data
 Representation Architecture and Apple's tables of the Mac's character sets, as in glibc, ICU and Java.
 """
 

@@ -111,7 +111,7 @@ def first_plan(
 ) -> DecodingPlan:
     """Return the plan to begin with, based on the definition and the first observations.
 
-    `metadata` are additional `sas.*` entries; `warnings` are added to the metadata, too. `plans` are those of earlier
+    `metadata` are additional `sas.*` entries; `warnings` are added to the metadata, too. `plans` belong to earlier
     data sets that differ from this one in nothing but their observations; the plan is added to them. Raises
     InvalidInputError for an invalid definition or variables (see `schema.check`, `layout.row_layout`).
     """

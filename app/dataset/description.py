@@ -46,7 +46,7 @@ class KeyContents(NamedTuple):
     descending: bool
 
 
-class DataSetContents(NamedTuple):
+class DataSetDescription(NamedTuple):
     """A data set. `attributes` are all other `sas.*` entries, by the name after the dot."""
 
     library: str
@@ -67,7 +67,7 @@ class DataSetContents(NamedTuple):
         return [*self.warnings, *(f"{each.name}: {note}" for each in self.variables for note in each.notes)]
 
 
-def contents(schema: pa.Schema, observations: int) -> DataSetContents:
+def contents(schema: pa.Schema, observations: int) -> DataSetDescription:
     """Return the description in a schema.
 
     Facts that it does not state are inferred from its types; it need not be of SAS.
@@ -81,7 +81,7 @@ def contents(schema: pa.Schema, observations: int) -> DataSetContents:
     fields = side_columns.without_sides(schema)
     variables = tuple(_variable(field, position, sides.get(field.name)) for position, field in enumerate(fields, 1))
     needed = str(sum(variable.length for variable in variables))
-    return DataSetContents(
+    return DataSetDescription(
         library=entries.pop("library", ""),
         member=entries.pop("member", ""),
         label=entries.pop("label", ""),
@@ -143,12 +143,12 @@ def _sas(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
 # --- as text ------------------------------------------------------------------------------------------------------
 
 
-def listing(found: DataSetContents) -> str:
+def listing(found: DataSetDescription) -> str:
     """Return the lines of PROC CONTENTS, as far as a data set's messages contain the information."""
     return "\n".join(_lines(found)) + "\n"
 
 
-def _lines(found: DataSetContents) -> Iterator[str]:
+def _lines(found: DataSetDescription) -> Iterator[str]:
     yield _title("The CONTENTS Procedure")
     yield ""
     yield from _attributes(found)
@@ -164,7 +164,7 @@ def _lines(found: DataSetContents) -> Iterator[str]:
         yield from _section("Warnings", [], [[remark] for remark in found.remarks])
 
 
-def _attributes(found: DataSetContents) -> Iterator[str]:
+def _attributes(found: DataSetDescription) -> Iterator[str]:
     entries = found.attributes
     order = {"little": "low byte first", "big": "high byte first"}.get(entries.get("byte_order", ""), "")
     left = {

@@ -1,6 +1,6 @@
 """Convert SAS numerics to double columns and back.
 
-A numeric of length 2 to 8 is the most significant bytes of an 8-byte float. Floats are IEEE's or those of IBM
+A numeric of length 2 to 8 is the most significant bytes of an 8-byte float. Floats are IEEE's or of IBM
 System/390: a sign, 7 bits of a power of 16 biased by 64, and 56 bits of fraction. Missing values are NaNs in IEEE
 format and fractions of zero in IBM format; `app.dataset.missing` distinguishes them.
 """

@@ -82,8 +82,8 @@ class LastMessage(NamedTuple):
         return self.stated - came - rule.header - rule.application * self.applications
 
     def is_possible(self, rule: Rule) -> bool:
-        """Tell whether the count can be that of a rule, if messages were lost, or came twice where announcements do not
-        show tell. Each attachment has at least one."""
+        """Tell whether the count can follow a rule, if messages were lost, or came twice where announcements do not
+        show it. Each attachment has at least one."""
         if rule.all_attachments and self.unbegun:
             return self.missing(rule) >= self.unbegun
         twice = sum(each.repeats for each in self.came if each.whole is Completeness.UNKNOWN)

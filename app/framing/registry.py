@@ -16,7 +16,7 @@ GROUP = "attachment_gateway.framings"
 FRAMINGS: dict[str, Framing] = {
     framing.traits.name: framing for framing in (SAS_QUEUE, MQ_GROUP, SAS_RENDEZVOUS, ORDER_PACKET)
 }
-"""The framings of the gateway, in the order in which people read of them; after them, those of other packages that
+"""The framings of the gateway, in the order of the documentation; after them, framings of other packages that
 have been asked for. Nothing else of other packages is loaded."""
 
 

@@ -43,7 +43,7 @@ PARTS: Final = "rendezvous.parts"
 COUNTED: Final = "rendezvous.counted"
 """By which rule that was decided, what decided it, and the other rules that fit: words with blanks between."""
 DOUBT: Final = "rendezvous.doubt"
-"""Why it is in doubt what a last message says, or, beside `PARTS`, why the decision may be wrong: a sentence."""
+"""Why it is in doubt what a last message says, or, together with `PARTS`, why the decision may be wrong: a sentence."""
 REFUTED: Final = "rendezvous.refuted"
 """Why an attachment that was finished by its last message may lack messages: a sentence."""
 COPY: Final = "rendezvous.copy"
@@ -294,10 +294,10 @@ def choice_of(message: PhysicalMessage) -> Choice | None:
 
 _INTERLEAVED: Final = (
     "its header came before the attachments of the one before it had ended: they may be of two senders on one subject "
-    "that name no subject to reply to, and cannot be told apart"
+    "that name no subject to reply to, and cannot be distinguished"
 )
 _UNBEGUN: Final = (
-    "attachments of its header have not begun, so its last message may be that of another one whose beginning was lost"
+    "attachments of its header have not begun, so its last message may belong to another one whose beginning was lost"
 )
 
 

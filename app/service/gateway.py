@@ -12,8 +12,7 @@ from app.service.content.content_damage import Damages
 from app.service.content.content_service import Contents
 from app.service.context import ServiceContext
 from app.service.events.event_log import EventLog
-from app.service.monitoring.catalog_watch import ASK_SECONDS, CatalogWatch
-from app.service.monitoring.counts import CatalogCounts
+from app.service.monitoring.catalog_watch import ASK_SECONDS, CatalogCounts, CatalogWatch
 from app.service.monitoring.health import Health
 from app.service.monitoring.history import History
 from app.service.monitoring.peers import Peers, checked
@@ -26,7 +25,7 @@ from app.service.repair.scrubber import Scrubber
 from app.service.retention.deletion import Deletion
 from app.service.retention.sweeper import Sweeper
 from app.service.sending.delivery_creation import Deliveries
-from app.service.sending.upload_space import Room
+from app.service.sending.upload_space import UploadSpace
 from app.service.stream import Stream
 from app.service.tables.table_adapters import TableAdapters
 from app.service.threads import Worker, repeat
@@ -73,7 +72,7 @@ class Gateway:
         self.stream = Stream(context, receivers, self._damages, self._healer.put, stop)
         self.replayer = Replayer(context, self.stream.intake.journal_again, self.stream.assembly.finish_again)
 
-        self.room = Room(self.journal.free_bytes, settings.limits.free_bytes)
+        self.room = UploadSpace(self.journal.free_bytes, settings.limits.free_bytes)
         self.deliveries = Deliveries(context, senders, self.room.check)
         lifetime = microseconds(settings.retention.uploads)
         self.uploads = Uploads(context.store, context.clock, lifetime, settings.limits, context.metrics)

@@ -41,7 +41,7 @@ from app.service.assembling.assembler import Assembler
 from app.service.context import ServiceContext
 from app.service.finishing.finisher import Finisher
 from app.service.finishing.stored_parts import CompleteAttachment, missing_ranges
-from app.service.sending.dry_run import count_messages
+from app.service.sending.delivery_creation import count_messages
 from app.service.sending.framer import Framer
 from app.service.sending.sending_errors import CannotSend
 from app.settings import Settings

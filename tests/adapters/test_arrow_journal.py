@@ -303,6 +303,7 @@ class TestRecovery:
             assert segment_names(tmp_path) == []
             assert journal.append(messages_of([1])) == [Position(7, 0, 0)]
 
+    @pytest.mark.process
     def test_a_killed_process_loses_nothing_it_had_taken(self, tmp_path: Path) -> None:
         taken = 0
         for _ in range(5):

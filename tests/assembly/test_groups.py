@@ -194,9 +194,9 @@ def test_more_parts_than_are_taken_are_refused() -> None:
 @pytest.mark.parametrize(
     ("arrived", "why"),
     [
-        ([part(1, 6, ends=False), LAST], "message 1 has a part at offset 8, where byte 6 of message 1 is expected"),
-        ([FIRST, part(1, 8, offset=2, ends=False), LAST], "message 1 has a part at offset 2, where byte 4 of"),
-        ([FIRST, SECOND, part(1, 9, offset=6, ends=False), LAST], "message 1 has a part at offset 6, where byte 8 of"),
+        ([part(1, 6, ends=False), LAST], "message 1 has a part at offset 8, but byte 6 of message 1 is expected"),
+        ([FIRST, part(1, 8, offset=2, ends=False), LAST], "message 1 has a part at offset 2, but byte 4 of"),
+        ([FIRST, SECOND, part(1, 9, offset=6, ends=False), LAST], "message 1 has a part at offset 6, but byte 8 of"),
     ],
 )
 def test_bytes_that_do_not_lie_side_by_side_are_told(arrived: list[GroupPart], why: str) -> None:

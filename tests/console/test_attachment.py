@@ -19,6 +19,8 @@ from tests.support.publish import publish
 from tests.support.sas_client import Attached, Program, binary_file, data_set, message, text_file
 from tests.support.tables import field, visits
 
+pytestmark = pytest.mark.broker
+
 Opened = Callable[..., Console]
 
 LINES = b"".join(b"line %d of the withheld text\n" % number for number in range(40))

@@ -29,6 +29,8 @@ from tests.support.publish import publish
 from tests.support.sas_client import Program, message, text_file
 from tests.support.tables import visits
 
+pytestmark = pytest.mark.broker
+
 HOSTILE = """<img src=x onerror='alert("1")'>\\.csv"""
 CSV = b"order no,city\n1,Oslo\n2,Rome\n"
 

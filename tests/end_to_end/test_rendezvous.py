@@ -28,6 +28,8 @@ from tests.support.rendezvous_daemon import RendezvousDaemon, real_daemon
 from tests.support.rendezvous_program import messages
 from tests.support.sas_client import Attached, Program, binary_file, data_set, message
 
+pytestmark = pytest.mark.broker
+
 ATTACHMENTS = 50
 
 

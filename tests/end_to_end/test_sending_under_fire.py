@@ -16,7 +16,9 @@ from tests.support.mqi import load
 from tests.support.queue_manager import QueueManager
 from tests.support.sending_campaign import BODY, QUEUE, SETTINGS, UNIT, publish_under_fire, send_under_fire, taken
 
-KILLS, BROKER_KILLS = 8, 3
+pytestmark = pytest.mark.broker
+
+KILLS, BROKER_KILLS = 4, 2
 
 
 def test_with_a_state_queue_every_message_arrives_exactly_once(tmp_path: Path) -> None:

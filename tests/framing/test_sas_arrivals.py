@@ -31,6 +31,7 @@ from app.model.event import Announced, Refuted, Unsequenced
 from app.model.evidence import Ground
 from app.model.message import UNREADABLE, PhysicalMessage
 from tests.evidence.senders import contents, sas_rendezvous
+from tests.support.cases import for_each
 
 FDC = write_file_description(FileDescription(80, 0))
 MSG = write_map([MapItem(4, b"about")])
@@ -150,7 +151,7 @@ def test_subjects_are_told_apart() -> None:
     assert UNREADABLE not in {each.framing for each in got}
 
 
-@pytest.mark.parametrize("seed", range(50))
+@for_each("seed", range(50))
 def test_what_cannot_be_told_apart_is_refused_and_never_mixed(seed: int) -> None:
     """Two senders on one subject, in any interleaving: what is numbered as one attachment is of one sender."""
     random = Random(seed)

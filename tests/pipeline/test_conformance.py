@@ -24,6 +24,8 @@ from tests.support import mixed_journal
 from tests.support.mixed_journal import MIB
 from tests.support.stream_driver import MOMENTS
 
+pytestmark = pytest.mark.process
+
 LARGEST = 66 * MIB
 """More than a partition and than several micro-batches have."""
 ROOT = Path(__file__).parents[2]

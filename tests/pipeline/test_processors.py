@@ -16,7 +16,7 @@ from app.pipeline.job.job import Job, open_job
 from app.pipeline.references.message_references import SCHEMA, Reference, What, to_batch
 from app.pipeline.run import spark_steps
 from app.pipeline.run.processors import AttachmentProcessor, HeaderProcessor
-from app.service.retention.expiry import write_let_go
+from app.service.retention.expiry import write_released
 from app.settings import Settings
 from app.testing.reference_passes import Announcing, all_references, journalled
 from tests.support.sas_client import Program, binary_file, message
@@ -71,7 +71,7 @@ class Attachment:
 
     def told(self, positions: dict[str, int]) -> None:
         """The gateway tells up to where it has let go; another task begins."""
-        write_let_go(open_job(self.job).stores.store, positions)
+        write_released(open_job(self.job).stores.store, positions)
         self.processor._let_go = None
 
     def held(self, name: str) -> tuple[Any, ...] | None:

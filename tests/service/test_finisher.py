@@ -170,7 +170,7 @@ def test_failures_are_told_once_and_at_their_end(context: ServiceContext, monkey
     ]
 
 
-@pytest.mark.parametrize(("part", "function"), [("store", "together"), ("journal", "messages")])
+@pytest.mark.parametrize(("part", "function"), [("store", "batch"), ("journal", "messages")])
 def test_a_fault_before_the_first_of_them_is_told_and_tried_again(
     context: ServiceContext, monkeypatch: pytest.MonkeyPatch, part: str, function: str
 ) -> None:

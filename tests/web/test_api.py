@@ -10,6 +10,8 @@ from app.web import problems
 from app.web.app import create_app
 from tests.web.stock import Stock, serving
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -3,7 +3,7 @@
 The daemon speaks first. The two exchange a version and parameters of fixed size; from then on every frame, in either
 direction, is a tibrvMsg with the fields `sub` (the subject), `mtype` (the kind of message), `return` (the subject to
 reply to) and `data`. A client introduces itself twice: with its service and network, and then with its session as well.
-There are no acknowledgements. A client must send no other kinds than those of `FrameKind` that are marked so: a daemon
+There are no acknowledgements. A client must send no kinds of `DaemonMessageKind` but the marked ones: a daemon
 reads nothing more of one that does.
 """
 
@@ -50,7 +50,7 @@ REFUSALS: Final = {
 """Why a daemon refuses a client, by its error number."""
 
 
-class FrameKind(StrEnum):
+class DaemonMessageKind(StrEnum):
     """The kinds of message (`mtype`). Clients send INITIALISE, LISTEN, CANCEL and DATA."""
 
     INITIALISE = "I"
@@ -80,7 +80,7 @@ class Agreement(NamedTuple):
     unique: str
 
 
-class DaemonRefusal(Exception):
+class DaemonRefused(Exception):
     """The daemon refuses the client; the text is the reason."""
 
 
@@ -94,7 +94,7 @@ def first_number(parameters: bytes) -> int:
 
 def initialise(user: str, service: str, network: str, session: str | None = None) -> bytes:
     """Return the frame by which a client introduces itself: at first without its session, then with it."""
-    texts = {"mtype": FrameKind.INITIALISE.value, "userid": user}
+    texts = {"mtype": DaemonMessageKind.INITIALISE.value, "userid": user}
     if session is not None:
         texts["session"] = session
     texts |= {"service": service, "network": network}
@@ -116,22 +116,22 @@ def session_name(address: str, unique: str) -> str:
 
 def listen(subject: str) -> bytes:
     """Return the frame by which a client listens to a subject. A daemon counts listens to the same subject."""
-    return _subscription(FrameKind.LISTEN, subject)
+    return _subscription(DaemonMessageKind.LISTEN, subject)
 
 
 def cancel(subject: str) -> bytes:
     """Return the frame that takes one listen back."""
-    return _subscription(FrameKind.CANCEL, subject)
+    return _subscription(DaemonMessageKind.CANCEL, subject)
 
 
-def _subscription(kind: FrameKind, subject: str) -> bytes:
+def _subscription(kind: DaemonMessageKind, subject: str) -> bytes:
     return encode_message([Field("mtype", 0, "STRING", kind.value), Field("sub", 0, "SUBJECT", subject)])
 
 
 def publish_head(subject: str, reply: str | None = None) -> bytes:
     """Return the fields of a publication that stand before its data, without the message's length."""
     back = [] if reply is None else [Field("return", 0, "STRING", reply)]
-    head = [Field("sub", 0, "SUBJECT", subject), Field("mtype", 0, "STRING", FrameKind.DATA.value), *back]
+    head = [Field("sub", 0, "SUBJECT", subject), Field("mtype", 0, "STRING", DaemonMessageKind.DATA.value), *back]
     return encode_message(head)[HEADER_SIZE:]
 
 
@@ -193,11 +193,12 @@ def fields_of(frame: DaemonFrame) -> Message:
 
 
 def agreement(frame: DaemonFrame) -> Agreement:
-    """Return what the daemon answers a client's first introduction. Raises Refused, and WireError for another frame."""
+    """Return what the daemon answers a client's first introduction. Raises DaemonRefused, and WireError for another
+    frame."""
     named = by_name(fields_of(frame))
     if frame.subject == _REFUSED:
         number = named["error"].value if "error" in named else 0
-        raise DaemonRefusal(f"{REFUSALS.get(number, 'the daemon refuses the connection')} (error {number})")
+        raise DaemonRefused(f"{REFUSALS.get(number, 'the daemon refuses the connection')} (error {number})")
     if frame.subject != _INITIALISED:
         raise WireError("sub", 0, f"{frame.subject!r}, but the daemon answers {_INITIALISED}")
     address, unique = named.get("ipaddr"), named.get("gob")

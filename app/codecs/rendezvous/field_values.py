@@ -30,7 +30,7 @@ class DateTime(NamedTuple):
     microseconds: int
 
 
-class FieldReading(NamedTuple):
+class FieldValue(NamedTuple):
     """A value as read: the API's name of its type, and the value."""
 
     type: str
@@ -43,52 +43,52 @@ _NUMBER_TYPES: Final = {
 _ELEMENTS: Final = {wire: struct.calcsize(code) for wire, code in ARRAYS.items()}
 
 
-def read_value(wire_type: int, data: Buffer, row: str, at: int) -> FieldReading | None:
+def read_value(wire_type: int, data: Buffer, row: str, at: int) -> FieldValue | None:
     """Return the value of a field's data; None for a type that is not known. `row` and `at` (the byte where the data
     begin) are for errors. Raises WireError for data that their type cannot have."""
     known = _READERS.get(wire_type)
     return None if known is None else known(data, row, at)
 
 
-def _number(wire_type: WireType) -> Callable[[Buffer, str, int], FieldReading]:
-    def read(data: Buffer, row: str, at: int) -> FieldReading:
+def _number(wire_type: WireType) -> Callable[[Buffer, str, int], FieldValue]:
+    def read(data: Buffer, row: str, at: int) -> FieldValue:
         found = _NUMBER_TYPES.get((wire_type, len(data)))
         if found is None:
             raise WireError(row, at, f"{wire_type.name} of {len(data)} bytes")
         name, code = found
-        return FieldReading(name, code.unpack(data)[0])
+        return FieldValue(name, code.unpack(data)[0])
 
     return read
 
 
-def _string(data: Buffer, _row: str, _at: int) -> FieldReading:
+def _string(data: Buffer, _row: str, _at: int) -> FieldValue:
     """Text up to the first NUL: some senders write none, or bytes after it."""
-    return FieldReading("STRING", bytes(data).partition(b"\0")[0].decode("latin-1"))
+    return FieldValue("STRING", bytes(data).partition(b"\0")[0].decode("latin-1"))
 
 
-def _opaque(data: Buffer, _row: str, _at: int) -> FieldReading:
-    return FieldReading("OPAQUE", bytes(data))
+def _opaque(data: Buffer, _row: str, _at: int) -> FieldValue:
+    return FieldValue("OPAQUE", bytes(data))
 
 
-def _bool(data: Buffer, row: str, at: int) -> FieldReading:
+def _bool(data: Buffer, row: str, at: int) -> FieldValue:
     _require(len(data) == 1, row, at, f"BOOL of {len(data)} bytes")
-    return FieldReading("BOOL", bool(data[0]))
+    return FieldValue("BOOL", bool(data[0]))
 
 
-def _ip(data: Buffer, row: str, at: int) -> FieldReading:
+def _ip(data: Buffer, row: str, at: int) -> FieldValue:
     if len(data) == 2:
-        return FieldReading("IPPORT16", int.from_bytes(data, "big"))
+        return FieldValue("IPPORT16", int.from_bytes(data, "big"))
     _require(len(data) == 4, row, at, f"an IP address or port of {len(data)} bytes")
-    return FieldReading("IPADDR32", ".".join(map(str, data)))
+    return FieldValue("IPADDR32", ".".join(map(str, data)))
 
 
-def _datetime(data: Buffer, row: str, at: int) -> FieldReading:
+def _datetime(data: Buffer, row: str, at: int) -> FieldValue:
     """Return seconds of 32 bits; the high byte of the other word belongs to seconds beyond them, where it is not 0."""
     _require(len(data) == 8, row, at, f"DATETIME of {len(data)} bytes")
-    return FieldReading("DATETIME", DateTime(int.from_bytes(data[:4], "big"), int.from_bytes(data[4:], "big")))
+    return FieldValue("DATETIME", DateTime(int.from_bytes(data[:4], "big"), int.from_bytes(data[4:], "big")))
 
 
-def _subject(data: Buffer, row: str, at: int) -> FieldReading:
+def _subject(data: Buffer, row: str, at: int) -> FieldValue:
     _require(len(data) > 0, row, at, "a subject without its count of elements")
     elements, place = [], 1
     for _ in range(data[0]):
@@ -99,10 +99,10 @@ def _subject(data: Buffer, row: str, at: int) -> FieldReading:
         elements.append(str(data[place + 1 : end - 1], "latin-1"))
         place = end
     _require(place == len(data), row, at + place, f"{len(data) - place} bytes after a subject")
-    return FieldReading("SUBJECT", ".".join(elements))
+    return FieldValue("SUBJECT", ".".join(elements))
 
 
-def _xml(data: Buffer, row: str, at: int) -> FieldReading:
+def _xml(data: Buffer, row: str, at: int) -> FieldValue:
     """Text that is compressed, after the number of its bytes. Longer texts than MOST_XML_BYTES are refused."""
     head, size = _xml_size(data, row, at)
     packed = data[head:]
@@ -113,7 +113,7 @@ def _xml(data: Buffer, row: str, at: int) -> FieldReading:
     except zlib.error as error:
         raise WireError(row, at + head, f"XML that does not expand: {error}") from None
     _require(len(text) == size, row, at, f"XML of {len(text)} bytes, but its size says {size}")
-    return FieldReading("XML", text.partition(b"\0")[0].decode("latin-1"))
+    return FieldValue("XML", text.partition(b"\0")[0].decode("latin-1"))
 
 
 def _xml_size(data: Buffer, row: str, at: int) -> tuple[int, int]:
@@ -128,23 +128,23 @@ def _xml_size(data: Buffer, row: str, at: int) -> tuple[int, int]:
     return 1 + width, number - width
 
 
-def _array(wire_type: WireType) -> Callable[[Buffer, str, int], FieldReading]:
+def _array(wire_type: WireType) -> Callable[[Buffer, str, int], FieldValue]:
     code, size = ARRAYS[wire_type], _ELEMENTS[wire_type]
 
-    def read(data: Buffer, row: str, at: int) -> FieldReading:
+    def read(data: Buffer, row: str, at: int) -> FieldValue:
         count, rest = divmod(len(data), size)
         _require(not rest, row, at, f"{len(data)} bytes are not elements of {size}")
-        return FieldReading(wire_type.name, list(struct.unpack(f">{count}{code}", data)))
+        return FieldValue(wire_type.name, list(struct.unpack(f">{count}{code}", data)))
 
     return read
 
 
-def _strings(data: Buffer, row: str, at: int) -> FieldReading:
+def _strings(data: Buffer, row: str, at: int) -> FieldValue:
     _require(len(data) >= _U32.size, row, at, "STRINGARRAY without a count")
     (count,) = _U32.unpack_from(data)
     *texts, rest = bytes(data[_U32.size :]).split(b"\0")
     _require(len(texts) == count and not rest, row, at, f"{len(texts)} texts, but the count says {count}")
-    return FieldReading("STRINGARRAY", [text.decode("latin-1") for text in texts])
+    return FieldValue("STRINGARRAY", [text.decode("latin-1") for text in texts])
 
 
 def _require(is_right: bool, row: str, at: int, why: str) -> None:
@@ -152,7 +152,7 @@ def _require(is_right: bool, row: str, at: int, why: str) -> None:
         raise WireError(row, at, why)
 
 
-_READERS: Final[Mapping[int, Callable[[Buffer, str, int], FieldReading]]] = {
+_READERS: Final[Mapping[int, Callable[[Buffer, str, int], FieldValue]]] = {
     WireType.SUBJECT: _subject,
     WireType.DATETIME: _datetime,
     WireType.OPAQUE: _opaque,

@@ -58,7 +58,7 @@ def fill_size(size: int) -> int:
 def byte_order(buffer: Buffer, at: int = 0) -> Order:
     """Return the byte order of the packet at byte `at`. Raises WireError.
 
-    A packet that says neither of the two orders in use has the one in which its lengths are those of the packet.
+    A packet that says neither of the two orders in use has the order in which its lengths fit the packet.
     """
     if len(buffer) - at < PacketHeader.SIZE:
         raise WireError("PacketHeader", at, f"{len(buffer) - at} bytes, and a packet has at least {PacketHeader.SIZE}")
@@ -197,7 +197,7 @@ def new_part(header: PartHeader, buffer: bytes) -> Part:
 
 
 def laid_out(header: PacketHeader, segments: Iterable[tuple[SegmentHeader, Sequence[Part]]]) -> Packet:
-    """Return a packet whose numbers, lengths, offsets and sizes are those of what it holds, as the kernel counts them.
+    """Return a packet whose numbers, lengths, offsets and sizes match its contents, as the kernel counts them.
 
     `varpart_size` of the header is the room there is, and `mess_swap` the order of bytes. Raises WireError when there
     is less room than it takes.

@@ -1,4 +1,4 @@
-"""Values of data parts: an undef byte, and so many bytes as the parameter's description says.
+"""Values of data parts: an undef byte, and the bytes that the parameter's description states.
 
 The undef byte says that a value is missing (`Undef`); any other byte says that one is there, and is the type's fill.
 """

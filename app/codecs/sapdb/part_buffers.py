@@ -85,7 +85,7 @@ class PartBuffer(NamedTuple):
             raise self.refuse(0, f"{len(self.buffer)} bytes, but {self.arg_count} arguments have {size} each")
 
 
-class PartFormat(NamedTuple):
+class PartCodec(NamedTuple):
     """How the parts of a kind are read and written. A writer returns the number of arguments and the buffer."""
 
     read: Callable[[PartBuffer], Any]
@@ -150,7 +150,7 @@ def _write_names(names: Sequence[str], manner: Manner) -> tuple[int, bytes]:
     return len(names), bytes(out)
 
 
-def _fixed_texts(count: int) -> PartFormat:
+def _fixed_texts(count: int) -> PartCodec:
     """Return a kind of part with one argument, which has `count` texts."""
 
     def write(texts: Sequence[str], manner: Manner) -> tuple[int, bytes]:
@@ -158,7 +158,7 @@ def _fixed_texts(count: int) -> PartFormat:
             raise WireError("text", 0, f"{len(texts)} texts instead of {count}")
         return 1, _write_names(texts, manner)[1]
 
-    return PartFormat(lambda held: _texts(held, count), write)
+    return PartCodec(lambda held: _texts(held, count), write)
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ def _write_demands(demands: Sequence[LongDemand], _: Manner) -> tuple[int, bytes
 # --- records ----------------------------------------------------------------------------------------------------------
 
 
-def _records(layout: type[Layout]) -> PartFormat:
+def _records(layout: type[Layout]) -> PartCodec:
     """Return a kind of part whose arguments are records of one layout."""
 
     def read(held: PartBuffer) -> tuple[Layout, ...]:
@@ -214,7 +214,7 @@ def _records(layout: type[Layout]) -> PartFormat:
         places = range(0, len(held.buffer), layout.SIZE)
         return tuple(layout.decode(held.buffer, at, held.manner.context)[0] for at in places)
 
-    return PartFormat(read, _write_records)
+    return PartCodec(read, _write_records)
 
 
 def _write_records(records: Sequence[Layout], manner: Manner) -> tuple[int, bytes]:
@@ -299,16 +299,16 @@ def _write_longs(values: Sequence[LongValue], manner: Manner) -> tuple[int, byte
     return len(values), bytes(out)
 
 
-_TEXT: Final = PartFormat(_read_text, _write_text)
-_COUNT: Final = PartFormat(
+_TEXT: Final = PartCodec(_read_text, _write_text)
+_COUNT: Final = PartCodec(
     lambda held: read_count(held.buffer, held.row, held.at), lambda count, _manner: (1, write_count(count))
 )
 
-KINDS: Final[Mapping[int, PartFormat]] = {
+KINDS: Final[Mapping[int, PartCodec]] = {
     PartKind.APPL_PARAMETER_DESCRIPTION: _records(ApplicationParameter),
-    PartKind.COLUMNNAMES: PartFormat(_read_names, _write_names),
+    PartKind.COLUMNNAMES: PartCodec(_read_names, _write_names),
     PartKind.COMMAND: _TEXT,
-    PartKind.CONV_TABLES_RETURNED: PartFormat(_read_tables, _write_tables),
+    PartKind.CONV_TABLES_RETURNED: PartCodec(_read_tables, _write_tables),
     PartKind.ERRORTEXT: _TEXT,
     PartKind.MODULNAME: _TEXT,
     PartKind.PARSID: _records(Parsid),
@@ -317,17 +317,17 @@ KINDS: Final[Mapping[int, PartFormat]] = {
     PartKind.RESULTTABLENAME: _TEXT,
     PartKind.SHORTINFO: _records(ParameterInfo),
     PartKind.USER_INFO_RETURNED: _fixed_texts(4),
-    PartKind.LONGDATA: PartFormat(_read_longs, _write_longs),
+    PartKind.LONGDATA: PartCodec(_read_longs, _write_longs),
     PartKind.TABLENAME: _TEXT,
-    PartKind.SESSION_INFO_RETURNED: PartFormat(
+    PartKind.SESSION_INFO_RETURNED: PartCodec(
         _read_session_info, lambda info, manner: (1, info.encode(manner.context))
     ),
     PartKind.OUTPUT_COLS_NO_PARAMETER: _records(ParameterInfo),
     PartKind.RELATIVE_POS: _COUNT,
     PartKind.ABAP_INFO: _fixed_texts(2),
-    PartKind.LONG_DEMAND: PartFormat(_read_demands, _write_demands),
-    PartKind.VARDATA_SHORTINFO: PartFormat(_read_vardata_info, _write_records),
-    PartKind.FEATURE: PartFormat(_read_pairs, _write_pairs),
+    PartKind.LONG_DEMAND: PartCodec(_read_demands, _write_demands),
+    PartKind.VARDATA_SHORTINFO: PartCodec(_read_vardata_info, _write_records),
+    PartKind.FEATURE: PartCodec(_read_pairs, _write_pairs),
     PartKind.CLIENTID: _TEXT,
 }
 """The kinds that are more than bytes by themselves."""

@@ -31,7 +31,7 @@ _FRAME = (1 << _NULS_A_FRAME) - 1
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """A sender's way to write numbers and to end strings; the fields are those of `app.wire.Context`."""
+    """A sender's way to write numbers and to end strings; the fields have the same names in `app.wire.Context`."""
 
     order: Order = ">"
     long: Long = 4

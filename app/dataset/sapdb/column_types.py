@@ -95,7 +95,7 @@ def long_text(data_type: int, data: bytes, manner: Manner) -> str:
 # --- from Arrow -------------------------------------------------------------------------------------------------------
 
 
-class ColumnType(NamedTuple):
+class SapdbColumnType(NamedTuple):
     """The SAP DB type of a column: its code, its length in digits, characters or bytes, and the digits after its
     point."""
 
@@ -114,45 +114,47 @@ class Needs(NamedTuple):
 _ANY: Final = Needs()
 
 
-def _decimal(kind: pa.DataType) -> ColumnType | None:
+def _decimal(kind: pa.DataType) -> SapdbColumnType | None:
     length = max(kind.precision, kind.scale)
-    return ColumnType(DataType.FIXED, length, kind.scale) if kind.scale >= 0 and length <= MOST_DIGITS else None
+    return SapdbColumnType(DataType.FIXED, length, kind.scale) if kind.scale >= 0 and length <= MOST_DIGITS else None
 
 
-_SMALL, _WHOLE = ColumnType(DataType.SMALLINT, 5), ColumnType(DataType.INTEGER, 10)
+_SMALL, _WHOLE = SapdbColumnType(DataType.SMALLINT, 5), SapdbColumnType(DataType.INTEGER, 10)
 _INTEGERS: Final = {
     pa.int8(): _SMALL,
     pa.int16(): _SMALL,
     pa.uint8(): _SMALL,
     pa.int32(): _WHOLE,
     pa.uint16(): _WHOLE,
-    pa.uint32(): ColumnType(DataType.FIXED, 10),
-    pa.int64(): ColumnType(DataType.FIXED, 19),
-    pa.uint64(): ColumnType(DataType.FIXED, 20),
+    pa.uint32(): SapdbColumnType(DataType.FIXED, 10),
+    pa.int64(): SapdbColumnType(DataType.FIXED, 19),
+    pa.uint64(): SapdbColumnType(DataType.FIXED, 20),
 }
-_INFERRED: Final[Sequence[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, Needs], ColumnType | None]]]] = (
-    (pa.types.is_boolean, lambda _kind, _needs: ColumnType(DataType.BOOLEAN, 1)),
+_INFERRED: Final[
+    Sequence[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, Needs], SapdbColumnType | None]]]
+] = (
+    (pa.types.is_boolean, lambda _kind, _needs: SapdbColumnType(DataType.BOOLEAN, 1)),
     (pa.types.is_integer, lambda kind, _needs: _INTEGERS[kind]),
-    (pa.types.is_floating, lambda _kind, _needs: ColumnType(DataType.FLOAT, DOUBLE_DIGITS)),
+    (pa.types.is_floating, lambda _kind, _needs: SapdbColumnType(DataType.FLOAT, DOUBLE_DIGITS)),
     (pa.types.is_decimal, lambda kind, _needs: _decimal(kind)),
-    (pa.types.is_date, lambda _kind, _needs: ColumnType(DataType.DATE, 10)),
-    (pa.types.is_time, lambda _kind, _needs: ColumnType(DataType.TIME, 8)),
-    (pa.types.is_duration, lambda _kind, _needs: ColumnType(DataType.TIME, 8)),
-    (pa.types.is_timestamp, lambda _kind, _needs: ColumnType(DataType.TIMESTAMP, 26)),
-    (pa.types.is_fixed_size_binary, lambda kind, _needs: ColumnType(DataType.CHAR_BYTE, kind.byte_width)),
-    (pa.types.is_binary, lambda _kind, needs: ColumnType(DataType.VARCHAR_BYTE, needs.length)),
-    (pa.types.is_large_binary, lambda _kind, needs: ColumnType(DataType.VARCHAR_BYTE, needs.length)),
-    (pa.types.is_null, lambda _kind, _needs: ColumnType(DataType.VARCHAR_ASCII, 1)),
+    (pa.types.is_date, lambda _kind, _needs: SapdbColumnType(DataType.DATE, 10)),
+    (pa.types.is_time, lambda _kind, _needs: SapdbColumnType(DataType.TIME, 8)),
+    (pa.types.is_duration, lambda _kind, _needs: SapdbColumnType(DataType.TIME, 8)),
+    (pa.types.is_timestamp, lambda _kind, _needs: SapdbColumnType(DataType.TIMESTAMP, 26)),
+    (pa.types.is_fixed_size_binary, lambda kind, _needs: SapdbColumnType(DataType.CHAR_BYTE, kind.byte_width)),
+    (pa.types.is_binary, lambda _kind, needs: SapdbColumnType(DataType.VARCHAR_BYTE, needs.length)),
+    (pa.types.is_large_binary, lambda _kind, needs: SapdbColumnType(DataType.VARCHAR_BYTE, needs.length)),
+    (pa.types.is_null, lambda _kind, _needs: SapdbColumnType(DataType.VARCHAR_ASCII, 1)),
     (
         sas_columns.is_text,
-        lambda _kind, needs: ColumnType(
+        lambda _kind, needs: SapdbColumnType(
             DataType.VARCHAR_ASCII if needs.is_latin else DataType.VARCHAR_UNICODE, needs.length
         ),
     ),
 )
 
 
-def sapdb_type(of: pa.Field, needs: Needs = _ANY) -> ColumnType:
+def sapdb_type(of: pa.Field, needs: Needs = _ANY) -> SapdbColumnType:
     """Return the type that takes the values of a field: the one it was read from, else by its Arrow type.
 
     Raises InvalidInputError for types that SAP DB lacks.
@@ -165,7 +167,7 @@ def sapdb_type(of: pa.Field, needs: Needs = _ANY) -> ColumnType:
     return inferred
 
 
-def _type_of_metadata(of: pa.Field, needs: Needs) -> ColumnType | None:
+def _type_of_metadata(of: pa.Field, needs: Needs) -> SapdbColumnType | None:
     """Return what the metadata of a field say, where that suits its type and its values."""
     entries = of.metadata or {}
     try:
@@ -177,8 +179,8 @@ def _type_of_metadata(of: pa.Field, needs: Needs) -> ColumnType | None:
     if not suits:
         return None
     if data_type in LONGS:
-        return ColumnType(data_type, 0)
+        return SapdbColumnType(data_type, 0)
     is_text = data_type in TEXTS
     if is_text and not needs.is_latin and data_type not in UNICODE_TEXTS:
         return None
-    return ColumnType(data_type, max(length, needs.length) if is_text or data_type in BYTES else length, frac)
+    return SapdbColumnType(data_type, max(length, needs.length) if is_text or data_type in BYTES else length, frac)

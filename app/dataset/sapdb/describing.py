@@ -9,7 +9,7 @@ from app.codecs.sapdb.constants import UNICODE_TEXTS, DataType, IoType, Paramete
 from app.codecs.sapdb.packet_records import ParameterInfo
 from app.codecs.sapdb.parameter_values import in_out_len
 from app.dataset import sas_columns
-from app.dataset.sapdb.column_types import MODE, TEXTS, ColumnType, Needs, sapdb_type
+from app.dataset.sapdb.column_types import MODE, TEXTS, Needs, SapdbColumnType, sapdb_type
 from app.dataset.sapdb.text_columns import wide_lengths
 from app.model.errors import InvalidInputError
 
@@ -64,7 +64,7 @@ def parameters(
     return tuple(made)
 
 
-def _in_packet(wanted: ColumnType, *, unicode_packet: bool) -> ColumnType:
+def _in_packet(wanted: SapdbColumnType, *, unicode_packet: bool) -> SapdbColumnType:
     """Return the type in a packet of a Unicode code, whose texts are all Unicode."""
     if not unicode_packet or wanted.data_type not in TEXTS or wanted.data_type in UNICODE_TEXTS:
         return wanted

@@ -128,7 +128,7 @@ def encode_binaries(column: pa.BinaryArray, width: int, *, trimmed: bool) -> Byt
     if trimmed:
         ends_in_zero = np.zeros(len(sizes), np.bool_)
         ends_in_zero[sizes > 0] = data[ends[1:][sizes > 0] - 1] == 0
-        refuse_any(ends_in_zero, "zeros at the end of a byte string cannot be told from its padding")
+        refuse_any(ends_in_zero, "zeros at the end of a byte string look like its padding")
     else:
         refuse_any((sizes < width) & ~is_null, _NOT_WHOLE)
     cells = np.zeros((len(column), width), np.uint8)

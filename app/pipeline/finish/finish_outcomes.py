@@ -124,7 +124,7 @@ def _finish(outcomes: list[KeyOutcome], stores: Stores, archive: JournalArchive,
     places = {place for pair in repeated for place in pair if place is not None}
     places |= {refusal.position for outcome in outcomes for refusal in outcome.refused}
     places |= {place for outcome in outcomes for _, place in outcome.applications}
-    with stores.store.together() as store:
+    with stores.store.batch() as store:
         writing = replace(stores, store=store)
         contents: dict[str, Finished | Rejection] = {**plain_files(complete, archive, writing)}
         firsts = {each.record.id: each.first_place() for each in complete if each.record.id not in contents}

@@ -28,8 +28,8 @@ class StagingStore:
         return self._store.create(self._staged.get(name, name))
 
     @contextmanager
-    def together(self) -> Iterator["StagingStore"]:
-        with self._store.together() as store:
+    def batch(self) -> Iterator["StagingStore"]:
+        with self._store.batch() as store:
             inside = StagingStore(store)
             inside._staged = self._staged
             yield inside

@@ -28,7 +28,7 @@ from app.pipeline.references.header_pass import Memory
 from app.pipeline.references.message_references import Reference
 from app.pipeline.run import spark_steps
 from app.pipeline.run.spark_steps import pack, read_headers
-from app.service.retention.expiry import read_let_go
+from app.service.retention.expiry import read_released
 
 REFERENCES = from_arrow_schema(message_references.SCHEMA)
 OUTCOMES = from_arrow_schema(spark_steps.OUTCOMES)
@@ -108,7 +108,7 @@ class AttachmentProcessor(StatefulProcessor):
 
     def _is_let_go(self, source: str, held: KeyState) -> bool:
         if self._let_go is None:
-            self._let_go = read_let_go(open_job(self._job).stores.store)
+            self._let_go = read_released(open_job(self._job).stores.store)
         return _last_position(held) <= self._let_go.get(source, -1)
 
     def _wake(self, timer_values: Any) -> None:

@@ -77,7 +77,7 @@ class Settler:
     def _copy_all(self, page: Sequence[AttachmentRecord]) -> None:
         store = self._context.store
         try:
-            with store.together() as pending:
+            with store.batch() as pending:
                 copied = self._copied(page, pending)
         except Exception:  # noqa: BLE001 - each fails by itself then
             for record in page:

@@ -136,7 +136,7 @@ _PRELOADED = [
     "__main__",
     "app.service.conversion.conversion_jobs",
     "app.service.conversion.conversion_worker",
-    "app.service.sending.dry_run",
+    "app.service.sending.delivery_creation",
     "pyarrow.dataset",
 ]
 _SAYS_MEMORY = {-signal.SIGABRT, -signal.SIGKILL, -signal.SIGSEGV}

@@ -136,7 +136,7 @@ class Finisher:
         before = len(waiting)
         try:
             # Content that is written together is durable when the block ends.
-            with nullcontext(self._context.store) if before == 1 else self._context.store.together() as store:
+            with nullcontext(self._context.store) if before == 1 else self._context.store.batch() as store:
                 self._read(waiting, replace(self._context, store=store), contents, failed)
             self._accept(contents)
         except Exception as error:  # noqa: BLE001 - the caller logs it

@@ -1,4 +1,4 @@
-"""The parts of an attachment for people who look for gaps: runs of sequence numbers, with when they were received."""
+"""The parts of an attachment, to find gaps: runs of sequence numbers, with when they were received."""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -22,7 +22,7 @@ DATED_BATCHES: Final = 500
 """The most batches of the journal that are read for the times of runs. Beyond that, no run has its times."""
 CONFLICT: Final = "conflicting-part"
 MOST_ENTRIES: Final = 10_000
-"""The most quarantine entries that are looked through for those of an attachment."""
+"""The most quarantine entries that are searched for an attachment's own."""
 
 
 class DatedRun(NamedTuple):
@@ -76,7 +76,7 @@ def parts_of(
 
 
 def _one_run(length: int) -> Runs:
-    """Return the parts 1 to `length`, of which nobody knows any more where they are."""
+    """Return the parts 1 to `length`, whose places are forgotten."""
     return Runs(np.ones(min(length, 1), np.int64), np.full(min(length, 1), length), np.zeros(min(length, 1), np.int64))
 
 

@@ -33,9 +33,9 @@ class ReplayOutcome(NamedTuple):
     """What became of a replayed message, or of the messages of a journal batch.
 
     - `quarantined`: one cannot be read this time either; `entry` is its new entry.
-    - `processed`: all were read; `attachments` are those that they belong to, if any is known. What waits for its
-      header is not known to belong to one.
-    - `pending`: assembly has not come to them yet, or leaves them to a job on Spark.
+    - `processed`: all were read; `attachments` are the attachments that they belong to, if known. A message that waits
+      for its header is not known to belong to one.
+    - `pending`: assembly has not reached them yet, or leaves them to a job on Spark.
     """
 
     result: Result
@@ -112,7 +112,7 @@ def outcome(context: ServiceContext, messages: Sequence[PhysicalMessage], since:
     """
     end = context.journal.end()
     reached = -1 if end is None else end.pack()
-    if not _within(WAIT_SECONDS, lambda: (context.catalog.progress() or -1) >= reached):
+    if not _wait_until(lambda: (context.catalog.progress() or -1) >= reached):
         return ReplayOutcome("pending")
     entry = _new_entry(context.catalog, messages, since)
     if entry is not None:
@@ -127,7 +127,7 @@ def settled(context: ServiceContext, attachment_ids: list[str]) -> ReplayOutcome
     def records() -> tuple[AttachmentRecord, ...]:
         return tuple(context.catalog.attachments_by_id(attachment_ids))
 
-    _within(WAIT_SECONDS, lambda: all(each.state is not AttachmentState.COMPLETE for each in records()))
+    _wait_until(lambda: all(each.state is not AttachmentState.COMPLETE for each in records()))
     return ReplayOutcome("processed", None, records())
 
 
@@ -142,28 +142,29 @@ def _attachments_of(message: PhysicalMessage, catalog: Catalog) -> list[str]:
 
 def _new_entry(catalog: Catalog, messages: Sequence[PhysicalMessage], since: int) -> QuarantineRecord | None:
     """Return the first entry that one of the messages has got since an event."""
-    replayed = {_traits_of_message(message) for message in messages}
+    replayed = {_message_traits(message) for message in messages}
     while events := catalog.events_after(since, _EVENTS_AT_ONCE):
         for event in events:
             if event.type != "message.quarantined":
                 continue
             entry = catalog.quarantine_entry(event.subject)
-            if entry is not None and _traits_of_entry(entry) in replayed:
+            if entry is not None and _entry_traits(entry) in replayed:
                 return entry
         since = events[-1].number
     return None
 
 
-def _traits_of_message(message: PhysicalMessage) -> tuple[object, ...]:
+def _message_traits(message: PhysicalMessage) -> tuple[object, ...]:
     return message.source, message.received_at, message.correl_id, message.msg_type, len(message.body)
 
 
-def _traits_of_entry(entry: QuarantineRecord) -> tuple[object, ...]:
+def _entry_traits(entry: QuarantineRecord) -> tuple[object, ...]:
     return entry.source, entry.received_at, entry.correl_id, entry.msg_type, entry.size
 
 
-def _within(seconds: float, is_so: Callable[[], bool]) -> bool:
-    deadline = monotonic() + seconds
+def _wait_until(is_so: Callable[[], bool]) -> bool:
+    """Wait up to `WAIT_SECONDS` for a condition, and tell whether it is true."""
+    deadline = monotonic() + WAIT_SECONDS
     while not is_so():
         if monotonic() > deadline:
             return False

@@ -9,6 +9,7 @@ readers of the copy find the same damage.
 The object `journal-epoch` names the epoch of the gateway that copied last. One of an earlier epoch copies nothing more.
 """
 
+from contextlib import suppress
 from typing import Any
 
 from app.model.errors import GatewayError, JournalTaken
@@ -69,7 +70,9 @@ class Archiver:
     def _take(self, segment: Segment) -> None:
         name = segment_name(segment.number)
         self._require_last()
-        there = self._size(name)
+        there = 0
+        with suppress(KeyError):
+            there = self._target.size(name)
         if there:
             self._require_same(segment, name, min(there, segment.size, HEAD))
         if there != segment.size:
@@ -127,9 +130,3 @@ class Archiver:
             raise GatewayError(
                 f"{name} in the archive is from another journal: every journal needs an archive of its own"
             )
-
-    def _size(self, name: str) -> int | None:
-        try:
-            return self._target.size(name)
-        except KeyError:
-            return None

@@ -82,7 +82,9 @@ class Backlog:
     def take(self) -> BacklogBatch | None:
         """Return the next batch; None at the end. A batch that is not full is taken only when no other is written."""
         with self._changed:
-            while not (self._ended or self._stopping or self._may_take()):
+            while not (self._ended or self._stopping or _is_full(*self._waits)):
+                if self._waiting and self._taken == self._written:
+                    break
                 self._changed.wait()
             if self._ended or not self._waiting:
                 return None
@@ -95,11 +97,6 @@ class Backlog:
                 rows, size = rows + len(entry.messages), size + entry.size
             self._waits = self._waits[0] - rows, self._waits[1] - size
             return batch
-
-    def _may_take(self) -> bool:
-        if self._taken == self._written:
-            return bool(self._waiting)
-        return _is_full(*self._waits)
 
     def await_turn(self, batch: BacklogBatch) -> bool:
         """Wait until the batches before this one are written. Return False if one of them could not be."""

@@ -39,13 +39,13 @@ KINDS: Mapping[str, FindingKind] = {
     "catalog-missing": FindingKind(
         "there is no catalog, but a journal or content",
         "nothing can be listed or served",
-        "rebuilt from the journal and the records beside the content",
+        "rebuilt from the journal and the records in the content store",
         Action.REBUILD_CATALOG,
     ),
     "catalog-damaged": FindingKind(
         "the catalog's database is damaged",
         "the gateway may not start, or may give wrong answers",
-        "set aside, and rebuilt from the journal and the records beside the content",
+        "set aside, and rebuilt from the journal and the records in the content store",
         Action.REBUILD_CATALOG,
     ),
     "catalog-foreign": FindingKind(
@@ -164,9 +164,9 @@ class Finding:
 
     def as_json(self) -> dict[str, Any]:
         """Return the finding with the texts of its kind."""
-        known = self.known
-        said = {"what": known.what, "cost": known.cost, "repair": known.repair, "action": known.action.value}
-        return {**asdict(self), **said}
+        kind = self.known
+        texts = {"what": kind.what, "cost": kind.cost, "repair": kind.repair, "action": kind.action.value}
+        return {**asdict(self), **texts}
 
 
 class CannotCheck(Exception):

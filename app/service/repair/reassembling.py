@@ -60,16 +60,19 @@ class Reassembly(NamedTuple):
 @contextmanager
 def reassembled(wanted: Iterable[ReassemblyRequest], context: ServiceContext) -> Iterator[Reassembly]:
     """Assemble attachments from the rest of their segments. The temporary place is removed when the block ends."""
-    asked = list(wanted)
+    requests = list(wanted)
     with TemporaryDirectory(prefix="repair-", dir=context.settings.data) as folder:
         catalog = plugins.catalog()(f"sqlite:///{folder}/catalog.sqlite")
         try:
             store = plugins.content_store()(Path(folder) / "content")
-            numbers = {number for each in asked for number in range(each.first, each.last + 1)}
+            numbers = {number for each in requests for number in range(each.first, each.last + 1)}
             scratch = replace(
-                context, journal=cast("Journal", _Some(context.journal, numbers)), catalog=catalog, store=store
+                context,
+                journal=cast("Journal", _PartialJournal(context.journal, numbers)),
+                catalog=catalog,
+                store=store,
             )
-            known = [begun(each.record) for each in asked if each.record is not None]
+            known = [begun(each.record) for each in requests if each.record is not None]
             catalog.checkpoint(
                 Checkpoint(
                     attachments=[record for record in known if record is not None],
@@ -78,13 +81,13 @@ def reassembled(wanted: Iterable[ReassemblyRequest], context: ServiceContext) ->
             )
             Assembler(scratch, lambda _complete: None, read_early=False).recover()
             stores = Stores(settings=context.settings, journal=context.journal, store=store, in_place=False)
-            yield Reassembly({each.id: _again(each.id, catalog, stores) for each in asked}, store)
+            yield Reassembly({each.id: _result(each.id, catalog, stores) for each in requests}, store)
         finally:
             catalog.close()
 
 
 @contextmanager
-def put_together(complete: CompleteAttachment, context: ServiceContext) -> Iterator[Reassembly]:
+def content_of_parts(complete: CompleteAttachment, context: ServiceContext) -> Iterator[Reassembly]:
     """Read the content of an attachment. The temporary place is removed when the block ends."""
     with TemporaryDirectory(prefix="repair-", dir=context.settings.data) as folder:
         store = plugins.content_store()(Path(folder) / "content")
@@ -92,7 +95,7 @@ def put_together(complete: CompleteAttachment, context: ServiceContext) -> Itera
         yield Reassembly({complete.record.id: _read(complete, stores)}, store)
 
 
-def _again(attachment_id: str, catalog: Catalog, stores: Stores) -> Reassembled:
+def _result(attachment_id: str, catalog: Catalog, stores: Stores) -> Reassembled:
     record = catalog.attachment(attachment_id)
     if record is None:
         return Reassembled(None, [], None, "the journal no longer has any message of it")
@@ -111,7 +114,7 @@ def _read(complete: CompleteAttachment, stores: Stores) -> Reassembled:
         return Reassembled(record, runs, None, str(error))
 
 
-class _Some:
+class _PartialJournal:
     """A journal of which only some segments are replayed, with only the methods that assembly uses."""
 
     def __init__(self, journal: Journal, numbers: set[int]) -> None:

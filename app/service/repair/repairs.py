@@ -7,15 +7,17 @@ from typing import NamedTuple
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.message import MAX_BATCHES_A_SEGMENT, MAX_ROWS_A_BATCH, Position
 from app.model.records import PARTS_GONE, AttachmentRecord
+from app.service.content.stored_content import object_name
 from app.service.context import ServiceContext
 from app.service.events.event_entries import delivery_event, lost_parts_event
 from app.service.repair import record_files
 from app.service.repair.catalog_pages import OPEN
 from app.service.repair.consistency_check import last_segment
+from app.service.repair.content_check import object_size
 from app.service.repair.findings import Action, Finding
 from app.service.repair.rebuilding import rebuild
 from app.service.repair.recorder import Recorder
-from app.service.repair.repair_stores import Estate, ProgressListener
+from app.service.repair.repair_stores import GatewayStores, ProgressListener
 from app.service.repair.restoring import (
     RestoredAttachment,
     restore_content,
@@ -49,7 +51,7 @@ def plan(findings: Iterable[Finding]) -> Plan:
     return {action: found for action, found in by_action.items() if found and action is not Action.NONE}
 
 
-def repair(estate: Estate, planned: Plan, progress: ProgressListener) -> list[RepairOutcome]:
+def repair(estate: GatewayStores, planned: Plan, progress: ProgressListener) -> list[RepairOutcome]:
     """Carry out a plan on a stopped gateway's stores."""
     if rebuilds := planned.get(Action.REBUILD_CATALOG):
         rebuilt = rebuild(estate, progress)
@@ -61,12 +63,12 @@ def repair(estate: Estate, planned: Plan, progress: ProgressListener) -> list[Re
     outcomes: list[RepairOutcome] = []
     for action, findings in planned.items():
         progress.begin(action.value.replace("-", " "), len(findings))
-        outcomes += _DOES[action](findings, context, progress.advance)
+        outcomes += _REPAIRS[action](findings, context, progress.advance)
     Recorder(estate.catalog, estate.store).record()
     return outcomes
 
 
-Does = Callable[[Sequence[Finding], ServiceContext, Callable[[int], None]], list[RepairOutcome]]
+Repair = Callable[[Sequence[Finding], ServiceContext, Callable[[int], None]], list[RepairOutcome]]
 
 
 def _reserve(
@@ -92,8 +94,8 @@ def _rebind(
 
 
 def fit_progress(context: ServiceContext) -> None:
-    """Set the catalog's progress back to the journal's end when the segment, or the end of it, that it had reached is
-    gone.
+    """Set the catalog's progress back to the journal's end when the segment that it had reached, or the end of that
+    segment, is gone.
 
     Messages after that place have new numbers, and are assembled.
     """
@@ -119,29 +121,22 @@ def _rows(findings: Sequence[Finding], context: ServiceContext, advance: Callabl
         for row in record_files.rows(context.store, lambda _damage: None)
         if isinstance(row, AttachmentRecord) and row.id in wanted and row.state is AttachmentState.FINISHED
     ]
-    stored = [row for row in recorded if _is_stored(row, context)]
+    stored = [row for row in recorded if object_size(context.store, object_name(row.id)) == row.size]
     restore_rows(stored, context)
-    there = {row.id for row in stored}
-    others = restore_rows_from_journal([each for each in wanted if each not in there], context)
+    restored = {row.id for row in stored}
+    others = restore_rows_from_journal([each for each in wanted if each not in restored], context)
     advance(len(findings))
-    return [RepairOutcome(wanted[each], done=True) for each in there] + _told(wanted, others)
-
-
-def _is_stored(row: AttachmentRecord, context: ServiceContext) -> bool:
-    try:
-        return context.store.size(f"attachments/{row.id}") == row.size
-    except KeyError:
-        return False
+    return [RepairOutcome(wanted[each], done=True) for each in restored] + _outcomes(wanted, others)
 
 
 def _content(
     findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]
 ) -> list[RepairOutcome]:
     wanted = {finding.subject: finding for finding in findings}
-    return _told(wanted, restore_content(wanted, context, advance))
+    return _outcomes(wanted, restore_content(wanted, context, advance))
 
 
-def _told(wanted: Mapping[str, Finding], restored: Iterable[RestoredAttachment]) -> list[RepairOutcome]:
+def _outcomes(wanted: Mapping[str, Finding], restored: Iterable[RestoredAttachment]) -> list[RepairOutcome]:
     return [RepairOutcome(wanted[each.id], each.done, each.why) for each in restored]
 
 
@@ -222,7 +217,7 @@ def _all_done(findings: Sequence[Finding]) -> list[RepairOutcome]:
     return [RepairOutcome(finding, done=True) for finding in findings]
 
 
-_DOES: Mapping[Action, Does] = {
+_REPAIRS: Mapping[Action, Repair] = {
     Action.REBIND: _rebind,
     Action.RESERVE: _reserve,
     Action.RESTORE_ROW: _rows,

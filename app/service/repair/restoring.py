@@ -19,14 +19,19 @@ from app.model.records import (
     RefusedContent,
     StoredObject,
 )
+from app.model.trace_context import trace_fields
+from app.observe import logger
 from app.ports import ContentStore
 from app.service.content.block_checksums import BlockChecksums
+from app.service.content.content_damage import Damages
 from app.service.content.stored_content import object_name
 from app.service.context import ServiceContext
 from app.service.events.event_entries import finished_events, refusal_event
 from app.service.finishing.stored_parts import CompleteAttachment
 from app.service.repair.content_check import measure
-from app.service.repair.reassembling import Reassembled, ReassemblyRequest, put_together, reassembled
+from app.service.repair.reassembling import Reassembled, ReassemblyRequest, content_of_parts, reassembled
+
+log = logger(__name__)
 
 ASIDE = "aside/"
 AT_ONCE = 100
@@ -44,7 +49,7 @@ class RestoredAttachment(NamedTuple):
 def restore_content(
     attachment_ids: Iterable[str],
     context: ServiceContext,
-    on_done: Callable[[int], None] = lambda _: None,
+    on_done: Callable[[int], None] = lambda _amount: None,
     *,
     give_up: bool = True,
 ) -> list[RestoredAttachment]:
@@ -74,7 +79,7 @@ def restore_content(
 
 def restore_from(record: AttachmentRecord, again: CompleteAttachment, context: ServiceContext) -> RestoredAttachment:
     """Restore the content of an attachment that was sent again."""
-    with put_together(again, context) as scratch:
+    with content_of_parts(again, context) as scratch:
         return _restored(record, scratch.found[record.id], scratch.store, context)
 
 
@@ -87,7 +92,7 @@ def _unrecorded_copy(record: AttachmentRecord, store: ContentStore) -> StoredObj
         return None
     name, checksums = object_name(record.id), BlockChecksums()
     try:
-        found = measure(_written(store, name, checksums.update), lambda _: None)
+        found = measure(_written(store, name, checksums.update))
     except (KeyError, DamagedError):
         return None
     return StoredObject(name, checksums.packed()) if found.sha256 == record.sha256 else None
@@ -134,7 +139,7 @@ def put_in_place(found: Finished, scratch: ContentStore, context: ServiceContext
     """Copy content from the temporary store. Raises DamagedError when it changes while it is copied."""
     name = object_name(found.id)
     with context.store.create(name) as target:
-        digest = measure(_written(scratch, name, target.write), lambda _: None)
+        digest = measure(_written(scratch, name, target.write))
         if digest.sha256 != found.sha256:
             raise DamagedError(f"{name} changed while it was copied", name=name)
 
@@ -155,6 +160,19 @@ def _lose(record: AttachmentRecord, why: str, context: ServiceContext) -> None:
     context.catalog.restart([record.id], state, reason)
     set_aside(object_name(record.id), context.store)
     context.notifier.notify()
+
+
+def report_outcome(
+    record: AttachmentRecord, outcome: RestoredAttachment, context: ServiceContext, damages: Damages, **details: object
+) -> None:
+    """Log and count the outcome for a damaged attachment, and forget its damage if its content is restored."""
+    fields = {"attachment": record.id, **details, **trace_fields(record.trace_parent)}
+    if outcome.done:
+        damages.sound(record)
+        context.metrics.content_restored.inc()
+        log.warning("content_restored", **fields)
+    else:
+        log.error("content_not_restored", reason=outcome.why, **fields)
 
 
 def set_aside(name: str, store: ContentStore) -> bool:

@@ -142,20 +142,17 @@ class ReceivingTime:
     def step(self) -> None:
         """Count the time since the last call. Call it often."""
         with self._stepping:
-            self._step()
-
-    def _step(self) -> None:
-        now = self._context.clock.monotonic()
-        passed = max(0, int(min(now - self._last, LONGEST_STEP) * 1e6))
-        self._last = now
-        holding = self._holding() is not None
-        can = [name for name, source in self._sources.items() if source.can_receive(now, holding, self._longest)]
-        end = self._context.journal.end()
-        self._wait(-1 if end is None else end.pack(), dict.fromkeys(can, passed))
-        progress = self._context.catalog.progress()
-        self._count(-1 if progress is None else progress)
-        if now - self._saved_at >= SAVE_SECONDS:
-            self.save()
+            now = self._context.clock.monotonic()
+            passed = max(0, int(min(now - self._last, LONGEST_STEP) * 1e6))
+            self._last = now
+            holding = self._holding() is not None
+            can = [name for name, source in self._sources.items() if source.can_receive(now, holding, self._longest)]
+            end = self._context.journal.end()
+            self._wait(-1 if end is None else end.pack(), dict.fromkeys(can, passed))
+            progress = self._context.catalog.progress()
+            self._count(-1 if progress is None else progress)
+            if now - self._saved_at >= SAVE_SECONDS:
+                self.save()
 
     def save(self) -> None:
         """Save the counts and the new marks."""

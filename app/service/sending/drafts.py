@@ -18,7 +18,7 @@ from app.settings import Destination
 from app.wire import WireError
 
 FILE_SPECIFICATIONS = ("FILENAME", "FILEREF")
-"""The values of a file's qualifier 1. They tell whether qualifier 2 is a file's name or a fileref."""
+"""The values of a file's qualifier 1. They say whether qualifier 2 is a file's name or a fileref."""
 
 MapValue = tuple[str, int | float | str]
 """One value of a map: its data type (short, long, double, char), and a number or a text."""

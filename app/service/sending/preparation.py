@@ -19,8 +19,8 @@ from app.service.sending.upload_parts import Companions, StoredPart
 _EXTENSION = re.compile(r"\.[A-Za-z0-9]{1,8}$")
 
 Convert = Callable[[StoredPart, ConversionRequest, Companions, str], ConvertedFile]
-"""A function that reads a part as the request says, with the files given beside it, stores the data set under an
-object name, and returns it. Raises InvalidInputError."""
+"""A function that reads a part as the request says, with its companions, stores the data set under an object name,
+and returns it. Raises InvalidInputError."""
 
 StoreCatalog = Callable[[Catalog, str, str], ConvertedFile]
 """A function that stores the data set of a catalog for a library under an object name, and returns it."""
@@ -70,7 +70,9 @@ def prepare(
         part, object_name = parts[attachment.part], f"{folder}/data-set-{number}"
         where = ("attachments", number)
         try:
-            converted = convert(part, _request(attachment, part), _companions(attachment, parts), object_name)
+            catalog_part, define = attachment.conversion.catalog, attachment.conversion.define
+            companions = Companions(parts[catalog_part] if catalog_part else None, parts[define] if define else None)
+            converted = convert(part, _request(attachment, part), companions, object_name)
         except InvalidInputError as error:
             faults.append(MessageFault((*where, "part"), Fault(None, error.code, str(error))))
             continue
@@ -123,11 +125,6 @@ def _catalog_attachment(first: DraftedAttachment, parts: Mapping[str, StoredPart
     return DraftedAttachment(
         name, AttachmentKind.DATA_SET, value_labels.MEMBER, first.qualifier_1, description="Value labels"
     )
-
-
-def _companions(attachment: DraftedAttachment, parts: Mapping[str, StoredPart]) -> Companions:
-    catalog, define = attachment.conversion.catalog, attachment.conversion.define
-    return Companions(parts[catalog] if catalog else None, parts[define] if define else None)
 
 
 def _request(attachment: DraftedAttachment, part: StoredPart) -> ConversionRequest:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.dataset.description import DataSetContents, contents
+from app.dataset.description import DataSetDescription, contents
 from app.model.message import Position
 from app.model.names import folded
 from app.ports import TableStore, TableVersion
@@ -43,7 +43,7 @@ def outline(store: TableStore, name: str) -> tuple[TableVersion, pa.Schema]:
     return store.describe(name), store.schema(name)
 
 
-def described(table: OpenTable) -> DataSetContents:
+def described(table: OpenTable) -> DataSetDescription:
     """Return the contents of a table, as of a data set; notes also tell how its columns came to be."""
     found = contents(table.schema, table.version.rows)
     variables = [

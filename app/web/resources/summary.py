@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.times import to_time
 from app.service.gateway import Gateway
-from app.service.monitoring.counts import AGES, Standing
+from app.service.monitoring.catalog_watch import AGES, CountsSnapshot
 from app.service.monitoring.history import SECONDS_A_POINT
 from app.web.dependencies.caller import CallerDep
 from app.web.dependencies.request_gateway import GatewayDep
@@ -54,7 +54,7 @@ class SourceSummary(BaseModel):
     )
 
     @classmethod
-    def of(cls, gateway: Gateway, standing: Standing, name: str, until: int) -> "SourceSummary":
+    def of(cls, gateway: Gateway, standing: CountsSnapshot, name: str, until: int) -> "SourceSummary":
         receiver, settings = gateway.receivers.get(name), gateway.settings.sources.get(name)
         status = _DISCONNECTED if receiver is None else receiver.status()
         rate = gateway.history.received(name)
@@ -92,7 +92,7 @@ class DestinationSummary(BaseModel):
     messages_per_second: float = Field(description="confirmed by the broker in the last ten seconds", examples=[88.0])
 
     @classmethod
-    def of(cls, gateway: Gateway, standing: Standing, name: str) -> "DestinationSummary":
+    def of(cls, gateway: Gateway, standing: CountsSnapshot, name: str) -> "DestinationSummary":
         outbox = gateway.deliveries.outboxes.get(name)
         status = _DISCONNECTED if outbox is None else outbox.status()
         states = standing.tallies.deliveries.get(name, {})

@@ -178,7 +178,7 @@ def _answering(answer: bytes) -> Callable[[socket.socket], None]:
         (lambda stream: stream.sendall(b"HTTP/1.1 400 Bad request\r\n"), "is no Rendezvous daemon"),
         (lambda stream: None, "closed the connection"),
         (lambda stream: stream.recv(1), "gave no answer within 0.5 s"),
-        (_disagreeing, "not known here"),
+        (_disagreeing, "unknown parameters"),
         (_answering(b"\x7f" * 8), "sent a frame of"),
         (_answering(published("A", 1)), "what is not understood"),
         (_answering(envelope("RVD.INITRESP", "R", [])), "not say the client"),

@@ -17,6 +17,7 @@ from app.codecs.sapdb.text_codes import code_of
 from app.trace import NotRecognised, explain
 from app.wire import WireError
 from tests.codecs.sapdb.vectors import PACKETS
+from tests.support.cases import for_each
 
 SHORT = [data for data in PACKETS.values() if len(data) < 1000]
 EXAMPLE = PACKETS["seed_ex22_reply"]
@@ -34,7 +35,7 @@ def decoded_or_refused(data: bytes) -> Packet | None:
     return None
 
 
-@pytest.mark.parametrize("name", [name for name, data in PACKETS.items() if len(data) < 1000])
+@for_each("name", [name for name, data in PACKETS.items() if len(data) < 1000])
 def test_every_cut_is_an_error(name: str) -> None:
     for end in range(len(PACKETS[name])):
         with pytest.raises(WireError):

@@ -26,6 +26,7 @@ from app.codecs.sapdb.text_codes import code_of
 from app.wire import Context, WireError
 from tests.codecs.sapdb.values import BIG, LITTLE, MANNERS, UNICODE_SWAP
 from tests.codecs.sapdb.vectors import ALL, PACKETS
+from tests.support.cases import for_each
 
 HELD: dict[int, Any] = {
     PartKind.COLUMNNAMES: ("ID", "NAME", ""),
@@ -56,7 +57,7 @@ HELD: dict[int, Any] = {
 
 
 @MANNERS
-@pytest.mark.parametrize("kind", HELD, ids=lambda kind: kind.name.lower())
+@for_each("kind", HELD)
 def test_what_a_part_holds_comes_back(manner: Manner, kind: int) -> None:
     count, buffer = encode_part(kind, HELD[kind], manner)
     assert decode_part(kind, PartBuffer(buffer, count, manner, "part", 0)) == HELD[kind]

@@ -301,12 +301,12 @@ FAULTS = {
     "a text for a number": ("LST", [string("7")], "STRING instead of an integer"),
     "a length that is not the text's": ("HDR", [*header_fields()[:7], i32(3), *header_fields()[8:]], "a length of 3"),
     "a number too large": ("LST", [i64(1 << 40)], "is not from"),
-    "an unknown type in a map": ("MSG", [i32(1), i32(5), i32(1)], "no data type of a map"),
-    "another type in a map": ("MSG", [i32(1), i32(3), i32(1)], "F64 belongs"),
+    "an unknown type in a map": ("MSG", [i32(1), i32(5), i32(1)], "not a data type of a map"),
+    "another type in a map": ("MSG", [i32(1), i32(3), i32(1)], "instead of F64"),
     "more values than a map has": ("MSG", [i32(9), i32(1), i16(1)], "9 times 2 fields"),
     "another type of record": ("VAR", [i32(1), i32(3), *variable_fields(NAME)], "type of record is 2"),
     "an empty message": ("LST", [], "the message ends"),
-    "half a variable": ("VAR", [i32(1), i32(2), *text("X")], "no whole definitions"),
+    "half a variable": ("VAR", [i32(1), i32(2), *text("X")], "not whole definitions"),
     "a password of five bytes": (
         "DAT",
         [*definition_fields()[:19], opaque(b"12345"), *definition_fields()[20:]],
@@ -337,14 +337,14 @@ def test_identifiers_have_no_gap_and_none_twice(number: int) -> None:
 def test_values_that_fields_cannot_hold_are_not_written() -> None:
     with pytest.raises(WireError, match="a NUL within a string"):
         list(rendezvous_messages.write_records([b"a\0b"], "ATX"))
-    with pytest.raises(WireError, match="where the count says 1"):
+    with pytest.raises(WireError, match="but the count says 1"):
         rendezvous_messages.write_header(RendezvousHeader(BLANKS, 0, BLANKS, BLANKS, 1, []))
     controls = AttachmentEntry(AttachmentKind.TEXT_FILE, BLANKS, "FILENAME", "a.txt", "a\x1bb", 1, 2)
     with pytest.raises(WireError, match=r"attachments\[0\].description.*control character 1B"):
         rendezvous_messages.write_header(RendezvousHeader(BLANKS, 0, BLANKS, BLANKS, 1, [controls]))
     with pytest.raises(WireError):
         rendezvous_messages.write_last(1 << 40)
-    with pytest.raises(WireError, match="no data type"):
+    with pytest.raises(WireError, match="not a data type"):
         rendezvous_messages.write_map([MapItem(9, 1)])
 
 

@@ -149,7 +149,7 @@ def test_integers_of_other_widths_are_read() -> None:
         ([i32(1), i32(3), i32(2), f64(1)], "a value of another type than its variable"),
         ([i32(1), i32(3), i32(1), string("x")], "STRING instead of F64"),
         ([i32(1), i32(2), i32(1), f64(1)], "2, but the type of record is 3"),
-        ([i32(1), i32(3), i32(1)], "no whole values"),
+        ([i32(1), i32(3), i32(1)], "not whole values"),
         ([i32(1), i32(3), i32(1), f64(1), i32(3), i32(2), string("123456789")], "9 bytes, but the variable has 8"),
         ([string("1")], "STRING instead of an integer"),
         ([], "ends after 0 fields"),
@@ -217,7 +217,7 @@ def test_a_row_longer_than_a_message_is_cut_between_its_values() -> None:
 def test_rows_that_fields_cannot_hold_are_not_written() -> None:
     with pytest.raises(WireError, match="a NUL within a text"):
         list(write_observations([bytes(16)], MIXED))
-    with pytest.raises(WireError, match="no rows of 16"):
+    with pytest.raises(WireError, match="not rows of 16"):
         list(write_observations([bytes(15)], MIXED))
 
 

@@ -2,11 +2,10 @@
 
 from random import Random
 
-import pytest
-
 from app.codecs.sas.dialect import ALL, DIALECTS, Dialect, frames, mask_of
 from app.codecs.sas.file_messages import RivalDialects, detect
 from app.wire import WireError
+from tests.support.cases import for_each
 
 
 def read(part: bytes, dialect: Dialect) -> list[bytes] | None:
@@ -44,8 +43,8 @@ def made(random: Random) -> bytes:
     return b"".join(each.to_bytes(random.choice([4, 4, 8]), order) for each in numbers) + bytes(random.randrange(3))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("seed", range(300))
-@pytest.mark.parametrize("joined", [True, False])
+@for_each("seed", range(300))
+@for_each("joined", [True, False])
 def test_rivals_are_the_dialects_in_which_every_part_is_read_and_one_differs(seed: int, joined: bool) -> None:
     random = Random(seed)
     parts = [made(random) for _ in range(random.choice([1, 1, 2]))]

@@ -84,6 +84,7 @@ def test_what_cannot_be_sent_leaves_nothing(stock: Stock, http: httpx.Client) ->
     assert list(stock.store.names("outgoing/")) == []
 
 
+@pytest.mark.process
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_as_curl_sends_it(stock: Stock, http: httpx.Client, tmp_path: Path) -> None:
     (tmp_path / "report.txt").write_bytes(b"of curl\n" * 300_000)

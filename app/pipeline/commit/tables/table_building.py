@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.model.names import table_name
-from app.pipeline.commit.tables.schema_evolution import FIXED, Mapping, evolve
+from app.pipeline.commit.tables.schema_evolution import FIXED, ColumnMapping, evolve
 from app.ports import ContentStore, TableFile, TableStore
 from app.service.content.stored_content import opened
 from app.service.threads import together
@@ -59,7 +59,7 @@ class TableTask(NamedTuple):
 
     table: str
     schema: bytes
-    mappings: tuple[Mapping, ...]
+    mappings: tuple[ColumnMapping, ...]
     parts: tuple[TablePart, ...]
     size: int = 0
 
@@ -174,8 +174,8 @@ def _planned(tables: TableStore, table: str, data_sets: Sequence[DataSet]) -> Ta
     return TablePlan(table, schema, tasks, evolution.warnings)
 
 
-def _cut(mapped: Iterable[tuple[DataSet, Mapping]]) -> Iterator[list[tuple[DataSet, Mapping]]]:
-    gathered: list[tuple[DataSet, Mapping]] = []
+def _cut(mapped: Iterable[tuple[DataSet, ColumnMapping]]) -> Iterator[list[tuple[DataSet, ColumnMapping]]]:
+    gathered: list[tuple[DataSet, ColumnMapping]] = []
     size = 0
     for data_set, mapping in mapped:
         if gathered and (size + data_set.size > TASK_BYTES or len(gathered) == TASK_DATA_SETS):
@@ -186,7 +186,7 @@ def _cut(mapped: Iterable[tuple[DataSet, Mapping]]) -> Iterator[list[tuple[DataS
     yield gathered
 
 
-def _task(table: str, schema: bytes, mapped: Sequence[tuple[DataSet, Mapping]]) -> TableTask:
+def _task(table: str, schema: bytes, mapped: Sequence[tuple[DataSet, ColumnMapping]]) -> TableTask:
     numbers = {mapping: number for number, mapping in enumerate(dict.fromkeys(mapping for _, mapping in mapped))}
     parts = tuple(
         TablePart(each.attachment, each.message, each.source, each.received_at, each.object_name, numbers[mapping])
@@ -202,15 +202,11 @@ def _batches(task: TableTask, schema: pa.Schema, content: ContentStore) -> Itera
         places = {source.target: at for at, source in enumerate(mapping) if source.target is not None}
         first = 1
         with opened(content, part.object_name) as file:
-            for batch in _stored(file, rows_a_batch):
-                yield _in_table(batch, schema, places, part, first)
-                first += batch.num_rows
-
-
-def _stored(file: object, rows_a_batch: int) -> Iterator[pa.RecordBatch]:
-    parquet = pq.ParquetFile(file)
-    for group in range(parquet.num_row_groups):  # one by one: a batch could otherwise span any number of row groups
-        yield from parquet.iter_batches(rows_a_batch, [group], use_threads=False)
+            parquet = pq.ParquetFile(file)
+            for group in range(parquet.num_row_groups):  # a batch could otherwise span any number of row groups
+                for batch in parquet.iter_batches(rows_a_batch, [group], use_threads=False):
+                    yield _in_table(batch, schema, places, part, first)
+                    first += batch.num_rows
 
 
 def _in_table(
@@ -225,14 +221,11 @@ def _in_table(
         "row": pa.array(range(first, first + rows), pa.int64()),
     }
     for target, at in places.items():
-        arrays[target] = _as(batch.column(at), schema.field(target).type)
+        array, data_type = batch.column(at), schema.field(target).type
+        # Times of day may have become durations in the table.
+        arrays[target] = array if array.type == data_type else array.view(pa.int64()).view(data_type)
     columns = [arrays[field.name] if field.name in arrays else pa.nulls(rows, field.type) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _as(array: pa.Array, data_type: pa.DataType) -> pa.Array:
-    """Return values in the type of their column in the table: times of day may have become durations."""
-    return array if array.type == data_type else array.view(pa.int64()).view(data_type)
 
 
 def _schema(data: bytes) -> pa.Schema:

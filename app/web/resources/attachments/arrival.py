@@ -14,10 +14,9 @@ from app.model.times import to_time
 from app.ports import BadCursor
 from app.service.access.audit import AuditLog
 from app.service.gateway import Gateway
-from app.service.monitoring.content_reads import reads
-from app.service.monitoring.physical_messages import Gone, Physical, PhysicalMessages
+from app.service.monitoring.physical_messages import FoundMessage, MessagesGone, PhysicalMessages
 from app.service.monitoring.received_runs import DatedRun, ReceivedParts, parts_of
-from app.service.monitoring.timeline import Moment, in_order, timeline
+from app.service.monitoring.timeline import Moment, in_order, reads, timeline
 from app.web.dependencies.caller import Caller, CallerDep
 from app.web.dependencies.identifiers import POSITION, Identifier, known_attachment
 from app.web.dependencies.request_gateway import GatewayDep, PagingDep
@@ -156,7 +155,7 @@ class PhysicalMessageView(BaseModel):
     descriptor: DescriptorView
 
     @classmethod
-    def of(cls, found: Physical) -> "PhysicalMessageView":
+    def of(cls, found: FoundMessage) -> "PhysicalMessageView":
         return cls(
             position=f"{found.position.pack():016x}",
             kind=found.kind,
@@ -173,7 +172,7 @@ class WholePhysicalMessageView(PhysicalMessageView):
     body: str = Field(description="base64")
 
     @classmethod
-    def of(cls, found: Physical) -> "WholePhysicalMessageView":
+    def of(cls, found: FoundMessage) -> "WholePhysicalMessageView":
         view = PhysicalMessageView.of(found)
         return cls(**dict(view), body=b64encode(found.message.body).decode())
 
@@ -298,11 +297,11 @@ def _messages(gateway: Gateway, attachment_id: str, caller: Caller) -> PhysicalM
     record = known_attachment(gateway, attachment_id, caller)
     try:
         return PhysicalMessages(record, gateway.context)
-    except Gone:
+    except MessagesGone:
         raise Problem("gone", "the journal no longer has the messages of this attachment") from None
 
 
-def _message(gateway: Gateway, attachment_id: str, given: str, caller: Caller) -> Physical:
+def _message(gateway: Gateway, attachment_id: str, given: str, caller: Caller) -> FoundMessage:
     messages, position = _messages(gateway, attachment_id, caller), _position(given)
     try:
         if position is not None:

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
-from app.dataset.description import DataSetContents, listing
+from app.dataset.description import DataSetDescription, listing
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.records import AttachmentRecord
 from app.service.content.stored_content import Content
@@ -210,7 +210,7 @@ async def data_set_schema(
     return Response(body, headers={"Vary": "Accept"}, media_type=media_type)
 
 
-def _contents(gateway: Gateway, attachment_id: str, caller: Caller) -> DataSetContents:
+def _contents(gateway: Gateway, attachment_id: str, caller: Caller) -> DataSetDescription:
     """Return what a data set's file tells of its variables. Raises Problem."""
     record = finished_data_set(gateway, attachment_id, caller)
     try:

@@ -9,8 +9,7 @@ from pydantic_core import from_json
 from app.framing.registry import framing
 from app.ports import ContentStore
 from app.service.sending import drafts
-from app.service.sending.recognition import kind_of_part
-from app.service.sending.upload_parts import StoredPart
+from app.service.sending.upload_parts import StoredPart, kind_of_part
 from app.settings import Destination
 from app.web.http.disposition import why_meaningless
 from app.web.problems import Problem, field_errors

@@ -16,7 +16,7 @@ from starlette.requests import Request
 
 from app.ports import ContentStore
 from app.service.sending.upload_parts import PartWriter, StoredPart
-from app.service.sending.upload_space import Promise, Room
+from app.service.sending.upload_space import SpaceReservation, UploadSpace
 from app.web.http.digests import Digests
 from app.web.http.disposition import file_name_of, name_of, text_of
 from app.web.problems import Problem
@@ -255,7 +255,7 @@ def _discard(writer: PartWriter | None, parts: Sequence[StoredPart], store: Cont
         store.delete(part.object_name)
 
 
-async def receive(request: Request, upload: Body, limit: int, room: Room) -> Form:
+async def receive(request: Request, upload: Body, limit: int, room: UploadSpace) -> Form:
     """Stream a request's body through an upload; discard the upload if that fails.
 
     Space is kept in `room` for what the request announces. Raises Problem, ClientDisconnect and StoreFull.
@@ -271,7 +271,7 @@ async def receive(request: Request, upload: Body, limit: int, room: Room) -> For
         raise
 
 
-async def _receive(request: Request, upload: Body, limit: int, promise: Promise) -> Form:
+async def _receive(request: Request, upload: Body, limit: int, promise: SpaceReservation) -> Form:
     threads = pools_of(request).uploads
     working: asyncio.Future[None] | None = None
     batch: list[bytes] = []

@@ -11,7 +11,7 @@ from app.codecs.ibm_mq.encodings import charset
 from app.codecs.sas.rendezvous_messages import CHAR, MAP_TYPE_NAMES, MapItem, is_map, read_map
 from app.model.records import MessageRecord
 from app.model.times import to_time
-from app.service.sending.dry_run import DryRun
+from app.service.sending.delivery_creation import DryRun
 from app.service.sending.upload_conversion import ConvertedFile
 from app.tables.read.overrides import Defined, Origin
 from app.tables.read.read_request import VariableType

@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from app.model.access import Scope
 from app.service.gateway import Gateway
-from app.service.sending.upload_space import Promise
+from app.service.sending.upload_space import SpaceReservation
 from app.service.uploads import UnknownUpload, Upload
 from app.web.dependencies.caller import CallerDep
 from app.web.dependencies.identifiers import unknown
@@ -267,7 +267,7 @@ async def _receiving(
     upload: Upload,
     length: int | None,
     allow: Callable[[int], None],
-    promise: Promise,
+    promise: SpaceReservation,
 ) -> None:
     if length is not None and upload.record.length is None:
         await run_in_threadpool(gateway.uploads.set_length, upload, length)

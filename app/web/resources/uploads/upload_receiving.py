@@ -13,7 +13,7 @@ from typing import Any
 from starlette.requests import ClientDisconnect, Request
 
 from app.model.errors import StoreFull
-from app.service.sending.upload_space import Promise
+from app.service.sending.upload_space import SpaceReservation
 from app.service.uploads import PieceWriter
 from app.web.problems import Problem
 from app.web.resources.uploads.upload_checksums import Checksum
@@ -60,7 +60,11 @@ class Receivers:
 
 
 async def receive(
-    request: Request, writer: PieceWriter, allow: Callable[[int], None], checksum: Checksum | None, promise: Promise
+    request: Request,
+    writer: PieceWriter,
+    allow: Callable[[int], None],
+    checksum: Checksum | None,
+    promise: SpaceReservation,
 ) -> None:
     """Append a request's body. What arrives before the connection breaks is kept, unless `checksum` is there to judge
     the whole. `promise` keeps the space for what is announced. `allow` raises for a size that the body may not have.
@@ -87,7 +91,7 @@ class _Body:
     """A body that worker threads write: one batch of bytes while the next is collected."""
 
     def __init__(
-        self, writer: PieceWriter, checksum: Checksum | None, promise: Promise, threads: ThreadPoolExecutor
+        self, writer: PieceWriter, checksum: Checksum | None, promise: SpaceReservation, threads: ThreadPoolExecutor
     ) -> None:
         self._writer, self._checksum, self._promise, self._threads = writer, checksum, promise, threads
         self._working: asyncio.Future[None] | None = None

@@ -1,4 +1,4 @@
-"""Receiving time: how long each source could receive, and the expiry of attachments by it."""
+"""Sources: how long each could receive, the expiry of attachments by it, and how its senders number messages."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -7,8 +7,8 @@ from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord, NewEvent, ReceivingMark
 
 
-class ExpiryCatalog(Protocol):
-    """The receiving time of sources, and attachments that expire by it or begin again."""
+class ReceivingCatalog(Protocol):
+    """The receiving time of sources, attachments that expire by it or begin again, and the numbering on arrival."""
 
     def receiving_time(self) -> dict[str, int]:
         """Return for how many microseconds each source could receive, as last saved."""
@@ -38,9 +38,20 @@ class ExpiryCatalog(Protocol):
         including those that were revived meanwhile."""
 
     def restart(self, attachment_ids: Sequence[str], state: AttachmentState, reason: str | None) -> list[str]:
-        """Forget everything received for attachments in this state except what their headers said, which releases
-        their parts; what is sent again begins anew.
+        """Forget everything received for attachments in this state except the values of their headers, which
+        releases their parts; an attachment that is sent again begins anew.
 
         Complete attachments are being received again, all others keep their state. Returns the identifiers of those
         that were in the state; for the others, a record that they expired is dropped.
         """
+
+    def counting(self, source: str) -> dict[str, str]:
+        """Return what has been learnt of how the senders of a source count, by subject."""
+
+    def learn_counting(self, source: str, rules: Mapping[str, str]) -> None:
+        """Save what has been learnt of subjects of a source. Of many subjects, those learnt last are kept: 10,000 a
+        source at least."""
+
+    def open_correl_ids(self, source: str) -> dict[bytes, int]:
+        """Return the correlids of the headers of a source of which an attachment is being received, and of all
+        attachments of these headers, each with the packed position of its header."""

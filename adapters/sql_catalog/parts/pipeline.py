@@ -1,4 +1,4 @@
-"""Rows that other processes have prepared, which the database takes as a whole.
+"""What a pipeline writes: rows that its processes have prepared, which the database takes as a whole, and its runs.
 
 To bind values to the parameters of a statement costs several times as much as to store them. So the processes that make
 records also make their rows, in a form that the database reads by itself: for SQLite the image of a small database, for
@@ -8,6 +8,7 @@ PostgreSQL the text of COPY. The rows are staged in tables of their own, and one
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import asdict
 from functools import cache
 from typing import Any
 
@@ -17,10 +18,12 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     MetaData,
+    Row,
     Select,
     Table,
     bindparam,
     case,
+    delete,
     func,
     insert,
     literal_column,
@@ -28,17 +31,20 @@ from sqlalchemy import (
     select,
     text,
     true,
+    update,
 )
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.schema import CreateTable
 
-from adapters.sql_catalog.bulk_rows import Prepared
-from adapters.sql_catalog.database import Images, to_json
+from adapters.sql_catalog.bulk_rows import PreparedStatement
+from adapters.sql_catalog.database import SqliteImages, to_json
+from adapters.sql_catalog.listing_pages import Listing, fetch_page
 from adapters.sql_catalog.parts.assembly import AssemblyPart
 from adapters.sql_catalog.parts.closing import FOUND, as_finished
 from adapters.sql_catalog.parts.part import among
 from adapters.sql_catalog.schema import catalog_tables
+from adapters.sql_catalog.schema.catalog_tables import pipeline_runs
 from adapters.sql_catalog.schema.record_rows import (
     Columns,
     attachment_columns,
@@ -50,8 +56,9 @@ from adapters.sql_catalog.schema.record_rows import (
     unpack_extents,
 )
 from app.model.attachment import AttachmentState
+from app.model.pipeline_run import PipelineRun, RunState
 from app.model.records import NOTHING_CAME, Checkpoint, Finished, NewEvent, changed
-from app.ports.catalog.packed import Packed
+from app.ports import Packed, Page
 
 _UNFINISHED = {"state": AttachmentState.COMPLETE, **{name: NOTHING_CAME[name] for name in FOUND}}
 _EVENT = ("type", "subject", "data", "trace_parent")
@@ -92,7 +99,7 @@ these that has the attachment."""
 _NEW = select(func.count()).select_from(_events)
 """The number of staged attachments, or of staged messages: each has an event, and few attachments have two."""
 _LAST_ROW: ColumnElement[int] = func.coalesce(func.max(literal_column("rowid")), 0)
-"""The number of the last row of a table of SQLite, which has at most so many rows."""
+"""The number of the last row of a table of SQLite, which has at most this number of rows."""
 _INDEXES = text(
     "SELECT name, sql FROM main.sqlite_master WHERE type = 'index' AND tbl_name = :name AND sql NOT LIKE '% WHERE %'"
 )
@@ -119,8 +126,8 @@ def pack(packing: str, checkpoint: Checkpoint) -> Packed:
 
 
 @cache
-def _prepared(table: Table, names: tuple[str, ...]) -> Prepared:
-    return Prepared(insert(table), names, _DIALECT)
+def _prepared(table: Table, names: tuple[str, ...]) -> PreparedStatement:
+    return PreparedStatement(insert(table), names, _DIALECT)
 
 
 def _image(columns: Mapping[Table, Columns]) -> Packed:
@@ -161,11 +168,15 @@ _TEXTS: Mapping[type, Callable[[Any], str]] = {
 _PACK: Mapping[str, Callable[[Mapping[Table, Columns]], Packed]] = {"sqlite": _image, "postgresql": _copies}
 
 
+_RUNNING, _INTERRUPTED = RunState.RUNNING.value, RunState.INTERRUPTED.value
+_NEWEST = (pipeline_runs.c.began_at.desc(), pipeline_runs.c.id.desc())
+
+
 # --- taking them ------------------------------------------------------------------------------------------------------
 
 
-class PackedRows(AssemblyPart):
-    """`app.ports.PackedCatalog` over SQL."""
+class PipelinePart(AssemblyPart):
+    """`app.ports.catalog.pipeline` over SQL."""
 
     def packing(self) -> str | None:
         """Return the database's form. SQLite may have been built without images, and only one driver of PostgreSQL has
@@ -218,21 +229,40 @@ class PackedRows(AssemblyPart):
             found = select(*(at if column.name == "complete_at" else column for column in _messages.columns))
             upsert = self._message_upsert.from_select(_messages.columns.keys(), found.where(true()))
             connection.execute(upsert, {"now": now})
-            untold = among(connection, _events.c.subject, incomplete)
-            told = insert(catalog_tables.events).from_select(_EVENT_COLUMNS, _NEW_EVENTS.where(~untold))
-            connection.execute(told, {"now": now})
+            without_events = among(connection, _events.c.subject, incomplete)
+            events = insert(catalog_tables.events).from_select(_EVENT_COLUMNS, _NEW_EVENTS.where(~without_events))
+            connection.execute(events, {"now": now})
 
     @contextmanager
     def _staged(self, packed: Sequence[Packed]) -> Iterator[Connection]:
         """Open a transaction that can read the tables of staged rows."""
         if self._database.dialect == "sqlite":
-            images = Images([table.name for table in _TABLES], [image for (image,) in packed])
+            images = SqliteImages([table.name for table in _TABLES], [image for (image,) in packed])
             with self._database.write(attached=images) as connection:
                 yield connection
         else:
             with self._database.write() as connection:
                 _copy(connection.connection, packed)
                 yield connection
+
+    def begin_run(self, run: PipelineRun, keep: int) -> None:
+        open_ones = update(pipeline_runs).where(
+            pipeline_runs.c.kind == run.kind, pipeline_runs.c.state == _RUNNING, pipeline_runs.c.id != run.id
+        )
+        newest = select(pipeline_runs.c.id).order_by(*_NEWEST).limit(keep)
+        with self._database.write() as connection:
+            connection.execute(open_ones.values(state=_INTERRUPTED))
+            connection.execute(insert(pipeline_runs).values(_values(run)))
+            kept = list(connection.scalars(newest))
+            connection.execute(delete(pipeline_runs).where(pipeline_runs.c.id.not_in(kept)))
+
+    def end_run(self, run: PipelineRun) -> None:
+        with self._database.write() as connection:
+            connection.execute(update(pipeline_runs).where(pipeline_runs.c.id == run.id).values(_values(run)))
+
+    def pipeline_runs(self, cursor: str | None, limit: int) -> Page[PipelineRun]:
+        with self._database.read() as connection:
+            return fetch_page(connection, _LISTING, select(pipeline_runs), cursor, limit)
 
 
 @contextmanager
@@ -265,3 +295,14 @@ def _copy(driver: Any, packed: Sequence[Packed]) -> None:
             with cursor.copy(f"COPY {table.name} ({names}) FROM STDIN") as copy:
                 for text in texts:
                     copy.write(text)
+
+
+def _values(run: PipelineRun) -> dict[str, Any]:
+    return asdict(run) | {"state": run.state.value}
+
+
+def _run(row: Row[Any]) -> PipelineRun:
+    return PipelineRun(**dict(row._mapping) | {"state": RunState(row.state)})
+
+
+_LISTING = Listing(pipeline_runs.c.began_at, pipeline_runs.c.id, _run)

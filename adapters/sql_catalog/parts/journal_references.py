@@ -1,19 +1,46 @@
-"""The journal segments that are still needed, one by one and never as a range."""
+"""Where the bytes of attachments lie in the journal, and the segments that are still needed."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, select
 
-from adapters.sql_catalog.parts.part import CatalogPart
+from adapters.sql_catalog.parts.part import CatalogPart, Lookup, chunks, rewrite_progress
 from adapters.sql_catalog.schema import catalog_tables
-from adapters.sql_catalog.schema.record_rows import SEGMENT_SHIFT, unpack_extents
+from adapters.sql_catalog.schema.record_rows import SEGMENT_SHIFT, unpack_extents, unpack_runs
 from app.model.attachment import AttachmentState
+from app.model.records import Extent, PartRun
 
 _attachments, _part_runs, _quarantine = catalog_tables.attachments, catalog_tables.part_runs, catalog_tables.quarantine
 
 
-class Segments(CatalogPart):
-    """`app.ports.JournalReferences.needed_segments` over SQL."""
+_EXTENTS = Lookup(
+    catalog_tables.extents.c.attachment_id,
+    lambda wanted: select(catalog_tables.extents.c.attachment_id, catalog_tables.extents.c.extents).where(wanted),
+)
+
+
+class JournalReferencesPart(CatalogPart):
+    """`app.ports.JournalReferences` over SQL."""
+
+    def part_runs(self, attachment_id: str) -> list[PartRun]:
+        return unpack_runs([self.packed_part_runs(attachment_id)])
+
+    def packed_part_runs(self, attachment_id: str) -> bytes:
+        runs = select(_part_runs.c.runs).where(_part_runs.c.attachment_id == attachment_id)
+        with self._database.read() as connection:
+            return b"".join(connection.scalars(runs.order_by(_part_runs.c.number)))
+
+    def extents(self, attachment_id: str) -> tuple[Extent, ...]:
+        with self._database.read() as connection:
+            packed = connection.scalar(
+                select(catalog_tables.extents.c.extents).where(catalog_tables.extents.c.attachment_id == attachment_id)
+            )
+        return unpack_extents(packed or b"")
+
+    def extents_of(self, attachment_ids: Sequence[str]) -> dict[str, tuple[Extent, ...]]:
+        with self._database.read() as connection:
+            rows = [row for some in chunks(attachment_ids) for row in _EXTENTS.run(connection, some)]
+        return {row.attachment_id: unpack_extents(row.extents) for row in rows}
 
     def needed_segments(self, among: Collection[int] | None = None) -> set[int]:
         """Return the needed segments. All rows that the answer depends on are on disk by then, since the caller may
@@ -28,8 +55,7 @@ class Segments(CatalogPart):
                     needed.update(asked.intersection(find(connection, asked)))
         if among is None or needed != set(among):
             with self._database.write(durable=True) as connection:
-                # Any durable write takes the quick ones before it to disk; this one changes no value.
-                connection.execute(update(catalog_tables.progress).values(position=catalog_tables.progress.c.position))
+                rewrite_progress(connection)
         return needed
 
 

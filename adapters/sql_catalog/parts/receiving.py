@@ -1,9 +1,9 @@
-"""The time in which sources could receive, and the attachments that expire by it."""
+"""Sources: the time in which they could receive, the attachments that expire by it, and the numbering on arrival."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, func, insert, select, update
 
 from adapters.sql_catalog.parts.closing import forget_pieces
 from adapters.sql_catalog.parts.part import CatalogPart, among, chunks, log_events
@@ -15,7 +15,7 @@ from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord, NewEvent, ReceivingMark
 
 _attachments, _times, _marks = catalog_tables.attachments, catalog_tables.receiving_time, catalog_tables.receiving_marks
-_expirations = catalog_tables.expirations
+_expirations, _counting, _messages = catalog_tables.expirations, catalog_tables.counting, catalog_tables.messages
 _state = _attachments.c.state
 
 # An attachment after its parts were forgotten. The values of its header stay, so that a repeated header is recognized
@@ -32,9 +32,12 @@ NOTHING_CAME: dict[str, Any] = {
     "completed_at": None,
 }
 
+KEPT = 10_000
+"""Subjects of a source that are kept when there are twice as many."""
 
-class Receiving(CatalogPart):
-    """`app.ports.ExpiryCatalog` over SQL."""
+
+class ReceivingPart(CatalogPart):
+    """`app.ports.catalog.receiving` over SQL."""
 
     def receiving_time(self) -> dict[str, int]:
         with self._database.read() as connection:
@@ -115,3 +118,43 @@ class Receiving(CatalogPart):
                 connection.execute(delete(_expirations).where(among(connection, _expirations.c.attachment_id, some)))
                 restarted += here
         return restarted
+
+    def counting(self, source: str) -> dict[str, str]:
+        of_source = select(_counting.c.subject, _counting.c.rules).where(_counting.c.source == source)
+        with self._database.read() as connection:
+            rows = connection.execute(of_source.order_by(_counting.c.learned))
+            return {row.subject: row.rules for row in rows}
+
+    def learn_counting(self, source: str, rules: Mapping[str, str]) -> None:
+        new = self._database.insert(_counting)
+        save = new.on_conflict_do_update(
+            index_elements=["source", "subject"], set_={"rules": new.excluded.rules, "learned": new.excluded.learned}
+        )
+        mine = _counting.c.source == source
+        with self._database.write() as connection:
+            newest, known = connection.execute(
+                select(func.coalesce(func.max(_counting.c.learned), 0), func.count()).where(mine)
+            ).one()
+            rows = [
+                {"source": source, "subject": subject, "rules": text, "learned": newest + number}
+                for number, (subject, text) in enumerate(rules.items(), 1)
+            ]
+            if rows:
+                connection.execute(save, rows)
+            if known + len(rows) > 2 * KEPT:
+                last = select(_counting.c.learned).where(mine).order_by(_counting.c.learned.desc())
+                oldest = connection.scalar(last.offset(KEPT - 1).limit(1))
+                connection.execute(delete(_counting).where(mine, _counting.c.learned < oldest))
+
+    def open_correl_ids(self, source: str) -> dict[bytes, int]:
+        receiving = select(_attachments.c.message_id).where(
+            _attachments.c.source == source, _attachments.c.state == AttachmentState.RECEIVING.value
+        )
+        found = (
+            select(_messages.c.header_position, _messages.c.header_correl_id, _attachments.c.correl_id)
+            .join(_attachments, _attachments.c.message_id == _messages.c.id)
+            .where(_messages.c.id.in_(receiving))
+        )
+        with self._database.read() as connection:
+            rows = connection.execute(found)
+            return {each: row.header_position for row in rows for each in (row.header_correl_id, row.correl_id)}

@@ -1,10 +1,11 @@
-"""Rows that a catalog takes as a whole: other processes have made them of records, in the form that its database
-reads."""
+"""What a pipeline writes to the catalog that it shares with the gateway: rows in bulk, and its own runs."""
 
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
+from app.model.pipeline_run import PipelineRun
 from app.model.records import Checkpoint
+from app.ports.catalog.listing import Page
 
 Packed = tuple[bytes, ...]
 """The rows of a checkpoint, as `CatalogPlugin.pack` makes them."""
@@ -13,11 +14,10 @@ PACKED_AT_ONCE = 8
 """The most checkpoints that one call takes."""
 
 
-class PackedCatalog(Protocol):
-    """What finished attachments and their messages need, very many at a time.
+class PipelineCatalog(Protocol):
+    """Packed rows of finished attachments and their messages, and the newest runs of the pipeline.
 
-    Nothing here changes what the catalog has of an attachment. Where it has any of them, `AssemblyCatalog.checkpoint`
-    is the way.
+    Packed rows are only added: an attachment that the catalog has is changed by `AssemblyCatalog.checkpoint`.
     """
 
     def packing(self) -> str | None:
@@ -42,3 +42,13 @@ class PackedCatalog(Protocol):
         All but those `incomplete` are complete now; these get no event. A message that the catalog has is updated as by
         a checkpoint.
         """
+
+    def begin_run(self, run: PipelineRun, keep: int) -> None:
+        """Add a run. Other runs of its kind that have not ended become `interrupted`; of all runs the newest `keep`
+        stay."""
+
+    def end_run(self, run: PipelineRun) -> None:
+        """Replace a run, if it is still there."""
+
+    def pipeline_runs(self, cursor: str | None, limit: int) -> Page[PipelineRun]:
+        """Return runs, newest first. Raises BadCursor."""
