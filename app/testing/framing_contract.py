@@ -32,10 +32,11 @@ from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions
 from app.pipeline.assemble.assemble_key import Held, Outcome, assemble, by_key
 from app.pipeline.finish import finish_outcomes
 from app.pipeline.finish.finish_outcomes import Result
-from app.pipeline.job.job import Job, open_job
+from app.pipeline.job.job import Job, open_job, open_run
 from app.pipeline.references.lazy_bodies import JournalBatch
 from app.pipeline.references.message_references import What
 from app.pipeline.run import batch
+from app.pipeline.run.spark_steps import SparkSteps
 from app.ports import AttachmentFilter
 from app.service.assembling.assembler import Assembler
 from app.service.context import ServiceContext
@@ -308,7 +309,7 @@ class FramingContract:
             opened.seal()
         with closing(plugins.catalog()(settings(batched).catalog_url)) as catalog:
             job = Job.of(settings(batched), str(journal), in_place=False)
-            committed = batch.run(spark, job, catalog, SystemClock())
+            committed = batch.run(SparkSteps(spark), open_run(job, catalog, SystemClock()))
         assert committed is not None
         assert committed.finished == len([each for each in SMALL if each[0] in self.framing.kinds])
         assert_same(in_folder(batched, journal), by_the_gateway(alone, journal), settled=True)

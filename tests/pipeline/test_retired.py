@@ -7,19 +7,16 @@ from random import Random
 import pytest
 
 from adapters.sql_catalog import SqlCatalog
-from app.main import SystemClock
 from app.model.message import PhysicalMessage
 from app.pipeline.commit.commit import Committer
-from app.pipeline.job.job import open_job
 from app.pipeline.references.header_pass import HeaderPass
 from app.pipeline.references.message_references import Reference, What
 from app.pipeline.references.retired_headers import Retired, retired_headers
-from app.pipeline.run import runs
-from app.pipeline.run.runs import Again
+from app.pipeline.run.batch import Again, process, unfinished
 from app.testing.host_results import settings
 from tests.support.damaged_archive import Killed, die_after
 from tests.support.header_apart import HeaderApart
-from tests.support.passes import LocalPasses, job_of, run_batch
+from tests.support.passes import LocalSteps, committer_of, found_up_to, opened_run, run_batch
 from tests.support.sas_client import Program, binary_file, message
 
 
@@ -40,10 +37,9 @@ def begun(tmp_path: Path) -> HeaderApart:
 
 
 def commit_to(archive: HeaderApart, last: int) -> None:
-    passes, job = LocalPasses(), job_of(archive.out, archive.journal).anew()
-    with closing(SqlCatalog(settings(archive.out).catalog_url)) as catalog:
-        committer = Committer(open_job(job), catalog, SystemClock(), passes.table_writer(job))
-        committer.commit(*passes.news(job, last, committer.progress))
+    with opened_run(archive.out, archive.journal) as run:
+        committer = committer_of(run)
+        committer.commit(found_up_to(run, last, committer.progress))
 
 
 def test_a_batch_finishes_what_a_retired_header_has_announced(whole: HeaderApart, begun: HeaderApart) -> None:
@@ -62,9 +58,9 @@ def test_the_commit_of_a_stream_is_ended_without_the_header(
         with pytest.raises(Killed):
             commit_to(begun, last)
     begun.retire_header()
-    job = job_of(begun.out, begun.journal).anew()
-    with closing(SqlCatalog(settings(begun.out).catalog_url)) as catalog:
-        runs.resolve(LocalPasses(), job, catalog, SystemClock())
+    with opened_run(begun.out, begun.journal) as run:
+        for interrupted in unfinished(run):
+            process(LocalSteps(), run, interrupted)
     if last == 3:
         assert run_batch(begun.out, begun.journal) is not None
     begun.assert_same_as(whole)
@@ -75,10 +71,9 @@ def test_processing_again_takes_nothing_from_what_is_open(begun: HeaderApart) ->
     with closing(SqlCatalog(settings(begun.out).catalog_url)) as catalog:
         before = {record.id: record for record in catalog.attachments_by_id(_listed(catalog))}
     begun.retire_header()
-    job = job_of(begun.out, begun.journal).anew()
     (begun.journal / f"{4:010}.arrows").rename(begun.journal.with_name("held"))
+    assert run_batch(begun.out, begun.journal, Again(from_segment=1)) is not None
     with closing(SqlCatalog(settings(begun.out).catalog_url)) as catalog:
-        runs.run(LocalPasses(), job, catalog, SystemClock(), Again(from_segment=1))
         assert {record.id: record for record in catalog.attachments_by_id(_listed(catalog))} == before
 
 

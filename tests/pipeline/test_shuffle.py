@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from app.pipeline.references import shuffle
 from app.pipeline.references.message_references import Reference, What, to_batch
-from app.pipeline.references.shuffle import packed, packing, unpacked, unpacking
+from app.pipeline.references.shuffle import packed, unpacked
 from app.testing.reference_passes import all_references, journalled
 from tests.support import mixed_journal
 
@@ -54,16 +54,10 @@ def test_any_references(size: int, sent: list[list[Reference]], partitions: int)
         assert sorted(rows, key=repr) == sorted(others, key=repr)
 
 
-def test_steps_are_wrapped(tmp_path: Path) -> None:
+def test_references_of_a_journal(tmp_path: Path) -> None:
     archive = journalled(tmp_path, mixed_journal.traffic(Random(2), 4, 30_000))
     sent = to_batch([each for each in all_references(archive) if each.what != What.HEADER])
-
-    def same(batches: object) -> Iterator[pa.RecordBatch]:
-        assert isinstance(batches, Iterator)
-        yield from batches
-
-    found = packing(same, 1)(iter([sent]))
-    read = [row for batch in unpacking(same)(found) for row in batch.to_pylist()]
+    read = [row for batch in unpacked(packed(iter([sent]), 1)) for row in batch.to_pylist()]
     assert sorted(read, key=repr) == sorted(sent.to_pylist(), key=repr) != []
 
 

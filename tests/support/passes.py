@@ -1,75 +1,96 @@
-"""The pipeline's passes over an archive in this process: all of a batch but Spark."""
+"""The steps of a batch in this process: all of it but Spark."""
 
-from collections.abc import Iterable, Sequence
-from contextlib import closing
-from operator import attrgetter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
 from app.pipeline.commit import packages
 from app.pipeline.commit import tables as building
-from app.pipeline.commit.commit import Committed, WriteTables
-from app.pipeline.commit.commit_intent import Window
+from app.pipeline.commit.commit import Committed, Committer
+from app.pipeline.commit.commit_intent import Batch
 from app.pipeline.commit.packages import Found
 from app.pipeline.commit.tables import TableTask, Written
-from app.pipeline.finish.finish_outcomes import Result
-from app.pipeline.job.job import Job, open_job
-from app.pipeline.job.workers import Step
-from app.pipeline.references.message_references import SCHEMA, Reference, What, from_batch, to_batch
+from app.pipeline.job.job import Job, OpenJob, OpenRun, open_run
+from app.pipeline.references.message_references import SCHEMA, What, to_batch
 from app.pipeline.references.retired_headers import NOTHING_RETIRED, Retired
-from app.pipeline.run import runs, spark_steps
-from app.pipeline.run.runs import Again
+from app.pipeline.references.shuffle import packed
+from app.pipeline.run import batch, spark_steps
+from app.pipeline.run.batch import Again
 from app.pipeline.run.segment_sources import BatchReader, ReferenceSource, cache_options
 from app.testing.host_results import settings
 
 
-class LocalPasses:
-    """`app.pipeline.run.runs.Passes` in this process."""
+class LocalSteps:
+    """`app.pipeline.run.batch.Steps` in this process. All references are packed for one task."""
 
-    def news(
-        self, job: Job, last: int, known: int | None, retired: Retired = NOTHING_RETIRED, *, checked: bool = False
-    ) -> Found:
-        return self._found(job, last, spark_steps.assemble_all(job, known, checked=checked), retired, checked)
-
-    def again(self, job: Job, last: int, window: Window, retired: Retired = NOTHING_RETIRED) -> Sequence[Result]:
-        return self._found(job, last, spark_steps.assemble_again(job, window), retired, checked=True).results
-
-    def table_writer(self, job: Job) -> WriteTables:
-        def write(tasks: Sequence[TableTask]) -> Iterable[Written]:
-            opened = open_job(job)
-            assert opened.tables is not None
-            return [building.write(task, opened.tables, opened.stores.store) for task in tasks]
-
-        return write
-
-    def _found(self, job: Job, last: int, step: Step, retired: Retired, checked: bool) -> Found:
-        read = self._read(job, last, checked)
-        headers = sorted((each for each in read if each.what == What.HEADER), key=attrgetter("source", "position"))
-        announced = [
-            found for batch in spark_steps.headers(job, retired)([to_batch(headers)]) for found in from_batch(batch)
-        ]
-        everything = [*(each for each in read if each.what != What.HEADER), *announced, *retired.references]
-        rows = to_batch(sorted(everything, key=attrgetter("source", "key")))
-        return packages.found_in(pa.Table.from_batches(step([rows]), packages.RESULTS))
-
-    def _read(self, job: Job, last: int, checked: bool) -> list[Reference]:
-        options = {"last_segment": str(last), "all_bodies": str(checked)}
-        source = ReferenceSource({"path": job.journal, **options, **cache_options(job)})
+    @contextmanager
+    def references(self, run: OpenRun, last_segment: int, *, checked: bool) -> Iterator[list[pa.RecordBatch]]:
+        options = {"last_segment": str(last_segment), "all_bodies": str(checked), "partitions": "1"}
+        source = ReferenceSource({"path": run.job.journal, **options, **cache_options(run.job)})
         reader = source.reader(source.schema())
         assert isinstance(reader, BatchReader)
-        batches = (batch for share in reader.partitions() for batch in reader.read(share))
-        return [found for batch in batches for found in from_batch(batch.cast(SCHEMA))]
+        yield [batch.cast(SCHEMA) for share in reader.partitions() for batch in reader.read(share)]
+
+    def headers(
+        self, run: OpenRun, references: list[pa.RecordBatch], retired: Retired = NOTHING_RETIRED
+    ) -> list[pa.RecordBatch]:
+        rows = pa.Table.from_batches(references, SCHEMA).filter(pc.field("what") == int(What.HEADER))
+        in_order = rows.sort_by([("source", "ascending"), ("position", "ascending")]).to_batches()
+        known = packed([to_batch(retired.references)], 1) if retired.references else ()
+        return [*spark_steps.read_headers(run, in_order, retired=retired, partitions=1), *known]
+
+    def results(
+        self,
+        run: OpenRun,
+        references: list[pa.RecordBatch],
+        headers: list[pa.RecordBatch],
+        batch: Batch,
+        *,
+        checked: bool,
+    ) -> Found:
+        rows = pa.Table.from_batches([*references, *headers], SCHEMA).filter(pc.field("what") == int(What.PACKED))
+        if batch.again is not None:
+            results = spark_steps.process_again(run, rows.to_batches(), window=batch.again)
+        else:
+            results = spark_steps.assemble_and_finish(run, rows.to_batches(), known=batch.known, checked=checked)
+        return packages.found_in(pa.Table.from_batches(results, packages.RESULTS))
+
+    def write_tables(self, opened: OpenJob, tasks: Sequence[TableTask]) -> Iterable[Written]:
+        assert opened.tables is not None
+        return [building.write(task, opened.tables, opened.stores.store) for task in tasks]
+
+
+def committer_of(run: OpenRun) -> Committer:
+    return Committer(run, partial(LocalSteps().write_tables, run))
+
+
+def found_up_to(run: OpenRun, last_segment: int, known: int | None) -> Found:
+    """Return the results of the messages after the packed position `known` up to a segment."""
+    steps = LocalSteps()
+    with steps.references(run, last_segment, checked=False) as references:
+        headers = steps.headers(run, references)
+        return steps.results(run, references, headers, Batch("", last_segment, known), checked=False)
 
 
 def run_batch(
     folder: Path, journal: Path | str, again: Again | None = None, *, in_place: bool = False
 ) -> Committed | None:
     """Run a batch over an archive, with its results in a folder."""
+    with opened_run(folder, journal, in_place=in_place) as run:
+        return batch.run(LocalSteps(), run, again)
+
+
+@contextmanager
+def opened_run(folder: Path, journal: Path | str, *, in_place: bool = False) -> Iterator[OpenRun]:
+    """Provide an open run over an archive, with its results in a folder."""
     with closing(SqlCatalog(settings(folder).catalog_url)) as catalog:
-        return runs.run(LocalPasses(), job_of(folder, journal, in_place=in_place), catalog, SystemClock(), again)
+        yield open_run(job_of(folder, journal, in_place=in_place), catalog, SystemClock())
 
 
 def job_of(folder: Path, journal: Path | str, *, in_place: bool = False) -> Job:

@@ -14,7 +14,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.pipeline.job.workers import Step
 from app.pipeline.references.message_references import SCHEMA, Reference, What, to_batch
 
 PACKED_BYTES = 64 << 10
@@ -26,16 +25,6 @@ HELD_BYTES = 16 << 20
 
 ROWS_AT_ONCE = 16_384
 """The number of sorted references in a record batch."""
-
-
-def packing(step: Step, partitions: int) -> Step:
-    """Return the step that packs the references that another one returns."""
-    return lambda batches: packed(step(batches), partitions)
-
-
-def unpacking(step: Step) -> Step:
-    """Return the step that unpacks references and has another one do the work, on rows sorted by source and key."""
-    return lambda batches: step(unpacked(batches))
 
 
 def packed(batches: Iterable[pa.RecordBatch], partitions: int) -> Iterator[pa.RecordBatch]:

@@ -21,13 +21,13 @@ from app.assembly.header_checks import Announcement
 from app.model.attachment import AttachmentKind
 from app.pipeline.assemble import key_state
 from app.pipeline.assemble.assemble_key import Held, Outcome, assemble, by_key
-from app.pipeline.job.job import Job, open_job
-from app.pipeline.job.workers import at_task_start
+from app.pipeline.job.job import Job
+from app.pipeline.job.workers import open_in_task
 from app.pipeline.references import message_references
 from app.pipeline.references.header_pass import Memory
 from app.pipeline.references.message_references import Reference
 from app.pipeline.run import spark_steps
-from app.pipeline.run.spark_steps import pack, read_headers
+from app.pipeline.run.spark_steps import fetch_headers, pack
 from app.service.retention.expiry import read_let_go
 
 REFERENCES = from_arrow_schema(message_references.SCHEMA)
@@ -64,7 +64,7 @@ class AttachmentProcessor(StatefulProcessor):
         self._job = job
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        at_task_start()
+        self._opened = open_in_task(self._job)
         self._handle = handle
         self._open = handle.getValueState("open", _STATE)
         self._done = handle.getValueState("done", _STATE, int(self._job.forget_finished * _MILLISECONDS))
@@ -108,7 +108,7 @@ class AttachmentProcessor(StatefulProcessor):
 
     def _is_let_go(self, source: str, held: Held) -> bool:
         if self._let_go is None:
-            self._let_go = read_let_go(open_job(self._job).stores.store)
+            self._let_go = read_let_go(self._opened.stores.store)
         return _last_position(held) <= self._let_go.get(source, -1)
 
     def _wake(self, timer_values: Any) -> None:
@@ -133,7 +133,7 @@ class HeaderProcessor(StatefulProcessor):
         self._job = job
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        at_task_start()
+        self._opened = open_in_task(self._job)
         kept = int(self._job.forget_finished * _MILLISECONDS)
         self._dialects = handle.getValueState("dialects", _DIALECTS)
         self._addressed = handle.getMapState("addressed", _KEY, _ADDRESS, kept)
@@ -143,7 +143,7 @@ class HeaderProcessor(StatefulProcessor):
         source: str = key[0]
         positions = sorted(row.position for row in rows)
         memory: Memory = _StateMemory(self._dialects, self._addressed, self._announced)
-        for reference in read_headers(self._job, open_job(self._job), source, positions, memory):
+        for reference in fetch_headers(self._opened, source, positions, memory):
             for row in message_references.to_batch([reference]).to_pylist():
                 yield Row(**row)
 
