@@ -26,7 +26,7 @@ from app.pipeline.commit.tables import FILES, QUALITY
 from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.job.job import Job, OpenJob, open_job, open_run
 from app.pipeline.read.segment_shares import shares
-from app.pipeline.references.message_references import What, references
+from app.pipeline.references.message_references import ReferenceKind, references
 from app.pipeline.references.retired_headers import NOTHING_RETIRED
 from app.pipeline.references.shuffle import packed
 from app.pipeline.run import batch, spark_steps
@@ -95,7 +95,7 @@ def _as_spark_does(opened: OpenJob) -> Iterator[Result]:
     """Run the steps of a batch one task after the other, with partitions like Spark's between them."""
     archive = opened.archive
     read = pa.Table.from_batches(list(packed(_read(archive), PARTITIONS)))
-    is_header = pc.equal(read["what"], int(What.HEADER))
+    is_header = pc.equal(read["kind"], int(ReferenceKind.HEADER))
     headers = read.filter(is_header).sort_by([("source", "ascending"), ("position", "ascending")]).to_batches()
     step = spark_steps.read_headers(opened, headers, retired=NOTHING_RETIRED, partitions=PARTITIONS)
     together = pa.concat_tables([read.filter(pc.invert(is_header)), pa.Table.from_batches(step)])

@@ -10,7 +10,14 @@ from adapters.sql_catalog import SqlCatalog
 from app.model.message import PhysicalMessage
 from app.pipeline.commit.commit import Committer
 from app.pipeline.references.header_pass import HeaderPass
-from app.pipeline.references.message_references import Reference, What
+from app.pipeline.references.message_references import (
+    AttachmentClaim,
+    CommonDialects,
+    MessageBegun,
+    Reference,
+    ReferenceKind,
+    RepeatedHeader,
+)
 from app.pipeline.references.retired_headers import Retired, retired_headers
 from app.pipeline.run.batch import Again, process, unfinished
 from app.testing.host_results import settings
@@ -84,7 +91,8 @@ def _listed(catalog: SqlCatalog) -> list[str]:
 def test_nothing_is_asked_of_the_catalog_while_all_segments_are_there(begun: HeaderApart) -> None:
     with closing(SqlCatalog(settings(begun.out).catalog_url)) as catalog:
         assert retired_headers(catalog, {1, 2, 3, 4}) == Retired()
-        assert {each.what for each in retired_headers(catalog, {2, 3, 4}).references} == {What.ADDRESS, What.CLAIM}
+        found = {each.kind for each in retired_headers(catalog, {2, 3, 4}).references}
+        assert found == {ReferenceKind.MESSAGE, ReferenceKind.CLAIM}
 
 
 def test_later_headers_are_judged_by_those_that_are_retired() -> None:
@@ -94,9 +102,12 @@ def test_later_headers_are_judged_by_those_that_are_retired() -> None:
     def read(retired: Retired, one: PhysicalMessage, position: int) -> list[Reference]:
         return list(HeaderPass(retired.remembered("s"), lambda each: each, 9).read(position, one))
 
-    narrowed, *first = read(Retired(), listing, 1)
-    assert [each.what for each in (narrowed, *first)] == [What.DIALECTS, What.ADDRESS, What.CLAIM]
-    (again,) = (each for each in read(Retired(tuple(first)), listing, 5) if each.what != What.DIALECTS)
-    assert (again.what, again.detail) == (What.REPEATED, 1)
-    assert [each.what for each in read(Retired(), bare, 5)] == [What.DIALECTS, What.ADDRESS], "more than are known"
-    assert [each.what for each in read(Retired((), {"s": narrowed.detail}), bare, 5)] == [What.ADDRESS]
+    narrowed, begun, claim = read(Retired(), listing, 1)
+    assert isinstance(narrowed, CommonDialects)
+    assert isinstance(begun, MessageBegun)
+    assert isinstance(claim, AttachmentClaim)
+    (again,) = (each for each in read(Retired((begun, claim)), listing, 5) if not isinstance(each, CommonDialects))
+    assert isinstance(again, RepeatedHeader)
+    assert again.first_position == 1
+    assert [*map(type, read(Retired(), bare, 5))] == [CommonDialects, MessageBegun], "more than are known"
+    assert [*map(type, read(Retired((), {"s": narrowed.dialects}), bare, 5))] == [MessageBegun]

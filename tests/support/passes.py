@@ -17,7 +17,7 @@ from app.pipeline.commit.commit_intent import Batch
 from app.pipeline.commit.packages import Found
 from app.pipeline.commit.tables import TableTask, Written
 from app.pipeline.job.job import Job, OpenJob, OpenRun, open_run
-from app.pipeline.references.message_references import SCHEMA, What, to_batch
+from app.pipeline.references.message_references import SCHEMA, ReferenceKind, to_batch
 from app.pipeline.references.retired_headers import NOTHING_RETIRED, Retired
 from app.pipeline.references.shuffle import packed
 from app.pipeline.run import batch, spark_steps
@@ -40,7 +40,7 @@ class LocalSteps:
     def headers(
         self, run: OpenRun, references: list[pa.RecordBatch], retired: Retired = NOTHING_RETIRED
     ) -> list[pa.RecordBatch]:
-        rows = pa.Table.from_batches(references, SCHEMA).filter(pc.field("what") == int(What.HEADER))
+        rows = pa.Table.from_batches(references, SCHEMA).filter(pc.field("kind") == int(ReferenceKind.HEADER))
         in_order = rows.sort_by([("source", "ascending"), ("position", "ascending")]).to_batches()
         known = packed([to_batch(retired.references)], 1) if retired.references else ()
         return [*spark_steps.read_headers(run, in_order, retired=retired, partitions=1), *known]
@@ -54,7 +54,9 @@ class LocalSteps:
         *,
         checked: bool,
     ) -> Found:
-        rows = pa.Table.from_batches([*references, *headers], SCHEMA).filter(pc.field("what") == int(What.PACKED))
+        rows = pa.Table.from_batches([*references, *headers], SCHEMA).filter(
+            pc.field("kind") == int(ReferenceKind.PACKED)
+        )
         if batch.again is not None:
             results = spark_steps.process_again(run, rows.to_batches(), window=batch.again)
         else:

@@ -16,7 +16,14 @@ from app.model.errors import InvalidInputError
 from app.model.event import Announced
 from app.model.message import PhysicalMessage
 from app.model.records import MessageRecord
-from app.pipeline.references.message_references import Reference, What
+from app.pipeline.references.message_references import (
+    AttachmentClaim,
+    CommonDialects,
+    MessageBegun,
+    Reference,
+    RefusedMessage,
+    RepeatedHeader,
+)
 
 
 class Memory(EarlierHeaders, Protocol):
@@ -81,7 +88,8 @@ class HeaderPass:
         try:
             event = read_event(self._described(message), known)
         except InvalidInputError as error:
-            yield _refused(position, message, error.code, error.row, error.at, error.why)
+            place = message.source, b"", position, (len(message.body),), (message.received_at,)
+            yield RefusedMessage(*place, error.code, error.row, error.at, error.why)
             return
         assert isinstance(event, Announced)
         yield from self._narrowed(position, message, known, event.dialects)
@@ -95,7 +103,7 @@ class HeaderPass:
     def _narrowed(self, position: int, message: PhysicalMessage, known: int, dialects: int) -> Iterator[Reference]:
         if self._configured is None and (common := dialect.narrow(known, dialects)) != known:
             self._memory.keep_dialects(common)
-            yield Reference(message.source, b"", position, What.DIALECTS, detail=common)
+            yield CommonDialects(message.source, b"", position, (), (), common)
 
     def _accepted(
         self, position: int, message: PhysicalMessage, record: MessageRecord, event: Announced
@@ -104,25 +112,18 @@ class HeaderPass:
         if self._memory.addressed(address) is None:
             self._memory.keep_address(address, record.id, position)
         (_, key), _ = taken_for(address)
-        yield Reference(source, key, position, What.ADDRESS, 0, (len(message.body),), received_at, record)
+        yield MessageBegun(source, key, position, (len(message.body),), received_at, record)
         for claim in claims(record.id, event):
             entry = claim.definition
             said = Announcement(record.id, entry.kind, entry.qualifier_1, entry.qualifier_2)
             self._memory.keep_announcement((source, entry.correl_id), said)
-            yield Reference(source, entry.correl_id, position, What.CLAIM, 0, (), received_at, claim)
+            yield AttachmentClaim(source, entry.correl_id, position, (), received_at, claim)
 
 
 def _instead(position: int, message: PhysicalMessage, effect: Effect) -> Reference:
     """Return the reference for a header that is not accepted."""
+    place = message.source, b"", position, (len(message.body),), (message.received_at,)
     if isinstance(effect, Refused):
-        return _refused(position, message, effect.code, effect.row, -1, effect.why)
+        return RefusedMessage(*place, effect.code, effect.row, -1, effect.why)
     assert isinstance(effect, Repeated)
-    return _of(position, message, What.REPEATED, effect.first)
-
-
-def _refused(position: int, message: PhysicalMessage, code: str, row: str, at: int, why: str) -> Reference:
-    return _of(position, message, What.REFUSED, (code, row, at, why))
-
-
-def _of(position: int, message: PhysicalMessage, what: What, detail: object) -> Reference:
-    return Reference(message.source, b"", position, what, 0, (len(message.body),), (message.received_at,), detail)
+    return RepeatedHeader(*place, effect.first)

@@ -12,10 +12,10 @@ from typing import NamedTuple
 from app.assembly.header_checks import Announcement, Claim, message_address, taken_for
 from app.model.attachment import AttachmentDefinition
 from app.model.message import Position
-from app.model.records import AttachmentRecord, MessageRecord
+from app.model.records import MessageRecord
 from app.pipeline.read.segment_gaps import missing_segments
 from app.pipeline.references.header_pass import Remembered
-from app.pipeline.references.message_references import Reference, What
+from app.pipeline.references.message_references import AttachmentClaim, MessageBegun
 from app.ports import Catalog
 
 _DEFINITION = tuple(each.name for each in fields(AttachmentDefinition))
@@ -24,19 +24,21 @@ _DEFINITION = tuple(each.name for each in fields(AttachmentDefinition))
 class Retired(NamedTuple):
     """References to the content of headers that the archive has no longer, and the dialects of the sources."""
 
-    references: tuple[Reference, ...] = ()
+    references: tuple[MessageBegun | AttachmentClaim, ...] = ()
     dialects: Mapping[str, int] = {}
 
     def remembered(self, source: str) -> Remembered:
         """Return what is remembered of a source before the first header that the archive still has."""
         memory = Remembered(self.dialects.get(source))
         for each in self.references:
-            if each.source == source and each.what == What.ADDRESS:
-                memory.keep_address(message_address(each.detail), each.detail.id, each.position)
-            elif each.source == source:
-                entry = each.detail.definition
-                said = Announcement(each.detail.message, entry.kind, entry.qualifier_1, entry.qualifier_2)
-                memory.keep_announcement((source, entry.correl_id), said)
+            if each.source != source:
+                continue
+            if isinstance(each, MessageBegun):
+                memory.keep_address(message_address(each.record), each.record.id, each.position)
+            else:
+                entry = each.claim.definition
+                announced = Announcement(each.claim.message, entry.kind, entry.qualifier_1, entry.qualifier_2)
+                memory.keep_announcement((source, entry.correl_id), announced)
         return memory
 
 
@@ -56,27 +58,24 @@ def retired_headers(catalog: Catalog, present: Collection[int]) -> Retired:
     return Retired((*_addresses(messages), *_claims(catalog, messages)), catalog.source_dialects())
 
 
-def _addresses(messages: Iterable[MessageRecord]) -> Iterator[Reference]:
+def _addresses(messages: Iterable[MessageRecord]) -> Iterator[MessageBegun]:
     for message in messages:
         (_, key), _ = taken_for(message_address(message))
-        yield _of(message, key, What.ADDRESS, message)
+        yield MessageBegun(*_place(message, key), message)
 
 
-def _claims(catalog: Catalog, messages: Sequence[MessageRecord]) -> Iterator[Reference]:
+def _claims(catalog: Catalog, messages: Sequence[MessageRecord]) -> Iterator[AttachmentClaim]:
     """Yield the claims of the announced attachments, also of closed ones: a commit that had closed them may be
     repeated."""
     by_id = {message.id: message for message in messages}
     for record in catalog.attachments_by_id([each for message in messages for each in message.attachments]):
         message = by_id.get(record.message_id or "")
         if message is not None and record.kind is not None:
-            yield _of(message, record.correl_id, What.CLAIM, _claim(message, record))
+            definition = AttachmentDefinition(*(getattr(record, name) for name in _DEFINITION))
+            claim = Claim(message.id, record.ordinal, definition, record.dialects, record.trace_parent)
+            yield AttachmentClaim(*_place(message, record.correl_id), claim)
 
 
-def _claim(message: MessageRecord, record: AttachmentRecord) -> Claim:
-    definition = AttachmentDefinition(*(getattr(record, name) for name in _DEFINITION))
-    return Claim(message.id, record.ordinal, definition, record.dialects, record.trace_parent)
-
-
-def _of(message: MessageRecord, key: bytes, what: What, detail: object) -> Reference:
-    """Return a reference that adds no message to those that were received."""
-    return Reference(message.source, key, message.header_position, what, 0, (), (message.received_at,), detail)
+def _place(message: MessageRecord, key: bytes) -> tuple[str, bytes, int, tuple[int, ...], tuple[int, ...]]:
+    """Return the fields of a reference that adds no message to those that were received."""
+    return message.source, key, message.header_position, (), (message.received_at,)

@@ -1,8 +1,8 @@
 """References on their way to the task that assembles their keys: for Spark, very many of them are one row.
 
 Spark moves rows of references at the cost of more processor time than assembly itself takes. So a task divides its
-references by key into partitions and packs those of each partition (`What.PACKED`). The task of a partition unpacks
-and sorts them, all in memory. There are as many partitions as that allows.
+references by key into partitions and packs each partition's (`PackedReferences`). The task of a partition unpacks and
+sorts them, all in memory. There are as many partitions as that allows.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.pipeline.references.message_references import SCHEMA, Reference, What, to_batch
+from app.pipeline.references.message_references import SCHEMA, PackedReferences, ReferenceKind, to_batch
 
 PACKED_BYTES = 64 << 10
 """The largest size of packed references, in bytes, unless one reference is larger: a thousand of them come to a task
@@ -33,7 +33,7 @@ def packed(batches: Iterable[pa.RecordBatch], partitions: int) -> Iterator[pa.Re
     held: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
-        is_header = pc.equal(batch.column("what"), int(What.HEADER))
+        is_header = pc.equal(batch.column("kind"), int(ReferenceKind.HEADER))
         if headers := is_header.true_count:
             yield batch.filter(is_header)
         others = batch.filter(pc.invert(is_header)) if headers else batch
@@ -61,7 +61,7 @@ def _packed(batches: Sequence[pa.RecordBatch], partitions: int) -> pa.RecordBatc
     ends = np.cumsum(np.bincount(numbers, minlength=partitions)).tolist()
     rows = rows.take(pa.array(order))
     found = (
-        Reference("", b"", number, What.PACKED, detail=pack.serialize().to_pybytes())
+        PackedReferences("", b"", number, (), (), pack.serialize().to_pybytes())
         for number, (begin, end) in enumerate(pairwise([0, *ends]))
         for pack in _pieces(rows.slice(begin, end - begin))
     )

@@ -38,7 +38,7 @@ from app.pipeline.job.stage_names import described
 from app.pipeline.job.workers import in_task
 from app.pipeline.read.segment_shares import Share
 from app.pipeline.references.header_pass import HeaderPass, Memory
-from app.pipeline.references.message_references import SCHEMA, Reference, What, from_batch, to_batch
+from app.pipeline.references.message_references import SCHEMA, Header, Reference, ReferenceKind, from_batch, to_batch
 from app.pipeline.references.retired_headers import Retired
 from app.pipeline.references.shuffle import packed, unpacked
 from app.pipeline.run.segment_sources import ReferenceSource, cache_options
@@ -86,8 +86,8 @@ _NAMES_SHOWN = 200
 _RESULTS = from_arrow_schema(packages.RESULTS)
 
 
-class PackedReferences(NamedTuple):
-    """References by partition (`app.pipeline.references.shuffle`), and the number of partitions."""
+class PackedRows(NamedTuple):
+    """References, packed by partition (`app.pipeline.references.shuffle`), and the number of partitions."""
 
     rows: DataFrame
     partitions: int
@@ -100,7 +100,7 @@ class SparkSteps:
         self._spark = spark
 
     @contextmanager
-    def references(self, run: OpenRun, last_segment: int, *, checked: bool) -> Iterator[PackedReferences]:
+    def references(self, run: OpenRun, last_segment: int, *, checked: bool) -> Iterator[PackedRows]:
         """Read every segment once. Spark keeps the references during the block."""
         size = sum(segment.size for segment in run.archive.segments() if segment.number <= last_segment)
         partitions = max(_shuffle_partitions(self._spark), ceil(size / PARTITION_BYTES))
@@ -117,15 +117,15 @@ class SparkSteps:
         numbers = self._spark.range(0, len(shares), 1, len(shares))
         rows = numbers.mapInArrow(partial(_read_shares, source, shares), source.schema()).persist()
         try:
-            yield PackedReferences(rows, partitions)
+            yield PackedRows(rows, partitions)
         finally:
             rows.unpersist()
 
-    def headers(self, run: OpenRun, references: PackedReferences, retired: Retired) -> PackedReferences:
+    def headers(self, run: OpenRun, references: PackedRows, retired: Retired) -> PackedRows:
         rows, partitions = references
         step = partial(read_headers, retired=retired, partitions=partitions)
         headers = (
-            rows.filter(rows.what == int(What.HEADER))
+            rows.filter(rows.kind == int(ReferenceKind.HEADER))
             .repartition(_shuffle_partitions(self._spark), "source")
             .sortWithinPartitions("source", "position")
             .mapInArrow(in_task(run.job, step), from_arrow_schema(SCHEMA))
@@ -133,13 +133,13 @@ class SparkSteps:
         if retired.references:
             known = pa.Table.from_batches(packed([to_batch(retired.references)], partitions))
             headers = headers.unionByName(self._spark.createDataFrame(known))
-        return PackedReferences(headers, partitions)
+        return PackedRows(headers, partitions)
 
     def results(
-        self, run: OpenRun, references: PackedReferences, headers: PackedReferences, batch: Batch, *, checked: bool
+        self, run: OpenRun, references: PackedRows, headers: PackedRows, batch: Batch, *, checked: bool
     ) -> Found:
         rows, partitions = references
-        rows = rows.filter(rows.what != int(What.HEADER)).unionByName(headers.rows)
+        rows = rows.filter(rows.kind != int(ReferenceKind.HEADER)).unionByName(headers.rows)
         rows = rows.repartitionById(partitions, rows.position.cast("int"))  # the number of their partition
         action = "assemble" if batch.again is None else "process again"
         with described(self._spark, f"{action} segments up to {batch.last_segment} of {run.job.journal}"):
@@ -218,10 +218,10 @@ def read_headers(
     """Yield the references, packed, to the content of headers, which are sorted by source and position."""
 
     def found() -> Iterator[pa.RecordBatch]:
-        rows = (row for batch in batches for row in from_batch(batch))
+        rows = (row for batch in batches for row in from_batch(batch) if isinstance(row, Header))
         for source, headers in groupby(rows, attrgetter("source")):
             header_pass = _header_pass(opened, source, retired.remembered(source))
-            read = chain.from_iterable(header_pass.read(header.position, header.detail) for header in headers)
+            read = chain.from_iterable(header_pass.read(header.position, header.message) for header in headers)
             while some := list(islice(read, HEADERS_AT_ONCE)):
                 yield to_batch(some)
 

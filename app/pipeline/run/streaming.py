@@ -30,7 +30,7 @@ from app.pipeline.job.job import Job, OpenRun
 from app.pipeline.job.stage_names import described
 from app.pipeline.job.workers import in_task
 from app.pipeline.read.segment_gaps import missing_segments, spoken
-from app.pipeline.references.message_references import What
+from app.pipeline.references.message_references import ReferenceKind
 from app.pipeline.run import spark_steps
 from app.pipeline.run.batch import process, unfinished
 from app.pipeline.run.processors import OUTCOMES, REFERENCES, AttachmentProcessor, HeaderProcessor
@@ -116,7 +116,7 @@ def outcomes(spark: SparkSession, job: Job, bytes_per_trigger: int, known: int |
         .option("known_segment", str(0 if known is None else Position.unpack(known).segment))
         .load(job.journal)
     )
-    is_header = references.what == int(What.HEADER)
+    is_header = references.kind == int(ReferenceKind.HEADER)
     announced = (
         references.filter(is_header)
         .select("source", "position")
