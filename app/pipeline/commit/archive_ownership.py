@@ -5,8 +5,6 @@ new would be taken for known and left out. So progress is recorded with its jour
 transactions (`app.service.tables.table_reader.application`). Results of several journals are refused.
 """
 
-from collections.abc import Iterator
-
 import structlog
 
 from app.model.errors import GatewayError
@@ -31,8 +29,12 @@ def claim(run: OpenRun) -> str:
     identity, name = run.archive.identity(), intents.journal_name(run.archive, place)
     what = f"the archive {place} is journal {name}"
     if run.tables is not None:
-        for table, other in _others(run.tables, application(name)):
-            raise GatewayError(f"the table {table} has rows of journal {other}, and {what}: {_OF_ITS_OWN}")
+        for table in run.tables.names():
+            for other in run.tables.applications(table):
+                if not other.startswith(APPLICATION) or other == application(name):
+                    continue
+                journal = other.removeprefix(application(""))
+                raise GatewayError(f"the table {table} has rows of journal {journal}, and {what}: {_OF_ITS_OWN}")
     begun = intents.begun(run.stores.store)
     if begun is not None and begun.journal not in {name, place}:
         raise GatewayError(
@@ -56,12 +58,3 @@ def warn_of_lacking_rows(tables: TableStore, name: str, progress: int | None) ->
         log.warning(
             "older_tables_found", from_segment=first, hint=f"`pipeline batch --again-from {first}` adds their rows"
         )
-
-
-def _others(tables: TableStore, own: str) -> Iterator[tuple[str, str]]:
-    """Yield the tables with rows of other journals, each with one of these."""
-    prefix = application("")
-    for table in tables.names():
-        for each in tables.applications(table):
-            if each.startswith(APPLICATION) and each != own:
-                yield table, each.removeprefix(prefix)

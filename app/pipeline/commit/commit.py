@@ -326,7 +326,11 @@ class Committer:
         self, results: Sequence[Result], complete: Container[str] = (), packages: Sequence[Package] = ()
     ) -> None:
         """Complete the messages that these results leave without anything missing, apart from those that are."""
-        finished = [(_message(result), result.finished.id) for result in results if result.finished is not None]
+        finished = [
+            ((each.record and each.record.message_id) or "", each.finished.id)
+            for each in results
+            if each.finished is not None
+        ]
         finished += [(message or "", each) for package in packages for each, message in package.attachments.items()]
         # The catalog asks once for attachments of one message that are together.
         waiting = [each for message, each in sorted(pair for pair in finished if pair[0] not in complete)]
@@ -342,11 +346,6 @@ def _groups(packages: Sequence[Package]) -> Iterator[Sequence[Package]]:
     """Yield packages that one transaction takes. Each of these writes most pages of the catalog's indexes once, since
     identifiers have no order."""
     return (packages[at : at + PACKED_AT_ONCE] for at in range(0, len(packages), PACKED_AT_ONCE))
-
-
-def _message(result: Result) -> str:
-    """Return the message of a result's attachment."""
-    return (result.record and result.record.message_id) or ""
 
 
 def _transactions(results: Sequence[Result], changes: Changes) -> list[list[Result]]:

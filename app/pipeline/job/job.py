@@ -94,20 +94,15 @@ def open_run(job: Job, catalog: Catalog, clock: Clock) -> OpenRun:
 
 def open_job(job: Job) -> OpenJob:
     """Open the stores of a job, once for each process. Raises PluginError and GatewayError."""
-    _check_framings(job.settings)
+    for name, source in job.settings.sources.items():
+        try:
+            traits(source.framing)
+        except UnknownFraming as error:  # its messages would go to quarantine
+            why = f"source {name!r}: {error}; install the package of this framing wherever tasks run"
+            raise plugins.PluginError(why) from error
     archive = _archive(job.journal, job.cache, job.cache_bytes, job.run)
     stores = Stores(settings=job.settings, journal=archive, store=_content_store(job.content), in_place=job.in_place)
     return OpenJob(job, stores, archive, None if job.tables is None else _table_store(job.tables))
-
-
-def _check_framings(settings: Settings) -> None:
-    """Raise PluginError if the package of a source's framing is missing here: its messages would go to quarantine."""
-    for name, source in settings.sources.items():
-        try:
-            traits(source.framing)
-        except UnknownFraming as error:
-            why = f"source {name!r}: {error}; install the package of this framing wherever tasks run"
-            raise plugins.PluginError(why) from error
 
 
 @lru_cache(maxsize=2)

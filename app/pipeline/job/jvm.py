@@ -98,18 +98,18 @@ def start(conf: Mapping[str, str]) -> "JavaGateway":
         return launch_gateway()
     os.environ["JAVA_HOME"] = str(java_home())
     global _started  # noqa: PLW0603 - a process has one Java, as PySpark does
-    said = _started = _Said()
+    output = _started = _Output()
     given = SparkConf(loadDefaults=False).setAll(list(conf.items()))
     try:
-        return launch_gateway(given, {"stdout": said.write_end, "stderr": said.write_end})
+        return launch_gateway(given, {"stdout": output.write_end, "stderr": output.write_end})
     except PySparkRuntimeError as failed:
-        said.close()
-        raise GatewayError(f"Spark's Java process did not start. Its last output:\n{said.last()}") from failed
+        output.close()
+        raise GatewayError(f"Spark's Java process did not start. Its last output:\n{output.last()}") from failed
     finally:
-        said.close()
+        output.close()
 
 
-class _Said:
+class _Output:
     """The output of the Java process, which a thread reads line by line."""
 
     def __init__(self) -> None:
@@ -133,18 +133,14 @@ class _Said:
     def _pass_on(self) -> None:
         with os.fdopen(self._read_end, encoding="utf-8", errors="replace") as lines:
             is_of_record = False
-            for told in sentences(lines):
-                self._lines.append(told)
-                is_of_record = bool(_RECORD.match(told)) or (is_of_record and not _OUTSIDE.match(told))
-                if not _CHATTER.match(told) and (_RECORD.match(told) or not is_of_record):
-                    sys.stderr.write(_shortened(told))
+            for line in sentences(lines):
+                self._lines.append(line)
+                is_of_record = bool(_RECORD.match(line)) or (is_of_record and not _OUTSIDE.match(line))
+                if not _CHATTER.match(line) and (_RECORD.match(line) or not is_of_record):
+                    sys.stderr.write(_ADVICE.sub("", line))
 
 
-_started: _Said | None = None
-
-
-def _shortened(record: str) -> str:
-    return _ADVICE.sub("", record)
+_started: _Output | None = None
 
 
 def sentences(lines: Iterable[str]) -> Iterator[str]:

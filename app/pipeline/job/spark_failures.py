@@ -9,7 +9,7 @@ import shutil
 import signal
 import tempfile
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -133,17 +133,12 @@ def _text(error: BaseException) -> str:
 
 def _of_the_gateway(said: str) -> str | None:
     """Return the message of this program's own error that a task or a micro-batch raised."""
-    found = re.search(rf"\b(?:{'|'.join(_own_errors())}): (.+)", said)
+    kinds = [GatewayError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    names = [*(kind.__name__ for kind in kinds), PluginError.__name__]
+    found = re.search(rf"\b(?:{'|'.join(names)}): (.+)", said)
     return found[1].strip() if found else None
-
-
-def _own_errors() -> Iterable[str]:
-    waiting: list[type[GatewayError]] = [GatewayError]
-    while waiting:
-        kind = waiting.pop()
-        yield kind.__name__
-        waiting += kind.__subclasses__()
-    yield "PluginError"
 
 
 def _of_java(ended: Ended) -> Explained:

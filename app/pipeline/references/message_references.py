@@ -335,20 +335,18 @@ def _references(batch: JournalBatch, first_position: int, columns: Columns) -> p
     found = [_parts(batch, first_position, columns)]
     if len(columns.bare):
         found += _unsequenced(batch, first_position, columns.bare, columns.bare_keys)
-    others = np.flatnonzero(~_marked(len(batch.sizes), columns.parts, columns.bare))
+    is_other = np.ones(len(batch.sizes), np.bool_)
+    is_other[columns.parts] = is_other[columns.bare] = False
+    others = np.flatnonzero(is_other)
     if len(others):
-        found.append(_read_rows(batch, first_position, others))
+        messages = zip((first_position + others).tolist(), batch.messages(others), strict=True)
+        found.append(to_batch([reference for position, message in messages for reference in _read(position, message)]))
     return pa.concat_batches(found)
 
 
 def lost_batch(first_position: int, why: str) -> Reference:
     """Return the reference to a journal batch whose messages cannot be read back; nobody knows their sources."""
     return RefusedMessage("", b"", first_position, (), (), DAMAGED_MESSAGE, "", -1, why)
-
-
-def _read_rows(batch: JournalBatch, first_position: int, rows: Numbers) -> pa.RecordBatch:
-    messages = zip((first_position + rows).tolist(), batch.messages(rows), strict=True)
-    return to_batch([reference for position, message in messages for reference in _read(position, message)])
 
 
 def _read(position: int, message: PhysicalMessage) -> list[Reference]:
@@ -388,13 +386,6 @@ def _columns(batch: pa.RecordBatch) -> Columns:
     return Columns(parts[order], keys[order], sequences[order], bare[of_bare], bare_keys[of_bare])
 
 
-def _marked(count: int, *rows: Numbers) -> npt.NDArray[np.bool_]:
-    marked = np.zeros(count, np.bool_)
-    for some in rows:
-        marked[some] = True
-    return marked
-
-
 def _unsequenced(
     batch: JournalBatch, first_position: int, rows: Numbers, keys: npt.NDArray[np.uint8]
 ) -> Iterator[pa.RecordBatch]:
@@ -407,6 +398,15 @@ def _unsequenced(
             continue
         each = np.arange(count + 1)
         received_at = _received_at(batch, taken)
+        details: list[bytes | memoryview]
+        if kind is ReferenceKind.ANSWER:
+            formats, ccsids = (batch.columns.column(name).take(pa.array(taken)) for name in ("format", "ccsid"))
+            answers = zip(map(bytes, batch.bodies(taken)), formats.to_pylist(), ccsids.to_pylist(), strict=True)
+            details = [*map(pickle.dumps, answers)]
+        else:
+            may_be_counts = batch.sizes[taken] <= LONGEST_COUNT
+            bodies = iter(batch.bodies(taken[may_be_counts]))
+            details = [next(bodies) if may_be else b"" for may_be in may_be_counts.tolist()]
         made = [
             batch.columns.column("source").take(pa.array(taken)),
             _binary(keys[some], each * KEY_SIZE),
@@ -415,28 +415,16 @@ def _unsequenced(
             pa.array(np.zeros(count, np.int64)),
             _binary(sizes[some], each * sizes.itemsize),
             _binary(received_at, each * received_at.itemsize),
-            pa.array(_counts(batch, taken) if kind is ReferenceKind.COUNT else _answers(batch, taken), pa.binary()),
+            pa.array(details, pa.binary()),
         ]
         yield pa.RecordBatch.from_arrays(made, schema=SCHEMA)
-
-
-def _counts(batch: JournalBatch, rows: Numbers) -> list[bytes | memoryview]:
-    """Return the bodies of messages that may be counts; nothing for larger ones."""
-    small = batch.sizes[rows] <= LONGEST_COUNT
-    bodies = iter(batch.bodies(rows[small]))
-    return [next(bodies) if is_small else b"" for is_small in small.tolist()]
-
-
-def _answers(batch: JournalBatch, rows: Numbers) -> list[bytes]:
-    formats, ccsids = (batch.columns.column(name).take(pa.array(rows)).to_pylist() for name in ("format", "ccsid"))
-    bodies = map(bytes, batch.bodies(rows))
-    return [pickle.dumps(answer) for answer in zip(bodies, formats, ccsids, strict=True)]
 
 
 def _parts(batch: JournalBatch, first_position: int, columns: Columns) -> pa.RecordBatch:
     """Return references to sequenced parts, one for each run of them."""
     rows, sequences, keys = columns.parts, columns.sequences, np.ascontiguousarray(columns.keys)
-    begins = _run_starts(rows, sequences, keys, _numbered_sources(batch.columns)[rows])
+    sources = batch.columns.column("source").dictionary_encode().indices.to_numpy()
+    begins = _run_starts(rows, sequences, keys, sources[rows].astype(np.int64))
     ends = np.append(begins, len(rows))
     sizes, received_at = batch.sizes[rows].astype("<i4"), _received_at(batch, rows)
     firsts = rows[begins]
@@ -466,11 +454,6 @@ def _run_starts(rows: Numbers, sequences: Numbers, keys: npt.NDArray[np.uint8], 
         & (halves[1:] == halves[:-1]).all(axis=1)
     )
     return np.flatnonzero(np.concatenate(([True], ~continues)))
-
-
-def _numbered_sources(batch: pa.RecordBatch) -> Numbers:
-    numbers: Numbers = batch.column("source").dictionary_encode().indices.to_numpy().astype(np.int64)
-    return numbers
 
 
 def _received_at(batch: JournalBatch, rows: Numbers) -> Numbers:

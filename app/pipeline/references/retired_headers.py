@@ -5,7 +5,7 @@ stream has it in Spark's state, too. A batch only reads the archive, so it gets 
 from here. Without them, the rest of an attachment would belong to no message, have no name, and never be finished.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from typing import NamedTuple
 
@@ -55,25 +55,17 @@ def retired_headers(catalog: Catalog, present: Collection[int]) -> Retired:
         for message in catalog.incomplete_messages()
         if Position.unpack(message.header_position).segment not in present
     ]
-    return Retired((*_addresses(messages), *_claims(catalog, messages)), catalog.source_dialects())
-
-
-def _addresses(messages: Iterable[MessageRecord]) -> Iterator[MessageBegun]:
-    for message in messages:
-        (_, key), _ = taken_for(message_address(message))
-        yield MessageBegun(*_place(message, key), message)
-
-
-def _claims(catalog: Catalog, messages: Sequence[MessageRecord]) -> Iterator[AttachmentClaim]:
-    """Yield the claims of the announced attachments, also of closed ones: a commit that had closed them may be
-    repeated."""
+    begun = [MessageBegun(*_place(each, taken_for(message_address(each))[0][1]), each) for each in messages]
+    claims = []
     by_id = {message.id: message for message in messages}
+    # Closed attachments are among them: a commit that had closed them may be repeated.
     for record in catalog.attachments_by_id([each for message in messages for each in message.attachments]):
         message = by_id.get(record.message_id or "")
         if message is not None and record.kind is not None:
             definition = AttachmentDefinition(*(getattr(record, name) for name in _DEFINITION))
             claim = Claim(message.id, record.ordinal, definition, record.dialects, record.trace_parent)
-            yield AttachmentClaim(*_place(message, record.correl_id), claim)
+            claims.append(AttachmentClaim(*_place(message, record.correl_id), claim))
+    return Retired((*begun, *claims), catalog.source_dialects())
 
 
 def _place(message: MessageRecord, key: bytes) -> tuple[str, bytes, int, tuple[int, ...], tuple[int, ...]]:

@@ -10,7 +10,6 @@ from itertools import pairwise
 from zlib import crc32
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -56,26 +55,18 @@ def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _packed(batches: Sequence[pa.RecordBatch], partitions: int) -> pa.RecordBatch:
     rows = pa.concat_batches(batches)
-    numbers = _partition_numbers(rows, partitions)
+    positions, keys = rows.column("position").to_pylist(), rows.column("key").to_pylist()
+    # References without a key may go anywhere.
+    hashes = [crc32(key) if key else at for key, at in zip(keys, positions, strict=True)]
+    numbers = np.array(hashes, np.int64) % partitions
     order = np.argsort(numbers, kind="stable")
     ends = np.cumsum(np.bincount(numbers, minlength=partitions)).tolist()
     rows = rows.take(pa.array(order))
-    found = (
-        PackedReferences("", b"", number, (), (), pack.serialize().to_pybytes())
-        for number, (begin, end) in enumerate(pairwise([0, *ends]))
-        for pack in _pieces(rows.slice(begin, end - begin))
-    )
-    return to_batch([*found])
-
-
-def _partition_numbers(rows: pa.RecordBatch, partitions: int) -> npt.NDArray[np.int64]:
-    """Return the partition of each reference. Those without a key may go anywhere."""
-    positions = rows.column("position").to_pylist()
-    keys = rows.column("key").to_pylist()
-    return np.array([crc32(key) if key else at for key, at in zip(keys, positions, strict=True)], np.int64) % partitions
-
-
-def _pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    pieces = -(-rows.nbytes // PACKED_BYTES) or 1
-    step = -(-len(rows) // pieces) or 1
-    return (rows.slice(begin, step) for begin in range(0, len(rows), step))
+    found = []
+    for number, (begin, end) in enumerate(pairwise([0, *ends])):
+        some = rows.slice(begin, end - begin)
+        pieces = -(-some.nbytes // PACKED_BYTES) or 1
+        step = -(-len(some) // pieces) or 1
+        packs = [some.slice(at, step).serialize().to_pybytes() for at in range(0, len(some), step)]
+        found += [PackedReferences("", b"", number, (), (), pack) for pack in packs]
+    return to_batch(found)

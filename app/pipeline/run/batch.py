@@ -134,7 +134,10 @@ def unfinished(run: OpenRun) -> Iterator[Batch]:
     begun = intents.begun(store)
     if begun is not None:
         log.info("commit_resumed", last_segment=begun.last_segment, again=begun.again is not None)
-        known = begun.known if begun.known is not None else _before(run.catalog.progress(), begun.last_segment)
+        known, progress = begun.known, run.catalog.progress()
+        # A run that had reached its end is repeated as a whole: it may have been killed right after.
+        if known is None and progress is not None and Position.unpack(progress).segment < begun.last_segment:
+            known = progress
         yield begun._replace(journal=journal, known=known)
         intents.end(store)
     progress = run.catalog.progress()
@@ -150,14 +153,6 @@ def unfinished(run: OpenRun) -> Iterator[Batch]:
             )
     elif run.tables is not None:
         warn_of_lacking_rows(run.tables, journal, progress)
-
-
-def _before(progress: int | None, last: int) -> int | None:
-    """Return the catalog's progress if it is before a segment.
-
-    A run that had reached its end is repeated as a whole: it may have been killed right after.
-    """
-    return progress if progress is not None and Position.unpack(progress).segment < last else None
 
 
 def _ahead(tables: TableStore | None, journal: str, progress: int | None) -> int | None:

@@ -16,7 +16,6 @@ becomes rows.
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakSet
 
@@ -118,7 +117,8 @@ class SegmentSource(DataSource):
         at_task_start()
         wanted = to_arrow_schema(schema, timezone="UTC")
         for rows in self.prepared(self._rows_of(share)):
-            yield from map(partial(_cast, wanted), _pieces(rows.select(wanted.names)))
+            # The cast copies only the offsets of bodies, never the bodies.
+            yield from (piece.cast(wanted) for piece in _pieces(rows.select(wanted.names)))
 
     def prepared(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Return the rows of a share as Spark gets them."""
@@ -180,7 +180,8 @@ class BatchReader(DataSourceReader):
         batches = self._source.read(partition, self._schema)
         if self._only is None:
             return batches
-        return map(partial(_of_sources, pa.array(sorted(self._only), pa.string())), batches)
+        names = pa.array(sorted(self._only), pa.string())
+        return (batch.filter(pc.is_in(batch.column("source"), names)) for batch in batches)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -266,16 +267,6 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield from _pieces(batch.slice(middle))
 
 
-def _cast(wanted: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Cast a batch to Spark's types. This copies only the offsets of bodies, never the bodies."""
-    return batch.cast(wanted)
-
-
-def _of_sources(names: pa.Array, batch: pa.RecordBatch) -> pa.RecordBatch:
-    belongs = pc.is_in(batch.column("source"), names)
-    return batch if pc.all(belongs).as_py() else batch.filter(belongs)
-
-
 # --- the sources ------------------------------------------------------------------------------------------------------
 
 
@@ -289,27 +280,25 @@ class JournalSource(SegmentSource):
         return "attachment_journal"
 
     def columns(self) -> pa.Schema:
-        added = [pa.field(name, pa.int64(), nullable=False) for name in ("position", "size")]
-        fields = [field for field in JOURNAL_SCHEMA if field.name != "body"]
-        return pa.schema([*fields, *added, *([JOURNAL_SCHEMA.field("body")] if self._with_bodies() else [])])
-
-    def rows(self) -> Rows:
-        return partial(_messages, self.columns())
-
-    def _with_bodies(self) -> bool:
         options = self.checked
         assert isinstance(options, JournalOptions)
-        return options.bodies
+        added = [pa.field(name, pa.int64(), nullable=False) for name in ("position", "size")]
+        fields = [field for field in JOURNAL_SCHEMA if field.name != "body"]
+        return pa.schema([*fields, *added, *([JOURNAL_SCHEMA.field("body")] if options.bodies else [])])
 
+    def rows(self) -> Rows:
+        columns = self.columns()
 
-def _messages(columns: pa.Schema, archive: JournalArchive, place: Position) -> pa.RecordBatch:
-    batch, first = archive.record_batch(place.segment, place.batch), place.pack()
-    made: Mapping[str, Any] = {
-        "position": pa.array(np.arange(first, first + len(batch))),
-        "size": pc.binary_length(batch.column("body")),
-    }
-    arrays = [made[name] if name in made else batch.column(name) for name in columns.names]
-    return pa.RecordBatch.from_arrays(arrays, schema=columns)
+        def read(archive: JournalArchive, place: Position) -> pa.RecordBatch:
+            batch, first = archive.record_batch(place.segment, place.batch), place.pack()
+            made: Mapping[str, Any] = {
+                "position": pa.array(np.arange(first, first + len(batch))),
+                "size": pc.binary_length(batch.column("body")),
+            }
+            arrays = [made[name] if name in made else batch.column(name) for name in columns.names]
+            return pa.RecordBatch.from_arrays(arrays, schema=columns)
+
+        return read
 
 
 class ReferenceSource(SegmentSource):

@@ -33,8 +33,7 @@ from app.pipeline.commit.tables import TableTask, Written
 from app.pipeline.finish.finish_outcomes import Result, finish
 from app.pipeline.finish.staging_store import BesideStore
 from app.pipeline.job.job import OpenJob, OpenRun
-from app.pipeline.job.spark_session import is_connected
-from app.pipeline.job.stage_names import described
+from app.pipeline.job.spark_session import described, is_connected
 from app.pipeline.job.workers import in_task
 from app.pipeline.read.segment_shares import Share
 from app.pipeline.references.header_pass import HeaderPass, Memory
@@ -319,7 +318,10 @@ def process_again(opened: OpenJob, batches: Iterable[pa.RecordBatch], *, window:
     one_by_one = replace(opened.job, packing=None)
     rows = (row for batch in unpacked(batches) for row in from_batch(batch))
     outcomes = (each for key, some in by_key(rows) for each in assemble(key, some, Held(), opened.job.limits)[0])
-    asked = (outcome if is_in(window, outcome) else _only_quality(outcome) for outcome in outcomes)
+    asked = (
+        each if is_in(window, each) else Outcome(each.position, ELSEWHERE, each.quality, repeated=each.repeated)
+        for each in outcomes
+    )
     rest: list[Increment] = []
 
     def in_window() -> Iterator[Result]:
@@ -341,10 +343,6 @@ def is_in(window: Window, outcome: Outcome) -> bool:
     """Tell whether an outcome has messages of a window. Messages that cannot be read back belong to every source."""
     is_of_source = window.source is None or outcome.quality.source in (window.source, "")
     return is_of_source and Position.unpack(outcome.reached).segment >= window.first_segment
-
-
-def _only_quality(outcome: Outcome) -> Outcome:
-    return Outcome(outcome.position, ELSEWHERE, outcome.quality, repeated=outcome.repeated)
 
 
 # --- files of tables --------------------------------------------------------------------------------------------------

@@ -24,10 +24,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from app.model.message import Position
 from app.pipeline.commit import packages
 from app.pipeline.commit.commit import Committed, Committer
-from app.pipeline.commit.packages import Found
 from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.job.job import Job, OpenRun
-from app.pipeline.job.stage_names import described
+from app.pipeline.job.spark_session import described
 from app.pipeline.job.workers import in_task
 from app.pipeline.read.segment_gaps import missing_segments, spoken
 from app.pipeline.references.message_references import ReferenceKind
@@ -77,7 +76,11 @@ def start(
             committed = committer.commit(found)
             record.end(committed)
         if committed is not None:
-            log.info("batch_committed", batch=number, **_told(committed, found))
+            counts = {name: getattr(committed, name) for name in ("finished", "refused", "quarantined")}
+            counts["tables"] = len(committed.tables)
+            states = [*(each.state for each in found.results), *(each.state for each in found.packages)]
+            again = {"again": True} if committed.was_known else {}
+            log.info("batch_committed", batch=number, **counts, state_bytes=sum(states), **again)
             _warn(run, before, committed)
             watch(number, found.results, committed)
 
@@ -129,14 +132,3 @@ def outcomes(spark: SparkSession, job: Job, bytes_per_trigger: int, known: int |
         .groupBy("source", "key")
         .transformWithState(AttachmentProcessor(job), OUTCOMES, "Append", "ProcessingTime")
     )
-
-
-def _told(committed: Committed, found: Found) -> dict[str, object]:
-    told: dict[str, object] = {
-        "finished": committed.finished,
-        "refused": committed.refused,
-        "quarantined": committed.quarantined,
-        "tables": len(committed.tables),
-        "state_bytes": sum(result.state for result in found.results) + sum(package.state for package in found.packages),
-    }
-    return told | ({"again": True} if committed.was_known else {})

@@ -112,7 +112,8 @@ class _Run:
         try:
             for each in tables:
                 before = self._outputs.get(each.table)
-                self._outputs[each.table] = _output(each, store, 0 if before is None else _rows(before))
+                rows = 0 if before is None else before.outputFacets["outputStatistics"].rowCount
+                self._outputs[each.table] = _output(each, store, rows)
         except Exception as error:  # noqa: BLE001 - lineage never stops a run
             log.warning("lineage_failed", reason=str(error))
         if self._is_stream:
@@ -178,11 +179,6 @@ def _output(table: Committed, store: TableStore, rows_before: int) -> Any:
     statistics = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(rowCount=rows_before + table.rows)
     namespace, name = dataset_name(store.location(table.table))
     return OutputDataset(namespace, name, facets=facets, outputFacets={"outputStatistics": statistics})
-
-
-def _rows(output: Any) -> int:
-    rows: int = output.outputFacets["outputStatistics"].rowCount
-    return rows
 
 
 def _client(settings: PipelineSettings) -> "OpenLineageClient":

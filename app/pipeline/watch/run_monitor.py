@@ -43,7 +43,9 @@ class Monitor:
 
     def committed(self, committed: Committed) -> None:
         """Tell of a committed batch, and check what is expected of it. Raises GatewayError."""
-        self._metrics.batch(committed, self._read_bytes(committed))
+        last, self._last = self._last, _segment(committed.reached)
+        sizes = (each.size for each in self._run.archive.segments() if last < each.number <= self._last)
+        self._metrics.batch(committed, sum(sizes))
         for each in violations(self._settings.expectations, committed.quality, self._run.tables):
             if each.is_failure or len(self.violations) < MOST_KEPT:
                 self.violations.append(each)
@@ -53,11 +55,6 @@ class Monitor:
         self._lineage.wrote(committed.tables, self._run.tables)
         self._spans.committed(committed, self._run.tables)
         self._metrics.write()
-
-    def _read_bytes(self, committed: Committed) -> int:
-        """Return the size of the journal that a batch has added to the catalog."""
-        last, self._last = self._last, _segment(committed.reached)
-        return sum(each.size for each in self._run.archive.segments() if last < each.number <= self._last)
 
 
 @contextmanager
