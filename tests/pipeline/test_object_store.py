@@ -105,7 +105,7 @@ def _as_spark_does(opened: OpenJob) -> Iterator[Result]:
             each
             for number in range(PARTITIONS)
             for each in spark_steps.outcomes_by_place(
-                opened, together.filter(pc.equal(together["position"], number)).to_batches(), shares=starts
+                opened, together.filter(pc.equal(together["position"], number)).to_batches(), firsts=starts
             )
         ]
     )

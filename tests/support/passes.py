@@ -17,12 +17,12 @@ from app.pipeline.commit.commit_intent import Batch
 from app.pipeline.commit.packages import Found
 from app.pipeline.commit.tables import TableTask, Written
 from app.pipeline.job.job import Job, OpenJob, OpenRun, open_run
+from app.pipeline.read.segment_shares import shares
 from app.pipeline.references.message_references import SCHEMA, ReferenceKind, to_batch
 from app.pipeline.references.retired_headers import NOTHING_RETIRED, Retired
 from app.pipeline.references.shuffle import packed
 from app.pipeline.run import batch, spark_steps
 from app.pipeline.run.batch import Again
-from app.pipeline.run.segment_sources import BatchReader, ReferenceSource, cache_options
 from app.testing.host_results import settings
 
 
@@ -31,11 +31,10 @@ class LocalSteps:
 
     @contextmanager
     def references(self, run: OpenRun, last_segment: int, *, checked: bool) -> Iterator[list[pa.RecordBatch]]:
-        options = {"last_segment": str(last_segment), "all_bodies": str(checked), "partitions": "1"}
-        source = ReferenceSource({"path": run.job.journal, **options, **cache_options(run.job)})
-        reader = source.reader(source.schema())
-        assert isinstance(reader, BatchReader)
-        yield [batch.cast(SCHEMA) for share in reader.partitions() for batch in reader.read(share)]
+        segments = [each for each in run.archive.segments() if each.number <= last_segment]
+        planned = shares(segments, 1 << 20, cut=True)
+        numbers = pa.RecordBatch.from_pydict({"id": range(len(planned))})
+        yield [*spark_steps.read_references(run, [numbers], planned=planned, checked=checked, partitions=1)]
 
     def headers(
         self, run: OpenRun, references: list[pa.RecordBatch], retired: Retired = NOTHING_RETIRED

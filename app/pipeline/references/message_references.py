@@ -344,9 +344,10 @@ def _references(batch: JournalBatch, first_position: int, columns: Columns) -> p
     return pa.concat_batches(found)
 
 
-def lost_batch(first_position: int, why: str) -> Reference:
-    """Return the reference to a journal batch whose messages cannot be read back; nobody knows their sources."""
-    return RefusedMessage("", b"", first_position, (), (), DAMAGED_MESSAGE, "", -1, why)
+def lost_batch(first_position: int, error: DamagedError) -> pa.RecordBatch:
+    """Return the reference, for quarantine, to a journal batch whose messages cannot be read back. Nobody knows their
+    sources."""
+    return to_batch([RefusedMessage("", b"", first_position, (), (), DAMAGED_MESSAGE, "", -1, str(error))])
 
 
 def _read(position: int, message: PhysicalMessage) -> list[Reference]:

@@ -35,12 +35,21 @@ from app.pipeline.finish.staging_store import BesideStore
 from app.pipeline.job.job import OpenJob, OpenRun
 from app.pipeline.job.spark_session import described, is_connected
 from app.pipeline.job.workers import in_task
-from app.pipeline.read.segment_shares import Share
+from app.pipeline.read.segment_shares import Share, read_share, shares
 from app.pipeline.references.header_pass import HeaderPass, Memory
-from app.pipeline.references.message_references import SCHEMA, Header, Reference, ReferenceKind, from_batch, to_batch
+from app.pipeline.references.message_references import (
+    SCHEMA,
+    Header,
+    Reference,
+    ReferenceKind,
+    checked_references_at,
+    from_batch,
+    lost_batch,
+    references_at,
+    to_batch,
+)
 from app.pipeline.references.retired_headers import Retired
 from app.pipeline.references.shuffle import packed, unpacked
-from app.pipeline.run.segment_sources import ReferenceSource, cache_options
 from app.service.finishing.stored_parts import messages_at
 from app.service.threads import together
 from app.tables.quality import Increment, increments, quality_rows
@@ -101,20 +110,14 @@ class SparkSteps:
     @contextmanager
     def references(self, run: OpenRun, last_segment: int, *, checked: bool) -> Iterator[PackedRows]:
         """Read every segment once. Spark keeps the references during the block."""
-        size = sum(segment.size for segment in run.archive.segments() if segment.number <= last_segment)
+        segments = [segment for segment in run.archive.segments() if segment.number <= last_segment]
+        size = sum(segment.size for segment in segments)
         partitions = max(_shuffle_partitions(self._spark), ceil(size / PARTITION_BYTES))
-        options = {
-            "path": run.job.journal,
-            "last_segment": str(last_segment),
-            "partition_bytes": str(min(max(size // _most_shares(self._spark), LEAST_SHARE), MOST_SHARE)),
-            "newest_first": str(not run.job.is_local),
-            "partitions": str(partitions),
-            "all_bodies": str(checked),
-        }
-        source = ReferenceSource(options | cache_options(run.job))
-        shares = source.reader(source.schema()).partitions()
-        numbers = self._spark.range(0, len(shares), 1, len(shares))
-        rows = numbers.mapInArrow(partial(_read_shares, source, shares), source.schema()).persist()
+        share_bytes = min(max(size // _most_shares(self._spark), LEAST_SHARE), MOST_SHARE)
+        planned = shares(segments, share_bytes, cut=run.job.is_local, newest_first=not run.job.is_local)
+        step = partial(read_references, planned=planned, checked=checked, partitions=partitions)
+        numbers = self._spark.range(0, len(planned), 1, len(planned))
+        rows = numbers.mapInArrow(in_task(run.job, step), from_arrow_schema(SCHEMA)).persist()
         try:
             yield PackedRows(rows, partitions)
         finally:
@@ -153,12 +156,12 @@ class SparkSteps:
 
     def _finished_by_place(self, run: OpenRun, rows: DataFrame, batch: Batch, checked: bool) -> DataFrame:
         """Finish attachments of an object store where most of their segments are."""
-        shares = first_segments(run, batch.last_segment, _most_shares(self._spark))
-        place = partial(outcomes_by_place, shares=shares, known=batch.known)
+        firsts = first_segments(run, batch.last_segment, _most_shares(self._spark))
+        place = partial(outcomes_by_place, firsts=firsts, known=batch.known)
         finish_them = partial(finish_all, known=batch.known, checked=checked)
         return (
             rows.mapInArrow(in_task(run.job, place), from_arrow_schema(PLACED))
-            .repartitionById(len(shares), "share")
+            .repartitionById(len(firsts), "share")
             .sortWithinPartitions("position")
             .mapInArrow(in_task(run.job, finish_them), _RESULTS)
         )
@@ -166,11 +169,11 @@ class SparkSteps:
     def write_tables(self, opened: OpenJob, tasks: Sequence[TableTask]) -> Iterable[Written]:
         if len(tasks) <= TABLE_TASKS_HERE:
             return write_in_process(opened, tasks)
-        shares = in_shares(tasks, _most_shares(self._spark))
+        parts = in_shares(tasks, _most_shares(self._spark))
         rows = pa.table(
             {
-                "share": pa.array(range(len(shares)), pa.int32()),
-                "packed": pa.array([pickle.dumps([tasks[at] for at in share]) for share in shares], pa.binary()),
+                "share": pa.array(range(len(parts)), pa.int32()),
+                "packed": pa.array([pickle.dumps([tasks[at] for at in part]) for part in parts], pa.binary()),
             }
         )
         names = sorted({task.table for task in tasks})
@@ -179,13 +182,13 @@ class SparkSteps:
         ):
             written = (
                 self._spark.createDataFrame(rows)
-                .repartitionById(len(shares), "share")
+                .repartitionById(len(parts), "share")
                 .mapInArrow(in_task(opened.job, write_packed), "share int, packed binary")
                 .toArrow()
                 .sort_by("share")
             )
         found = (pickle.loads(each) for each in written.column("packed").to_pylist())  # noqa: S301 - of this job
-        by_task = dict(zip(chain(*shares), chain(*found), strict=True))
+        by_task = dict(zip(chain(*parts), chain(*found), strict=True))
         return [by_task[at] for at in range(len(tasks))]
 
 
@@ -203,12 +206,17 @@ def _most_shares(spark: SparkSession) -> int:
 # --- references and headers -------------------------------------------------------------------------------------------
 
 
-def _read_shares(
-    source: ReferenceSource, shares: Sequence[Share], batches: Iterable[pa.RecordBatch]
+def read_references(
+    opened: OpenJob, batches: Iterable[pa.RecordBatch], *, planned: Sequence[Share], checked: bool, partitions: int
 ) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for number in batch.column("id").to_pylist():
-            yield from source.read(shares[number], source.schema())
+    """Yield the references, packed, of the messages in some shares of the segments, which come by their numbers.
+
+    If bodies are `checked`, all of them are read, and compared with their checksums.
+    """
+    read = checked_references_at if checked else references_at
+    numbers = chain.from_iterable(batch.column("id").to_pylist() for batch in batches)
+    found = (read_share(opened.archive, opened.job.journal, planned[number], read, lost_batch) for number in numbers)
+    return packed(chain.from_iterable(found), partitions)
 
 
 def read_headers(
@@ -262,16 +270,16 @@ def assemble_and_finish(
 
 
 def outcomes_by_place(
-    opened: OpenJob, batches: Iterable[pa.RecordBatch], *, shares: Sequence[int], known: int | None = None
+    opened: OpenJob, batches: Iterable[pa.RecordBatch], *, firsts: Sequence[int], known: int | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the outcomes of packed references, as rows of `PLACED`.
 
-    `shares` are the first segments of the shares of the journal, in order.
+    `firsts` are the first segments of the shares of the journal, in order.
     """
     found = columnar_assembly.outcomes(unpacked(batches), known, opened.job.limits)
     while some := list(islice(found, OUTCOMES_A_BATCH)):
         segments = [Position.unpack(outcome.position).segment for outcome in some]
-        numbers = [len(shares) - max(bisect_right(shares, segment), 1) for segment in segments]
+        numbers = [len(firsts) - max(bisect_right(firsts, segment), 1) for segment in segments]
         values = (numbers, [outcome.position for outcome in some], [pack(outcome) for outcome in some])
         columns = [pa.array(column, field.type) for column, field in zip(values, PLACED, strict=True)]
         yield pa.RecordBatch.from_arrays(columns, schema=PLACED)
