@@ -22,7 +22,7 @@ from app.pipeline.run.batch import unfinished
 from app.pipeline.run.segment_sources import ReferenceSource, StreamReader
 from app.testing.host_results import assert_same, in_folder, settings, tables
 from tests.support.damaged_archive import Archive, objects
-from tests.support.passes import committer_of, found_up_to, opened_run, run_batch
+from tests.support.local_steps import committer_of, found_up_to, opened_run, run_batch
 
 
 @pytest.fixture

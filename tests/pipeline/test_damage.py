@@ -33,7 +33,7 @@ from app.service import context
 from app.testing.host_results import assert_same, in_folder, settings, tables
 from tests.support.damaged_archive import Archive, Killed, die_after, objects
 from tests.support.kept import flip
-from tests.support.passes import LocalSteps, run_batch
+from tests.support.local_steps import LocalSteps, run_batch
 
 EVERYTHING = Again(1)
 
@@ -216,7 +216,7 @@ def misread(*given: Any) -> Iterator[Claim]:
 @pytest.mark.parametrize(
     ("owner", "name"),
     [
-        (LocalSteps, "results"),
+        (LocalSteps, "assemble_and_finish"),
         (DeltaTables, "replace"),
         (Committer, "_commit_tables"),
         (Committer, "_place"),

@@ -17,7 +17,7 @@ from app.pipeline.commit.commit import Committer
 from app.pipeline.run.batch import process, unfinished
 from app.testing.host_results import settings
 from tests.support.damaged_archive import Archive, Killed, die_after
-from tests.support.passes import LocalSteps, committer_of, found_up_to, opened_run, run_batch
+from tests.support.local_steps import LocalSteps, committer_of, found_up_to, opened_run, run_batch
 
 
 @pytest.fixture

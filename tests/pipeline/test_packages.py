@@ -18,7 +18,7 @@ from app.pipeline.finish.finish_outcomes import Result
 from app.ports import Catalog, Packed
 from app.testing.host_results import assert_same, in_folder, settings, tables
 from tests.support.damaged_archive import Archive, Killed, die_after, objects
-from tests.support.passes import committer_of, found_up_to, opened_run, run_batch
+from tests.support.local_steps import committer_of, found_up_to, opened_run, run_batch
 
 MOST_EVENTS = 10_000
 

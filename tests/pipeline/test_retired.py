@@ -23,7 +23,7 @@ from app.pipeline.run.batch import Again, process, unfinished
 from app.testing.host_results import settings
 from tests.support.damaged_archive import Killed, die_after
 from tests.support.header_apart import HeaderApart
-from tests.support.passes import LocalSteps, committer_of, found_up_to, opened_run, run_batch
+from tests.support.local_steps import LocalSteps, committer_of, found_up_to, opened_run, run_batch
 from tests.support.sas_client import Program, binary_file, message
 
 

@@ -44,19 +44,21 @@ log = structlog.stdlib.get_logger(__name__)
 class Steps(Protocol[Rows]):
     """The steps that many processes share. `Rows` is how they hold references between two steps."""
 
-    def references(self, run: OpenRun, last_segment: int, *, checked: bool) -> AbstractContextManager[Rows]:
+    def read_references(self, run: OpenRun, last_segment: int, *, checked: bool) -> AbstractContextManager[Rows]:
         """Read the segments up to a last one, and provide the references of their messages for the block.
 
         Bodies are `checked` here, or else read once, when they are needed.
         """
 
-    def headers(self, run: OpenRun, references: Rows, retired: Retired) -> Rows:
+    def read_headers(self, run: OpenRun, references: Rows, retired: Retired) -> Rows:
         """Read the headers among the references, and return the references to what they announce.
 
         `retired` is what the catalog knows of headers that the archive no longer has.
         """
 
-    def results(self, run: OpenRun, references: Rows, headers: Rows, batch: Batch, *, checked: bool) -> Found:
+    def assemble_and_finish(
+        self, run: OpenRun, references: Rows, headers: Rows, batch: Batch, *, checked: bool
+    ) -> Found:
         """Assemble the attachments of a batch, finish their content, and return the results.
 
         If bodies were not `checked`, the results may be `damaged`.
@@ -96,9 +98,9 @@ def process(steps: Steps[Rows], run: OpenRun, batch: Batch, *, checked: bool = F
     committer = Committer(run, partial(steps.write_tables, run))
     retired = retired_headers(run.catalog, {segment.number for segment in run.archive.segments()})
     checked = checked or batch.again is not None
-    with steps.references(run, batch.last_segment, checked=checked) as references:
-        headers = steps.headers(run, references, retired)
-        found = steps.results(run, references, headers, batch, checked=checked)
+    with steps.read_references(run, batch.last_segment, checked=checked) as references:
+        headers = steps.read_headers(run, references, retired)
+        found = steps.assemble_and_finish(run, references, headers, batch, checked=checked)
     if found.damaged:
         log.warning("damage_found", journal=run.job.journal, last_segment=batch.last_segment)
         return process(steps, run, batch, checked=True)

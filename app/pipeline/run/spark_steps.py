@@ -108,7 +108,7 @@ class SparkSteps:
         self._spark = spark
 
     @contextmanager
-    def references(self, run: OpenRun, last_segment: int, *, checked: bool) -> Iterator[PackedRows]:
+    def read_references(self, run: OpenRun, last_segment: int, *, checked: bool) -> Iterator[PackedRows]:
         """Read every segment once. Spark keeps the references during the block."""
         segments = [segment for segment in run.archive.segments() if segment.number <= last_segment]
         size = sum(segment.size for segment in segments)
@@ -123,7 +123,7 @@ class SparkSteps:
         finally:
             rows.unpersist()
 
-    def headers(self, run: OpenRun, references: PackedRows, retired: Retired) -> PackedRows:
+    def read_headers(self, run: OpenRun, references: PackedRows, retired: Retired) -> PackedRows:
         rows, partitions = references
         step = partial(read_headers, retired=retired, partitions=partitions)
         headers = (
@@ -137,7 +137,7 @@ class SparkSteps:
             headers = headers.unionByName(self._spark.createDataFrame(known))
         return PackedRows(headers, partitions)
 
-    def results(
+    def assemble_and_finish(
         self, run: OpenRun, references: PackedRows, headers: PackedRows, batch: Batch, *, checked: bool
     ) -> Found:
         rows, partitions = references

@@ -30,13 +30,13 @@ class LocalSteps:
     """`app.pipeline.run.batch.Steps` in this process. All references are packed for one task."""
 
     @contextmanager
-    def references(self, run: OpenRun, last_segment: int, *, checked: bool) -> Iterator[list[pa.RecordBatch]]:
+    def read_references(self, run: OpenRun, last_segment: int, *, checked: bool) -> Iterator[list[pa.RecordBatch]]:
         segments = [each for each in run.archive.segments() if each.number <= last_segment]
         planned = shares(segments, 1 << 20, cut=True)
         numbers = pa.RecordBatch.from_pydict({"id": range(len(planned))})
         yield [*spark_steps.read_references(run, [numbers], planned=planned, checked=checked, partitions=1)]
 
-    def headers(
+    def read_headers(
         self, run: OpenRun, references: list[pa.RecordBatch], retired: Retired = NOTHING_RETIRED
     ) -> list[pa.RecordBatch]:
         rows = pa.Table.from_batches(references, SCHEMA).filter(pc.field("kind") == int(ReferenceKind.HEADER))
@@ -44,7 +44,7 @@ class LocalSteps:
         known = packed([to_batch(retired.references)], 1) if retired.references else ()
         return [*spark_steps.read_headers(run, in_order, retired=retired, partitions=1), *known]
 
-    def results(
+    def assemble_and_finish(
         self,
         run: OpenRun,
         references: list[pa.RecordBatch],
@@ -74,9 +74,9 @@ def committer_of(run: OpenRun) -> Committer:
 def found_up_to(run: OpenRun, last_segment: int, known: int | None) -> Found:
     """Return the results of the messages after the packed position `known` up to a segment."""
     steps = LocalSteps()
-    with steps.references(run, last_segment, checked=False) as references:
-        headers = steps.headers(run, references)
-        return steps.results(run, references, headers, Batch("", last_segment, known), checked=False)
+    with steps.read_references(run, last_segment, checked=False) as references:
+        headers = steps.read_headers(run, references)
+        return steps.assemble_and_finish(run, references, headers, Batch("", last_segment, known), checked=False)
 
 
 def run_batch(
