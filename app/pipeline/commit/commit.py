@@ -234,7 +234,7 @@ class Committer:
     def _commit_catalog(self, changes: Changes, now: int) -> set[str]:
         """Save changes in the catalog, most of them in transactions before the last one.
 
-        Those change nothing if the batch is run again. Return the messages that new ones complete: those of which all
+        Those change nothing if the batch is run again. Return the messages that new ones complete, of which all
         attachments are finished with this batch.
         """
         added, refused = self._add_finished(changes.packages, now)
@@ -275,7 +275,7 @@ class Committer:
         return self._catalog.add_finished([package.finished_rows for package in packages], now, left_out)
 
     def _add_messages(self, packages: Sequence[Package], now: int) -> set[str]:
-        """Add the messages of packages. Return those of which all attachments are in packages: they are complete."""
+        """Add the messages of packages. Return the complete ones: all of their attachments are in packages."""
         finished = set().union(*(package.attachments for package in packages))
         complete: set[str] = set()
         for some in _groups([package for package in packages if package.messages]):

@@ -1,4 +1,4 @@
-"""The intent of a commit: an object of the content store that says what is being committed until all of it is.
+"""The intent of a commit: an object of the content store that describes a batch until all of it is committed.
 
 Tables are committed before the catalog. A process that is killed in between leaves tables that are ahead of the
 catalog. Whatever runs next, a batch or a stream, reads the intent and ends this commit first, with the same messages

@@ -1,7 +1,7 @@
 """The program that a container of the pipeline's image runs.
 
 Spark starts pods of an image with the word `executor` or `driver` and passes all else in the environment, as for the
-images of Apache Spark. Any other arguments are those of `attachment-gateway`.
+images of Apache Spark. `attachment-gateway` gets any other arguments.
 """
 
 import os

@@ -69,8 +69,8 @@ def java_home(environment: Mapping[str, str] = os.environ, installed: Path = _IN
 
 def ask(java: Path) -> Runtime | None:
     """Return the properties of this `java`; None when it does not start or is not a Java."""
-    said = _run(java, "-XshowSettings:properties", "-version")
-    settings: dict[str, str] = dict(_SETTING.findall(said or ""))
+    output = _run(java, "-XshowSettings:properties", "-version")
+    settings: dict[str, str] = dict(_SETTING.findall(output or ""))
     try:
         return Runtime(Path(settings["java.home"]), int(settings["java.specification.version"].partition(".")[0]))
     except (KeyError, ValueError):

@@ -32,7 +32,7 @@ _CHATTER = re.compile(
     r"|\S+Z \[warn ?\] Block \S+ already exists on this machine; not re-adding it"
     r"|Traceback \(most recent call last\):\n(?:  File \"\S*pyspark/daemon\.py\".*\n(?:    .*\n)*)+BrokenPipeError: "
 )
-"""Output without information. When two tasks make a cached block at the same time, Spark keeps one, and says so. The
+"""Output without information. When two tasks make a cached block at the same time, Spark keeps one, and logs it. The
 last pattern is how idle Python workers end with their session; from Python 3.13 on, with lines of their source."""
 _RECORD = re.compile(r"\d{4}-\d\d-\d\dT\S+Z \[")
 _OUTSIDE = re.compile(r"[{#]|Traceback ")
@@ -66,7 +66,7 @@ class Ended(NamedTuple):
 
 
 def ended(seconds: float = 0) -> Ended | None:
-    """Tell how the Java process of this process's session ended, after waiting for its end for some seconds.
+    """Return how the Java process of this process's session ended, after waiting for its end for some seconds.
 
     Return None if it still runs, or if spark-submit has started it.
     """
@@ -116,7 +116,7 @@ class _Output:
         self._read_end, self.write_end = os.pipe()
         self._lines: deque[str] = deque(maxlen=_LINES_KEPT)
         self._open = True
-        self._thread = threading.Thread(target=self._pass_on, name="spark-says", daemon=True)
+        self._thread = threading.Thread(target=self._pass_on, name="spark-output", daemon=True)
         self._thread.start()
 
     def close(self) -> None:

@@ -37,7 +37,7 @@ saves."""
 DESCRIPTION = "spark.job.description"
 
 _COLLECTOR = "-XX:+UseParallelGC"
-"""The garbage collector of Java on this machine. Java's own choice, G1, works beside the program, and so takes time
+"""The garbage collector of Java on this machine. Java's own choice, G1, works while the program does, and so takes time
 from the Python workers, which do the work."""
 _ANY_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 _JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")

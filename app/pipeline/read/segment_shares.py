@@ -119,7 +119,7 @@ def shares(segments: Iterable[Segment], partition_bytes: int, *, cut: bool, newe
 
 
 def read_share(archive: JournalArchive, place: str, share: Share, read: Rows, lost: Lost) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of each record batch of a share, in place of a damaged one those of `lost`.
+    """Yield the rows of each record batch of a share, in place of a damaged one the rows of `lost`.
 
     Raises GatewayError when a segment is no longer in the archive at this place.
     """

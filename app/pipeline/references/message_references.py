@@ -321,7 +321,7 @@ def checked_references_at(archive: JournalArchive, place: Position) -> pa.Record
 def references_at(archive: JournalArchive, place: Position) -> pa.RecordBatch:
     """Return references to the messages of the batch at a place, without reading the bodies of sequenced parts.
 
-    They are those of `checked_references_at`, unless one of these bodies is damaged. Raises the same errors.
+    They equal `checked_references_at`, unless one of these bodies is damaged. Raises the same errors.
     """
     with suppress(DamagedError):
         batch = JournalBatch.unread(archive, place)

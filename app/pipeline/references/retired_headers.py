@@ -1,6 +1,6 @@
 """Headers whose journal segments are gone, from the catalog: what they announced and what has not come yet.
 
-Retention keeps the segments of parts that are still needed, not those of headers: the catalog has what these said. A
+Retention keeps the segments of parts that are still needed, but not of headers: the catalog has their content. A
 stream has it in Spark's state, too. A batch only reads the archive, so it gets the references to these headers' content
 from here. Without them, the rest of an attachment would belong to no message, have no name, and never be finished.
 """
@@ -22,7 +22,7 @@ _DEFINITION = tuple(each.name for each in fields(AttachmentDefinition))
 
 
 class Retired(NamedTuple):
-    """References to the content of headers that the archive has no longer, and the dialects of the sources."""
+    """References to the content of headers that the archive lacks, and the dialects of the sources."""
 
     references: tuple[MessageBegun | AttachmentClaim, ...] = ()
     dialects: Mapping[str, int] = {}

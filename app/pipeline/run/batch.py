@@ -53,7 +53,7 @@ class Steps(Protocol[Rows]):
     def read_headers(self, run: OpenRun, references: Rows, retired: Retired) -> Rows:
         """Read the headers among the references, and return the references to what they announce.
 
-        `retired` is what the catalog knows of headers that the archive no longer has.
+        `retired` is what the catalog knows of headers that the archive lacks.
         """
 
     def assemble_and_finish(
@@ -94,7 +94,7 @@ def run(steps: Steps[Rows], run: OpenRun, again: Again | None = None) -> Committ
 def process(steps: Steps[Rows], run: OpenRun, batch: Batch, *, checked: bool = False) -> Committed | None:
     """Take a batch through all steps. Return None for a batch without messages."""
     if batch.again is not None:
-        intents.begin(run.stores.store, batch)  # from here on, content lies beside content that exists
+        intents.begin(run.stores.store, batch)  # from here on, there are objects that only this commit deletes
     committer = Committer(run, partial(steps.write_tables, run))
     retired = retired_headers(run.catalog, {segment.number for segment in run.archive.segments()})
     checked = checked or batch.again is not None

@@ -58,7 +58,7 @@ _FOR_SPARK = {pa.uint32(): pa.int64(), pa.large_binary(): pa.binary()}
 
 
 class JournalOptions(SourceOptions):
-    """Options with `bodies`, which says whether there is a column of bodies."""
+    """Options with `bodies`: whether there is a column of bodies."""
 
     bodies: bool = False
 

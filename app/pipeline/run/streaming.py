@@ -38,7 +38,7 @@ from app.pipeline.run.spark_steps import SparkSteps
 from app.pipeline.watch.run_records import recording
 
 Watch = Callable[[int, Sequence[Result], Committed], None]
-"""A function that is called for every micro-batch with its number, those of its results that are in no package, and its
+"""A function that is called for every micro-batch with its number, its results that are in no package, and its
 outcome."""
 
 log = structlog.stdlib.get_logger(__name__)

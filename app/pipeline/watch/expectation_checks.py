@@ -1,7 +1,7 @@
 """Expectations of the table `quality`, checked after a run.
 
 They are checked after the commit, because what was received cannot be received again: a run that violates one has
-committed its data, and only says so.
+committed its data, and only reports it.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What a run tells others of itself: metrics, violated expectations, lineage, and spans."""
+"""Reports of a run: metrics, violated expectations, lineage, and spans."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,17 +21,17 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class Monitor:
-    """Tells of the batches of one run. `failures` are the violations that end it with an error."""
+    """Reports the batches of one run. `failures` are the violations that end it with an error."""
 
     def __init__(
         self,
         run: OpenRun,
         settings: PipelineSettings,
         metrics: PipelineMetrics,
-        told: Lineage,
+        lineage: Lineage,
         spans: BatchSpans,
     ) -> None:
-        self._settings, self._run, self._metrics, self._lineage = settings, run, metrics, told
+        self._settings, self._run, self._metrics, self._lineage = settings, run, metrics, lineage
         self._spans = spans
         self._last = _segment(run.catalog.progress())
         self.metrics = metrics
@@ -42,7 +42,7 @@ class Monitor:
         return [each for each in self.violations if each.is_failure]
 
     def committed(self, committed: Committed) -> None:
-        """Tell of a committed batch, and check what is expected of it. Raises GatewayError."""
+        """Report a committed batch, and check what is expected of it. Raises GatewayError."""
         last, self._last = self._last, _segment(committed.reached)
         sizes = (each.size for each in self._run.archive.segments() if last < each.number <= self._last)
         self._metrics.batch(committed, sum(sizes))
@@ -59,15 +59,15 @@ class Monitor:
 
 @contextmanager
 def monitored(run: OpenRun, name: str, settings: PipelineSettings) -> Iterator[Monitor]:
-    """Provide the monitor of a run for the block. `name` is that of the job in lineage: "batch" or "stream".
+    """Provide the monitor of a run for the block. `name` is the job's in lineage: "batch" or "stream".
 
     Raises GatewayError and PluginError.
     """
     metrics = PipelineMetrics(settings, run.archive, run.catalog, run.clock)
     metrics.start()
     try:
-        with lineage(run.job, name, settings) as told, batch_spans(run.job.settings.traces, name) as spans:
-            yield Monitor(run, settings, metrics, told, spans)
+        with lineage(run.job, name, settings) as events, batch_spans(run.job.settings.traces, name) as spans:
+            yield Monitor(run, settings, metrics, events, spans)
     finally:
         metrics.stop()
 
