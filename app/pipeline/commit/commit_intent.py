@@ -52,7 +52,7 @@ def end(store: ContentStore) -> None:
     store.delete(NAME)
 
 
-def begun(store: ContentStore) -> "IntendedBatch" | None:
+def begun(store: ContentStore) -> "IntendedBatch | None":
     """Return the batch whose commit was begun and has not ended."""
     try:
         found: dict[str, Any] = orjson.loads(b"".join(store.read(NAME)))
