@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from app.pipeline.commit.tables import TableTask, plan
-from app.pipeline.job import workers
 from app.pipeline.job.job import Job, open_job
-from app.pipeline.run.spark_steps import TABLE_TASK_COST, SparkSteps, in_shares, write_packed
+from app.pipeline.run import spark_steps
+from app.pipeline.run.spark_steps import TABLE_TASK_COST, SparkSteps, in_shares
 from app.settings import Settings
 from tests.pipeline.tables.test_building import APP, stored
 from tests.support.tables import pupils
@@ -41,7 +41,7 @@ def test_files_come_in_the_order_of_their_tasks(tmp_path: Path, spark: SparkSess
 
 def test_a_worker_that_writes_tables_is_initialized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[str] = []
-    monkeypatch.setattr(workers, "at_task_start", lambda: called.append("start"))
+    monkeypatch.setattr(spark_steps, "at_task_start", lambda: called.append("start"))
     job = Job.of(Settings.model_validate({"data": tmp_path}), str(tmp_path), in_place=False)
-    assert list(workers.in_task(job, write_packed)([])) == []
+    assert spark_steps.write_share(job, []) == []
     assert called == ["start"]

@@ -16,13 +16,12 @@ Step = Callable[[OpenJob, Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 def in_task(job: Job, step: Step) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return a step as `mapInArrow` takes it."""
-    return lambda batches: step(open_in_task(job), batches)
 
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        at_task_start()
+        return step(open_job(job), batches)
 
-def open_in_task(job: Job) -> OpenJob:
-    """Open the stores of a job in a task."""
-    at_task_start()
-    return open_job(job)
+    return run
 
 
 def at_task_start() -> None:

@@ -21,8 +21,8 @@ from app.assembly.header_checks import Announcement
 from app.model.attachment import AttachmentKind
 from app.pipeline.assemble import key_state
 from app.pipeline.assemble.assemble_key import KeyOutcome, KeyState, assemble, by_key
-from app.pipeline.job.job import Job
-from app.pipeline.job.workers import open_in_task
+from app.pipeline.job.job import Job, open_job
+from app.pipeline.job.workers import at_task_start
 from app.pipeline.references import message_references
 from app.pipeline.references.header_pass import Memory
 from app.pipeline.references.message_references import Reference
@@ -64,7 +64,7 @@ class AttachmentProcessor(StatefulProcessor):
         self._job = job
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._opened = open_in_task(self._job)
+        at_task_start()
         self._handle = handle
         self._open = handle.getValueState("open", _STATE)
         self._done = handle.getValueState("done", _STATE, int(self._job.forget_finished * _MILLISECONDS))
@@ -109,7 +109,7 @@ class AttachmentProcessor(StatefulProcessor):
 
     def _is_let_go(self, source: str, held: KeyState) -> bool:
         if self._let_go is None:
-            self._let_go = read_released(self._opened.stores.store)
+            self._let_go = read_released(open_job(self._job).stores.store)
         positions = [held.attachment.last_position] if held.attachment else []
         positions += [message.header_position for message in held.messages]
         return max(positions, default=-1) <= self._let_go.get(source, -1)
@@ -130,7 +130,7 @@ class HeaderProcessor(StatefulProcessor):
         self._job = job
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._opened = open_in_task(self._job)
+        at_task_start()
         kept = int(self._job.forget_finished * _MILLISECONDS)
         self._dialects = handle.getValueState("dialects", _DIALECTS)
         self._addressed = handle.getMapState("addressed", _KEY, _ADDRESS, kept)
@@ -140,7 +140,7 @@ class HeaderProcessor(StatefulProcessor):
         source: str = key[0]
         positions = sorted(row.position for row in rows)
         memory: Memory = _StateMemory(self._dialects, self._addressed, self._announced)
-        for reference in fetch_headers(self._opened, source, positions, memory):
+        for reference in fetch_headers(open_job(self._job), source, positions, memory):
             for row in message_references.to_batch([reference]).to_pylist():
                 yield Row(**row)
 

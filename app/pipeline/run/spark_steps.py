@@ -32,9 +32,9 @@ from app.pipeline.commit.packages import TaskResults, rows_of
 from app.pipeline.commit.tables import TableTask, Written
 from app.pipeline.finish.finish_outcomes import Result, finish
 from app.pipeline.finish.staging_store import StagingStore
-from app.pipeline.job.job import OpenJob, OpenRun
+from app.pipeline.job.job import Job, OpenJob, OpenRun, open_job
 from app.pipeline.job.spark_session import described, is_connected
-from app.pipeline.job.workers import in_task
+from app.pipeline.job.workers import at_task_start, in_task
 from app.pipeline.read.segment_shares import Share, read_share, shares
 from app.pipeline.references.header_pass import HeaderPass, Memory
 from app.pipeline.references.message_references import (
@@ -170,26 +170,33 @@ class SparkSteps:
         if len(tasks) <= TABLE_TASKS_HERE:
             return write_in_process(opened, tasks)
         parts = in_shares(tasks, _most_shares(self._spark))
-        rows = pa.table(
-            {
-                "share": pa.array(range(len(parts)), pa.int32()),
-                "packed": pa.array([pickle.dumps([tasks[at] for at in part]) for part in parts], pa.binary()),
-            }
-        )
-        names = sorted({task.table for task in tasks})
+        shared = [[tasks[at] for at in part] for part in parts]
+        names = ", ".join(sorted({task.table for task in tasks}))[:_NAMES_SHOWN]
         with described(
-            self._spark, f"write {len(tasks)} files of {len(names)} tables: {', '.join(names)[:_NAMES_SHOWN]}"
+            self._spark, f"write {len(tasks)} files of {len({task.table for task in tasks})} tables: {names}"
         ):
-            written = (
-                self._spark.createDataFrame(rows)
-                .repartitionById(len(parts), "share")
-                .mapInArrow(in_task(opened.job, write_packed), "share int, packed binary")
-                .toArrow()
-                .sort_by("share")
-            )
-        found = (pickle.loads(each) for each in written.column("packed").to_pylist())  # noqa: S301 - of this job
+            found = self._written(opened.job, shared)
         by_task = dict(zip(chain(*parts), chain(*found), strict=True))
         return [by_task[at] for at in range(len(tasks))]
+
+    def _written(self, job: Job, shared: Sequence[Sequence[TableTask]]) -> list[list[Written]]:
+        """Return what the workers have written for each share of the tasks."""
+        if not is_connected(self._spark):
+            context = self._spark.sparkContext
+            found: list[list[Written]] = (
+                context.parallelize(shared, len(shared)).map(partial(write_share, job)).collect()
+            )
+            return found
+        packed = pa.array([pickle.dumps(share) for share in shared], pa.binary())
+        rows = pa.table({"share": pa.array(range(len(shared)), pa.int32()), "packed": packed})
+        written = (
+            self._spark.createDataFrame(rows)
+            .repartitionById(len(shared), "share")
+            .mapInArrow(partial(write_packed, job), "share int, packed binary")
+            .toArrow()
+            .sort_by("share")
+        )
+        return [pickle.loads(each) for each in written.column("packed").to_pylist()]  # noqa: S301 - of this job
 
 
 def _shuffle_partitions(spark: SparkSession) -> int:
@@ -369,12 +376,18 @@ def in_shares(tasks: Sequence[TableTask], shares: int) -> list[list[int]]:
     return made
 
 
-def write_packed(opened: OpenJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def write_packed(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write the files of pickled shares of tasks. Yield what was written in their place."""
     for batch in batches:
         shares = (pickle.loads(packed) for packed in batch.column("packed").to_pylist())  # noqa: S301 - of this job
-        written = [pickle.dumps(write_in_process(opened, share)) for share in shares]
+        written = [pickle.dumps(write_share(job, share)) for share in shares]
         yield batch.set_column(1, "packed", pa.array(written, pa.binary()))
+
+
+def write_share(job: Job, tasks: Sequence[TableTask]) -> list[Written]:
+    """Write the files of a share of tasks in a task of Spark."""
+    at_task_start()
+    return write_in_process(open_job(job), tasks)
 
 
 def write_in_process(opened: OpenJob, tasks: Sequence[TableTask]) -> list[Written]:
