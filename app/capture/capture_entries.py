@@ -26,7 +26,7 @@ class LineError(ValueError):
         self.at, self.why = at, why
 
 
-class Line(NamedTuple):
+class CapturedLine(NamedTuple):
     """A line without its line ending. `is_whole` is false if it was longer than `LONGEST_LINE` and was cut there."""
 
     number: int
@@ -39,13 +39,13 @@ class Line(NamedTuple):
             raise LineError(len(self.content), f"the line is longer than the limit of {LONGEST_LINE:,} bytes")
 
 
-def lines(file: Readable) -> Iterator[Line]:
+def lines(file: Readable) -> Iterator[CapturedLine]:
     """Yield the lines of a file with their numbers, from 1 on."""
     number = 0
     while content := file.readline(LONGEST_LINE):
         number += 1
         is_whole = content.endswith(b"\n") or len(content) < LONGEST_LINE
-        yield Line(number, content.removesuffix(b"\n").removesuffix(b"\r"), is_whole)
+        yield CapturedLine(number, content.removesuffix(b"\n").removesuffix(b"\r"), is_whole)
         while not is_whole and (rest := file.readline(_PIECE)):
             is_whole = rest.endswith(b"\n")
 

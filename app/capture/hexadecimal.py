@@ -22,7 +22,7 @@ from datetime import datetime
 from functools import partial
 from typing import NamedTuple
 
-from app.capture.capture_entries import Entry, Line, LineError, Origin, RefusedEntry, SkippedEntry
+from app.capture.capture_entries import CapturedLine, Entry, LineError, Origin, RefusedEntry, SkippedEntry
 from app.codecs.ibm_mq.image import is_image
 from app.codecs.mqtt import mqtt_envelope, properties
 from app.codecs.mqtt.packets import ControlPacket, PacketType, Publish, Version, packets, read_publish
@@ -48,7 +48,7 @@ class CapturedBytes(NamedTuple):
     time: int = 0
 
 
-def captures(lines: Iterable[Line], origin: Origin) -> Iterator[CapturedBytes | RefusedEntry]:
+def captures(lines: Iterable[CapturedLine], origin: Origin) -> Iterator[CapturedBytes | RefusedEntry]:
     """Yield the content of each line. A malformed line is refused as `bad-capture`."""
     for line in lines:
         try:
@@ -61,7 +61,7 @@ def captures(lines: Iterable[Line], origin: Origin) -> Iterator[CapturedBytes | 
                 yield found
 
 
-def capture(line: Line) -> CapturedBytes | None:
+def capture(line: CapturedLine) -> CapturedBytes | None:
     """Return the content of a line of hexadecimal digits, or None if it is empty. Raises LineError."""
     text = line.content.partition(b"#")[0]
     if not text.strip():
@@ -100,7 +100,7 @@ def microseconds(text: str) -> int:
     return since
 
 
-def read_mqtt(lines: Iterable[Line], origin: Origin, version: Version | None = None) -> Iterator[Entry]:
+def read_mqtt(lines: Iterable[CapturedLine], origin: Origin, version: Version | None = None) -> Iterator[Entry]:
     """Yield the publishes of a capture in their order.
 
     Other packets are skipped, by their names. Refused are, as `bad-capture`, a line; as `bad-mqtt-packet`, a bad packet
@@ -153,7 +153,7 @@ def _version(data: memoryview, packet: ControlPacket) -> Version:
     return "5"
 
 
-def read_rendezvous(lines: Iterable[Line], origin: Origin) -> Iterator[Entry]:
+def read_rendezvous(lines: Iterable[CapturedLine], origin: Origin) -> Iterator[Entry]:
     """Return the messages of a capture in their order. Refused are `bad-capture`: a line; `bad-rendezvous-message`:
     bytes that are not one whole message; `bad-mq-image`: a publication of an image that cannot be read."""
     for found in captures(lines, origin):

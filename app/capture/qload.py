@@ -35,7 +35,7 @@ from binascii import unhexlify
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from app.capture.capture_entries import LONGEST_MESSAGE, Entry, Line, LineError, Origin, RefusedEntry
+from app.capture.capture_entries import LONGEST_MESSAGE, CapturedLine, Entry, LineError, Origin, RefusedEntry
 from app.codecs.ibm_mq.constants import MQ_NO_ID, MQMT_DATAGRAM
 from app.codecs.ibm_mq.headers import put_time_in
 from app.codecs.ibm_mq.unwrap import unwrap
@@ -121,7 +121,7 @@ _ATTRIBUTES = {
 _CODES = str(b", ".join(_ATTRIBUTES), "ascii")
 
 
-def read(lines: Iterable[Line], origin: Origin) -> Iterator[Entry]:
+def read(lines: Iterable[CapturedLine], origin: Origin) -> Iterator[Entry]:
     """Yield the messages of a file in their order, as the IBM MQ transport would have received them.
 
     A message is refused as a whole. As `bad-unload`, its body has the message's lines, at most 200 MiB. As
@@ -154,13 +154,13 @@ class _Draft:
         self._lines = bytearray()
         self._refused: tuple[int, int, str] | None = None
 
-    def ends_before(self, line: Line) -> bool:
+    def ends_before(self, line: CapturedLine) -> bool:
         """Tell whether this line begins another message."""
         if not line.content.startswith((b"A", b"N")):
             return False
         return self._body is not None or line.content[:5] in self._given
 
-    def goes_on(self, line: Line) -> bool:
+    def goes_on(self, line: CapturedLine) -> bool:
         """Add a line of digits to a body that has begun, as nearly all lines are. Return false for any other line."""
         content, body = line.content, self._body
         if body is None or self._refused or not content.startswith(b"X ") or len(body) + len(content) > LONGEST_MESSAGE:
@@ -172,7 +172,7 @@ class _Draft:
         self._keep(content)
         return True
 
-    def add(self, line: Line) -> None:
+    def add(self, line: CapturedLine) -> None:
         self._keep(line.content)
         if self._refused is None:
             try:
@@ -208,7 +208,7 @@ class _Draft:
         if (room := _MOST_KEPT - len(self._lines)) > 0:
             self._lines += content[:room] + b"\n"
 
-    def _take(self, line: Line) -> None:
+    def _take(self, line: CapturedLine) -> None:
         """Add a line to the message. Raises LineError."""
         content, kind = line.content, line.content[:1]
         line.require_whole()

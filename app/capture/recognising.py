@@ -5,7 +5,7 @@ from io import BytesIO
 from typing import Final, Literal, get_args
 
 from app.capture import qload
-from app.capture.capture_entries import Line, LineError, lines
+from app.capture.capture_entries import CapturedLine, LineError, lines
 from app.capture.hexadecimal import capture
 from app.codecs.ibm_mq.image import is_image
 from app.codecs.mqtt.packets import FixedHeader, require_flags
@@ -60,7 +60,7 @@ def _beginning(line: bytes) -> bytes:
     """Return the bytes that a possibly cut line begins with; none if it is not hexadecimal."""
     for end in (len(line), len(line) - 1):
         try:
-            found = capture(Line(0, line[:end]))
+            found = capture(CapturedLine(0, line[:end]))
         except LineError:
             continue
         return b"" if found is None else found.data

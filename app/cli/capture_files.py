@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from app.capture import hexadecimal, mq_files, qload
-from app.capture.capture_entries import LONGEST_MESSAGE, Entry, Line, Origin, lines
+from app.capture.capture_entries import LONGEST_MESSAGE, CapturedLine, Entry, Origin, lines
 from app.capture.recognising import FORMATS, LOOKED_AT, recognise
 from app.cli.terminal import Failure
 from app.codecs.mqtt.packets import Version
@@ -77,7 +77,7 @@ class CaptureFiles:
                 yield entry
 
     def _reader(self, file: BinaryIO, origin: Origin) -> Iterator[Entry]:
-        readers: dict[str, Callable[[Iterable[Line], Origin], Iterator[Entry]]] = {
+        readers: dict[str, Callable[[Iterable[CapturedLine], Origin], Iterator[Entry]]] = {
             "qload": qload.read,
             "mqtt": partial(hexadecimal.read_mqtt, version=self._wanted.version),
             "rendezvous": hexadecimal.read_rendezvous,

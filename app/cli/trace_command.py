@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.cells import cell_len, set_cell_size
 
-from app.capture.capture_entries import Line, lines
+from app.capture.capture_entries import CapturedLine, lines
 from app.capture.hexadecimal import CapturedBytes, capture
 from app.cli.terminal import FAILED, Failure, err, out
 from app.trace import FORMATS, Frame, Hints, explain
@@ -50,7 +50,7 @@ def trace(
     if not content:
         raise Failure("nothing to decode: the input is empty")
     refused = printed = 0
-    for line in lines(BytesIO(content)) if as_hex else [Line(0, content)]:
+    for line in lines(BytesIO(content)) if as_hex else [CapturedLine(0, content)]:
         try:
             word, rest = _direction(line) if as_hex and as_format == "order-packet" else (b"", line)
             found = capture(rest) if as_hex else CapturedBytes(line.number, content)
@@ -77,7 +77,7 @@ def _read(file: str) -> bytes:
         raise Failure(f"cannot read {file}: {error.strerror}") from error
 
 
-def _direction(line: Line) -> tuple[bytes, Line]:
+def _direction(line: CapturedLine) -> tuple[bytes, CapturedLine]:
     """Return the word before a packet, and the line with blanks in its place."""
     found = _DIRECTED.match(line.content)
     if found is None:

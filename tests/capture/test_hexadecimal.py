@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.capture import capture_entries as lines_module
-from app.capture.capture_entries import Line, RefusedEntry, lines
+from app.capture.capture_entries import CapturedLine, RefusedEntry, lines
 from app.capture.hexadecimal import CapturedBytes, captures
 from tests.support.captures import origin
 
@@ -82,10 +82,10 @@ def test_a_line_without_end_is_cut_and_skipped(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(lines_module, "LONGEST_LINE", 8)
     monkeypatch.setattr(lines_module, "_PIECE", 3)
     assert list(lines(BytesIO(b"0011\n00112233445566\n0022\n00112233445566"))) == [
-        Line(1, b"0011"),
-        Line(2, b"00112233", is_whole=False),
-        Line(3, b"0022"),
-        Line(4, b"00112233", is_whole=False),
+        CapturedLine(1, b"0011"),
+        CapturedLine(2, b"00112233", is_whole=False),
+        CapturedLine(3, b"0022"),
+        CapturedLine(4, b"00112233", is_whole=False),
     ]
     _, refused, _ = read(b"0011\n00112233445566\n0022\n")
     assert isinstance(refused, RefusedEntry)

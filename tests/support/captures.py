@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 
-from app.capture.capture_entries import Entry, Line, Origin, lines
+from app.capture.capture_entries import CapturedLine, Entry, Origin, lines
 from app.codecs.ibm_mq.headers import put_date_and_time
 from app.codecs.ibm_mq.image import write_image
 from app.framing.registry import traits
@@ -28,7 +28,7 @@ def origin(framing: str = "sas_queue", **said: Any) -> Origin:
 
 
 def entries(
-    read: Callable[[Iterator[Line], Origin], Iterator[Entry]], text: bytes, framing: str = "sas_queue"
+    read: Callable[[Iterator[CapturedLine], Origin], Iterator[Entry]], text: bytes, framing: str = "sas_queue"
 ) -> list[Entry]:
     """Return the entries that a reader finds in a file, with bodies as bytes."""
     found = list(read(lines(BytesIO(text)), origin(framing)))
