@@ -255,7 +255,7 @@ def _run_stream(
     from app.pipeline.job.job import Job, open_run  # noqa: PLC0415
     from app.pipeline.run.streaming import start  # noqa: PLC0415
     from app.pipeline.watch.run_monitor import monitored  # noqa: PLC0415
-    from app.pipeline.watch.stream_progress import ProgressListener  # noqa: PLC0415
+    from app.pipeline.watch.stream_progress import StreamProgressListener  # noqa: PLC0415
 
     ending = Event()
     for each in (signal.SIGINT, signal.SIGTERM):
@@ -265,7 +265,7 @@ def _run_stream(
         closing(plugins.catalog()(settings.catalog_url)) as catalog,
         monitored(run := open_run(job, catalog, clock), "stream", settings.pipeline) as monitor,
     ):
-        listener = ProgressListener(monitor.metrics)
+        listener = StreamProgressListener(monitor.metrics)
         spark.streams.addListener(listener)
         query = start(
             spark,

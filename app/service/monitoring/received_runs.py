@@ -33,7 +33,7 @@ class DatedRun(NamedTuple):
     last_received_at: int | None
 
 
-class ReceivedParts(NamedTuple):
+class PartsReport(NamedTuple):
     """The parts with the sequence numbers `first` to `last`. `truncated` says that there are more behind."""
 
     expected: int | None
@@ -44,9 +44,7 @@ class ReceivedParts(NamedTuple):
     truncated: bool
 
 
-def parts_of(
-    record: AttachmentRecord, context: ServiceContext, first: int = 1, last: int | None = None
-) -> ReceivedParts:
+def parts_of(record: AttachmentRecord, context: ServiceContext, first: int = 1, last: int | None = None) -> PartsReport:
     """Return the parts of an attachment in a closed interval of sequence numbers; without `last`, all behind `first`.
 
     Of an IBM MQ group they are the logical messages by MsgSeqNumber.
@@ -74,7 +72,7 @@ def parts_of(
         dated = [DatedRun(run._replace(begin=None, end=None), *times) for run in found]
     else:
         dated = _dated(found, context.journal)
-    return ReceivedParts(expected, sum(run.received for run in found), first, max(shown, first - 1), dated, shown < end)
+    return PartsReport(expected, sum(run.received for run in found), first, max(shown, first - 1), dated, shown < end)
 
 
 def _marks(record: AttachmentRecord, context: ServiceContext, highest: int) -> dict[int, State]:
