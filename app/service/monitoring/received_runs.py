@@ -33,7 +33,7 @@ class DatedRun(NamedTuple):
     last_received_at: int | None
 
 
-class ReceivedParts(NamedTuple):
+class ReceivedRuns(NamedTuple):
     """The parts with the sequence numbers `first` to `last`. `truncated` says that there are more behind."""
 
     expected: int | None
@@ -46,7 +46,7 @@ class ReceivedParts(NamedTuple):
 
 def parts_of(
     record: AttachmentRecord, context: ServiceContext, first: int = 1, last: int | None = None
-) -> ReceivedParts:
+) -> ReceivedRuns:
     """Return the parts of an attachment in a closed interval of sequence numbers; without `last`, all behind `first`.
 
     Of an IBM MQ group they are the logical messages by MsgSeqNumber.
@@ -74,7 +74,7 @@ def parts_of(
         dated = [DatedRun(run._replace(begin=None, end=None), *times) for run in found]
     else:
         dated = _dated(found, context.journal)
-    return ReceivedParts(expected, sum(run.received for run in found), first, max(shown, first - 1), dated, shown < end)
+    return ReceivedRuns(expected, sum(run.received for run in found), first, max(shown, first - 1), dated, shown < end)
 
 
 def _marks(record: AttachmentRecord, context: ServiceContext, highest: int) -> dict[int, State]:

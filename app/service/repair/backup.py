@@ -32,7 +32,7 @@ from app.service.repair import backup_manifests
 from app.service.repair.backup_manifests import BackupFile, BackupHeader, data_name
 from app.service.repair.catalog_pages import attachments_in, pages
 from app.service.repair.content_check import Measure, measure
-from app.service.repair.repair_stores import GatewayStores, ProgressListener
+from app.service.repair.repair_stores import GatewayStores, RepairProgress
 
 JOURNAL, CONTENT, TABLES, AUDIT, CATALOG = "journal/", "content/", "tables/", "audit/", "catalog.sqlite"
 _OTHER_OBJECTS = ("quarantine/", "pipeline/")
@@ -58,14 +58,14 @@ class BackupReport:
 
 
 def back_up(
-    estate: GatewayStores, place: ContentStore, progress: ProgressListener, keep: int | None = None
+    estate: GatewayStores, place: ContentStore, progress: RepairProgress, keep: int | None = None
 ) -> BackupReport:
     """Make a backup. With `keep`, only the newest `keep` backups stay. Raises GatewayError when none could be made."""
     return _Backup(estate, place, progress).make(keep)
 
 
 class _Backup:
-    def __init__(self, estate: GatewayStores, place: ContentStore, progress: ProgressListener) -> None:
+    def __init__(self, estate: GatewayStores, place: ContentStore, progress: RepairProgress) -> None:
         self._estate, self._place, self._progress = estate, place, progress
         self._archive = plugins.archive()(estate.settings.journal_folder)
         now = estate.clock.now()

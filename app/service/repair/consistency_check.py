@@ -20,7 +20,7 @@ from app.service.repair.content_check import measure, object_size, unsound
 from app.service.repair.findings import CannotCheck, Finding
 from app.service.repair.record_files import Dropped
 from app.service.repair.record_json import Row
-from app.service.repair.repair_stores import GatewayStores, ProgressListener
+from app.service.repair.repair_stores import GatewayStores, RepairProgress
 
 ATTACHMENTS, UPLOADS, QUARANTINE = "attachments/", "outgoing/", "quarantine/"
 
@@ -28,10 +28,10 @@ _SHOWN = 3
 _OTHER_JOURNAL = ("catalog-foreign", "journal-replaced")
 _OPEN_DELIVERIES = (DeliveryState.QUEUED, DeliveryState.SENDING)
 
-Check = Callable[[GatewayStores, Catalog, ProgressListener], Iterator[Finding]]
+Check = Callable[[GatewayStores, Catalog, RepairProgress], Iterator[Finding]]
 
 
-def check_all(estate: GatewayStores, progress: ProgressListener) -> Iterator[Finding]:
+def check_all(estate: GatewayStores, progress: RepairProgress) -> Iterator[Finding]:
     """Yield every difference. Raises CannotCheck at the end for parts that could not be checked."""
     yield from _segments(estate, progress)
     if estate.catalog is None:
@@ -51,7 +51,7 @@ def check_all(estate: GatewayStores, progress: ProgressListener) -> Iterator[Fin
 # --- the journal --------------------------------------------------------------------------------------------------
 
 
-def _segments(estate: GatewayStores, progress: ProgressListener) -> Iterator[Finding]:
+def _segments(estate: GatewayStores, progress: RepairProgress) -> Iterator[Finding]:
     segments = estate.journal.segments()
     progress.begin("journal", sum(segment.size for segment in segments))
     for segment in segments:
@@ -106,7 +106,7 @@ def last_segment(catalog: Catalog) -> int:
     return max([0 if reached is None else Position.unpack(reached).segment, *catalog.needed_segments()])
 
 
-def _needed(estate: GatewayStores, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
+def _needed(estate: GatewayStores, catalog: Catalog, progress: RepairProgress) -> Iterator[Finding]:
     """Find unfinished attachments whose parts were in segments, or at the end of segments, that are gone.
 
     While a gateway runs, parts after the last sealed segment are not counted, since the gateway may still be writing
@@ -144,7 +144,7 @@ def _is_held(estate: GatewayStores, place: Position) -> bool:
 # --- attachments and their content ---------------------------------------------------------------------------------
 
 
-def _contents(estate: GatewayStores, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
+def _contents(estate: GatewayStores, catalog: Catalog, progress: RepairProgress) -> Iterator[Finding]:
     total = sum(record.size or 0 for record in attachments_in(catalog, AttachmentState.FINISHED))
     progress.begin("content", total)
     for record in attachments_in(catalog, AttachmentState.FINISHED):
@@ -175,7 +175,7 @@ def _described(record: AttachmentRecord) -> str:
     return f"attachment {record.id}{name}"
 
 
-def _objects(estate: GatewayStores, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
+def _objects(estate: GatewayStores, catalog: Catalog, progress: RepairProgress) -> Iterator[Finding]:
     """Find objects without an attachment. If the records have the attachment, its row is missing."""
     progress.begin("objects", None)
     unknown: dict[str, str] = {}
@@ -211,7 +211,7 @@ def _recorded(estate: GatewayStores) -> Iterator[Row | Dropped]:
     return record_files.rows(estate.store, lambda _damage: None)
 
 
-def _messages(estate: GatewayStores, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
+def _messages(estate: GatewayStores, catalog: Catalog, progress: RepairProgress) -> Iterator[Finding]:
     """Find attachments that a message lists and that have no row."""
     progress.begin("messages", None)
     missing: dict[str, str] = {}
@@ -238,7 +238,7 @@ def _messages(estate: GatewayStores, catalog: Catalog, progress: ProgressListene
 # --- deliveries and quarantine ------------------------------------------------------------------------------------
 
 
-def _uploads(estate: GatewayStores, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
+def _uploads(estate: GatewayStores, catalog: Catalog, progress: RepairProgress) -> Iterator[Finding]:
     progress.begin("deliveries", None)
     for state in _OPEN_DELIVERIES:
         for delivery in pages(lambda at, s=state: catalog.deliveries(s, None, at, AT_ONCE)):  # type: ignore[misc]
@@ -255,7 +255,7 @@ def _uploads(estate: GatewayStores, catalog: Catalog, progress: ProgressListener
             yield Finding("upload-orphaned", name, name)
 
 
-def _upload(estate: GatewayStores, delivery: DeliveryRecord, progress: ProgressListener) -> str | None:
+def _upload(estate: GatewayStores, delivery: DeliveryRecord, progress: RepairProgress) -> str | None:
     for attachment in delivery.attachments:
         try:
             found = measure(estate.store.read(attachment.object_name), progress.advance)
@@ -268,7 +268,7 @@ def _upload(estate: GatewayStores, delivery: DeliveryRecord, progress: ProgressL
     return None
 
 
-def _quarantine(estate: GatewayStores, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
+def _quarantine(estate: GatewayStores, catalog: Catalog, progress: RepairProgress) -> Iterator[Finding]:
     progress.begin("quarantine", None)
     for entry in pages(lambda at: catalog.quarantined(None, None, at, AT_ONCE)):
         name: str | None = entry.object_name
@@ -289,7 +289,7 @@ def _quarantine(estate: GatewayStores, catalog: Catalog, progress: ProgressListe
 # --- records and tables -------------------------------------------------------------------------------------------
 
 
-def _records(estate: GatewayStores, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
+def _records(estate: GatewayStores, catalog: Catalog, progress: RepairProgress) -> Iterator[Finding]:
     progress.begin("records", None)
     for file in record_files.files(estate.store):
         try:
@@ -309,7 +309,7 @@ def _records(estate: GatewayStores, catalog: Catalog, progress: ProgressListener
         yield Finding("records-missing", record_files.FOLDER, record_files.FOLDER, f"{missing:,} attachments")
 
 
-def _tables(estate: GatewayStores, progress: ProgressListener) -> Iterator[Finding]:
+def _tables(estate: GatewayStores, progress: RepairProgress) -> Iterator[Finding]:
     progress.begin("tables", None)
     if estate.settings.tables.url is None and not (estate.settings.data / "tables").is_dir():
         return
@@ -342,7 +342,7 @@ class CheckSummary(NamedTuple):
     unchecked: Sequence[str]
 
 
-def checked(estate: GatewayStores, progress: ProgressListener) -> CheckSummary:
+def checked(estate: GatewayStores, progress: RepairProgress) -> CheckSummary:
     """Return every difference, and the parts that could not be checked."""
     findings: list[Finding] = []
     try:

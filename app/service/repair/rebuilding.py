@@ -48,7 +48,7 @@ from app.service.repair.content_check import object_size
 from app.service.repair.record_files import Dropped
 from app.service.repair.record_json import Row
 from app.service.repair.recorder import Recorder
-from app.service.repair.repair_stores import GatewayStores, ProgressListener
+from app.service.repair.repair_stores import GatewayStores, RepairProgress
 
 log = logger(__name__)
 
@@ -85,7 +85,7 @@ class _Old(NamedTuple):
     unsent: Mapping[str, int] = MappingProxyType({})
 
 
-def rebuild(estate: GatewayStores, progress: ProgressListener) -> Rebuilt:
+def rebuild(estate: GatewayStores, progress: RepairProgress) -> Rebuilt:
     """Make a new catalog and replace the old one; `estate.catalog` is closed. Raises GatewayError."""
     journal = estate.writer
     assert journal is not None
@@ -141,7 +141,7 @@ def _recorded(estate: GatewayStores, journal: Journal) -> _Old:
 
 
 def _load(
-    context: ServiceContext, first: int | None, rebuilt: Rebuilt, progress: ProgressListener
+    context: ServiceContext, first: int | None, rebuilt: Rebuilt, progress: RepairProgress
 ) -> list[AttachmentRecord]:
     """Load the rows of the records that the journal may no longer have.
 
@@ -212,7 +212,7 @@ def _add_recorded_facts(context: ServiceContext, old: _Old) -> None:
                 context.catalog.drop_message(row.id, [])
 
 
-def _finish(context: ServiceContext, rebuilt: Rebuilt, progress: ProgressListener) -> None:
+def _finish(context: ServiceContext, rebuilt: Rebuilt, progress: RepairProgress) -> None:
     """Finish complete attachments. The gateway later retries those that cannot be finished now."""
     progress.begin("content", None)
     finisher = Finisher(context)

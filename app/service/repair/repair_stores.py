@@ -17,7 +17,7 @@ from app.service.receiving.ownership import assembled
 from app.settings import Settings
 
 
-class ProgressListener(Protocol):
+class RepairProgress(Protocol):
     """A receiver of the progress of long work."""
 
     def begin(self, work: str, total: int | None) -> None:

@@ -17,7 +17,7 @@ from app.service.repair.content_check import object_size
 from app.service.repair.findings import Action, Finding
 from app.service.repair.rebuilding import rebuild
 from app.service.repair.recorder import Recorder
-from app.service.repair.repair_stores import GatewayStores, ProgressListener
+from app.service.repair.repair_stores import GatewayStores, RepairProgress
 from app.service.repair.restoring import (
     RestoredAttachment,
     restore_content,
@@ -51,7 +51,7 @@ def plan(findings: Iterable[Finding]) -> Plan:
     return {action: found for action, found in by_action.items() if found and action is not Action.NONE}
 
 
-def repair(estate: GatewayStores, planned: Plan, progress: ProgressListener) -> list[RepairOutcome]:
+def repair(estate: GatewayStores, planned: Plan, progress: RepairProgress) -> list[RepairOutcome]:
     """Carry out a plan on a stopped gateway's stores."""
     if rebuilds := planned.get(Action.REBUILD_CATALOG):
         rebuilt = rebuild(estate, progress)

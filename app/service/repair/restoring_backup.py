@@ -23,7 +23,7 @@ from app.service.repair import backup_manifests
 from app.service.repair.backup import AUDIT, CATALOG, CONTENT, JOURNAL, TABLES
 from app.service.repair.backup_manifests import BackupFile, BackupHeader
 from app.service.repair.recorder import Recorder
-from app.service.repair.repair_stores import ProgressListener
+from app.service.repair.repair_stores import RepairProgress
 from app.settings import Settings
 
 AHEAD = 1_000_000
@@ -40,7 +40,7 @@ class RestoredBackup(NamedTuple):
     epoch: int
 
 
-def restore(settings: Settings, place: ContentStore, backup: str | None, progress: ProgressListener) -> RestoredBackup:
+def restore(settings: Settings, place: ContentStore, backup: str | None, progress: RepairProgress) -> RestoredBackup:
     """Restore a backup, or the newest one.
 
     Raises GatewayError when there is none, when the place is not empty, or when bytes differ from those that were
@@ -126,7 +126,7 @@ class _Targets:
         file: BackupFile,
         header: BackupHeader,
         identity: JournalIdentity | None,
-        progress: ProgressListener,
+        progress: RepairProgress,
     ) -> None:
         with TemporaryDirectory(prefix="restore-") as folder:
             copy = Path(folder) / "catalog.sqlite"
@@ -146,7 +146,7 @@ class _Targets:
 
 
 def _copy(
-    place: ContentStore, file: BackupFile, write: Callable[[memoryview], object], progress: ProgressListener
+    place: ContentStore, file: BackupFile, write: Callable[[memoryview], object], progress: RepairProgress
 ) -> None:
     try:
         pieces: Iterable[memoryview] = place.read(file.name)
