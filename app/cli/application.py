@@ -12,8 +12,6 @@ from pydantic import ValidationError
 from typer.core import TyperGroup
 
 from app.cli import (
-    audit_command,
-    backup_commands,
     config_command,
     get_command,
     journal_command,
@@ -25,13 +23,13 @@ from app.cli import (
     rm_command,
     send_command,
     serve_command,
-    standard_output,
     tables_command,
+    terminal,
     trace_command,
     watch_command,
     webhooks_command,
 )
-from app.cli.demo.demo_command import demo
+from app.cli.demo_command import demo
 from app.cli.rest_client import explained
 from app.cli.terminal import Failure, err, tell
 from app.model.errors import GatewayError
@@ -79,12 +77,12 @@ application.command("profile")(profile_command.show_profile)
 application.command()(rm_command.rm)
 application.command()(watch_command.watch)
 application.command()(list_commands.deliveries)
-application.command()(audit_command.audit)
+application.command()(list_commands.audit)
 application.command()(trace_command.trace)
 application.command()(repair_commands.fsck)
 application.command()(repair_commands.rebuild)
-application.command()(backup_commands.backup)
-application.command()(backup_commands.restore)
+application.command()(repair_commands.backup)
+application.command()(repair_commands.restore)
 application.add_typer(list_commands.quarantine, name="quarantine")
 application.add_typer(webhooks_command.webhooks, name="webhooks")
 application.add_typer(tables_command.tables, name="tables")
@@ -99,7 +97,7 @@ def run() -> None:
 
     Errors that the user can correct end with a sentence, all others with a traceback. Ctrl-C is for the caller.
     """
-    standard_output.install()
+    terminal.guard_standard_output()
     try:
         try:
             application()

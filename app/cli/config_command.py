@@ -2,16 +2,19 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import TypeAdapter, ValidationError
 from rich.markup import escape
 
 from app.cli.terminal import Failure, err, out, table
 from app.model.masking import masked
-from app.settings import Settings, SettingsError, load
+from app.model.wording import sentence
+from app.settings import Duration, Settings, SettingsError, load
 
 Config = Annotated[
     Path | None,
@@ -99,3 +102,23 @@ def _rows(said: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
         else:
             plain = isinstance(value, str) and value.isprintable()
             yield path + key, value if plain else json.dumps(value, ensure_ascii=False)
+
+
+_DURATIONS = TypeAdapter[timedelta](Duration)
+
+
+def duration(option: str, text: str) -> timedelta:
+    """Return the duration of an option; a number without a unit is seconds. Raises Failure for any other text."""
+    try:
+        return _DURATIONS.validate_python(text)
+    except ValidationError as error:
+        raise Failure(f"{option}: {sentence(error.errors()[0])}") from None
+
+
+def age(option: str, text: str) -> timedelta:
+    """Return the age of an option from which on something is deleted. Raises Failure also for one without a unit."""
+    if not text.strip()[-1:].isalpha():
+        raise Failure(
+            f"{option} {text!r} has no unit", "Write for example 90d or 1h30m, with units ms, s, m, h, d and w."
+        )
+    return duration(option, text)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from app.cli.config_command import Config, read
-from app.cli.durations import duration
+from app.cli.config_command import Config, duration, read
 from app.cli.line_tables import Column, List
 from app.cli.list_commands import Json
 from app.cli.terminal import Failure, err, out, time

@@ -297,3 +297,59 @@ def lines(items: Iterable[dict[str, Any]]) -> None:
     """Print one JSON object per line."""
     for item in items:
         typer.echo(json.dumps(item, ensure_ascii=False))
+
+
+Result = StrEnum("Result", {"DONE": "done", "REFUSED": "refused", "FAILED": "failed", "ABANDONED": "abandoned"})
+
+_RESULT_STYLES = {"refused": "red", "failed": "yellow", "abandoned": "yellow", "done": "default"}
+_ENTRIES = (
+    Column("Time"),
+    Column("Action"),
+    Column("Result"),
+    Column("Who", least=8),
+    Column("From", order=2),
+    Column("Status", is_number=True, order=3),
+    Column("Path", least=16),
+    Column("Reason", least=16, order=1),
+)
+
+
+def audit(
+    *,
+    action: Annotated[str | None, typer.Option(help="Only this action, such as sign-in, send or delete.")] = None,
+    result: Annotated[Result | None, typer.Option(help="Only those with this result.")] = None,
+    who: Annotated[str | None, typer.Option(help="Only those of the principal with this name or identifier.")] = None,
+    after: Annotated[str | None, typer.Option(help="Only those from this time on (RFC 3339).")] = None,
+    before: Annotated[str | None, typer.Option(help="Only those before this time.")] = None,
+    limit: Limit = 50,
+    as_json: Json = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """List the entries of the audit log, newest first. Needs a key with the scope admin."""
+    with connect(url) as client:
+        found = client.pages("audit", limit, action=action, result=result, who=who, after=after, before=before)
+        if as_json:
+            for entry in found:
+                typer.echo(json.dumps(entry, ensure_ascii=False))
+            return
+        grid = List(_ENTRIES)
+        for entry in found:
+            grid.add_row(*_audit_cells(entry))
+    if grid.rows:
+        out.print(grid)
+    else:
+        err.print("no entries", style="dim")
+
+
+def _audit_cells(entry: dict[str, Any]) -> tuple[str, ...]:
+    who, result = entry["who"] or {}, entry["result"]
+    return (
+        time(entry["time"]),
+        escape(entry["action"]),
+        f"[{_RESULT_STYLES.get(result, 'default')}]{escape(result)}[/]",
+        escape(who.get("name", "-")),
+        escape(entry["from"] or "-"),
+        str(entry["status"] or "-"),
+        escape(entry["path"] or entry.get("key") or "-"),
+        escape(entry["reason"] or ""),
+    )

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
@@ -11,11 +12,13 @@ import pyarrow.compute as pc
 from rich.markup import escape
 
 from app.cli.command_files import whole_file
-from app.cli.download_formats import choose
+from app.cli.get_command import choose
 from app.cli.terminal import Failure, err, out, printable, table
+from app.ports import TableStore
+from app.service.tables import sql_queries
 from app.tables.write import FORMATS, Options, Outgoing, text_cells
-from app.tables.write.plain_rows import Rows
-from app.tables.write.row_cells import Cell, cells
+from app.tables.write.query_result import Rows
+from app.tables.write.text_cells import Cell, cells
 
 WRITTEN = ("parquet", "arrow", "arrow-file", "csv", "json", "ndjson")
 """The formats that do not begin with the number of rows, which is unknown before the last row."""
@@ -69,3 +72,13 @@ def _lines(shown: list[Cell], batch: pa.RecordBatch) -> Iterator[list[str]]:
         columns.append((written if tags is None else pc.coalesce(written, tags)).to_pylist())
     for row in zip(*columns, strict=True):
         yield ["[dim]null[/]" if value is None else escape(printable(value)) for value in row]
+
+
+@contextmanager
+def answered(store: TableStore, sql: str, memory: str) -> Iterator[sql_queries.Answer]:
+    """Run a query, as `app.service.tables.sql_queries.answered`. Raises Failure, also during the iteration."""
+    try:
+        with sql_queries.answered(store, sql, memory) as answer:
+            yield answer
+    except sql_queries.QueryFailed as error:
+        raise Failure(str(error), error.hint) from error

@@ -12,8 +12,7 @@ from rich.markup import escape
 
 from app import plugins
 from app.cli.command_files import require_folder
-from app.cli.config_command import Config, read
-from app.cli.durations import age
+from app.cli.config_command import Config, age, read
 from app.cli.line_tables import Column, List
 from app.cli.terminal import Failure, err, out, size, table
 from app.model.errors import GatewayError
@@ -114,7 +113,7 @@ def head(
     """Show the first rows of a table."""
     from app.cli.row_output import to_stream, to_terminal  # noqa: PLC0415 - needs more of Arrow than other commands do
     from app.tables.write import FORMATS, OptionError, Options  # noqa: PLC0415
-    from app.tables.write.plain_rows import Rows  # noqa: PLC0415
+    from app.tables.write.query_result import Rows  # noqa: PLC0415
     from app.tables.write.scanned_table import outgoing  # noqa: PLC0415
 
     known = FORMATS[_word(as_json, as_csv) or "csv"]
@@ -151,9 +150,13 @@ def sql(
 
     A query can only read tables: no files, no network, no extensions.
     """
-    from app.cli.row_output import to_file, to_stream, to_terminal  # noqa: PLC0415
-    from app.cli.sql_option import answered  # noqa: PLC0415 - needs more of Arrow than other commands do
-    from app.tables.write.plain_rows import Rows, plain  # noqa: PLC0415
+    from app.cli.row_output import (  # noqa: PLC0415
+        answered,
+        to_file,
+        to_stream,
+        to_terminal,
+    )
+    from app.tables.write.query_result import Rows, plain  # noqa: PLC0415
 
     word = _word(as_json, as_csv)
     if word and output:

@@ -1,8 +1,10 @@
 """Output of commands: results on standard output, everything else on standard error."""
 
+import os
 import re
 import sys
 from datetime import UTC, datetime
+from io import BufferedWriter, FileIO, TextIOWrapper
 from typing import Annotated, Any, Literal
 
 import typer
@@ -155,3 +157,34 @@ def table(*columns: str) -> Table:
         justify: Literal["left", "right"] = "right" if number else "left"
         grid.add_column(column.removeprefix(">"), justify=justify, overflow="fold", no_wrap=number or column in _WHOLE)
     return grid
+
+
+class _Output(FileIO):
+    """The file descriptor of standard output. After an error, what is still in buffers goes nowhere."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            self._forget()
+            raise SystemExit(BROKEN_PIPE) from None
+        except OSError as error:
+            self._forget()
+            raise Failure(f"cannot write to standard output: {error.strerror}") from error
+
+    def _forget(self) -> None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.fileno())
+        os.close(nowhere)
+
+
+def guard_standard_output() -> None:
+    """Make `sys.stdout` such a standard output, unless it has been replaced or closed."""
+    given = sys.stdout
+    if given is not sys.__stdout__ or not isinstance(given, TextIOWrapper):
+        return
+    given.flush()
+    output = BufferedWriter(_Output(given.fileno(), "wb", closefd=False))
+    sys.stdout = TextIOWrapper(
+        output, given.encoding, given.errors, line_buffering=given.line_buffering, write_through=given.write_through
+    )

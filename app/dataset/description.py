@@ -72,7 +72,7 @@ def contents(schema: pa.Schema, observations: int) -> Contents:
 
     Facts that it does not state are inferred from its types; it need not be of SAS.
     """
-    said = _sas(schema.metadata)
+    said = sas_metadata(schema.metadata)
     sides = {
         side_columns.missing_of(field) or side_columns.bytes_of(field): field
         for field in schema
@@ -100,7 +100,7 @@ def contents(schema: pa.Schema, observations: int) -> Contents:
 
 
 def _variable(field: pa.Field, position: int, beside: pa.Field | None) -> VariableContents:
-    said = _sas(field.metadata)
+    said = sas_metadata(field.metadata)
     is_numeric = not sas_columns.is_text(field.type)
     odd = said.get("odd_missing")
     damaged = beside.name if beside is not None and not is_numeric else None
@@ -130,7 +130,7 @@ def _list(text: str) -> Any:
     return json.loads(text) if text else []
 
 
-def _sas(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
+def sas_metadata(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
     """Return the `sas.*` entries of Arrow metadata, by the name after the dot."""
     pairs = (
         (key.decode("utf-8", "replace"), value.decode("utf-8", "replace")) for key, value in (metadata or {}).items()

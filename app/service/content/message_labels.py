@@ -14,7 +14,7 @@ from app.model.names import folded, in_capitals
 from app.model.records import AttachmentRecord
 from app.ports import Catalog as CatalogPort
 from app.service.content.stored_content import Content, ContentFile
-from app.tables.read import sas7bcat
+from app.tables.read import label_catalogs
 
 _SUFFIX = ".sas7bcat"
 
@@ -60,4 +60,4 @@ def _of_data_set(file: BinaryIO | ContentFile) -> Catalog:
 
 
 def _of_file(file: ContentFile) -> Catalog:
-    return sas7bcat.read_sas7bcat(io.BufferedReader(file))[0]
+    return label_catalogs.read_sas7bcat(io.BufferedReader(file))[0]

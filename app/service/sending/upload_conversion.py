@@ -22,7 +22,7 @@ from app.service.content.hashing_writer import Measured
 from app.service.content.stored_content import opened
 from app.service.sending.upload_parts import Companions, StoredPart
 from app.settings import Destination
-from app.tables.read import define_xml, enriching, file_formats, label_catalogs
+from app.tables.read import define_xml, file_formats, label_catalogs
 from app.tables.read.define_xml import Definitions
 from app.tables.read.defining import Definition, define
 from app.tables.read.overrides import DataSetOverrides, Target
@@ -100,7 +100,7 @@ def convert(
     definitions, catalog, warnings = _read_beside(store, beside, request)
     with opened(store, part.object_name) as file:
         found = request.format or file_formats.format_of(file, part.file_name or "", part.content_type)
-        reading = enriching.read(file, found, request.options, request.overrides, definitions)
+        reading = define_xml.read_enriched(file, found, request.options, request.overrides, definitions)
         definition = define(reading, request.overrides, replace(target, source_bytes=part.size), catalog)
         definition = definition._replace(warnings=(*warnings, *definition.warnings))
         if not definition.errors:

@@ -10,9 +10,8 @@ import pyarrow.compute as pc
 
 from app.dataset import side_columns
 from app.dataset.description import VariableContents, contents
-from app.tables.profiling.distinct import SmallestHashes
 from app.tables.profiling.histogram import Histogram, HistogramCounting
-from app.tables.profiling.summary import COUNT, VALUE, Summary
+from app.tables.profiling.summary import COUNT, VALUE, SmallestHashes, Summary
 from app.tables.write import text_cells
 
 TOP = 10

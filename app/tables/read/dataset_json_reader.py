@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from app.model.errors import InvalidInputError
 from app.tables.read import json_lines, typed_texts
-from app.tables.read.duplicate_members import check_metadata
 from app.tables.read.json_document import Document
+from app.tables.read.json_lines import check_metadata
 from app.tables.read.read_request import Options, Reading, Remark, VariableType, check_columns, unreadable
 
 Rows = list[list[Any]]

@@ -12,8 +12,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 import orjson
 
-from app.tables.read.duplicate_members import check_members, check_metadata
-from app.tables.read.json_lines import BLOCK_BYTES, LONGEST_LINE, fault, joined
+from app.tables.read.json_lines import BLOCK_BYTES, LONGEST_LINE, check_members, check_metadata, fault, joined
 from app.tables.read.read_request import MOST_COLUMNS, unreadable
 
 LONGEST_METADATA = 64 << 20

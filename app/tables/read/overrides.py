@@ -79,13 +79,3 @@ class Defined(NamedTuple):
     informat: str
     label: str
     origins: Mapping[str, Origin]
-
-
-def said_of(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
-    """Return the `sas.*` entries of Arrow metadata, by the name after the dot."""
-    decoded = {key.decode("utf-8", "replace"): value for key, value in (metadata or {}).items()}
-    return {
-        key.removeprefix("sas."): value.decode("utf-8", "replace")
-        for key, value in decoded.items()
-        if key.startswith("sas.")
-    }

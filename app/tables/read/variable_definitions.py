@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from app.dataset import character_columns, checks, numeric, sas_columns, side_columns
 from app.dataset.checks import Fault
 from app.dataset.conversion_error import BadValueError
+from app.dataset.description import sas_metadata
 from app.dataset.format_names import Format
 from app.dataset.numeric import FloatFormat
 from app.dataset.numeric_kinds import Kind, kind_of
@@ -18,7 +19,7 @@ from app.dataset.schema import LONGEST_CHARACTER
 from app.model.names import in_capitals
 from app.tables.read import shared_values
 from app.tables.read.converting import conversion
-from app.tables.read.overrides import Defined, Origin, Target, VariableOverrides, said_of
+from app.tables.read.overrides import Defined, Origin, Target, VariableOverrides
 
 DOUBLE = 8
 SHORTEST_NUMERIC: Mapping[FloatFormat, int] = {"ieee": 3, "ibm": 2}
@@ -61,7 +62,7 @@ class VariableBuilder:
     ) -> None:
         """Prepare for the column at position `at` of the file; `data_set` is the metadata of the whole data set."""
         self.at, self.column, self._type = at, str(field.name), field.type
-        self._override, self._target, self._said = override, target, said_of(field.metadata)
+        self._override, self._target, self._said = override, target, sas_metadata(field.metadata)
         self._of_sapdb = sapdb_metadata(field)
         self._origins: dict[str, Origin] = {}
         as_text = override.type == "character"

@@ -2,14 +2,18 @@
 
 import json
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
 
+from app.dataset import missing
+from app.dataset.description import sas_metadata
 from app.dataset.parquet import write_row_groups
-from app.tables.write.output_options import Options
 from app.tables.write.output_pieces import Piece, Pieces
-from app.tables.write.output_table import Outgoing, said_of
+from app.tables.write.output_table import Options, Outgoing
+from app.tables.xpt.header_records import Version
+from app.tables.xpt.xpt_writer import write
 
 _PANDAS_ATTRS = b"PANDAS_ATTRS"
 
@@ -29,8 +33,8 @@ def _with_attrs(schema: pa.Schema) -> pa.Schema:
 
     These are the data set's `name` and `label`, and the variables' `labels` and `formats` by column.
     """
-    said = said_of(schema.metadata)
-    of_columns = {field.name: said_of(field.metadata) for field in schema}
+    said = sas_metadata(schema.metadata)
+    of_columns = {field.name: sas_metadata(field.metadata) for field in schema}
     attrs = {
         "name": ".".join(said[key] for key in ("library", "member") if said.get(key)),
         "label": said.get("label", ""),
@@ -56,3 +60,39 @@ def write_parquet(table: Outgoing, options: Options) -> Iterator[Piece]:
     for _ in write_row_groups(_with_attrs(table.schema) if options.attrs else table.schema, table.batches, target):
         yield from target.taken()
     yield from target.rest()
+
+
+def write_xpt(table: Outgoing, options: Options) -> Iterator[Piece]:
+    """Return a transport file of version 8. Raises MisfitError, at once, for items that it cannot hold."""
+    return _write(table, options, 8)
+
+
+def write_xpt_5(table: Outgoing, options: Options) -> Iterator[Piece]:
+    """Return a transport file of version 5, which LIBNAME XPORT reads. Raises MisfitError, at once."""
+    return _write(table, options, 5)
+
+
+def _write(table: Outgoing, options: Options, version: Version) -> Iterator[Piece]:
+    return write(
+        table.schema,
+        table.batches,
+        version,
+        rows=table.rows,
+        created=table.created.replace(tzinfo=None),
+        charset=_charset(table),
+        rename=bool(options.rename),
+    )
+
+
+def _charset(table: Outgoing) -> str | None:
+    """Return Latin-1 for a single-byte EBCDIC with the same characters, so that texts keep their lengths; else None."""
+    said = sas_metadata(table.schema.metadata).get("encoding", "utf-8")
+    return "latin-1" if _is_latin(said) else None
+
+
+@cache
+def _is_latin(charset: str) -> bool:
+    try:
+        return missing.is_ebcdic(charset) and bool(bytes(range(256)).decode(charset).encode("latin-1"))
+    except (LookupError, UnicodeError):
+        return False

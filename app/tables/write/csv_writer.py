@@ -9,10 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.tables.write import text_cells
-from app.tables.write.output_options import Options
 from app.tables.write.output_pieces import Piece, blocks, split
-from app.tables.write.output_table import Outgoing
-from app.tables.write.row_cells import Cell, cells
+from app.tables.write.output_table import Options, Outgoing
+from app.tables.write.text_cells import Cell, cells
 
 LINE_END = "\r\n"
 

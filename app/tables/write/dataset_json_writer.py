@@ -13,11 +13,11 @@ import orjson
 import pyarrow as pa
 
 from app.dataset import side_columns
+from app.dataset.description import sas_metadata
 from app.tables.write.json_rows import framed, row_blocks, separated
-from app.tables.write.output_options import Options
 from app.tables.write.output_pieces import COMPRESSION_LEVEL, PIECE_BYTES, Piece, split
-from app.tables.write.output_table import Outgoing, said_of
-from app.tables.write.row_cells import cells
+from app.tables.write.output_table import Options, Outgoing
+from app.tables.write.text_cells import cells
 
 VERSION = "1.1.0"
 
@@ -52,7 +52,7 @@ def write_dsjc(table: Outgoing, options: Options) -> Iterator[Piece]:
 
 def metadata(table: Outgoing) -> dict[str, Any]:
     """Return the content of a Dataset-JSON file without its rows, in the order of the standard."""
-    said = said_of(table.schema.metadata)
+    said = sas_metadata(table.schema.metadata)
     return {
         "datasetJSONCreationDateTime": table.created.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "datasetJSONVersion": VERSION,
@@ -65,10 +65,10 @@ def metadata(table: Outgoing) -> dict[str, Any]:
 
 
 def _columns(table: Outgoing) -> list[dict[str, Any]]:
-    keys = _keys([said_of(field.metadata) for field in table.schema])
+    keys = _keys([sas_metadata(field.metadata) for field in table.schema])
     columns = []
     for field, key in zip(table.schema, keys, strict=True):
-        said = said_of(field.metadata)
+        said = sas_metadata(field.metadata)
         column: dict[str, Any] = {
             "itemOID": f"IT.{table.member}.{field.name}",
             "name": field.name,

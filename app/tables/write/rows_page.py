@@ -17,12 +17,11 @@ from app.dataset import side_columns
 from app.dataset.description import contents
 from app.model.names import folded
 from app.tables.write.json_rows import framed, row_blocks, separated
-from app.tables.write.output_options import OptionError, Options
 from app.tables.write.output_pieces import Piece
-from app.tables.write.output_table import Outgoing, TableFormat
-from app.tables.write.row_cells import cells
+from app.tables.write.output_table import OptionError, Options, Outgoing, TableFormat
 from app.tables.write.selection import select
 from app.tables.write.stored_table import ROWS_A_BATCH, batches
+from app.tables.write.text_cells import cells
 
 MOST_SORTED: Final = 2_000_000
 """The most rows up to the end of a sorted page."""

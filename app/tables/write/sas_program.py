@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.dataset import missing, side_columns
+from app.dataset.description import sas_metadata
 from app.dataset.schema import LONGEST_CHARACTER
 from app.tables.write import csv_writer, text_cells
-from app.tables.write.output_options import Options
 from app.tables.write.output_pieces import COMPRESSION_LEVEL, Piece, Pieces
-from app.tables.write.output_table import Outgoing, said_of
-from app.tables.write.row_cells import Cell, cells
+from app.tables.write.output_table import Options, Outgoing
+from app.tables.write.text_cells import Cell, cells
 from app.tables.xpt.xpt_limits import names_in_program
 
 CSV_NAME, PROGRAM_NAME = "data.csv", "data.sas"
@@ -73,7 +73,7 @@ def program(
     Names, labels and formats come from a sender: texts that are not plain words are quoted, and invalid formats left
     out.
     """
-    said = said_of(table.schema.metadata)
+    said = sas_metadata(table.schema.metadata)
     is_ibm = said.get("float") == "ibm"
     columns = [table.schema.field(cell.at) for cell in shown]
     variables = [
@@ -124,7 +124,7 @@ def _measured(table: Outgoing, widest: dict[int, int]) -> Iterator[pa.RecordBatc
 
 
 def _variable(field: pa.Field, name: str, widest: int | None, *, is_ibm: bool) -> _Variable:
-    said = said_of(field.metadata)
+    said = sas_metadata(field.metadata)
     length = int(said.get("length", "8"))
     if widest is not None:
         length = min(max(length, widest), LONGEST_CHARACTER)

@@ -6,9 +6,8 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from app.tables.write import character_lengths
-from app.tables.write.output_options import Options
-from app.tables.write.output_table import Outgoing, TableFormat
+from app.tables.write import stored_table
+from app.tables.write.output_table import Options, Outgoing, TableFormat
 from app.tables.write.selection import select
 from app.tables.write.stored_table import ROWS_A_BATCH
 
@@ -26,9 +25,9 @@ def outgoing(
     selection = select(schema, options, known)
     first = min(options.offset or 0, rows)
     taken = rows - first if options.limit is None else min(rows - first, options.limit)
-    unknown = character_lengths.unknown(schema, selection.sources) if known.needs_lengths else []
+    unknown = stored_table.lacking_lengths(schema, selection.sources) if known.needs_lengths else []
     if unknown:
-        told = character_lengths.with_lengths(schema, unknown, head(table, schema, unknown, first, taken))
+        told = stored_table.with_lengths(schema, unknown, head(table, schema, unknown, first, taken))
         selection = select(told, options, known)
     batches = (selection.apply(batch) for batch in head(table, schema, selection.sources, first, taken))
     return Outgoing(selection.schema, batches, taken, created)

@@ -7,8 +7,7 @@ import pyarrow as pa
 
 from app.dataset import numeric, sas_columns, side_columns
 from app.model.names import folded
-from app.tables.write.output_options import OptionError, Options
-from app.tables.write.output_table import TableFormat
+from app.tables.write.output_table import OptionError, Options, TableFormat
 
 _DURATION = pa.duration("us")
 

@@ -1,15 +1,15 @@
 """A stored Parquet file as a table for output: only the requested columns and row groups are read."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from app.dataset import side_columns
 from app.dataset.value_labels import Catalog
-from app.tables.write import character_lengths
-from app.tables.write.output_options import OptionError, Options
-from app.tables.write.output_table import Outgoing, TableFormat
+from app.tables.write.output_table import OptionError, Options, Outgoing, TableFormat
 from app.tables.write.selection import select
 from app.tables.write.shown_labels import Labelling, labelling
 
@@ -38,9 +38,9 @@ def outgoing(
     def read(names: list[str]) -> Iterator[pa.RecordBatch]:
         return map(shown.apply, batches(file, shown.sources(names), first, rows))
 
-    unknown = character_lengths.unknown(shown.schema, selection.sources) if known.needs_lengths else []
+    unknown = lacking_lengths(shown.schema, selection.sources) if known.needs_lengths else []
     if unknown:
-        told = character_lengths.with_lengths(shown.schema, unknown, read(unknown))
+        told = with_lengths(shown.schema, unknown, read(unknown))
         selection = select(told, options, known)
     return Outgoing(selection.schema, map(selection.apply, read(selection.sources)), rows, created)
 
@@ -74,3 +74,27 @@ def batches(file: pq.ParquetFile, names: list[str], first: int, rows: int) -> It
                     rows -= taken.num_rows
                     yield taken
         begin = end
+
+
+def lacking_lengths(schema: pa.Schema, names: Sequence[str]) -> list[str]:
+    """Return which of these columns are texts whose length the schema does not say."""
+    return [name for name in names if _lacks_length(schema.field(name))]
+
+
+def with_lengths(schema: pa.Schema, names: Sequence[str], batches: Iterable[pa.RecordBatch]) -> pa.Schema:
+    """Return the schema with the lengths of these columns, of which alone the batches are. Reads every batch."""
+    longest = dict.fromkeys(names, 0)
+    for batch in batches:
+        for name, column in zip(names, batch.columns, strict=True):
+            longest[name] = max(longest[name], pc.max(pc.binary_length(column)).as_py() or 0)
+    for name, length in longest.items():
+        at = schema.get_field_index(name)
+        told = {b"sas.type": b"character", b"sas.length": str(max(length, 1)).encode()}
+        said = {**(schema.field(at).metadata or {}), **told}
+        schema = schema.set(at, schema.field(at).with_metadata(said))
+    return schema
+
+
+def _lacks_length(field: pa.Field) -> bool:
+    is_told = (field.metadata or {}).get(b"sas.type") == b"character" and b"sas.length" in field.metadata
+    return pa.types.is_string(field.type) and not is_told and not side_columns.is_side(field)

@@ -7,7 +7,7 @@ from fastapi import Depends, Query
 
 from app.model.errors import InvalidInputError
 from app.tables.write import FORMATS, OptionError, Options, TableFormat
-from app.tables.write.output_options import Blank, Dates, Formulas, Missing, Names, Times
+from app.tables.write.output_table import Blank, Dates, Formulas, Missing, Names, Times
 from app.tables.xpt.xpt_limits import MisfitError
 from app.web.http.strict_int import Digits
 from app.web.problems import Problem

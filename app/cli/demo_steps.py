@@ -10,7 +10,6 @@ from attachment_gateway_client import Attachment
 from rich.console import Console
 from rich.progress import MofNCompleteColumn
 
-from app.cli.demo import demo_content
 from app.cli.get_command import fetch
 from app.cli.rest_client import Client
 from app.cli.send_command import post, readable
@@ -19,6 +18,10 @@ from app.cli.watch_command import Board
 
 if TYPE_CHECKING:
     from app.service.gateway import Gateway
+import struct
+import zlib
+
+import pyarrow as pa
 
 DESTINATION = "demo"
 MESSAGE = "This is the actual application message."
@@ -49,7 +52,7 @@ def play(stage: Stage) -> list[Compared]:
     """Run all steps. Raises Failure when nothing arrives in time."""
     client, _, folder, console = stage
     _eventually(stage, "the gateway to be ready", lambda: stage.gateway.health().ready or None)
-    sent = demo_content.write(folder)
+    sent = write_files(folder)
     for path in sent:
         console.print(f"  sending [bold]{path.name}[/], {size(path.stat().st_size)}", highlight=False)
     outgoing = [readable(path) for path in sent]
@@ -127,3 +130,53 @@ def _compare(client: Client, sent: Path, attachment: Attachment, folder: Path) -
     names = ours.column_names
     equal = theirs.column_names[: len(names)] == names and ours.to_pylist() == theirs.select(names).to_pylist()
     return Compared(attachment, equal, f"{theirs.num_rows:,} rows")
+
+
+WIDTH, HEIGHT = 480, 320
+_ROWS = 20_000
+_TEXT = """\
+The attachment gateway
+
+A message can carry attachments, as an e-mail does: files and SAS data sets. On a queue each of them is a header and
+many small messages. The gateway puts them together again, and offers them by REST as what they are.
+
+Größe, señor, čeština, Ελληνικά, 日本語: text keeps its characters.
+"""
+
+
+def write_files(folder: Path) -> tuple[Path, Path, Path]:
+    """Write the three files into a folder: text, picture and data set (Parquet)."""
+    text, picture, table = folder / "welcome.txt", folder / "picture.png", folder / "stations.parquet"
+    text.write_text(_TEXT, encoding="utf-8")
+    picture.write_bytes(png())
+    pq.write_table(data_set(), table)
+    return text, picture, table
+
+
+def png() -> bytes:
+    """Return a picture with a gradient and rings, as a PNG file (RFC 2083) of 8-bit RGB."""
+    pixels = bytearray()
+    for y in range(HEIGHT):
+        pixels.append(0)
+        for x in range(WIDTH):
+            distance = (x - WIDTH // 2) ** 2 + (y - HEIGHT // 2) ** 2
+            ring = 255 if distance // 400 % 7 == 0 else 0
+            pixels += bytes((x * 255 // WIDTH, y * 255 // HEIGHT, ring))
+    header = struct.pack(">IIBBBBB", WIDTH, HEIGHT, 8, 2, 0, 0, 0)
+    chunks = (b"IHDR", header), (b"IDAT", zlib.compress(bytes(pixels), 6)), (b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, data) for kind, data in chunks)
+
+
+def data_set() -> pa.Table:
+    """Return measurements of weather stations: character values, and numbers of which some are missing."""
+    names = ["Łódź", "Malmö", "Córdoba", "Graz", "Oulu"]
+    columns = {
+        "STATION": pa.array([names[row % len(names)] for row in range(_ROWS)]),
+        "HOUR": pa.array([float(row // len(names)) for row in range(_ROWS)]),
+        "CELSIUS": pa.array([None if row % 97 == 0 else (row * 37 % 600) / 10 - 20 for row in range(_ROWS)]),
+    }
+    return pa.table(columns)
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

@@ -46,7 +46,7 @@ def demo(
     """
     # These imports take a second, which other commands should not wait for, and not every installation has the broker.
     try:
-        from app.cli.demo import demo_broker, demo_steps  # noqa: PLC0415
+        from app.cli import demo_broker, demo_steps  # noqa: PLC0415
     except ModuleNotFoundError as missing:
         library = (missing.name or "").partition(".")[0]
         raise Failure(f"the demo needs the library {library!r}", how_to_install(library)) from missing
