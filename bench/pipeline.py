@@ -78,9 +78,9 @@ def _below(parent: int) -> Iterator[tuple[str, int]]:
     found: dict[int, tuple[int, str, int]] = {}
     for path in Path("/proc").glob("[0-9]*/status"):
         with suppress(FileNotFoundError, ProcessLookupError):
-            said = dict(row.split(":\t", 1) for row in path.read_text().splitlines() if ":\t" in row)
-            resident = int(said.get("VmRSS", "0 kB").split()[0])
-            found[int(path.parent.name)] = int(said["PPid"]), said["Name"], resident
+            status = dict(row.split(":\t", 1) for row in path.read_text().splitlines() if ":\t" in row)
+            resident = int(status.get("VmRSS", "0 kB").split()[0])
+            found[int(path.parent.name)] = int(status["PPid"]), status["Name"], resident
     above = {parent}
     while below := {number for number, (of, _, _) in found.items() if of in above}:
         yield from (found[number][1:] for number in below)

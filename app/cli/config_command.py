@@ -75,15 +75,15 @@ def read(path: Path | None, *, transports: bool = True) -> Settings:
 
 def effective(settings: Settings) -> dict[str, Any]:
     """Return the effective settings in the form of the file, without passwords."""
-    said: dict[str, Any] = settings.model_dump(mode="json", exclude_none=True)
-    said["journal"]["folder"] = str(settings.journal_folder)
-    said["catalog"]["url"] = settings.catalog_url
-    said["content"]["url"] = settings.content_url
-    said["tables"]["url"] = settings.tables_url
-    said["pipeline"]["checkpoint"] = settings.pipeline_checkpoint
-    for endpoint in (*said["sources"].values(), *said["destinations"].values()):
+    values: dict[str, Any] = settings.model_dump(mode="json", exclude_none=True)
+    values["journal"]["folder"] = str(settings.journal_folder)
+    values["catalog"]["url"] = settings.catalog_url
+    values["content"]["url"] = settings.content_url
+    values["tables"]["url"] = settings.tables_url
+    values["pipeline"]["checkpoint"] = settings.pipeline_checkpoint
+    for endpoint in (*values["sources"].values(), *values["destinations"].values()):
         endpoint.update(endpoint.pop("options"))
-    shown: dict[str, Any] = _masked(said)
+    shown: dict[str, Any] = _masked(values)
     return shown
 
 
@@ -95,8 +95,8 @@ def _masked(value: Any) -> Any:
     return masked(value) if isinstance(value, str) else value
 
 
-def _rows(said: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
-    for key, value in said.items():
+def _rows(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in values.items():
         if isinstance(value, Mapping):
             yield from _rows(value, f"{path}{key}.")
         else:

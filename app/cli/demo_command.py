@@ -64,8 +64,8 @@ def demo(
         out.print(f"gateway       {url}", highlight=False)
         out.print(f"data          {settings.data}\n", highlight=False, soft_wrap=True)
         with _running(settings, listener) as gateway, Client(url) as client:
-            stage = demo_steps.Stage(client, gateway, folder, out)
-            results = demo_steps.play(stage)
+            stage = demo_steps.DemoContext(client, gateway, folder, out)
+            results = demo_steps.run_steps(stage)
             out.print()
             demo_steps.report(results, out)
             out.print()

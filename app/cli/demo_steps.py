@@ -14,7 +14,7 @@ from app.cli.get_command import fetch
 from app.cli.rest_client import Client
 from app.cli.send_command import post, readable
 from app.cli.terminal import Failure, progress, size, table
-from app.cli.watch_command import Board
+from app.cli.watch_command import ProgressDisplay
 
 if TYPE_CHECKING:
     from app.service.gateway import Gateway
@@ -31,7 +31,7 @@ _LOOK_SECONDS = 0.1
 T = TypeVar("T")
 
 
-class Compared(NamedTuple):
+class Comparison(NamedTuple):
     """One attachment that was sent and received."""
 
     attachment: Attachment
@@ -39,7 +39,7 @@ class Compared(NamedTuple):
     how: str
 
 
-class Stage(NamedTuple):
+class DemoContext(NamedTuple):
     """The demo's gateway, a client of it, the folder for the files, and where steps are shown."""
 
     client: Client
@@ -48,7 +48,7 @@ class Stage(NamedTuple):
     console: Console
 
 
-def play(stage: Stage) -> list[Compared]:
+def run_steps(stage: DemoContext) -> list[Comparison]:
     """Run all steps. Raises Failure when nothing arrives in time."""
     client, _, folder, console = stage
     _eventually(stage, "the gateway to be ready", lambda: stage.gateway.health().ready or None)
@@ -63,7 +63,7 @@ def play(stage: Stage) -> list[Compared]:
     return [_compare(client, path, attachment, came) for path, attachment in zip(sent, attachments, strict=True)]
 
 
-def report(results: list[Compared], console: Console) -> None:
+def report(results: list[Comparison], console: Console) -> None:
     """Print the results as a table. Raises Failure when anything differs."""
     grid = table("Attachment", "Kind", ">Size", "SHA-256", "Sent and received")
     for attachment, equal, how in results:
@@ -75,7 +75,7 @@ def report(results: list[Compared], console: Console) -> None:
         raise Failure("the received attachments differ from those sent")
 
 
-def _eventually(stage: Stage, what: str, look: Callable[[], T | None]) -> T:
+def _eventually(stage: DemoContext, what: str, look: Callable[[], T | None]) -> T:
     """Return the result of `look` as soon as it finds something.
 
     Raises Failure when it finds nothing for a minute, with the gateway's checks that failed; at once when the gateway
@@ -93,10 +93,10 @@ def _eventually(stage: Stage, what: str, look: Callable[[], T | None]) -> T:
     return found
 
 
-def _arrival(stage: Stage, delivery: dict[str, Any], count: int) -> list[Attachment]:
+def _arrival(stage: DemoContext, delivery: dict[str, Any], count: int) -> list[Attachment]:
     """Show the attachments arriving, and return them when finished, in the message's order."""
     with progress(stage.console, MofNCompleteColumn) as bars:
-        board = Board(bars)
+        board = ProgressDisplay(bars)
 
         def look() -> list[Attachment] | None:
             found = _attachments(stage.client, delivery)
@@ -121,15 +121,15 @@ def _bar(item: Attachment) -> tuple[str, int, int | None]:
     return f"  {item['state']:9} {name}", parts["parts_received"], parts["parts_expected"]
 
 
-def _compare(client: Client, sent: Path, attachment: Attachment, folder: Path) -> Compared:
+def _compare(client: Client, sent: Path, attachment: Attachment, folder: Path) -> Comparison:
     received = folder / sent.name
     fetch(client, attachment, received)
     if attachment["kind"] != "data-set":
-        return Compared(attachment, sent.read_bytes() == received.read_bytes(), "byte for byte")
+        return Comparison(attachment, sent.read_bytes() == received.read_bytes(), "byte for byte")
     ours, theirs = pq.read_table(sent), pq.read_table(received)
     names = ours.column_names
     equal = theirs.column_names[: len(names)] == names and ours.to_pylist() == theirs.select(names).to_pylist()
-    return Compared(attachment, equal, f"{theirs.num_rows:,} rows")
+    return Comparison(attachment, equal, f"{theirs.num_rows:,} rows")
 
 
 WIDTH, HEIGHT = 480, 320

@@ -44,7 +44,7 @@ _BY_EXTENSION = {extension: word for word, extension in reversed(list(EXTENSIONS
 }
 
 
-class Choice(NamedTuple):
+class DownloadFormat(NamedTuple):
     """A format, and the query parameters that request it."""
 
     word: str
@@ -60,7 +60,7 @@ class Choice(NamedTuple):
         return stored.removesuffix(EXTENSIONS[PARQUET]) + EXTENSIONS[self.word]
 
 
-def choose(word: str | None, output: str | None, xpt_version: str | None, **options: Any) -> Choice:
+def choose(word: str | None, output: str | None, xpt_version: str | None, **options: Any) -> DownloadFormat:
     """Return the format by its name, else by the output's extension. Raises Failure.
 
     It is Parquet for a folder, for standard output (`-`), and for a file without an extension.
@@ -73,7 +73,9 @@ def choose(word: str | None, output: str | None, xpt_version: str | None, **opti
         if not word.startswith("xpt"):
             raise Failure("--xpt-version is only for transport files", "add --format xpt")
         word = {"5": "xpt-v5", "8": "xpt"}[xpt_version]
-    return Choice(word, {"format": word} | {name: value for name, value in options.items() if value is not None})
+    return DownloadFormat(
+        word, {"format": word} | {name: value for name, value in options.items() if value is not None}
+    )
 
 
 def _by_extension(output: str | None) -> str:
@@ -89,9 +91,9 @@ def _by_extension(output: str | None) -> str:
 _PIECE = 1 << 20
 _PANEL = "Data sets"
 
-Missing = StrEnum("Missing", {"NULL": "null", "TAG": "tag", "COLUMN": "column"})
+SpecialMissing = StrEnum("SpecialMissing", {"NULL": "null", "TAG": "tag", "COLUMN": "column"})
 Dates = StrEnum("Dates", {"ISO": "iso", "SAS": "sas"})
-Names = StrEnum("Names", {"KEEP": "keep", "LOWER": "lower"})
+NameCase = StrEnum("NameCase", {"KEEP": "keep", "LOWER": "lower"})
 Blank = StrEnum("Blank", {"EMPTY": "empty", "NULL": "null"})
 Times = StrEnum("Times", {"TIME": "time", "DURATION": "duration"})
 Formulas = StrEnum("Formulas", {"KEEP": "keep", "ESCAPE": "escape"})
@@ -123,13 +125,13 @@ def get(
     offset: Annotated[int | None, typer.Option(min=0, help="Number of rows to skip.", rich_help_panel=_PANEL)] = None,
     limit: Annotated[int | None, typer.Option(min=0, help="Maximum number of rows.", rich_help_panel=_PANEL)] = None,
     missing: Annotated[
-        Missing | None, typer.Option(help="Handling of special missing values.", rich_help_panel=_PANEL)
+        SpecialMissing | None, typer.Option(help="Handling of special missing values.", rich_help_panel=_PANEL)
     ] = None,
     dates: Annotated[
         Dates | None, typer.Option(help="Dates in ISO 8601, or as SAS numbers.", rich_help_panel=_PANEL)
     ] = None,
     names: Annotated[
-        Names | None, typer.Option(help="Column names unchanged, or in lower case.", rich_help_panel=_PANEL)
+        NameCase | None, typer.Option(help="Column names unchanged, or in lower case.", rich_help_panel=_PANEL)
     ] = None,
     blank: Annotated[
         Blank | None, typer.Option(help="Blank text as empty text, or as null.", rich_help_panel=_PANEL)

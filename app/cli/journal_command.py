@@ -19,7 +19,7 @@ from app.capture import mq_files, mqtt_lines, qload, rendezvous_lines
 from app.capture.bounded_lines import Line, lines
 from app.capture.capture_entries import LONGEST_MESSAGE, Entry, Origin, Refused, Skipped
 from app.capture.recognising import FORMATS, LOOKED_AT, recognise
-from app.cli.line_tables import Column, List, numbers
+from app.cli.line_tables import ListColumn, ListTable, numbers
 from app.cli.terminal import Failure, bars, err, out, size
 from app.codecs.mqtt.packets import Version
 from app.framing.arrivals import ArrivalsBySource
@@ -34,7 +34,7 @@ from app.ports import Journal, JournalArchive
 _DESCRIPTOR = ".json"
 
 
-class Wanted(NamedTuple):
+class CaptureOptions(NamedTuple):
     """The user's description of captures.
 
     If `format` is None, it is detected; if `framing` is None, it is the usual one of the format. `initial` has the
@@ -47,10 +47,10 @@ class Wanted(NamedTuple):
     version: Version | None = None
 
 
-class Capture:
+class CaptureSource:
     """A file or a folder of captured messages. Raises Failure when it cannot be read."""
 
-    def __init__(self, path: Path, wanted: Wanted) -> None:
+    def __init__(self, path: Path, wanted: CaptureOptions) -> None:
         self.path = path
         self._wanted = wanted
         try:
@@ -133,7 +133,7 @@ def _files(path: Path) -> list[Path]:
     return [each for each in found if each.name not in descriptors]
 
 
-def _recognised(path: Path, wanted: Wanted) -> str:
+def _recognised(path: Path, wanted: CaptureOptions) -> str:
     """Detect the format of a capture. Raises OSError and Failure."""
     if path.with_name(path.name + _DESCRIPTOR).exists():
         return "raw"
@@ -169,16 +169,16 @@ else:
 
 _SEGMENTS = (
     *numbers("Segment", "Messages", "Bytes"),
-    Column("Received from", order=1),
-    Column("to", order=2),
-    Column("Sources", least=12),
+    ListColumn("Received from", order=1),
+    ListColumn("to", order=2),
+    ListColumn("Sources", least=12),
 )
 _CAPTURES = (
-    Column("Capture", least=12),
-    Column("Format", order=1),
-    Column("Framing", order=2),
+    ListColumn("Capture", least=12),
+    ListColumn("Format", order=1),
+    ListColumn("Framing", order=2),
     *numbers("Messages", "Bytes", "Unreadable"),
-    Column("Skipped", least=8, order=3),
+    ListColumn("Skipped", least=8, order=3),
 )
 _BATCH_BYTES = 4 << 20
 _DEFAULTS = ", ".join(f"{default_framing(each)} for {each}" for each in FORMATS)
@@ -223,13 +223,13 @@ def import_(
     if not fullmatch(_SOURCE, source):
         raise Failure(f"{source!r} is not a valid name of a source", "use letters, digits, . _ and -, at most 64")
     _check_framing(framing)
-    wanted = Wanted(
+    wanted = CaptureOptions(
         PhysicalMessage(source, "", msg_type, encoding=encoding, ccsid=ccsid, format=mq_format),
         None if as_format == "auto" else as_format,
         framing,
         mqtt_version,
     )
-    found = [Capture(path, wanted) for path in captures]
+    found = [CaptureSource(path, wanted) for path in captures]
     try:
         with closing(plugins.journal()(to)) as target:
             before = {segment.number for segment in target.segments()}
@@ -272,7 +272,7 @@ def segments(
         for held in found:
             typer.echo(json.dumps(held._asdict(), ensure_ascii=False))
         return
-    grid = List(_SEGMENTS)
+    grid = ListTable(_SEGMENTS)
     for held in found:
         sources = ", ".join(f"{name} {count:,}" for name, count in held.sources.items())
         moments = (_moment(held.received_from), _moment(held.received_to))
@@ -280,7 +280,7 @@ def segments(
     out.print(grid)
 
 
-class Held(NamedTuple):
+class SegmentContents(NamedTuple):
     """The contents of a segment.
 
     `bytes` is the size of all bodies; times are in µs since 1970; `sources` has the number of messages by source.
@@ -302,7 +302,7 @@ def _check_framing(name: str | None) -> None:
             raise Failure(str(error)) from None
 
 
-def _held(archive: JournalArchive, segment: int) -> Held | None:
+def _held(archive: JournalArchive, segment: int) -> SegmentContents | None:
     """Return the contents of a segment; None when it has been retired in the meantime.
 
     Raises GatewayError when it cannot be read.
@@ -313,7 +313,7 @@ def _held(archive: JournalArchive, segment: int) -> Held | None:
         return None
 
 
-def _counted(archive: JournalArchive, segment: int) -> Held:
+def _counted(archive: JournalArchive, segment: int) -> SegmentContents:
     import pyarrow.compute as pc  # noqa: PLC0415 - no other command should wait for it
 
     messages = bytes_ = last = 0
@@ -328,14 +328,14 @@ def _counted(archive: JournalArchive, segment: int) -> Held:
         last = max(last, received["max"])
         for counted in pc.value_counts(batch["source"]).to_pylist():
             sources[counted["values"]] += counted["counts"]
-    return Held(segment, messages, bytes_, first or 0, last, dict(sources.most_common()))
+    return SegmentContents(segment, messages, bytes_, first or 0, last, dict(sources.most_common()))
 
 
 def _moment(microseconds: int) -> str:
     return f"{to_time(microseconds):%Y-%m-%d %H:%M:%S}"
 
 
-class Count:
+class ImportCount:
     """The result of importing a capture; `skipped` counts by kind."""
 
     def __init__(self) -> None:
@@ -346,15 +346,15 @@ class Count:
         skipped = ", ".join(f"{count:,} {what}" for what, count in sorted(self.skipped.items()))
         return f"{self.messages:,}", size(self.bytes), f"{self.refused:,}", skipped
 
-    def facts(self, capture: Capture) -> dict[str, Any]:
+    def facts(self, capture: CaptureSource) -> dict[str, Any]:
         """Return the result as JSON has it."""
         about = {"capture": shown(capture.path), "format": capture.format, "framing": capture.framing}
         counts = {"messages": self.messages, "bytes": self.bytes, "unreadable": self.refused}
         return {**about, **counts, "skipped": dict(self.skipped)}
 
 
-def _report(captures: Iterable[Capture], counts: Iterable[Count]) -> None:
-    grid = List(_CAPTURES)
+def _report(captures: Iterable[CaptureSource], counts: Iterable[ImportCount]) -> None:
+    grid = ListTable(_CAPTURES)
     for capture, count in zip(captures, counts, strict=True):
         grid.add_row(escape(shown(capture.path)), capture.format, capture.framing, *count.cells())
     out.print(grid)
@@ -369,10 +369,10 @@ class Importer:
         self._batch_bytes = 0
         self._told = 0
 
-    def take(self, capture: Capture, progress: Progress) -> Count:
+    def take(self, capture: CaptureSource, progress: Progress) -> ImportCount:
         """Append all of a capture, or all in front of the first piece that cannot be read. Raises Failure for that,
         and GatewayError when the journal takes nothing more."""
-        count, arrivals = Count(), ArrivalsBySource(lambda _source: self._options)
+        count, arrivals = ImportCount(), ArrivalsBySource(lambda _source: self._options)
         bar = progress.add_task(escape(shown(capture.path)), total=capture.bytes)
         for path, entry in capture.entries(self._now):
             if isinstance(entry, Skipped):

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 
 from app.cli.config_command import Config, duration, read
-from app.cli.line_tables import Column, List
+from app.cli.line_tables import ListColumn, ListTable
 from app.cli.list_commands import Json
 from app.cli.terminal import Failure, err, out, time
 from app.model.access import SCOPES, ApiKey, Scope
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from app.ports import Catalog
 
 _KEYS = (
-    Column("ID"),
-    Column("Name", least=8),
-    Column("State"),
-    Column("Scopes", least=8),
-    Column("Sources", least=8, order=3),
-    Column("Destinations", least=8, order=4),
-    Column("Created", order=2),
-    Column("Expires", order=1),
-    Column("Last used", order=5),
+    ListColumn("ID"),
+    ListColumn("Name", least=8),
+    ListColumn("State"),
+    ListColumn("Scopes", least=8),
+    ListColumn("Sources", least=8, order=3),
+    ListColumn("Destinations", least=8, order=4),
+    ListColumn("Created", order=2),
+    ListColumn("Expires", order=1),
+    ListColumn("Last used", order=5),
 )
 _STYLES = {"valid": "green", "expired": "yellow", "revoked": "dim"}
 _SCOPES_HELP = "What the key may do; give it several times. " + " ".join(
@@ -91,7 +91,7 @@ def list_keys(path: Config = None, *, as_json: Json = False) -> None:
     if not found:
         err.print("no keys", style="dim")
         return
-    grid = List(_KEYS)
+    grid = ListTable(_KEYS)
     for each in found:
         grid.add_row(
             each["id"],

@@ -22,7 +22,7 @@ _FIRST_DIGITS = 8
 Shorten = Callable[[Sequence[str]], list[str]]
 
 
-class Column(NamedTuple):
+class ListColumn(NamedTuple):
     """A column of a list.
 
     `shorten` makes the cells of the whole column shorter. `least` is the width to which texts may be cut (None: they
@@ -49,15 +49,15 @@ def without_zeros(identifiers: Sequence[str]) -> list[str]:
     return [each.lstrip("0") or "0" for each in identifiers]
 
 
-IDENTIFIER = Column("ID", shorten=first_digits)
-STATE = Column("State")
+IDENTIFIER = ListColumn("ID", shorten=first_digits)
+STATE = ListColumn("State")
 
 
 @dataclass
-class List:
+class ListTable:
     """A table that is fitted when it is printed. Cells are texts with rich's markup."""
 
-    columns: Sequence[Column]
+    columns: Sequence[ListColumn]
     rows: list[tuple[str, ...]] = field(default_factory=list)
 
     def add_row(self, *cells: str) -> None:
@@ -69,12 +69,12 @@ class List:
 
 
 class _Fitted(NamedTuple):
-    column: Column
+    column: ListColumn
     cells: list[str]
     width: int
 
 
-def _fitted(columns: Sequence[Column], cells: list[list[str]], room: int) -> list[_Fitted]:
+def _fitted(columns: Sequence[ListColumn], cells: list[list[str]], room: int) -> list[_Fitted]:
     """Return the columns and cells that are shown in this many characters, with the width of each column."""
     shown = [_Fitted(column, some, _width(column, some)) for column, some in zip(columns, cells, strict=True)]
     if _total(shown) <= room:
@@ -106,7 +106,7 @@ def _cut(shown: Sequence[_Fitted], room: int) -> list[_Fitted]:
     return [each._replace(width=widths[each.column]) for each in shown]
 
 
-def _width(column: Column, cells: Sequence[str]) -> int:
+def _width(column: ListColumn, cells: Sequence[str]) -> int:
     return max([cell_len(column.title), *(cell_len(Text.from_markup(cell).plain) for cell in cells)])
 
 
@@ -124,6 +124,6 @@ def _table(shown: Sequence[_Fitted]) -> Table:
     return grid
 
 
-def numbers(*titles: str) -> Iterator[Column]:
+def numbers(*titles: str) -> Iterator[ListColumn]:
     """Return columns of numbers, which are always shown in full."""
-    return (Column(title, is_number=True) for title in titles)
+    return (ListColumn(title, is_number=True) for title in titles)

@@ -8,14 +8,14 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from app.cli.line_tables import IDENTIFIER, STATE, Column, List, without_zeros
+from app.cli.line_tables import IDENTIFIER, STATE, ListColumn, ListTable, without_zeros
 from app.cli.rest_client import DEFAULT_URL, Url, connect, located
 from app.cli.terminal import err, out, size, state, table, time
 from app.model.attachment import AttachmentState, DeliveryState
 
 KindWord = StrEnum("KindWord", {"DATA_SET": "data-set", "TEXT_FILE": "text-file", "BINARY_FILE": "binary-file"})
-Kept = StrEnum("Kept", {"KEPT": "kept", "REPLAYED": "replayed", "DISMISSED": "dismissed"})
-KEPT = Kept("kept")
+QuarantineState = StrEnum("QuarantineState", {"KEPT": "kept", "REPLAYED": "replayed", "DISMISSED": "dismissed"})
+KEPT = QuarantineState("kept")
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line, in the format of REST.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of rows.")]
@@ -26,32 +26,32 @@ SUBSCRIBERS = {"none": "nobody was subscribed", "unknown": "subscribers unknown"
 _ATTACHMENTS = (
     IDENTIFIER,
     STATE,
-    Column("Kind", order=4),
-    Column("Name", least=12),
-    Column("Size", is_number=True, order=1),
-    Column("Source", least=6, order=5),
-    Column("Received", order=3),
-    Column("", least=12, order=2),
+    ListColumn("Kind", order=4),
+    ListColumn("Name", least=12),
+    ListColumn("Size", is_number=True, order=1),
+    ListColumn("Source", least=6, order=5),
+    ListColumn("Received", order=3),
+    ListColumn("", least=12, order=2),
 )
 _DELIVERIES = (
     IDENTIFIER,
     STATE,
-    Column("Destination", least=8, order=1),
-    Column("Attachments", least=12),
-    Column("Messages", is_number=True),
-    Column("Attempts", is_number=True, order=4),
-    Column("Created", order=3),
-    Column("", least=12, order=2),
+    ListColumn("Destination", least=8, order=1),
+    ListColumn("Attachments", least=12),
+    ListColumn("Messages", is_number=True),
+    ListColumn("Attempts", is_number=True, order=4),
+    ListColumn("Created", order=3),
+    ListColumn("", least=12, order=2),
 )
 _QUARANTINE = (
-    Column("ID", shorten=without_zeros),
-    Column("State", order=5),
-    Column("Source", least=6, order=3),
-    Column("Code", order=1),
-    Column("Size", is_number=True, order=6),
-    Column("Received", order=4),
-    Column("Where", least=12, order=2),
-    Column("Why", least=16),
+    ListColumn("ID", shorten=without_zeros),
+    ListColumn("State", order=5),
+    ListColumn("Source", least=6, order=3),
+    ListColumn("Code", order=1),
+    ListColumn("Size", is_number=True, order=6),
+    ListColumn("Received", order=4),
+    ListColumn("Where", least=12, order=2),
+    ListColumn("Why", least=16),
 )
 
 _SHOWN_APART = frozenset(("evidence", "warnings", "progress", "links"))
@@ -126,9 +126,9 @@ def show_attachment(
     return None
 
 
-def attachment_list(items: Iterable[dict[str, Any]]) -> List:
+def attachment_list(items: Iterable[dict[str, Any]]) -> ListTable:
     """Return attachments of the REST interface as a list for people."""
-    grid = List(_ATTACHMENTS)
+    grid = ListTable(_ATTACHMENTS)
     for item in items:
         grid.add_row(
             item["id"],
@@ -156,7 +156,7 @@ def deliveries(
         found = client.pages("deliveries", limit, state=state_, destination=destination)
         if as_json:
             return lines(found)
-        grid = List(_DELIVERIES)
+        grid = ListTable(_DELIVERIES)
         for item in found:
             grid.add_row(
                 item["id"],
@@ -175,7 +175,7 @@ def deliveries(
 @quarantine.command("ls")
 def quarantined(
     *,
-    state_: Annotated[Kept, typer.Option("--state", help="Only those in this state.")] = KEPT,
+    state_: Annotated[QuarantineState, typer.Option("--state", help="Only those in this state.")] = KEPT,
     source: Annotated[str | None, typer.Option(help="Only those of this source.")] = None,
     limit: Limit = 50,
     as_json: Json = False,
@@ -186,7 +186,7 @@ def quarantined(
         found = client.pages("quarantine", limit, state=state_, source=source)
         if as_json:
             return lines(found)
-        grid = List(_QUARANTINE)
+        grid = ListTable(_QUARANTINE)
         for item in found:
             where = item["row"] if item["at"] is None else f"{item['row']} at byte {item['at']}"
             grid.add_row(
@@ -285,7 +285,7 @@ def _parts(progress: dict[str, Any]) -> str:
     return f"{progress['parts_received']} of {progress['parts_expected'] or '?'}"
 
 
-def shown(grid: List, nothing: str) -> None:
+def shown(grid: ListTable, nothing: str) -> None:
     """Print a list, or a sentence if it is empty."""
     if grid.rows:
         out.print(grid)
@@ -299,25 +299,27 @@ def lines(items: Iterable[dict[str, Any]]) -> None:
         typer.echo(json.dumps(item, ensure_ascii=False))
 
 
-Result = StrEnum("Result", {"DONE": "done", "REFUSED": "refused", "FAILED": "failed", "ABANDONED": "abandoned"})
+AuditResult = StrEnum(
+    "AuditResult", {"DONE": "done", "REFUSED": "refused", "FAILED": "failed", "ABANDONED": "abandoned"}
+)
 
 _RESULT_STYLES = {"refused": "red", "failed": "yellow", "abandoned": "yellow", "done": "default"}
 _ENTRIES = (
-    Column("Time"),
-    Column("Action"),
-    Column("Result"),
-    Column("Who", least=8),
-    Column("From", order=2),
-    Column("Status", is_number=True, order=3),
-    Column("Path", least=16),
-    Column("Reason", least=16, order=1),
+    ListColumn("Time"),
+    ListColumn("Action"),
+    ListColumn("AuditResult"),
+    ListColumn("Who", least=8),
+    ListColumn("From", order=2),
+    ListColumn("Status", is_number=True, order=3),
+    ListColumn("Path", least=16),
+    ListColumn("Reason", least=16, order=1),
 )
 
 
 def audit(
     *,
     action: Annotated[str | None, typer.Option(help="Only this action, such as sign-in, send or delete.")] = None,
-    result: Annotated[Result | None, typer.Option(help="Only those with this result.")] = None,
+    result: Annotated[AuditResult | None, typer.Option(help="Only those with this result.")] = None,
     who: Annotated[str | None, typer.Option(help="Only those of the principal with this name or identifier.")] = None,
     after: Annotated[str | None, typer.Option(help="Only those from this time on (RFC 3339).")] = None,
     before: Annotated[str | None, typer.Option(help="Only those before this time.")] = None,
@@ -332,7 +334,7 @@ def audit(
             for entry in found:
                 typer.echo(json.dumps(entry, ensure_ascii=False))
             return
-        grid = List(_ENTRIES)
+        grid = ListTable(_ENTRIES)
         for entry in found:
             grid.add_row(*_audit_cells(entry))
     if grid.rows:

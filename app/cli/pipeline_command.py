@@ -18,7 +18,7 @@ from app import plugins
 from app.cli import tables_command
 from app.cli.config_command import Config, read
 from app.cli.demo_command import demo as gateway_demo
-from app.cli.line_tables import IDENTIFIER, STATE, Column, List, numbers
+from app.cli.line_tables import IDENTIFIER, STATE, ListColumn, ListTable, numbers
 from app.cli.list_commands import Json, Limit, lines, shown
 from app.cli.rest_client import DEFAULT_URL, Url, connect
 from app.cli.terminal import FAILED, Failure, err, out, state, time
@@ -122,13 +122,13 @@ _WHEN_SEALED = "a gateway seals its journal when it ends, and by size and age"
 _RUNS = (
     IDENTIFIER,
     STATE,
-    Column("Kind", order=4),
-    Column("Began"),
+    ListColumn("Kind", order=4),
+    ListColumn("Began"),
     *numbers("Took", "Messages", "Attachments"),
-    Column("Refused", is_number=True, order=2),
-    Column("Quarantined", is_number=True, order=3),
+    ListColumn("Refused", is_number=True, order=2),
+    ListColumn("Quarantined", is_number=True, order=3),
     *numbers("Rows"),
-    Column("", least=12, order=1),
+    ListColumn("", least=12, order=1),
 )
 
 MakeTables = Annotated[
@@ -231,7 +231,7 @@ def list_runs(*, limit: Limit = 20, as_json: Json = False, url: Url = DEFAULT_UR
         found = client.pages("pipeline/runs", limit)
         if as_json:
             return lines(found)
-        grid = List(_RUNS)
+        grid = ListTable(_RUNS)
         for run in found:
             took = "-" if run["seconds"] is None else f"{run['seconds']:,.1f} s"
             counts = (
@@ -396,17 +396,19 @@ def _show_damage(committed: "Committed") -> None:
     """Print on standard error what could not be read, and how to recover it."""
     hint = "put {} back and run the same command with --again-from {}"
     if committed.missing:
-        said = f"missing segments: {spoken(committed.missing)} (deleted by retention, or lost)"
-        err.print(f"{said}; if they were lost, {hint.format('them', committed.missing[0][0])}", style="yellow")
+        sentence = f"missing segments: {spoken(committed.missing)} (deleted by retention, or lost)"
+        err.print(f"{sentence}; if they were lost, {hint.format('them', committed.missing[0][0])}", style="yellow")
     if committed.damaged:
-        said = f"damaged segments: {spoken([(each, each) for each in committed.damaged])} (see the quarantine)"
-        err.print(f"{said}; {hint.format('undamaged copies', committed.damaged[0])}", style="red")
+        sentence = f"damaged segments: {spoken([(each, each) for each in committed.damaged])} (see the quarantine)"
+        err.print(f"{sentence}; {hint.format('undamaged copies', committed.damaged[0])}", style="red")
 
 
 def _show_incomplete(report: "Report") -> None:
     if not report.incomplete:
         return
-    grid = List((IDENTIFIER, Column("Name", least=12), *numbers("Parts", "Expected"), Column("Missing", least=8)))
+    grid = ListTable(
+        (IDENTIFIER, ListColumn("Name", least=12), *numbers("Parts", "Expected"), ListColumn("Missing", least=8))
+    )
     for record, missing in report.incomplete[:_MOST_SHOWN]:
         expected = "-" if record.parts_expected is None else f"{record.parts_expected:,}"
         grid.add_row(

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from app import plugins
 from app.cli.command_files import require_folder
-from app.cli.line_tables import Column, List, numbers
+from app.cli.line_tables import ListColumn, ListTable, numbers
 from app.cli.terminal import size
 from app.ports import ContentStore
 
@@ -84,10 +84,10 @@ def rebuild(path: Config = None, *, yes: Yes = False) -> None:
     if rebuilt.aside:
         out.print(f"the old catalog: {rebuilt.aside}", markup=False, highlight=False)
     for name, count in rebuilt.unsent.items():
-        said = (
+        sentence = (
             f"webhook {name} had not got the last events of the old catalog, at most {count:,}; it gets new ones only"
         )
-        err.print(escape(said), style="yellow", highlight=False)
+        err.print(escape(sentence), style="yellow", highlight=False)
     if rebuilt.lost:
         raise typer.Exit(FOUND)
 
@@ -168,8 +168,8 @@ def _show_plan(planned: "Plan", as_json: bool) -> None:
 def _tell(outcomes: "Sequence[Outcome]", as_json: bool) -> None:
     if as_json:
         for outcome in outcomes:
-            said: dict[str, Any] = {"kind": outcome.finding.kind, "subject": outcome.finding.subject}
-            typer.echo(json.dumps(said | {"repaired": outcome.done, "note": outcome.note}))
+            result: dict[str, Any] = {"kind": outcome.finding.kind, "subject": outcome.finding.subject}
+            typer.echo(json.dumps(result | {"repaired": outcome.done, "note": outcome.note}))
         return
     done = sum(outcome.done for outcome in outcomes)
     out.print(f"repaired {done:,} of {len(outcomes):,}", highlight=False)
@@ -239,8 +239,8 @@ def backup(
         with shown() as progress:
             report = back_up(estate, _store_of(to), progress, keep)
     if as_json:
-        said = {name: getattr(report, name) for name in report.__dataclass_fields__}
-        typer.echo(json.dumps(said))
+        result = {name: getattr(report, name) for name in report.__dataclass_fields__}
+        typer.echo(json.dumps(result))
     else:
         copied = f"{report.copied_files:,} copied ({size(report.copied_bytes)})"
         out.print(f"{report.id}  {report.files:,} files, {size(report.bytes)}; {copied}", highlight=False)
@@ -286,7 +286,7 @@ def restore(
 def _list_backups(source: str, place: ContentStore, *, as_json: bool) -> None:
     from app.service.repair import backup_manifests  # noqa: PLC0415 - a second of imports
 
-    grid = List((Column("Backup"), *numbers("Files", "Size")))
+    grid = ListTable((ListColumn("Backup"), *numbers("Files", "Size")))
     for each in backup_manifests.backups(place):
         _, files = backup_manifests.read(place, each)
         bytes_ = sum(file.size for file in files)

@@ -68,9 +68,9 @@ def _told(problem: Problem) -> str:
         more = [f"and {len(errors) - SHOWN_ERRORS} more"] if len(errors) > SHOWN_ERRORS else []
         details = [str(error["detail"]) for error in errors[:SHOWN_ERRORS]]
         return "\n  ".join([f"{problem.title}:", *details, *more])
-    said = [problem.detail]
-    said += [_of_field(error) for error in errors if str(error["detail"]) not in said[0]]
-    return "; ".join(said)
+    sentences = [problem.detail]
+    sentences += [_of_field(error) for error in errors if str(error["detail"]) not in sentences[0]]
+    return "; ".join(sentences)
 
 
 def _of_field(error: dict[str, Any]) -> str:

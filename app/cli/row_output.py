@@ -16,17 +16,17 @@ from app.cli.get_command import choose
 from app.cli.terminal import Failure, err, out, printable, table
 from app.ports import TableStore
 from app.service.tables import sql_queries
-from app.tables.write import FORMATS, Options, Outgoing, text_cells
-from app.tables.write.query_result import Rows
-from app.tables.write.text_cells import Cell, cells
+from app.tables.write import FORMATS, OutputOptions, OutputTable, text_cells
+from app.tables.write.query_result import QueryRows
+from app.tables.write.text_cells import TextCell, cells
 
 WRITTEN = ("parquet", "arrow", "arrow-file", "csv", "json", "ndjson")
 """The formats that do not begin with the number of rows, which is unknown before the last row."""
 
-_TAGS = Options(missing="tag")
+_TAGS = OutputOptions(missing="tag")
 
 
-def to_terminal(rows: Rows, most: int) -> None:
+def to_terminal(rows: QueryRows, most: int) -> None:
     """Print rows as a grid, at most `most`; special missing values are shown in their cells."""
     shown = cells(rows.schema, _TAGS)
     grid = table()
@@ -45,27 +45,27 @@ def to_terminal(rows: Rows, most: int) -> None:
         err.print(f"only the first {most:,} rows are shown")
 
 
-def to_stream(rows: Rows, word: str) -> None:
+def to_stream(rows: QueryRows, word: str) -> None:
     """Write rows in a text format to standard output; special missing values are in their cells."""
     _write(rows, word, _TAGS, sys.stdout.buffer)
 
 
-def to_file(rows: Rows, output: str) -> None:
+def to_file(rows: QueryRows, output: str) -> None:
     """Write rows to a file in the format of its extension; the file appears when it is complete. Raises Failure."""
     word = choose(None, output, None).word
     if word not in WRITTEN:
         raise Failure(f"{output}: rows cannot be written as {word}", f"known formats: {', '.join(WRITTEN)}")
     with whole_file(Path(output)) as file:
-        _write(rows, word, Options(), file)
+        _write(rows, word, OutputOptions(), file)
 
 
-def _write(rows: Rows, word: str, options: Options, file: BinaryIO) -> None:
+def _write(rows: QueryRows, word: str, options: OutputOptions, file: BinaryIO) -> None:
     known = FORMATS[word]
-    file.writelines(known.write(Outgoing(rows.schema, rows.batches, 0, datetime.now(UTC)), known.settled(options)))
+    file.writelines(known.write(OutputTable(rows.schema, rows.batches, 0, datetime.now(UTC)), known.settled(options)))
     file.flush()
 
 
-def _lines(shown: list[Cell], batch: pa.RecordBatch) -> Iterator[list[str]]:
+def _lines(shown: list[TextCell], batch: pa.RecordBatch) -> Iterator[list[str]]:
     columns = []
     for cell in shown:
         written, tags = cell.written(batch), cell.tags(batch)

@@ -18,25 +18,25 @@ from attachment_gateway_client import File
 from rich.markup import escape
 from rich.progress import DownloadColumn, MofNCompleteColumn, TransferSpeedColumn
 
-from app.cli.line_tables import Column, List
+from app.cli.line_tables import ListColumn, ListTable
 from app.cli.list_commands import SUBSCRIBERS, KindWord
 from app.cli.rest_client import DEFAULT_URL, Client, Url, connect
 from app.cli.terminal import Failure, bars, err, out
 
-Missing = StrEnum("Missing", {"NULL": "null", "TAG": "tag"})
-Names = StrEnum("Names", {"STRICT": "strict", "LITERAL": "literal", "RENAME": "rename"})
+MissingCells = StrEnum("MissingCells", {"NULL": "null", "TAG": "tag"})
+NameHandling = StrEnum("NameHandling", {"STRICT": "strict", "LITERAL": "literal", "RENAME": "rename"})
 
 _PANEL = "Data sets"
 _VARIABLES = (
-    Column("#", is_number=True),
-    Column("Variable", least=12),
-    Column("Type", order=1),
-    Column("Length", is_number=True, order=2),
-    Column("Format"),
-    Column("Informat", order=5),
-    Column("Label", least=10, order=4),
-    Column("Column", least=8, order=3),
-    Column("From", least=10, order=6),
+    ListColumn("#", is_number=True),
+    ListColumn("Variable", least=12),
+    ListColumn("Type", order=1),
+    ListColumn("Length", is_number=True, order=2),
+    ListColumn("Format"),
+    ListColumn("Informat", order=5),
+    ListColumn("Label", least=10, order=4),
+    ListColumn("Column", least=8, order=3),
+    ListColumn("From", least=10, order=6),
 )
 
 
@@ -58,8 +58,8 @@ FileFormat = Annotated[str | None, _option("--file-format", help_="Format of the
 Encoding = Annotated[str | None, _option("--encoding", help_="Character set of a CSV, transport or sas7bdat file.")]
 Delimiter = Annotated[str | None, _option("--delimiter", help_="Separator of a CSV file's cells.")]
 Decimal = Annotated[str | None, _option("--decimal", help_="Decimal separator of CSV numbers.")]
-MissingAs = Annotated[Missing | None, _option("--missing", help_="tag: CSV cells such as .A are missing values.")]
-NameRule = Annotated[Names | None, _option("--names", help_="Handling of names that SAS does not accept.")]
+MissingAs = Annotated[MissingCells | None, _option("--missing", help_="tag: CSV cells such as .A are missing values.")]
+NameRule = Annotated[NameHandling | None, _option("--names", help_="Handling of names that SAS does not accept.")]
 Member = Annotated[str | None, _option("--member", help_="Name of the data set, if a transport file has several.")]
 Catalog = Annotated[
     Path | None, _option("--catalog", help_="Value labels: a sas7bcat, or a data set of CNTLOUT=.", metavar="FILE")
@@ -74,27 +74,27 @@ def requested_options(per_column: dict[str, list[str] | None], **whole: Any) -> 
     `per_column` has for each attribute the settings for columns, such as `DT=DATE9.` Raises Failure.
     """
     variables: dict[str, dict[str, Any]] = {}
-    for attribute, said in per_column.items():
-        for each in said or []:
+    for attribute, settings in per_column.items():
+        for each in settings or []:
             column, value = _split(attribute, each)
             variables.setdefault(column, {})[attribute] = _integer(each, value) if attribute == "length" else value
     found = {key: value for key, value in whole.items() if value is not None}
     return found | ({"variables": variables} if variables else {})
 
 
-def _split(attribute: str, said: str) -> tuple[str, str]:
-    column, mark, value = said.partition("=")
+def _split(attribute: str, setting: str) -> tuple[str, str]:
+    column, mark, value = setting.partition("=")
     if not mark or not column:
         option = {"name": "rename"}.get(attribute, attribute)
-        raise Failure(f"--{option} {said!r} names no column", f"write for example --{option} COLUMN=VALUE")
+        raise Failure(f"--{option} {setting!r} names no column", f"write for example --{option} COLUMN=VALUE")
     return column, value
 
 
-def _integer(said: str, value: str) -> int:
+def _integer(setting: str, value: str) -> int:
     try:
         return int(value)
     except ValueError:
-        raise Failure(f"--length {said!r}: {value!r} is not a number of bytes") from None
+        raise Failure(f"--length {setting!r}: {value!r} is not a number of bytes") from None
 
 
 def show_rehearsal(rehearsal: dict[str, Any]) -> None:
@@ -118,8 +118,8 @@ def show_rehearsal(rehearsal: dict[str, Any]) -> None:
     out.print(f"{rehearsal['messages']:,} messages to {escape(rehearsal['destination'])}; nothing was sent")
 
 
-def _variables(variables: Iterable[dict[str, Any]]) -> List:
-    grid = List(_VARIABLES)
+def _variables(variables: Iterable[dict[str, Any]]) -> ListTable:
+    grid = ListTable(_VARIABLES)
     for number, variable in enumerate(variables, 1):
         grid.add_row(
             str(number),
@@ -137,11 +137,11 @@ def _variables(variables: Iterable[dict[str, Any]]) -> List:
 
 def _origins(origins: dict[str, str]) -> str:
     """Return which attributes were given and which are from the file; all others were inferred."""
-    said = (
+    by_origin = (
         (word, [attribute for attribute, origin in origins.items() if origin == word and attribute != "name"])
         for word in ("given", "file")
     )
-    return "; ".join(f"{word}: {', '.join(attributes)}" for word, attributes in said if attributes) or "inferred"
+    return "; ".join(f"{word}: {', '.join(attributes)}" for word, attributes in by_origin if attributes) or "inferred"
 
 
 _DATA_SET = re.compile(r"[^.]+\.[^.]+")
@@ -265,20 +265,20 @@ def _regular(path: Path, name: str, stack: ExitStack) -> Path:
     return kept
 
 
-def _meaning(said: str | None, files: list[Path], wanted: dict[str, Any]) -> tuple[str | None, str | None]:
+def _meaning(given: str | None, files: list[Path], wanted: dict[str, Any]) -> tuple[str | None, str | None]:
     """Return the kind, and the name of a data set, that `--as` stands for. Raises Failure."""
-    if said is None or said in _KINDS:
-        kind = said or ("data-set" if wanted else None)
+    if given is None or given in _KINDS:
+        kind = given or ("data-set" if wanted else None)
         if wanted and kind != "data-set":
             raise Failure(f"a {kind} has no variables", "formats, lengths, labels and the like are only for data sets")
         return kind, None
-    if not _DATA_SET.fullmatch(said):
+    if not _DATA_SET.fullmatch(given):
         raise Failure(
-            f"--as {said!r} is neither a kind nor a name", f"write {', '.join(_KINDS)}, or a name such as WORK.SALES"
+            f"--as {given!r} is neither a kind nor a name", f"write {', '.join(_KINDS)}, or a name such as WORK.SALES"
         )
     if len(files) > 1:
-        raise Failure(f"--as {said} names one data set, but there are {len(files)} files")
-    return "data-set", said
+        raise Failure(f"--as {given} names one data set, but there are {len(files)} files")
+    return "data-set", given
 
 
 def post(

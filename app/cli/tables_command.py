@@ -13,7 +13,7 @@ from rich.markup import escape
 from app import plugins
 from app.cli.command_files import require_folder
 from app.cli.config_command import Config, age, read
-from app.cli.line_tables import Column, List
+from app.cli.line_tables import ListColumn, ListTable
 from app.cli.terminal import Failure, err, out, size, table
 from app.model.errors import GatewayError
 from app.model.times import to_microseconds, to_time
@@ -40,13 +40,13 @@ Output = Annotated[
 ]
 
 _TABLES = (
-    Column("Name", least=16),
-    Column("Rows", is_number=True),
-    Column("Columns", is_number=True, order=2),
-    Column("Files", is_number=True, order=3),
-    Column("Size", is_number=True),
-    Column("Version", is_number=True, order=4),
-    Column("Modified (UTC)", order=1),
+    ListColumn("Name", least=16),
+    ListColumn("Rows", is_number=True),
+    ListColumn("Columns", is_number=True, order=2),
+    ListColumn("Files", is_number=True, order=3),
+    ListColumn("Size", is_number=True),
+    ListColumn("Version", is_number=True, order=4),
+    ListColumn("Modified (UTC)", order=1),
 )
 _FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"]
 
@@ -57,7 +57,7 @@ def ls(*, as_json: Json = False, config: Config = None, place: Place = None) -> 
     from app.dataset import side_columns  # noqa: PLC0415 - needs more of Arrow than other commands do
     from app.service.tables.table_reader import outline  # noqa: PLC0415
 
-    grid = List(_TABLES)
+    grid = ListTable(_TABLES)
     with _opened(config, place) as store:
         for name in sorted(store.names()):
             version, schema = outline(store, name)
@@ -92,8 +92,8 @@ def show(name: Name, *, as_json: Json = False, config: Config = None, place: Pla
         about.add_row(key, escape(f"{value:,}" if isinstance(value, int) else str(value)))
     grid = table(">#", "Column", "Type", ">Length", "Format", "Label", "Notes")
     for number, variable in enumerate(found.variables, 1):
-        said = (variable.column, variable.arrow_type, str(variable.length or ""), variable.format, variable.label)
-        grid.add_row(str(number), *map(escape, said), escape("; ".join(_notes(variable))))
+        cells = (variable.column, variable.arrow_type, str(variable.length or ""), variable.format, variable.label)
+        grid.add_row(str(number), *map(escape, cells), escape("; ".join(_notes(variable))))
     out.print(about)
     out.print()
     return out.print(grid)
@@ -112,12 +112,12 @@ def head(
 ) -> None:
     """Show the first rows of a table."""
     from app.cli.row_output import to_stream, to_terminal  # noqa: PLC0415 - needs more of Arrow than other commands do
-    from app.tables.write import FORMATS, OptionError, Options  # noqa: PLC0415
-    from app.tables.write.query_result import Rows  # noqa: PLC0415
+    from app.tables.write import FORMATS, OptionError, OutputOptions  # noqa: PLC0415
+    from app.tables.write.query_result import QueryRows  # noqa: PLC0415
     from app.tables.write.scanned_table import outgoing  # noqa: PLC0415
 
     known = FORMATS[_word(as_json, as_csv) or "csv"]
-    options = Options(None if columns is None else tuple(columns), limit=rows, missing="tag")
+    options = OutputOptions(None if columns is None else tuple(columns), limit=rows, missing="tag")
     with _opened(config, place) as store:
         opened = _table(store, name)
         try:
@@ -125,7 +125,7 @@ def head(
             found = outgoing(opened.dataset, opened.schema, opened.version.rows, options, known, modified)
         except OptionError as error:
             raise Failure(str(error)) from None
-        shown = Rows(found.schema, found.batches)
+        shown = QueryRows(found.schema, found.batches)
         if as_json or as_csv:
             to_stream(shown, known.name)
         else:
@@ -156,13 +156,13 @@ def sql(
         to_stream,
         to_terminal,
     )
-    from app.tables.write.query_result import Rows, plain  # noqa: PLC0415
+    from app.tables.write.query_result import QueryRows, plain  # noqa: PLC0415
 
     word = _word(as_json, as_csv)
     if word and output:
         raise Failure("-o chooses the format by the file's extension", "leave out --json and --csv")
     with _opened(config, place) as store, answered(store, query, memory) as answer:
-        found = plain(Rows(answer.schema, answer.batches))
+        found = plain(QueryRows(answer.schema, answer.batches))
         if output:
             to_file(found, output)
         elif word:
@@ -295,5 +295,5 @@ def _word(as_json: bool, as_csv: bool) -> str | None:
     return "ndjson" if as_json else "csv" if as_csv else None
 
 
-def _tell(said: dict[str, Any]) -> None:
-    typer.echo(json.dumps(said, ensure_ascii=False))
+def _tell(item: dict[str, Any]) -> None:
+    typer.echo(json.dumps(item, ensure_ascii=False))

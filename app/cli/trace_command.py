@@ -123,9 +123,9 @@ def _print_json(frame: Frame, line: int) -> None:
     cells = [
         {"offset": cell.at, "size": cell.size, "name": cell.name, "value": _plain(cell.value)} for cell in frame.cells
     ]
-    said: dict[str, Any] = {"line": line} if line else {}
-    said |= {"format": frame.format, "offset": frame.offset, "note": frame.note, "cells": cells, **frame.decoded}
-    typer.echo(json.dumps(said, ensure_ascii=False))
+    result: dict[str, Any] = {"line": line} if line else {}
+    result |= {"format": frame.format, "offset": frame.offset, "note": frame.note, "cells": cells, **frame.decoded}
+    typer.echo(json.dumps(result, ensure_ascii=False))
 
 
 def _plain(value: Any) -> Any:

@@ -30,7 +30,7 @@ Bar = tuple[str, int, int | None]
 """The contents of a bar: its text, the amount done, and the total (None: unknown)."""
 
 
-class Board:
+class ProgressDisplay:
     """A display with a bar for everything in progress, and above the bars a line for each event."""
 
     def __init__(self, progress: Progress) -> None:
@@ -84,8 +84,8 @@ def watch(
 
 def _show(client: Client, news: News, bars: dict[str, Bar]) -> None:
     with progress(out, MofNCompleteColumn, TimeElapsedColumn) as shown:
-        board = Board(shown)
-        presence, sources = _Presence(board.note), _Sources(client, board.note)
+        board = ProgressDisplay(shown)
+        presence, sources = _Availability(board.note), _Sources(client, board.note)
         while True:
             if sources.are_due:
                 presence.ask(sources.tell, None)
@@ -96,14 +96,14 @@ def _show(client: Client, news: News, bars: dict[str, Bar]) -> None:
 
 
 def _print_events(client: Client, news: News) -> None:
-    presence = _Presence(lambda text: err.print(text, markup=False, highlight=False))
+    presence = _Availability(lambda text: err.print(text, markup=False, highlight=False))
     while True:
         for event in _waiting(news):
             typer.echo(json.dumps(event, ensure_ascii=False))
         presence.ask(lambda: client.get("deliveries", limit=1), None)
 
 
-class _Presence:
+class _Availability:
     """Tells, by `note`, when the gateway goes away and when it is back."""
 
     def __init__(self, note: Callable[[str], None]) -> None:

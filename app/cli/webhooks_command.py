@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from app.cli.line_tables import STATE, Column, List, numbers
+from app.cli.line_tables import STATE, ListColumn, ListTable, numbers
 from app.cli.list_commands import Json, Limit, lines, shown
 from app.cli.rest_client import DEFAULT_URL, Url, connect
 from app.cli.terminal import err, state, time
@@ -18,18 +18,18 @@ Events = Annotated[
 ]
 
 _WEBHOOKS = (
-    Column("Name", least=8),
+    ListColumn("Name", least=8),
     STATE,
     *numbers("Position", "Behind", "Dead letters"),
-    Column("URL", least=12, order=1),
-    Column("", least=12, order=2),
+    ListColumn("URL", least=12, order=1),
+    ListColumn("", least=12, order=2),
 )
 _DEAD_LETTERS = (
     *numbers("Event"),
-    Column("Type"),
-    Column("Subject", least=8),
-    Column("Given up", order=1),
-    Column("", least=12, order=2),
+    ListColumn("Type"),
+    ListColumn("Subject", least=8),
+    ListColumn("Given up", order=1),
+    ListColumn("", least=12, order=2),
 )
 
 
@@ -40,7 +40,7 @@ def list_webhooks(*, as_json: Json = False, url: Url = DEFAULT_URL) -> None:
         found = client.get("webhooks")["items"]
     if as_json:
         return lines(found)
-    grid = List(_WEBHOOKS)
+    grid = ListTable(_WEBHOOKS)
     for item in found:
         counts = (str(item[name]) for name in ("last_event", "behind", "dead_letters"))
         grid.add_row(
@@ -57,7 +57,7 @@ def dead(name: Name, *, limit: Limit = 50, as_json: Json = False, url: Url = DEF
         found = list(client.pages(f"webhooks/{name}/dead-letters", limit))
     if as_json:
         return lines(found)
-    grid = List(_DEAD_LETTERS)
+    grid = ListTable(_DEAD_LETTERS)
     for item in found:
         event = item["event"]
         why = "queued again" if item["queued_at"] else item["reason"]

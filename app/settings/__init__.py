@@ -6,11 +6,11 @@ they are used (`app.secret`). Sizes are bytes or text such as "64 MiB", duration
 """
 
 from app.settings.access import Audit, Oidc
-from app.settings.configuration import ENVIRONMENT_PREFIX, Log, Settings, Text
+from app.settings.configuration import ENVIRONMENT_PREFIX, Log, Settings, TextSettings
 from app.settings.expectations import Expectation
 from app.settings.http import Http
 from app.settings.limits import Limits
-from app.settings.loading import Problem, SettingsError, load
+from app.settings.loading import SettingProblem, SettingsError, load
 from app.settings.retention import Expiry, Retention, Scrub
 from app.settings.section import Section
 from app.settings.setting_types import DialectName, Digest, Duration, FramingName, LineEnd, Name, microseconds
@@ -49,16 +49,16 @@ __all__ = [
     "Name",
     "Oidc",
     "PipelineSettings",
-    "Problem",
     "Retention",
     "Scrub",
     "Section",
+    "SettingProblem",
     "Settings",
     "SettingsError",
     "Source",
     "Standby",
     "TableSettings",
-    "Text",
+    "TextSettings",
     "TraceSettings",
     "Webhook",
     "load",

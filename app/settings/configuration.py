@@ -29,7 +29,7 @@ from app.settings.webhooks import Webhook
 ENVIRONMENT_PREFIX = "ATTACHMENT_GATEWAY_"
 
 
-class Text(Section):
+class TextSettings(Section):
     """The line end that joins the records of text files."""
 
     line_end: LineEnd = "\n"
@@ -66,7 +66,7 @@ class Settings(BaseSettings):
     expiry: Expiry = Expiry()
     retention: Retention = Retention()
     scrub: Scrub = Scrub()
-    text: Text = Text()
+    text: TextSettings = TextSettings()
     log: Log = Log()
     traces: TraceSettings = TraceSettings()
     sources: dict[Name, Source] = {}

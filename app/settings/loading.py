@@ -22,7 +22,7 @@ _WANTING = ("missing", "too_short")
 _OF_THE_COMMAND_LINE = {"CONFIG", "URL", "TOKEN"}
 
 
-class Problem(NamedTuple):
+class SettingProblem(NamedTuple):
     """One thing that is wrong with the configuration. `place` is dotted (`sources.orders.url`), or empty for the whole
     configuration."""
 
@@ -36,7 +36,7 @@ class Problem(NamedTuple):
 class SettingsError(Exception):
     """Everything that is wrong with the configuration, at once."""
 
-    def __init__(self, problems: list[Problem]) -> None:
+    def __init__(self, problems: list[SettingProblem]) -> None:
         super().__init__("\n".join(map(str, problems)))
         self.problems = problems
 
@@ -48,14 +48,14 @@ def load(path: Path | None = None, *, transports: bool = True) -> Settings:
     libraries nor their secrets. Raises SettingsError with all problems.
     """
     problems = [
-        Problem(name, "no such setting")
+        SettingProblem(name, "no such setting")
         for name in os.environ
         if name.startswith(ENVIRONMENT_PREFIX) and not _is_known(name.removeprefix(ENVIRONMENT_PREFIX))
     ]
     try:
         given = _merged(_table(path), EnvSettingsSource(Settings)())
     except ValueError as error:
-        raise SettingsError([*problems, Problem("environment", str(error))]) from error
+        raise SettingsError([*problems, SettingProblem("environment", str(error))]) from error
     with validating_transports(enabled=transports):
         settings, wrong = _validated(given)
     if settings is None or problems or wrong:
@@ -63,13 +63,13 @@ def load(path: Path | None = None, *, transports: bool = True) -> Settings:
     return settings
 
 
-def _validated(given: dict[str, Any]) -> tuple[Settings | None, list[Problem]]:
+def _validated(given: dict[str, Any]) -> tuple[Settings | None, list[SettingProblem]]:
     """Return the settings, and everything that is wrong.
 
     A rule about several keys is checked only where each of them is right by itself. So what is wrong is left out, and
     the rest is checked again, until nothing else is found.
     """
-    found: dict[Problem, None] = {}
+    found: dict[SettingProblem, None] = {}
     rest = given
     while True:
         try:
@@ -80,7 +80,7 @@ def _validated(given: dict[str, Any]) -> tuple[Settings | None, list[Problem]]:
             return None if found else settings, sorted(found)
         known, told = len(found), [problem.place for problem in found]
         for detail in details:
-            problem = _new(Problem(_place(detail["loc"]), sentence(detail)), detail["type"], told)
+            problem = _new(SettingProblem(_place(detail["loc"]), sentence(detail)), detail["type"], told)
             if problem is not None:
                 found[problem] = None
         for place in (_steps(detail["loc"]) for detail in details):
@@ -91,7 +91,7 @@ def _validated(given: dict[str, Any]) -> tuple[Settings | None, list[Problem]]:
             return None, sorted(found)
 
 
-def _new(problem: Problem, kind: str, told: Sequence[str]) -> Problem | None:
+def _new(problem: SettingProblem, kind: str, told: Sequence[str]) -> SettingProblem | None:
     """Return a problem without what follows from problems told before, whose keys were left out: they are missing
     now."""
     place = f"{problem.place}." if problem.place else ""
@@ -103,7 +103,7 @@ def _new(problem: Problem, kind: str, told: Sequence[str]) -> Problem | None:
     keys = [one.removeprefix(place).partition(".")[0].removesuffix("_file") for one in told if one.startswith(place)]
     about_them = re.compile("|".join(rf"\b{re.escape(key)}" for key in keys) or "(?!)")
     rules = [rule for rule in problem.why.split("; ") if not about_them.search(rule)]
-    return Problem(problem.place, "; ".join(rules)) if rules else None
+    return SettingProblem(problem.place, "; ".join(rules)) if rules else None
 
 
 def _without(value: Any, place: Sequence[int | str]) -> Any:
@@ -137,9 +137,9 @@ def _table(path: Path | None) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text())
     except OSError as error:
-        raise SettingsError([Problem(str(path), f"cannot be read: {error.strerror}")]) from error
+        raise SettingsError([SettingProblem(str(path), f"cannot be read: {error.strerror}")]) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError([Problem(str(path), f"is not TOML: {error}")]) from error
+        raise SettingsError([SettingProblem(str(path), f"is not TOML: {error}")]) from error
 
 
 def _place(location: tuple[int | str, ...]) -> str:

@@ -19,9 +19,9 @@ from app.service.content.stored_content import Content, ContentFile
 from app.service.tables.sql_queries import confined
 from app.service.tables.table_reader import open_table
 from app.tables.profiling import Profile, profile
-from app.tables.write import FORMATS, Options, outgoing, scanned_table
+from app.tables.write import FORMATS, OutputOptions, outgoing, scanned_table
 from app.tables.write.query_result import QUERY_WRITERS, QueryFormat
-from app.tables.write.rows_page import Asked, page_of_file, page_of_table, write_page
+from app.tables.write.rows_page import PageRequest, page_of_file, page_of_table, write_page
 from app.tables.write.stored_table import ROWS_A_BATCH
 from app.trace import Frame, NotRecognised, Said, TooManyFrames, explain, ibm_mq
 from app.trace.frames import raw
@@ -37,7 +37,7 @@ class TableChanged(Exception):
 def write_data_set(
     content: Content,
     format_name: str,
-    options: Options,
+    options: OutputOptions,
     created: datetime,
     with_rows: bool,
     catalogs: Sequence[tuple[AttachmentKind, Content]] = (),
@@ -54,7 +54,7 @@ def write_data_set(
 
 
 def write_rows(
-    table: pa.Table, format_name: str, options: Options, created: datetime, with_rows: bool
+    table: pa.Table, format_name: str, options: OutputOptions, created: datetime, with_rows: bool
 ) -> Generator[bytes | memoryview, None, None]:
     """Yield rows in memory in a format, as `write_data_set` does those of a stored data set."""
     stored = BytesIO()
@@ -66,7 +66,7 @@ def write_rows(
         yield from pieces
 
 
-def page_of_rows(content: Content | pa.Table, asked: Asked) -> Generator[bytes | memoryview, None, None]:
+def page_of_rows(content: Content | pa.Table, asked: PageRequest) -> Generator[bytes | memoryview, None, None]:
     """Yield a page of the rows of a stored data set, or of these rows, as JSON. Raises OptionError and KeyError."""
     if isinstance(content, pa.Table):
         yield from write_page(page_of_table(content, asked))
@@ -109,7 +109,7 @@ def write_table(
     name: str,
     version: int,
     format_name: str,
-    options: Options,
+    options: OutputOptions,
     created: datetime,
     with_rows: bool,
 ) -> Generator[bytes | memoryview, None, None]:

@@ -25,9 +25,9 @@ from app.settings import Destination
 from app.tables.read import define_xml, file_formats, label_catalogs
 from app.tables.read.define_xml import Definitions
 from app.tables.read.defining import Definition, define
-from app.tables.read.overrides import DataSetOverrides, Target
-from app.tables.read.read_request import Options, Reading
-from app.tables.write.output_pieces import Pieces
+from app.tables.read.overrides import DataSetOverrides, DataSetTarget
+from app.tables.read.read_request import FileTable, ReadOptions
+from app.tables.write.output_pieces import PieceBuffer
 
 MOST_FAULTS = 2000
 """The most errors, and the most warnings, that are reported for a file."""
@@ -58,7 +58,7 @@ class ConversionRequest:
     """
 
     format: str | None = None
-    options: Options = field(default_factory=Options)
+    options: ReadOptions = field(default_factory=ReadOptions)
     overrides: DataSetOverrides = field(default_factory=DataSetOverrides)
     catalog: str | None = None
     define: str | None = None
@@ -73,7 +73,7 @@ class ConvertedFile(NamedTuple):
     sha256: str = ""
 
 
-def target_of(destination: Destination, most_bytes: int, expansion: int | None = None) -> Target:
+def target_of(destination: Destination, most_bytes: int, expansion: int | None = None) -> DataSetTarget:
     """Return the limits of a destination, with at most `most_bytes` bytes, and `expansion` times those of the file.
 
     Raises InvalidInputError for an unknown character set.
@@ -83,14 +83,14 @@ def target_of(destination: Destination, most_bytes: int, expansion: int | None =
         why = f"data sets cannot be written in the destination's character set, CCSID {destination.ccsid}"
         raise InvalidInputError("charset", "", -1, why)
     floats: FloatFormat = "ibm" if encodings.float_format(destination.encoding) == "s390" else "ieee"
-    return Target(charset, floats, destination.data_set_version, most_bytes, destination.dialect, expansion)
+    return DataSetTarget(charset, floats, destination.data_set_version, most_bytes, destination.dialect, expansion)
 
 
 def convert(
     store: ContentStore,
     part: StoredPart,
     request: ConversionRequest,
-    target: Target,
+    target: DataSetTarget,
     beside: Companions = Companions(),  # noqa: B008 - a tuple
 ) -> Generator[memoryview, None, tuple[str, Definition]]:
     """Yield the Parquet file of the data set that a file is read as, or nothing if the definition has errors.
@@ -109,11 +109,11 @@ def convert(
 
 
 def convert_catalog(
-    catalog: Catalog, library: str, target: Target
+    catalog: Catalog, library: str, target: DataSetTarget
 ) -> Generator[memoryview, None, tuple[str, Definition]]:
     """Yield the Parquet file of the data set that a catalog of value labels is sent as, and return as `convert`."""
     table = value_labels.to_table(catalog)
-    definition = define(Reading(table.schema, table.to_batches), DataSetOverrides(library=library), target)
+    definition = define(FileTable(table.schema, table.to_batches), DataSetOverrides(library=library), target)
     if not definition.errors:
         yield from _written(definition)
     return "catalog", _without_rows(definition)
@@ -155,7 +155,7 @@ def _companion(store: ContentStore, part: StoredPart, what: str) -> Iterator[Bin
 
 
 def _written(definition: Definition) -> Iterator[memoryview]:
-    pieces = Pieces()
+    pieces = PieceBuffer()
     for _ in write_row_groups(definition.schema, definition.batches(), pieces):
         yield from pieces.taken()
     yield from pieces.rest()
@@ -179,7 +179,7 @@ def convert_and_store(
     store: ContentStore,
     part: StoredPart,
     request: ConversionRequest,
-    target: Target,
+    target: DataSetTarget,
     object_name: str,
     run: Run = run_here,
     check_room: Callable[[], None] = lambda: None,

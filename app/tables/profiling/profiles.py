@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from app.dataset import side_columns
 from app.dataset.description import VariableContents, contents
 from app.tables.profiling.histogram import Histogram, HistogramCounting
-from app.tables.profiling.summary import COUNT, VALUE, SmallestHashes, Summary
+from app.tables.profiling.summary import COUNT, VALUE, SmallestHashes, ValueCounts
 from app.tables.write import text_cells
 
 TOP = 10
@@ -103,7 +103,7 @@ class _Counting:
     def __init__(self, about: VariableContents, data_type: pa.DataType, variables: int) -> None:
         self.about = about
         self._type = data_type
-        self._summary = Summary(data_type, MOST_VALUES, max(1, MEMORY // variables))
+        self._summary = ValueCounts(data_type, MOST_VALUES, max(1, MEMORY // variables))
         self._hashes = SmallestHashes(min(MOST_HASHES, max(64, _HASHES_OF_ALL // variables)))
         self._missing: dict[str, int] = {}
         self._valid = 0

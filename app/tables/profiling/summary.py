@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 VALUE, COUNT = "value", "count"
 
 
-class Summary:
+class ValueCounts:
     """The counts of the values of a variable: at most `most_values` values with `most_bytes` together.
 
     `error` is 0 while all counts are exact.

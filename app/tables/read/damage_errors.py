@@ -88,5 +88,5 @@ def refused(kind: str, error: BaseException, where: str = "") -> InvalidInputErr
 
 def meaning(error: BaseException, words: Words) -> str:
     """Return what a library's error means."""
-    said = str(error).casefold()
-    return next((meant for part, meant in words if part in said), UNKNOWN)
+    message = str(error).casefold()
+    return next((meant for part, meant in words if part in message), UNKNOWN)

@@ -21,12 +21,12 @@ from app.model.names import folded
 from app.tables.read.overrides import (
     FREE_EXPANSION,
     DataSetOverrides,
+    DataSetTarget,
     Defined,
     ExpansionLimit,
-    Target,
     VariableOverrides,
 )
-from app.tables.read.read_request import MISSING_SUFFIX, Reading, Remark, unreadable
+from app.tables.read.read_request import MISSING_SUFFIX, FileTable, Remark, unreadable
 from app.tables.read.variable_definitions import VariableBuilder
 
 _NAMES = frozenset({"library", "member", "label"})
@@ -56,16 +56,18 @@ class Definition(NamedTuple):
     catalog: Catalog
 
 
-def define(reading: Reading, overrides: DataSetOverrides, target: Target, catalog: Catalog | None = None) -> Definition:
+def define(
+    reading: FileTable, overrides: DataSetOverrides, target: DataSetTarget, catalog: Catalog | None = None
+) -> Definition:
     """Return the data set that a file's table becomes. `catalog` has value labels of formats, which it may use.
 
     Reads the file once or more. Raises InvalidInputError for an invalid file.
     """
-    said = sas_metadata(reading.schema.metadata)
+    attributes = sas_metadata(reading.schema.metadata)
     sides = _sides(reading.schema, overrides)
     beside = {of: at for at, of in sides.items()}
     builders = [
-        VariableBuilder(at, found, overrides.variables.get(folded(found.name), VariableOverrides()), target, said)
+        VariableBuilder(at, found, overrides.variables.get(folded(found.name), VariableOverrides()), target, attributes)
         for at, found in enumerate(reading.schema)
         if at not in sides
     ]
@@ -78,18 +80,18 @@ def define(reading: Reading, overrides: DataSetOverrides, target: Target, catalo
             each.see(batch, beside.get(each.at), observations)
         observations += batch.num_rows
         _check_size(observations * sum(each.length for each in builders), target)
-    library = overrides.library or said.get("library") or "WORK"
-    member = overrides.member or said.get("member") or checks.valid_name(overrides.file_stem.upper()) or "DATA"
-    label = overrides.label if overrides.label is not None else said.get("label", "")
+    library = overrides.library or attributes.get("library") or "WORK"
+    member = overrides.member or attributes.get("member") or checks.valid_name(overrides.file_stem.upper()) or "DATA"
+    label = overrides.label if overrides.label is not None else attributes.get("label", "")
     odd_label = [Fault(None, "label", "control characters in the label are sent as blanks")]
     label_warnings = odd_label if checks.has_controls(label) else []
     label = checks.without_controls(label)
-    besides = define_beside(said, builders, target)
+    besides = define_extras(attributes, builders, target)
     used, label_faults = _used_catalog(builders, catalog or {})
     errors = chain(
         checks.data_set_name_faults(library, member, target.charset),
         _data_set_faults(label, builders, overrides, target),
-        _attribute_faults(said, target),
+        _attribute_faults(attributes, target),
         besides.errors,
         chain.from_iterable(each.errors() for each in builders),
         _told(reading.remarks, builders, wrong=True),
@@ -102,7 +104,7 @@ def define(reading: Reading, overrides: DataSetOverrides, target: Target, catalo
         _told(reading.remarks, builders),
     )
     names = {"library": library, "member": member, "label": label}
-    schema = _schema(builders, {**said, **names, **besides.metadata}, target, used)
+    schema = _schema(builders, {**attributes, **names, **besides.metadata}, target, used)
     return Definition(
         library,
         member,
@@ -119,7 +121,7 @@ def define(reading: Reading, overrides: DataSetOverrides, target: Target, catalo
     )
 
 
-def _check_size(size: int, target: Target) -> None:
+def _check_size(size: int, target: DataSetTarget) -> None:
     """Raise InvalidInputError if the observations are too large: a small file may describe a huge table."""
     if size > target.most_bytes:
         raise unreadable(f"its observations have more than {target.most_bytes:,} bytes, the limit for uploads")
@@ -147,7 +149,7 @@ def _sides(schema: pa.Schema, overrides: DataSetOverrides) -> dict[int, int]:
 
 
 def _data_set_faults(
-    label: str, builders: Sequence[VariableBuilder], overrides: DataSetOverrides, target: Target
+    label: str, builders: Sequence[VariableBuilder], overrides: DataSetOverrides, target: DataSetTarget
 ) -> Iterator[Fault]:
     for code, why in (
         ("charset", checks.charset_fault(target.charset)),
@@ -166,13 +168,15 @@ def _data_set_faults(
     )
 
 
-def _attribute_faults(said: Mapping[str, str], target: Target) -> Iterator[Fault]:
-    for key in sorted(_KEPT_TEXTS & said.keys()):
-        if not checks.is_in(said[key], target.charset):
-            yield Fault(None, "attribute", f"{key} {said[key]!r} cannot be written in character set {target.charset}")
-    for key in sorted(_KEPT_SHORTS & said.keys()):
-        if not checks.is_short(said[key]):
-            yield Fault(None, "attribute", f"{key} {said[key]!r} is not a two-byte number")
+def _attribute_faults(attributes: Mapping[str, str], target: DataSetTarget) -> Iterator[Fault]:
+    for key in sorted(_KEPT_TEXTS & attributes.keys()):
+        if not checks.is_in(attributes[key], target.charset):
+            yield Fault(
+                None, "attribute", f"{key} {attributes[key]!r} cannot be written in character set {target.charset}"
+            )
+    for key in sorted(_KEPT_SHORTS & attributes.keys()):
+        if not checks.is_short(attributes[key]):
+            yield Fault(None, "attribute", f"{key} {attributes[key]!r} is not a two-byte number")
 
 
 def _told(remarks: Sequence[Remark], builders: Sequence[VariableBuilder], *, wrong: bool = False) -> Iterator[Fault]:
@@ -206,7 +210,7 @@ def _used_catalog(builders: Sequence[VariableBuilder], catalog: Catalog) -> tupl
 
 
 def _schema(
-    builders: Sequence[VariableBuilder], said: Mapping[str, str], target: Target, catalog: Catalog
+    builders: Sequence[VariableBuilder], attributes: Mapping[str, str], target: DataSetTarget, catalog: Catalog
 ) -> pa.Schema:
     fields = []
     used = ((each.name, labels) for each in builders if (labels := catalog.get(each.format_name)))
@@ -218,13 +222,13 @@ def _schema(
         if each.has_side:
             fields.append(each.side_field(taken))
             taken.add(fields[-1].name.casefold())
-    kept = {key: value for key, value in said.items() if key in _KEPT_TEXTS | _KEPT_SHORTS | _NAMES | _BESIDE}
+    kept = {key: value for key, value in attributes.items() if key in _KEPT_TEXTS | _KEPT_SHORTS | _NAMES | _BESIDE}
     settled = {**kept, "encoding": target.charset, "float": target.float_format}
     return pa.schema(fields, {f"sas.{key}": value for key, value in settled.items() if value})
 
 
 def _converted(
-    reading: Reading, builders: Sequence[VariableBuilder], beside: Mapping[int, int], schema: pa.Schema
+    reading: FileTable, builders: Sequence[VariableBuilder], beside: Mapping[int, int], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     for batch in reading.batches():
         arrays = chain.from_iterable(each.arrays(batch, beside.get(each.at)) for each in builders)
@@ -232,7 +236,7 @@ def _converted(
 
 
 @dataclass(slots=True)
-class Beside:
+class DataSetExtras:
     """The items sent beside the variables, and the faults and omissions in them."""
 
     indexes: tuple[Index, ...] = ()
@@ -249,10 +253,12 @@ class Beside:
         }
 
 
-def define_beside(said: Mapping[str, str], builders: Sequence[VariableBuilder], target: Target) -> Beside:
+def define_extras(
+    attributes: Mapping[str, str], builders: Sequence[VariableBuilder], target: DataSetTarget
+) -> DataSetExtras:
     """Return the items in the `sas.*` metadata of a file, for a destination and for variables with their new names."""
-    found = Beside()
-    prefixed = {f"sas.{key}": value for key, value in said.items()}
+    found = DataSetExtras()
+    prefixed = {f"sas.{key}": value for key, value in attributes.items()}
     try:
         told = indexes_and_constraints.read_indexes(prefixed)
     except ValueError as error:
@@ -264,13 +270,15 @@ def define_beside(said: Mapping[str, str], builders: Sequence[VariableBuilder], 
     except ValueError as error:
         found.errors.append(Fault(None, "constraints", f"{indexes_and_constraints.CONSTRAINTS}: {error}"))
     else:
-        _add_constraints(found, constraints, said, target)
-    found.errors += _sort_faults(said, builders)
-    found.warnings += _sort_warnings(said, builders)
+        _add_constraints(found, constraints, attributes, target)
+    found.errors += _sort_faults(attributes, builders)
+    found.warnings += _sort_warnings(attributes, builders)
     return found
 
 
-def _add_indexes(found: Beside, told: Sequence[Index], builders: Sequence[VariableBuilder], target: Target) -> None:
+def _add_indexes(
+    found: DataSetExtras, told: Sequence[Index], builders: Sequence[VariableBuilder], target: DataSetTarget
+) -> None:
     names = {folded(known): each.name for each in builders for known in (each.column, each.known_as)}
     sent: dict[str, Index] = {}
     for index in told:
@@ -291,10 +299,12 @@ def _add_indexes(found: Beside, told: Sequence[Index], builders: Sequence[Variab
     found.indexes = tuple(sent.values())
 
 
-def _add_constraints(found: Beside, constraints: bytes, said: Mapping[str, str], target: Target) -> None:
+def _add_constraints(
+    found: DataSetExtras, constraints: bytes, attributes: Mapping[str, str], target: DataSetTarget
+) -> None:
     if not constraints:
         return
-    written = (said.get("dialect"), said.get("encoding"))
+    written = (attributes.get("dialect"), attributes.get("encoding"))
     if written == (target.dialect, target.charset):
         found.constraints = constraints
         return
@@ -307,15 +317,15 @@ def _add_constraints(found: Beside, constraints: bytes, said: Mapping[str, str],
     found.warnings.append(Fault(None, "constraints", why))
 
 
-def _sort_faults(said: Mapping[str, str], builders: Sequence[VariableBuilder]) -> Iterator[Fault]:
-    count = said.get("sort_variables", "0")
+def _sort_faults(attributes: Mapping[str, str], builders: Sequence[VariableBuilder]) -> Iterator[Fault]:
+    count = attributes.get("sort_variables", "0")
     if checks.is_short(count) and not 0 <= int(count) <= len(builders):
         yield Fault(None, "attribute", f"sort_variables is {count}, but the data set has {len(builders)} variables")
 
 
-def _sort_warnings(said: Mapping[str, str], builders: Sequence[VariableBuilder]) -> Iterator[Fault]:
+def _sort_warnings(attributes: Mapping[str, str], builders: Sequence[VariableBuilder]) -> Iterator[Fault]:
     """Yield a warning if the places of a sort key are inconsistent; the key is sent as the file states it."""
-    count = said.get("sort_variables", "")
+    count = attributes.get("sort_variables", "")
     places = sorted(abs(each.sort_place) for each in builders if each.sort_place)
     if checks.is_short(count) and places != list(range(1, int(count) + 1)):
         why = f"sort_variables is {count}, but the variables' places in the sort key are {places or 'none'}"

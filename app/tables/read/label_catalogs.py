@@ -9,7 +9,7 @@ from app.dataset.value_labels import Catalog, ValueLabels
 from app.model.names import in_capitals
 from app.tables.read import file_formats, sas_file_charsets, sas_pages
 from app.tables.read.damage_errors import READSTAT, SAS7BCAT, meaning
-from app.tables.read.read_request import Options, unreadable
+from app.tables.read.read_request import ReadOptions, unreadable
 from app.tables.read.sas_file_charsets import AsLatin1, SasCharset
 from app.tables.read.text_charsets import Metadata
 
@@ -29,11 +29,11 @@ def read(
     if not head:
         raise unreadable("the file is empty; it must have the value labels of formats")
     if head == SAS7BCAT_MAGIC:
-        catalog, said = read_sas7bcat(file, encoding)
-        return catalog, tuple(Fault(None, "value-labels", f"the catalog: {why}") for why in said)
+        catalog, warnings = read_sas7bcat(file, encoding)
+        return catalog, tuple(Fault(None, "value-labels", f"the catalog: {why}") for why in warnings)
     found = file_formats.format_of(file, file_name, media_type)
     reading = file_formats.read(
-        file, found, Options(encoding=encoding, types={"start": "character", "end": "character"})
+        file, found, ReadOptions(encoding=encoding, types={"start": "character", "end": "character"})
     )
     if not value_labels.is_catalog(reading.schema):
         raise unreadable("it is neither a sas7bcat nor a data set with FMTNAME, START and LABEL")

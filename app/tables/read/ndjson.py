@@ -17,8 +17,8 @@ from app.dataset.sas_columns import MAX_EXACT
 from app.tables.read import json_document, json_lines, typed_texts
 from app.tables.read.read_request import (
     NO_LINE_END,
-    Options,
-    Reading,
+    FileTable,
+    ReadOptions,
     Remark,
     VariableType,
     check_columns,
@@ -31,7 +31,7 @@ _NESTED = frozenset({list, dict})
 _TAG = re.compile(r"\.[A-Za-z_]")
 
 
-class Column:
+class JsonColumn:
     """Determines the type of a column. Pass it all values, then read `data_type`."""
 
     def __init__(self, wanted: VariableType | None = None, *, tags: bool = False) -> None:
@@ -39,7 +39,7 @@ class Column:
         self._wanted, self._allows_tags = wanted, tags
         self._has_tags = False
         self._types: set[type] = set()
-        self._texts = typed_texts.Column(typed_texts.MOMENTS)
+        self._texts = typed_texts.TextColumn(typed_texts.MOMENTS)
         self._texts_seen = 0
         self._text_rows: dict[int, int] = {}
         self._odd: tuple[int, str] | None = None
@@ -163,7 +163,7 @@ Clear a block after its use: then it is not in memory together with the next one
 """
 
 
-def read(file: BinaryIO, options: Options) -> Reading:
+def read(file: BinaryIO, options: ReadOptions) -> FileTable:
     """Read a file of JSON objects, one per line.
 
     A column has the type of all its values; it is text if they are of several types. Raises InvalidInputError for
@@ -172,13 +172,13 @@ def read(file: BinaryIO, options: Options) -> Reading:
     return _reading(lambda: _numbered(_of_lines(file)), options, () if json_lines.ends_whole(file) else (NO_LINE_END,))
 
 
-def read_array(file: BinaryIO, options: Options) -> Reading:
+def read_array(file: BinaryIO, options: ReadOptions) -> FileTable:
     """Read one JSON array of objects, in the same way."""
     return _reading(lambda: _numbered(json_document.objects(file)), options)
 
 
-def _reading(blocks: Rows, options: Options, at_the_end: Sequence[str] = ()) -> Reading:
-    columns: dict[str, Column] = {}
+def _reading(blocks: Rows, options: ReadOptions, at_the_end: Sequence[str] = ()) -> FileTable:
+    columns: dict[str, JsonColumn] = {}
     last = 0
     for first, rows in blocks():
         last = first + len(rows) - 1
@@ -186,7 +186,7 @@ def _reading(blocks: Rows, options: Options, at_the_end: Sequence[str] = ()) -> 
         check_columns(len(columns.keys() | counts.keys()))
         for name, values, numbers in _cells(rows, counts, first):
             if name not in columns:
-                columns[name] = Column(options.type_of(name), tags=options.tags)
+                columns[name] = JsonColumn(options.type_of(name), tags=options.tags)
             columns[name].see(values, numbers)
         rows.clear()
     schema = pa.schema(list(_fields(columns)))
@@ -209,10 +209,10 @@ def _reading(blocks: Rows, options: Options, at_the_end: Sequence[str] = ()) -> 
             block.clear()
 
     remarks = chain.from_iterable(column.remarks(name) for name, column in columns.items())
-    return Reading(schema, batches, (*remarks, *(Remark(None, why, last) for why in at_the_end)))
+    return FileTable(schema, batches, (*remarks, *(Remark(None, why, last) for why in at_the_end)))
 
 
-def _fields(columns: Mapping[str, Column]) -> Iterator[pa.Field]:
+def _fields(columns: Mapping[str, JsonColumn]) -> Iterator[pa.Field]:
     taken = {name.casefold() for name in columns}
     for name, column in columns.items():
         yield pa.field(name, column.data_type)

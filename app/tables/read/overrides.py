@@ -22,7 +22,7 @@ class ExpansionLimit(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class DataSetTarget:
     """The limits of the destination.
 
     These are a Python codec's name, a format of floats, a version of data sets, the maximum number of bytes of all

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 
 from app.dataset import character_columns, side_columns
 from app.dataset.character_columns import GUESSES
-from app.tables.read.read_request import Options, Reading, Remark
+from app.tables.read.read_request import FileTable, ReadOptions, Remark
 from app.tables.read.text_charsets import Metadata
-from app.tables.xpt.xpt_members import Member
-from app.tables.xpt.xpt_reader import Found
+from app.tables.xpt.xpt_members import TransportMember
+from app.tables.xpt.xpt_reader import TransportDataSet
 from app.tables.xpt.xpt_reader import read as read_transport
 
 _FIELDS: Final = frozenset({8, 32, 40, 256})
@@ -29,7 +29,7 @@ _CUT_OFF: Final = re.compile(rb"(?:[\xc2-\xdf]|[\xe0-\xef][\x80-\xbf]?|[\xf0-\xf
 Evidence = Literal["for", "against"]
 
 
-def read(file: BinaryIO, options: Options) -> Reading:
+def read(file: BinaryIO, options: ReadOptions) -> FileTable:
     """Read a data set of a transport file: the only one or the requested one.
 
     Texts are in the character set that `options` state. Without one they are UTF-8, unless there is evidence against it
@@ -44,22 +44,22 @@ def read(file: BinaryIO, options: Options) -> Reading:
             if not _has_damaged_values(found.schema) and all(_decode(found.latin_1, charset)):
                 break
         remark = Remark(None, f"it is not UTF-8 and was read as {charset}; state its encoding")
-        return Reading(found.schema, found.batches, (remark, *_remarks(found, charset)))
-    return Reading(found.schema, found.batches, tuple(_remarks(found, charset)))
+        return FileTable(found.schema, found.batches, (remark, *_remarks(found, charset)))
+    return FileTable(found.schema, found.batches, tuple(_remarks(found, charset)))
 
 
-def _texts(member: Member) -> Iterator[bytes]:
+def _texts(member: TransportMember) -> Iterator[bytes]:
     """Yield the bytes of all texts beside the values."""
-    of_variables = (said for each in member.variables for said in (each.name, each.label, each.format, each.informat))
+    of_variables = (text for each in member.variables for text in (each.name, each.label, each.format, each.informat))
     for latin_1 in (member.name, member.label, member.type, *of_variables):
         yield latin_1.encode("latin-1")
 
 
-def _decode(member: Member, charset: str) -> Iterator[bool]:
+def _decode(member: TransportMember, charset: str) -> Iterator[bool]:
     return (character_columns.decodes(raw, charset) for raw in _texts(member))
 
 
-def _evidence(found: Found) -> set[Evidence]:
+def _evidence(found: TransportDataSet) -> set[Evidence]:
     """Return the evidence for and against UTF-8 in a data set that was read as UTF-8."""
     evidence = {told for raw in _texts(found.latin_1) if (told := _evidence_of(raw)) is not None}
     if _has_damaged_values(found.schema):
@@ -96,7 +96,7 @@ def _has_other_than_ascii(batch: pa.RecordBatch) -> bool:
     return False
 
 
-def _remarks(found: Found, charset: str) -> list[Remark]:
+def _remarks(found: TransportDataSet, charset: str) -> list[Remark]:
     metadata = Metadata(charset)
     metadata.text(found.latin_1.name, "data set's name")
     metadata.text(found.latin_1.label, "data set's label")

@@ -54,7 +54,7 @@ Mask = NDArray[np.bool_]
 Convert = Callable[[pa.StringArray], pa.Array]
 
 
-class Kind(NamedTuple):
+class TextType(NamedTuple):
     """A type of texts.
 
     Each text must match `pattern`. `convert` returns their values (missing ones are null) and raises pa.ArrowInvalid
@@ -153,8 +153,8 @@ def _spans(texts: pa.StringArray) -> pa.DurationArray:
 
 
 _WITH_GROUPS = "numbers with separators of thousands"
-NUMBER = Kind("numbers", pa.float64(), _NUMBER, _cast(pa.float64()), keeps=_keeps_numbers, wider=_WITH_GROUPS)
-GROUPED = Kind(
+NUMBER = TextType("numbers", pa.float64(), _NUMBER, _cast(pa.float64()), keeps=_keeps_numbers, wider=_WITH_GROUPS)
+GROUPED = TextType(
     _WITH_GROUPS,
     pa.float64(),
     _GROUPED,
@@ -162,31 +162,37 @@ GROUPED = Kind(
     "its separators of thousands were removed",
     lambda texts, doubles: _keeps_numbers(_ungrouped(texts), doubles),
 )
-TEXT = Kind("text", pa.string(), "", _cast(pa.string()))
-_DIGITS_ALONE = Kind(
+TEXT = TextType("text", pa.string(), "", _cast(pa.string()))
+_DIGITS_ALONE = TextType(
     "text",
     pa.string(),
     _DIGITS,
     TEXT.convert,
     "digits with leading zeros or signs, or beyond 2^53, stay text since a number would change them",
 )
-DATES = Kind("dates", pa.date32(), _DATE, _cast(pa.date32()), wider="datetimes")
-DATETIMES = Kind("datetimes", pa.timestamp("us"), _DATETIME, _cast(pa.timestamp("us")))
-ZONED_DATETIMES = Kind("datetimes with zones", _UTC, _ZONED, _instants)
-TIMES = Kind("times", pa.time64("us"), rf"^{_CLOCK}$", _times, wider="spans of time")
-ZONED_TIMES = Kind("times with zones", pa.time64("us"), _ZONED_CLOCK, _zoned_times, IN_UTC)
-SPANS = Kind("spans of time", pa.duration("us"), _SPAN, _spans)
-MOMENTS: tuple[Kind, ...] = (DATES, DATETIMES, ZONED_DATETIMES, TIMES, ZONED_TIMES, SPANS)
-KINDS: tuple[Kind, ...] = (NUMBER, GROUPED, Kind("booleans", pa.bool_(), _BOOLEAN, _booleans), *MOMENTS, _DIGITS_ALONE)
+DATES = TextType("dates", pa.date32(), _DATE, _cast(pa.date32()), wider="datetimes")
+DATETIMES = TextType("datetimes", pa.timestamp("us"), _DATETIME, _cast(pa.timestamp("us")))
+ZONED_DATETIMES = TextType("datetimes with zones", _UTC, _ZONED, _instants)
+TIMES = TextType("times", pa.time64("us"), rf"^{_CLOCK}$", _times, wider="spans of time")
+ZONED_TIMES = TextType("times with zones", pa.time64("us"), _ZONED_CLOCK, _zoned_times, IN_UTC)
+SPANS = TextType("spans of time", pa.duration("us"), _SPAN, _spans)
+MOMENTS: tuple[TextType, ...] = (DATES, DATETIMES, ZONED_DATETIMES, TIMES, ZONED_TIMES, SPANS)
+KINDS: tuple[TextType, ...] = (
+    NUMBER,
+    GROUPED,
+    TextType("booleans", pa.bool_(), _BOOLEAN, _booleans),
+    *MOMENTS,
+    _DIGITS_ALONE,
+)
 """All types except text. A column has the first type that fits all its texts."""
 
 
-class Column:
+class TextColumn:
     """Determines the type of a column of texts. Pass it all batches, then read its `kind`."""
 
     def __init__(
         self,
-        kinds: Sequence[Kind] = KINDS,
+        kinds: Sequence[TextType] = KINDS,
         *,
         tags: bool = False,
         decimal: str = ".",
@@ -201,7 +207,7 @@ class Column:
         """
         self._possible = list(kinds)
         self._is_grouped = grouped
-        self._is_empty: Kind = NUMBER if numbers else TEXT
+        self._is_empty: TextType = NUMBER if numbers else TEXT
         self._decimal, self._allows_tags = decimal, tags
         self._values = False
         self._rows = 0
@@ -218,7 +224,7 @@ class Column:
         self._first_group: int | None = None
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> TextType:
         if not self._values:
             return NUMBER if self.has_tags else self._is_empty
         found = self._possible[0] if self._possible else TEXT
@@ -318,7 +324,7 @@ def _nulled(texts: pa.StringArray, present: pa.BooleanArray) -> pa.StringArray:
     return pc.if_else(present, texts, pa.scalar(None, pa.string()))
 
 
-def _is_all(kind: Kind, values: pa.StringArray) -> bool:
+def _is_all(kind: TextType, values: pa.StringArray) -> bool:
     if not pc.all(pc.match_substring_regex(values, kind.pattern)).as_py():
         return False
     try:
@@ -327,7 +333,7 @@ def _is_all(kind: Kind, values: pa.StringArray) -> bool:
         return False
 
 
-def _fitting(kinds: Sequence[Kind], values: pa.StringArray) -> Iterator[Kind]:
+def _fitting(kinds: Sequence[TextType], values: pa.StringArray) -> Iterator[TextType]:
     """Yield the types that fit all values."""
     wider: set[str] = set()
     for kind in kinds:
@@ -336,7 +342,7 @@ def _fitting(kinds: Sequence[Kind], values: pa.StringArray) -> Iterator[Kind]:
             wider.add(kind.wider)
 
 
-def _first_odd(kind: Kind, values: pa.StringArray) -> int:
+def _first_odd(kind: TextType, values: pa.StringArray) -> int:
     matches: Mask = pc.match_substring_regex(values, kind.pattern).to_numpy(zero_copy_only=False)
     return 0 if matches.all() else int(np.argmin(matches))
 

@@ -19,7 +19,7 @@ from app.dataset.schema import LONGEST_CHARACTER
 from app.model.names import in_capitals
 from app.tables.read import shared_values
 from app.tables.read.converting import conversion
-from app.tables.read.overrides import Defined, Origin, Target, VariableOverrides
+from app.tables.read.overrides import DataSetTarget, Defined, Origin, VariableOverrides
 
 DOUBLE = 8
 SHORTEST_NUMERIC: Mapping[FloatFormat, int] = {"ieee": 3, "ibm": 2}
@@ -58,19 +58,19 @@ class VariableBuilder:
     """The definition of a variable from a column. Pass it all batches of the column, then read the result."""
 
     def __init__(
-        self, at: int, field: pa.Field, override: VariableOverrides, target: Target, data_set: Mapping[str, str]
+        self, at: int, field: pa.Field, override: VariableOverrides, target: DataSetTarget, data_set: Mapping[str, str]
     ) -> None:
         """Prepare for the column at position `at` of the file; `data_set` is the metadata of the whole data set."""
         self.at, self.column, self._type = at, str(field.name), field.type
-        self._override, self._target, self._said = override, target, sas_metadata(field.metadata)
+        self._override, self._target, self._attributes = override, target, sas_metadata(field.metadata)
         self._of_sapdb = sapdb_metadata(field)
         self._origins: dict[str, Origin] = {}
         as_text = override.type == "character"
         retyped = as_text and not sas_columns.is_text(field.type)
-        self.name = self._chosen("name", override.name, self._said.get("name"), self.column)
-        self._label = self._chosen("label", override.label, self._said.get("label"))
+        self.name = self._chosen("name", override.name, self._attributes.get("name"), self.column)
+        self._label = self._chosen("label", override.label, self._attributes.get("label"))
         self._format, self._informat = (
-            checks.reference(self._chosen(word, given, None if retyped else self._said.get(word)))
+            checks.reference(self._chosen(word, given, None if retyped else self._attributes.get(word)))
             for word, given in (("format", override.format), ("informat", override.informat))
         )
         if as_text or sas_columns.is_text(field.type):
@@ -79,7 +79,7 @@ class VariableBuilder:
                 for word, reference in (("format", self._format), ("informat", self._informat))
             )
         self._conversion = conversion(field.type, kind_of(self._format.name), as_text=as_text)
-        self._origins["type"] = "given" if override.type else "file" if "type" in self._said else "inferred"
+        self._origins["type"] = "given" if override.type else "file" if "type" in self._attributes else "inferred"
         if self._origins["format"] == "inferred" and self._conversion is not None:
             self._format = _MOMENT_FORMATS.get(self._conversion.data_type, Format())
         self._length = self._known_length(data_set)
@@ -102,7 +102,7 @@ class VariableBuilder:
     @property
     def known_as(self) -> str:
         """The variable's name in the file."""
-        return self._said.get("name") or self.column
+        return self._attributes.get("name") or self.column
 
     @property
     def format_name(self) -> str:
@@ -112,7 +112,7 @@ class VariableBuilder:
     @property
     def value_labels(self) -> str:
         """The value labels that the file states, as metadata."""
-        return self._said.get("value_labels", "")
+        return self._attributes.get("value_labels", "")
 
     @property
     def sort_place(self) -> int:
@@ -126,24 +126,24 @@ class VariableBuilder:
             self.name = name
             self._origins["name"] = "inferred"
 
-    def _chosen(self, word: str, given: str | None, said: str | None, otherwise: str = "") -> str:
+    def _chosen(self, word: str, given: str | None, stated: str | None, otherwise: str = "") -> str:
         """Return an attribute's value, and record its origin."""
-        self._origins[word] = "inferred" if given is None and said is None else "file" if given is None else "given"
-        return given if given is not None else said if said is not None else otherwise
+        self._origins[word] = "inferred" if given is None and stated is None else "file" if given is None else "given"
+        return given if given is not None else stated if stated is not None else otherwise
 
     def _known_length(self, data_set: Mapping[str, str]) -> int | None:
         """Return the valid given length or the file's length, or None if the values determine it."""
-        said = self._said.get("length", "") if self._said.get("type") == self._word else ""
-        if self._override.length is not None or not (checks.is_short(said) and int(said) > 0):
+        stated = self._attributes.get("length", "") if self._attributes.get("type") == self._word else ""
+        if self._override.length is not None or not (checks.is_short(stated) and int(stated) > 0):
             given = self._override.length if self._length_fault() is None else None
             self._origins["length"] = "inferred" if given is None else "given"
             return given
         self._origins["length"] = "file"
         if not self.is_numeric:
-            return int(said)
+            return int(stated)
         # An IBM float has up to 4 bits more fraction than an IEEE one of the same length.
         widened = data_set.get("float") == "ibm" and self._target.float_format == "ieee"
-        return min(max(int(said) + widened, SHORTEST_NUMERIC[self._target.float_format]), DOUBLE)
+        return min(max(int(stated) + widened, SHORTEST_NUMERIC[self._target.float_format]), DOUBLE)
 
     @property
     def _word(self) -> Literal["numeric", "character"]:
@@ -255,14 +255,18 @@ class VariableBuilder:
 
     def field(self, position: int) -> pa.Field:
         """Return the field of its column in the data set's table."""
-        said = {"label": checks.without_controls(self._label), "informat": str(self._informat), "nsort": self._nsort}
+        optional = {
+            "label": checks.without_controls(self._label),
+            "informat": str(self._informat),
+            "nsort": self._nsort,
+        }
         settled = {
             "type": self._word,
             "length": str(self.length),
             "format": str(self._format),
             "position": str(position),
         }
-        metadata = {f"sas.{key}": value for key, value in said.items() if value}
+        metadata = {f"sas.{key}": value for key, value in optional.items() if value}
         metadata |= {f"sas.{key}": value for key, value in settled.items()} | self._of_sapdb
         data_type = pa.string() if self._conversion is None else self._conversion.data_type
         return pa.field(self.name, data_type, metadata=metadata)
@@ -270,8 +274,8 @@ class VariableBuilder:
     @property
     def _nsort(self) -> str:
         """The place in the sort key that the file states; empty if it is not a one-byte number."""
-        said = self._said.get("nsort", "")
-        return said if checks.is_short(said) and -128 <= int(said) < 128 else ""
+        stated = self._attributes.get("nsort", "")
+        return stated if checks.is_short(stated) and -128 <= int(stated) < 128 else ""
 
     def side_field(self, taken: Container[str]) -> pa.Field:
         return (side_columns.missing_field if self.is_numeric else side_columns.bytes_field)(self.name, taken)

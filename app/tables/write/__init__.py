@@ -1,7 +1,7 @@
 """Write tables in the formats that people use, streaming.
 
-A format's `write` takes an `Outgoing` table and settled `Options` and yields its bytes piece by piece. `FORMATS` holds
-the formats by name.
+A format's `write` takes an `OutputTable` and settled `OutputOptions`, and yields its bytes piece by piece. `FORMATS`
+has the formats by name.
 """
 
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ from app.tables.write.csv_writer import write_csv
 from app.tables.write.dataset_json_writer import write_dataset_json, write_dataset_ndjson, write_dsjc
 from app.tables.write.json_rows import write_json, write_ndjson
 from app.tables.write.output_pieces import Piece
-from app.tables.write.output_table import OptionError, Options, Outgoing, TableFormat
+from app.tables.write.output_table import OptionError, OutputOptions, OutputTable, TableFormat
 from app.tables.write.sas_program import write_program
 from app.tables.write.stored_table import outgoing
 
-__all__ = ["FORMATS", "OptionError", "Options", "Outgoing", "Piece", "TableFormat", "outgoing"]
+__all__ = ["FORMATS", "OptionError", "OutputOptions", "OutputTable", "Piece", "TableFormat", "outgoing"]
 
 _TYPED = frozenset({"dates", "names"})
 _COLUMNAR = _TYPED | {"times"}

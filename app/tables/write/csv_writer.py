@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from app.tables.write import text_cells
 from app.tables.write.output_pieces import Piece, blocks, split
-from app.tables.write.output_table import Options, Outgoing
-from app.tables.write.text_cells import Cell, cells
+from app.tables.write.output_table import OutputOptions, OutputTable
+from app.tables.write.text_cells import TextCell, cells
 
 LINE_END = "\r\n"
 
@@ -20,7 +20,7 @@ _EMPTY = '""'
 _FORMULA_BEGINS = ("=", "+", "-", "@", "\t", "\r")
 
 
-def write_csv(table: Outgoing, options: Options) -> Iterator[Piece]:
+def write_csv(table: OutputTable, options: OutputOptions) -> Iterator[Piece]:
     """Yield a CSV file. With tags, the cell of a special missing value is `.A`."""
     shown = cells(table.schema, options)
     safe = _safe_name if options.formulas == "escape" else str
@@ -28,7 +28,7 @@ def write_csv(table: Outgoing, options: Options) -> Iterator[Piece]:
     yield from rows(table.batches, shown, options)
 
 
-def rows(batches: Iterable[pa.RecordBatch], shown: Sequence[Cell], options: Options) -> Iterator[Piece]:
+def rows(batches: Iterable[pa.RecordBatch], shown: Sequence[TextCell], options: OutputOptions) -> Iterator[Piece]:
     """Yield the lines after the header. A line is never empty, since readers skip empty lines."""
     literals = ["", *[","] * (len(shown) - 1), LINE_END]
     alone = len(shown) == 1
@@ -38,7 +38,7 @@ def rows(batches: Iterable[pa.RecordBatch], shown: Sequence[Cell], options: Opti
         yield from split(text_cells.lines(literals, written, batch.num_rows, null=_EMPTY if alone else ""))
 
 
-def _written(cell: Cell, batch: pa.RecordBatch, empty: str, *, escape: bool) -> pa.StringArray:
+def _written(cell: TextCell, batch: pa.RecordBatch, empty: str, *, escape: bool) -> pa.StringArray:
     if cell.is_text:
         column = cell.column(batch)
         return _quoted(_safe(column) if escape else column, empty)

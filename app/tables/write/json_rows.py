@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 
 from app.tables.write import text_cells
 from app.tables.write.output_pieces import Piece, blocks, split
-from app.tables.write.output_table import Options, Outgoing
-from app.tables.write.text_cells import Cell, blank_as_null, cells
+from app.tables.write.output_table import OutputOptions, OutputTable
+from app.tables.write.text_cells import TextCell, blank_as_null, cells
 
 _ESCAPES = {"\\": "\\\\", '"': '\\"'} | {
     character: orjson.dumps(character).decode().strip('"') for character in map(chr, range(32))
@@ -17,14 +17,14 @@ _ESCAPES = {"\\": "\\\\", '"': '\\"'} | {
 """The JSON escapes of characters. The backslash comes first, since the other escapes contain one."""
 
 
-def write_ndjson(table: Outgoing, options: Options) -> Iterator[Piece]:
+def write_ndjson(table: OutputTable, options: OutputOptions) -> Iterator[Piece]:
     """Yield one object per line."""
     shown = cells(table.schema, options)
     for block in row_blocks(table, shown, options, framed("", _objects(shown), "\n")):
         yield from split(block)
 
 
-def write_json(table: Outgoing, options: Options) -> Iterator[Piece]:
+def write_json(table: OutputTable, options: OutputOptions) -> Iterator[Piece]:
     """Yield an array of objects, one per line."""
     shown = cells(table.schema, options)
     yield b"["
@@ -46,7 +46,7 @@ def separated(rows: Iterator[memoryview]) -> Iterator[Piece]:
 
 
 def row_blocks(
-    table: Outgoing, shown: Sequence[Cell], options: Options, literals: Sequence[str]
+    table: OutputTable, shown: Sequence[TextCell], options: OutputOptions, literals: Sequence[str]
 ) -> Iterator[memoryview]:
     """Yield rows of JSON, many at a time."""
     for batch in blocks(table.batches):
@@ -54,12 +54,12 @@ def row_blocks(
         yield text_cells.lines(literals, written, batch.num_rows, null="null")
 
 
-def _objects(shown: Sequence[Cell]) -> list[str]:
+def _objects(shown: Sequence[TextCell]) -> list[str]:
     keys = [orjson.dumps(cell.name).decode() + ":" for cell in shown]
     return ["{" + keys[0], *["," + key for key in keys[1:]], "}"] if keys else ["{}"]
 
 
-def _written(cell: Cell, batch: pa.RecordBatch, options: Options) -> pa.StringArray:
+def _written(cell: TextCell, batch: pa.RecordBatch, options: OutputOptions) -> pa.StringArray:
     column = cell.column(batch)
     if cell.is_text:
         return _string(blank_as_null(column) if options.blank == "null" else column)

@@ -28,7 +28,7 @@ class OptionError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class OutputOptions:
     """The requested options; None for an option that was not given, where the format's default applies.
 
     - `columns`: variables by name, in this order, in any case;
@@ -64,7 +64,7 @@ class Options:
         return {name: value for name, value in pairs if value is not None}
 
 
-class Outgoing(NamedTuple):
+class OutputTable(NamedTuple):
     """A table for output: its rows can be iterated once. `created` is the time when its content was created (UTC)."""
 
     schema: pa.Schema
@@ -95,7 +95,7 @@ class TableFormat(NamedTuple):
     media_type: str
     extension: str
     title: str
-    write: Callable[[Outgoing, Options], Iterator[Piece]]
+    write: Callable[[OutputTable, OutputOptions], Iterator[Piece]]
     missing: tuple[Missing, ...] = ("null", "tag", "column")
     options: frozenset[str] = frozenset()
     as_numbers: Callable[[pa.DataType], bool] = _none
@@ -107,7 +107,7 @@ class TableFormat(NamedTuple):
         """The media type with its parameters."""
         return f"{self.media_type}; charset=utf-8" if self.media_type.startswith("text/") else self.media_type
 
-    def settled(self, options: Options) -> Options:
+    def settled(self, options: OutputOptions) -> OutputOptions:
         """Return the same options in one form: `missing` is set, and options without an effect are not.
 
         Raises OptionError for an option that the format does not have.
@@ -132,7 +132,7 @@ class TableFormat(NamedTuple):
             attrs=options.attrs or None,
         )
 
-    def takes_side(self, field: pa.Field, options: Options) -> bool:
+    def takes_side(self, field: pa.Field, options: OutputOptions) -> bool:
         """Tell whether a side column is output, under settled options: as a column, or as tags for `write`."""
         if side_columns.missing_of(field) is not None:
             return options.missing != "null"

@@ -12,7 +12,7 @@ from app.tables.write import text_cells
 from app.tables.write.csv_writer import write_csv
 from app.tables.write.json_rows import framed, row_blocks, separated
 from app.tables.write.output_pieces import Piece
-from app.tables.write.output_table import Options, Outgoing
+from app.tables.write.output_table import OutputOptions, OutputTable
 from app.tables.write.text_cells import cells
 
 _DAY = 86_400_000_000
@@ -30,18 +30,18 @@ _PLAIN = (
 _TEXTUAL = (pa.types.is_null, pa.types.is_dictionary, pa.types.is_large_string, pa.types.is_string_view)
 
 
-class Rows(NamedTuple):
+class QueryRows(NamedTuple):
     """Rows that can be iterated once."""
 
     schema: pa.Schema
     batches: Iterable[pa.RecordBatch]
 
 
-def plain(rows: Rows) -> Rows:
+def plain(rows: QueryRows) -> QueryRows:
     """Return rows whose every column is text, a number, a boolean or a time; other types become text."""
     fields = [field.with_type(_plain_type(field.type)) for field in rows.schema]
     schema = pa.schema(fields, rows.schema.metadata)
-    return Rows(schema, (_plain_batch(batch, schema) for batch in rows.batches))
+    return QueryRows(schema, (_plain_batch(batch, schema) for batch in rows.batches))
 
 
 def _plain_type(data_type: pa.DataType) -> pa.DataType:
@@ -78,7 +78,7 @@ def _span(span: pa.MonthDayNano) -> str:
 
 QueryFormat = Literal["json", "csv", "arrow"]
 
-_OPTIONS: Final = Options(missing="column")
+_OPTIONS: Final = OutputOptions(missing="column")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -104,9 +104,9 @@ def _write_arrow(found: pa.Table, _types: pa.Schema, _is_cut: bool) -> Iterator[
     yield stream.getvalue()
 
 
-def _outgoing(found: pa.Table) -> Outgoing:
-    rows = plain(Rows(found.schema, found.combine_chunks().to_batches()))
-    return Outgoing(rows.schema, rows.batches, found.num_rows, _EPOCH)
+def _outgoing(found: pa.Table) -> OutputTable:
+    rows = plain(QueryRows(found.schema, found.combine_chunks().to_batches()))
+    return OutputTable(rows.schema, rows.batches, found.num_rows, _EPOCH)
 
 
 QUERY_WRITERS: Mapping[QueryFormat, Callable[[pa.Table, pa.Schema, bool], Iterator[Piece]]] = {

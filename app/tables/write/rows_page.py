@@ -18,7 +18,7 @@ from app.dataset.description import contents
 from app.model.names import folded
 from app.tables.write.json_rows import framed, row_blocks, separated
 from app.tables.write.output_pieces import Piece
-from app.tables.write.output_table import OptionError, Options, Outgoing, TableFormat
+from app.tables.write.output_table import OptionError, OutputOptions, OutputTable, TableFormat
 from app.tables.write.selection import select
 from app.tables.write.stored_table import ROWS_A_BATCH, batches
 from app.tables.write.text_cells import cells
@@ -33,7 +33,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PAGE: Final = TableFormat("page", "application/json", ".json", "JSON page", lambda _table, _options: iter(()))
 
 
-class Asked(NamedTuple):
+class PageRequest(NamedTuple):
     """What a client asks for: rows, columns (None: all), and the column to sort by, with `-` before it if descending.
 
     `has_more` and `missing` are facts about rows of a data set that is not complete.
@@ -48,46 +48,46 @@ class Asked(NamedTuple):
     missing: tuple[tuple[int, int], ...] = ()
 
 
-class Page(NamedTuple):
+class RowsPage(NamedTuple):
     """The rows of a page with all their columns, the schema of the data set, and the number of rows that there are."""
 
-    asked: Asked
+    asked: PageRequest
     schema: pa.Schema
     rows: pa.Table
     total: int
 
 
-def page_of_file(file: pq.ParquetFile, asked: Asked) -> Page:
+def page_of_file(file: pq.ParquetFile, asked: PageRequest) -> RowsPage:
     """Return the page of a stored data set. Raises OptionError."""
     schema, total = file.schema_arrow, file.metadata.num_rows
     names = _sources(schema, asked)
     if asked.sort is None:
         found = batches(file, names, min(asked.offset, total), min(asked.limit, max(0, total - asked.offset)))
-        return Page(asked, schema, _table(found, schema, names), total)
+        return RowsPage(asked, schema, _table(found, schema, names), total)
     key, descending = _key(schema, asked)
     chosen = _sorted(batches(file, [key], 0, total), asked, descending=descending)
-    return Page(asked, schema, _taken(file, names, chosen), total)
+    return RowsPage(asked, schema, _taken(file, names, chosen), total)
 
 
-def page_of_table(table: pa.Table, asked: Asked) -> Page:
+def page_of_table(table: pa.Table, asked: PageRequest) -> RowsPage:
     """Return the page of rows in memory. Raises OptionError."""
     names = _sources(table.schema, asked)
     if asked.sort is None:
-        return Page(asked, table.schema, table.select(names).slice(asked.offset, asked.limit), table.num_rows)
+        return RowsPage(asked, table.schema, table.select(names).slice(asked.offset, asked.limit), table.num_rows)
     key, descending = _key(table.schema, asked)
     chosen = _sorted(table.select([key]).to_batches(), asked, descending=descending)
-    return Page(asked, table.schema, table.select(names).take(chosen), table.num_rows)
+    return RowsPage(asked, table.schema, table.select(names).take(chosen), table.num_rows)
 
 
-def write_page(page: Page) -> Iterator[Piece]:
+def write_page(page: RowsPage) -> Iterator[Piece]:
     """Yield a page as JSON.
 
     Rows are arrays of values. Special missing values are null in them, and in a list of their own. Raises OptionError.
     """
-    options = _PAGE.settled(Options(columns=page.asked.columns, missing="null"))
+    options = _PAGE.settled(OutputOptions(columns=page.asked.columns, missing="null"))
     selection = select(page.schema, options, _PAGE)
     described = {each.column: each for each in contents(page.schema, page.total).variables}
-    said = [
+    columns = [
         {
             "name": field.name,
             "label": described[field.name].label,
@@ -98,10 +98,10 @@ def write_page(page: Page) -> Iterator[Piece]:
         for field in selection.schema
     ]
     rows = [selection.apply(batch) for batch in page.rows.combine_chunks().to_batches()]
-    outgoing = Outgoing(selection.schema, rows, page.rows.num_rows, _EPOCH)
+    outgoing = OutputTable(selection.schema, rows, page.rows.num_rows, _EPOCH)
     shown = cells(selection.schema, options)
     literals = ["[", *[","] * (len(shown) - 1), "]"] if shown else ["[]"]
-    yield b'{"columns":' + orjson.dumps(said) + b',"rows":['
+    yield b'{"columns":' + orjson.dumps(columns) + b',"rows":['
     yield from separated(row_blocks(outgoing, shown, options, framed(",", literals, "")))
     is_all = not page.asked.has_more
     behind = {
@@ -134,7 +134,7 @@ _TYPES = {
 }
 
 
-def _special_missing(page: Page, names: list[str]) -> Iterator[dict[str, object]]:
+def _special_missing(page: RowsPage, names: list[str]) -> Iterator[dict[str, object]]:
     """Yield the special missing values of a page: their row in it, their column, and their tag."""
     for field in page.schema:
         of = side_columns.missing_of(field)
@@ -146,14 +146,14 @@ def _special_missing(page: Page, names: list[str]) -> Iterator[dict[str, object]
         )
 
 
-def _sources(schema: pa.Schema, asked: Asked) -> list[str]:
+def _sources(schema: pa.Schema, asked: PageRequest) -> list[str]:
     """Return the columns of a page, with the side columns of their special missing values."""
-    wanted = select(schema, _PAGE.settled(Options(columns=asked.columns, missing="null")), _PAGE).sources
+    wanted = select(schema, _PAGE.settled(OutputOptions(columns=asked.columns, missing="null")), _PAGE).sources
     sides = [field.name for field in schema if side_columns.missing_of(field) in wanted]
     return [*wanted, *sides]
 
 
-def _key(schema: pa.Schema, asked: Asked) -> tuple[str, bool]:
+def _key(schema: pa.Schema, asked: PageRequest) -> tuple[str, bool]:
     """Return the column to sort by, and whether it descends. Raises OptionError."""
     assert asked.sort is not None
     if asked.offset + asked.limit > MOST_SORTED:
@@ -165,7 +165,7 @@ def _key(schema: pa.Schema, asked: Asked) -> tuple[str, bool]:
     raise OptionError("sort", f"unknown variable {asked.sort.removeprefix('-')}")
 
 
-def _sorted(keys: Iterable[pa.RecordBatch], asked: Asked, *, descending: bool) -> pa.Int64Array:
+def _sorted(keys: Iterable[pa.RecordBatch], asked: PageRequest, *, descending: bool) -> pa.Int64Array:
     """Return the row numbers of a page in the order of a column. Missing values are the smallest, as in SAS; equal
     values stay in the data set's order."""
     end = asked.offset + asked.limit

@@ -7,14 +7,14 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from app.tables.write import stored_table
-from app.tables.write.output_table import Options, Outgoing, TableFormat
+from app.tables.write.output_table import OutputOptions, OutputTable, TableFormat
 from app.tables.write.selection import select
 from app.tables.write.stored_table import ROWS_A_BATCH
 
 
 def outgoing(
-    table: ds.Dataset, schema: pa.Schema, rows: int, options: Options, known: TableFormat, created: datetime
-) -> Outgoing:
+    table: ds.Dataset, schema: pa.Schema, rows: int, options: OutputOptions, known: TableFormat, created: datetime
+) -> OutputTable:
     """Return the part of a table with this number of rows that settled options choose, for a format.
 
     Raises OptionError.
@@ -30,7 +30,7 @@ def outgoing(
         told = stored_table.with_lengths(schema, unknown, head(table, schema, unknown, first, taken))
         selection = select(told, options, known)
     batches = (selection.apply(batch) for batch in head(table, schema, selection.sources, first, taken))
-    return Outgoing(selection.schema, batches, taken, created)
+    return OutputTable(selection.schema, batches, taken, created)
 
 
 def head(table: ds.Dataset, schema: pa.Schema, names: Sequence[str], first: int, rows: int) -> Iterator[pa.RecordBatch]:

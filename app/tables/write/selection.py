@@ -7,14 +7,14 @@ import pyarrow as pa
 
 from app.dataset import numeric, sas_columns, side_columns
 from app.model.names import folded
-from app.tables.write.output_table import OptionError, Options, TableFormat
+from app.tables.write.output_table import OptionError, OutputOptions, TableFormat
 
 _DURATION = pa.duration("us")
 
 Conversion = Callable[[pa.Array], pa.Array]
 
 
-class Column(NamedTuple):
+class OutputColumn(NamedTuple):
     """An output column: its source, its field, and the conversion between them."""
 
     source: str
@@ -26,7 +26,7 @@ class Selection(NamedTuple):
     """The output columns."""
 
     schema: pa.Schema
-    columns: tuple[Column, ...]
+    columns: tuple[OutputColumn, ...]
 
     @property
     def sources(self) -> list[str]:
@@ -41,7 +41,7 @@ class Selection(NamedTuple):
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
-def select(schema: pa.Schema, options: Options, known: TableFormat) -> Selection:
+def select(schema: pa.Schema, options: OutputOptions, known: TableFormat) -> Selection:
     """Return the columns that settled options choose for a format.
 
     A variable's side columns follow it if the format has them.
@@ -53,7 +53,7 @@ def select(schema: pa.Schema, options: Options, known: TableFormat) -> Selection
         if known.takes_side(field, options):
             following.setdefault(side_columns.missing_of(field) or side_columns.bytes_of(field) or "", []).append(field)
     kept = tuple(
-        _named(_typed(Column(field.name, field, _same), options, known), options)
+        _named(_typed(OutputColumn(field.name, field, _same), options, known), options)
         for variable in _variables(schema, options.columns)
         for field in (variable, *following.get(variable.name, ()))
     )
@@ -90,7 +90,7 @@ def _durations(column: pa.Array) -> pa.Array:
     return column.cast(pa.time64("us")).view(_DURATION)
 
 
-def _typed(column: Column, options: Options, known: TableFormat) -> Column:
+def _typed(column: OutputColumn, options: OutputOptions, known: TableFormat) -> OutputColumn:
     """Return the column as numbers or as durations if the options ask for it."""
     data_type = column.field.type
     if options.times == "duration" and pa.types.is_time(data_type):
@@ -100,15 +100,15 @@ def _typed(column: Column, options: Options, known: TableFormat) -> Column:
     return column._replace(field=column.field.with_type(pa.float64()), convert=_numbers)
 
 
-def _named(column: Column, options: Options) -> Column:
+def _named(column: OutputColumn, options: OutputOptions) -> OutputColumn:
     """Return the column, with a lower-case name if the options ask for it; the metadata keeps the original name."""
     if options.names != "lower":
         return column
     field = column.field
-    said = dict(field.metadata or {})
+    metadata = dict(field.metadata or {})
     for key in (side_columns.MISSING_OF, side_columns.BYTES_OF):
-        if key in said:
-            said[key] = said[key].decode().lower().encode()
+        if key in metadata:
+            metadata[key] = metadata[key].decode().lower().encode()
     if not side_columns.is_side(field):
-        said.setdefault(b"sas.name", field.name.encode())
-    return column._replace(field=field.with_name(field.name.lower()).with_metadata(said))
+        metadata.setdefault(b"sas.name", field.name.encode())
+    return column._replace(field=field.with_name(field.name.lower()).with_metadata(metadata))

@@ -77,18 +77,18 @@ def labelling(schema: pa.Schema, catalog: Catalog) -> Labelling:
 
 def _labels(field: pa.Field, catalog: Catalog) -> ValueLabels | None:
     """Return the value labels of a column. Raises ValueError for faulty metadata."""
-    said = {key.decode(): value.decode("utf-8", "replace") for key, value in (field.metadata or {}).items()}
+    metadata = {key.decode(): value.decode("utf-8", "replace") for key, value in (field.metadata or {}).items()}
     if side_columns.is_side(field):
         return None
-    found = catalog.get(value_labels.format_name(said.get("sas.format", "")))
-    if found is None and value_labels.VALUE_LABELS in said:
-        return value_labels.read(said[value_labels.VALUE_LABELS])
+    found = catalog.get(value_labels.format_name(metadata.get("sas.format", "")))
+    if found is None and value_labels.VALUE_LABELS in metadata:
+        return value_labels.read(metadata[value_labels.VALUE_LABELS])
     return found
 
 
 def _as_text(field: pa.Field, labels: Mapping[bytes, bytes]) -> pa.Field:
-    said = {key: value for key, value in (field.metadata or {}).items() if key.decode() not in _OF_VALUES}
-    return pa.field(field.name, pa.string(), metadata={**said, b"sas.type": b"character", **labels})
+    metadata = {key: value for key, value in (field.metadata or {}).items() if key.decode() not in _OF_VALUES}
+    return pa.field(field.name, pa.string(), metadata={**metadata, b"sas.type": b"character", **labels})
 
 
 def _shown(batch: pa.RecordBatch, which: Labelled) -> pa.StringArray:

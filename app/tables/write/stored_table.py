@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from app.dataset import side_columns
 from app.dataset.value_labels import Catalog
-from app.tables.write.output_table import OptionError, Options, Outgoing, TableFormat
+from app.tables.write.output_table import OptionError, OutputOptions, OutputTable, TableFormat
 from app.tables.write.selection import select
 from app.tables.write.shown_labels import Labelling, labelling
 
@@ -18,11 +18,11 @@ ROWS_A_BATCH = 16_384
 
 def outgoing(
     file: pq.ParquetFile,
-    options: Options,
+    options: OutputOptions,
     known: TableFormat,
     created: datetime,
     catalog: Catalog | None = None,
-) -> Outgoing:
+) -> OutputTable:
     """Return the part of a file that settled options choose, for a format. Raises OptionError.
 
     `catalog` has the value labels that are shown in place of values if the options ask for it. Reading is from one
@@ -42,10 +42,10 @@ def outgoing(
     if unknown:
         told = with_lengths(shown.schema, unknown, read(unknown))
         selection = select(told, options, known)
-    return Outgoing(selection.schema, map(selection.apply, read(selection.sources)), rows, created)
+    return OutputTable(selection.schema, map(selection.apply, read(selection.sources)), rows, created)
 
 
-def _labelling(schema: pa.Schema, options: Options, catalog: Catalog) -> Labelling:
+def _labelling(schema: pa.Schema, options: OutputOptions, catalog: Catalog) -> Labelling:
     """Return the labelling that options ask for. Raises OptionError if there are no value labels."""
     if not options.labels:
         return Labelling(schema, ())
@@ -90,8 +90,8 @@ def with_lengths(schema: pa.Schema, names: Sequence[str], batches: Iterable[pa.R
     for name, length in longest.items():
         at = schema.get_field_index(name)
         told = {b"sas.type": b"character", b"sas.length": str(max(length, 1)).encode()}
-        said = {**(schema.field(at).metadata or {}), **told}
-        schema = schema.set(at, schema.field(at).with_metadata(said))
+        metadata = {**(schema.field(at).metadata or {}), **told}
+        schema = schema.set(at, schema.field(at).with_metadata(metadata))
     return schema
 
 

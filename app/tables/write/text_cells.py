@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.dataset import side_columns
-from app.tables.write.output_table import Options
+from app.tables.write.output_table import OutputOptions
 
 _HOUR = 3_600_000_000
 
@@ -123,7 +123,7 @@ _TEXTS = (
 )
 
 
-class Cell(NamedTuple):
+class TextCell(NamedTuple):
     """One cell of every row: its column, and that of the tags that replace nulls in it."""
 
     name: str
@@ -149,14 +149,16 @@ class Cell(NamedTuple):
         return None if tags is None or tags.null_count == len(tags) else tags
 
 
-def cells(schema: pa.Schema, options: Options) -> list[Cell]:
+def cells(schema: pa.Schema, options: OutputOptions) -> list[TextCell]:
     """Return the cells of a row. With `missing=tag`, side columns are not cells of their own."""
     tags: dict[str, int] = {}
     if options.missing == "tag":
         tags = {of: at for at, field in enumerate(schema) if (of := side_columns.missing_of(field)) is not None}
     folded = set(tags.values())
     return [
-        Cell(field.name, field.type, at, tags.get(field.name)) for at, field in enumerate(schema) if at not in folded
+        TextCell(field.name, field.type, at, tags.get(field.name))
+        for at, field in enumerate(schema)
+        if at not in folded
     ]
 
 

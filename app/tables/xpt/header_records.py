@@ -11,7 +11,7 @@ from app.tables.xpt.xpt_layouts import CONTEXT, HeaderRecord
 Version = Literal[5, 8]
 
 
-class Parts(NamedTuple):
+class HeaderNames(NamedTuple):
     """The names of the header records of one version, in the order of the file."""
 
     library: str
@@ -21,9 +21,9 @@ class Parts(NamedTuple):
     observations: str
 
 
-PARTS: Final[Mapping[Version, Parts]] = {
-    5: Parts("LIBRARY", "MEMBER", "DSCRPTR", "NAMESTR", "OBS"),
-    8: Parts("LIBV8", "MEMBV8", "DSCPTV8", "NAMSTV8", "OBSV8"),
+PARTS: Final[Mapping[Version, HeaderNames]] = {
+    5: HeaderNames("LIBRARY", "MEMBER", "DSCRPTR", "NAMESTR", "OBS"),
+    8: HeaderNames("LIBV8", "MEMBV8", "DSCPTV8", "NAMSTV8", "OBSV8"),
 }
 
 LABELS_8: Final = "LABELV8"

@@ -20,13 +20,13 @@ from app.model.names import folded
 from app.tables.xpt import xpt_limits
 from app.tables.xpt.record_reader import Records
 from app.tables.xpt.xpt_layouts import RECORD
-from app.tables.xpt.xpt_members import Member, decoded, read_members
+from app.tables.xpt.xpt_members import TransportMember, decoded, read_members
 
 MOST_NAMES: Final = 20
 """The maximum number of data set names in an error."""
 
 
-class Found(NamedTuple):
+class TransportDataSet(NamedTuple):
     """A data set: its schema with `sas.*` metadata, and a function that yields its rows anew at each call.
 
     `latin_1` is its description with all texts read as Latin-1, which keeps their bytes. `nuls` is the number of rows
@@ -35,7 +35,7 @@ class Found(NamedTuple):
 
     schema: pa.Schema
     batches: Callable[[], Iterator[pa.RecordBatch]]
-    latin_1: Member
+    latin_1: TransportMember
     nuls: int
 
 
@@ -45,7 +45,7 @@ def members(file: BinaryIO, *, charset: str = xpt_limits.DEFAULT_CHARSET) -> lis
     return [decoded(member, charset).name for member in read_members(Records(file))]
 
 
-def read(file: BinaryIO, *, member: str | None = None, charset: str = xpt_limits.DEFAULT_CHARSET) -> Found:
+def read(file: BinaryIO, *, member: str | None = None, charset: str = xpt_limits.DEFAULT_CHARSET) -> TransportDataSet:
     """Return a data set of a transport file of either version.
 
     The file must stay open and unchanged while rows are read. `member` is the data set's name, in any case; a file with
@@ -57,7 +57,7 @@ def read(file: BinaryIO, *, member: str | None = None, charset: str = xpt_limits
     """
     opened = _opened(file, member, charset)
     plan = surveyed(opened.plan, opened.blocks)
-    return Found(
+    return TransportDataSet(
         plan.schema,
         lambda: decode.batches(plan, opened.blocks(), BATCH_ROWS),
         opened.latin_1,
@@ -77,7 +77,7 @@ def read_whole(file: BinaryIO, *, member: str | None = None, charset: str = xpt_
 class _Opened(NamedTuple):
     plan: Plan
     blocks: Callable[[], Iterator[bytes]]
-    latin_1: Member
+    latin_1: TransportMember
     nuls: int
 
 
@@ -96,10 +96,12 @@ def _whole(plan: Plan, blocks: Callable[[], Iterator[bytes]]) -> pa.Table:
     return pa.Table.from_batches(decode.batches(plan, blocks(), BATCH_ROWS), plan.schema)
 
 
-def _chosen(found: Iterable[Member], name: str | None, charset: str) -> tuple[Member, Member]:
+def _chosen(
+    found: Iterable[TransportMember], name: str | None, charset: str
+) -> tuple[TransportMember, TransportMember]:
     """Return a data set with its texts as Latin-1, and with those in the character set."""
     names: list[str] = []
-    wanted: list[tuple[Member, Member]] = []
+    wanted: list[tuple[TransportMember, TransportMember]] = []
     for latin_1 in found:
         member = decoded(latin_1, charset)
         names.append(member.name)
@@ -112,7 +114,7 @@ def _chosen(found: Iterable[Member], name: str | None, charset: str) -> tuple[Me
     raise InvalidInputError("xpt-member", "data set", -1, f"{problem}; the file has {listed or 'none'}")
 
 
-def _definition(member: Member, count: int) -> DataSetDefinition:
+def _definition(member: TransportMember, count: int) -> DataSetDefinition:
     return DataSetDefinition(
         MessageKind.DEFINITION,
         data_set_type=member.type,
@@ -129,7 +131,7 @@ BATCH_ROWS = 8192
 _NUL: Final = b"\0"
 
 
-class Count(NamedTuple):
+class ObservationCount(NamedTuple):
     """A number of observations; `nuls` is the number of rows of NULs that were counted (positive) or not (negative).
 
     Both are readings of the same bytes: zeros as values, or padding.
@@ -139,7 +141,7 @@ class Count(NamedTuple):
     nuls: int = 0
 
 
-def row_count(records: Records, member: Member) -> Count:
+def row_count(records: Records, member: TransportMember) -> ObservationCount:
     """Return the number of observations. Raises InvalidInputError if the last one is incomplete.
 
     If the file does not state it, it follows from the bytes: after the last observation there is less than a record of
@@ -155,9 +157,9 @@ def row_count(records: Records, member: Member) -> Count:
                 member.at,
                 "the observation length is 0, but observations have bytes",
             )
-        return Count(0)
+        return ObservationCount(0)
     if member.count is not None:
-        return Count(member.count)
+        return ObservationCount(member.count)
     certain = -(-max(0, size - RECORD + 1) // length)
     behind = min(certain * length, size)
     rest = records.take(member.at + behind, size - behind, "observations")
@@ -166,10 +168,10 @@ def row_count(records: Records, member: Member) -> Count:
         return _beside_nuls(member, rest, certain, size)
     if rows * length > size:
         raise _torn(member, size)
-    return Count(rows)
+    return ObservationCount(rows)
 
 
-def _beside_nuls(member: Member, rest: bytes, certain: int, size: int) -> Count:
+def _beside_nuls(member: TransportMember, rest: bytes, certain: int, size: int) -> ObservationCount:
     """Return the number of observations of a file that ends with NULs.
 
     They are padding if they are a part of an observation only, or of one with texts, which are padded with blanks.
@@ -182,16 +184,16 @@ def _beside_nuls(member: Member, rest: bytes, certain: int, size: int) -> Count:
         raise _torn(member, size)
     is_padded = part or not all(variable.is_numeric for variable in member.variables)
     nuls = whole - with_values
-    return Count(certain + with_values, -nuls) if is_padded else Count(certain + whole, nuls)
+    return ObservationCount(certain + with_values, -nuls) if is_padded else ObservationCount(certain + whole, nuls)
 
 
-def _torn(member: Member, size: int) -> InvalidInputError:
+def _torn(member: TransportMember, size: int) -> InvalidInputError:
     torn = size - size % member.row_size
     why = f"the last observation has {size - torn} of {member.row_size} bytes"
     return InvalidInputError("xpt-truncated", "observations", member.at + torn, why)
 
 
-def row_blocks(records: Records, member: Member, rows: int) -> Iterator[bytes]:
+def row_blocks(records: Records, member: TransportMember, rows: int) -> Iterator[bytes]:
     """Yield the bytes of a number of observations, in pieces of BATCH_ROWS, or of fewer whole ones if they are long."""
     length = member.row_size
     if not length:

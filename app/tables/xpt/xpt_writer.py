@@ -158,7 +158,7 @@ def _namestrs(version: Version, variables: Sequence[Variable], charset: str) -> 
 def _namestr(version: Version, number: int, position: int, variable: Variable, charset: str) -> Layout:
     name, label = _raw(variable.name, charset), _raw(variable.label, charset)
     output, read = _raw(variable.format, charset), _raw(variable.informat, charset)
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "ntype": 1 if variable.is_numeric else 2,
         "nlng": variable.length,
         "nvar0": number,
@@ -173,8 +173,8 @@ def _namestr(version: Version, number: int, position: int, variable: Variable, c
         "npos": position,
     }
     if version == 5:
-        return Namestr5(**said)
-    return Namestr8(**said, longname=name, lablen=len(label), formlen=len(output), informlen=len(read))
+        return Namestr5(**fields)
+    return Namestr8(**fields, longname=name, lablen=len(label), formlen=len(output), informlen=len(read))
 
 
 def _labels(variables: Sequence[Variable], charset: str) -> bytes:

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 from fastapi import Depends, Query
 
 from app.model.errors import InvalidInputError
-from app.tables.write import FORMATS, OptionError, Options, TableFormat
+from app.tables.write import FORMATS, OptionError, OutputOptions, TableFormat
 from app.tables.write.output_table import Blank, Dates, Formulas, Missing, Names, Times
-from app.tables.xpt.xpt_limits import MisfitError
+from app.tables.xpt.xpt_limits import UnfitTableError
 from app.web.http.strict_int import Digits
 from app.web.problems import Problem
 
@@ -140,12 +140,12 @@ async def _options(
     attrs: Annotated[
         bool | None, Query(description="labels and formats as `DataFrame.attrs` of pandas, too (Parquet)")
     ] = None,
-) -> Options:
+) -> OutputOptions:
     wanted = None if columns is None else tuple(columns)
-    return Options(wanted, offset, limit, missing, dates, names, blank, rename, formulas, labels, times, attrs)
+    return OutputOptions(wanted, offset, limit, missing, dates, names, blank, rename, formulas, labels, times, attrs)
 
 
-OptionsDep = Annotated[Options, Depends(_options)]
+OptionsDep = Annotated[OutputOptions, Depends(_options)]
 FormatDep = Annotated[
     str | None,
     Query(
@@ -161,5 +161,5 @@ def invalid(error: OptionError) -> Problem:
 
 def not_representable(error: InvalidInputError) -> Problem:
     """Return the problem for a data set that a format cannot represent."""
-    misfits = [misfit._asdict() for misfit in error.misfits] if isinstance(error, MisfitError) else []
+    misfits = [misfit._asdict() for misfit in error.misfits] if isinstance(error, UnfitTableError) else []
     return Problem("not-representable", str(error), misfits=misfits)

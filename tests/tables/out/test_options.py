@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.tables.write import FORMATS, OptionError, Options
+from app.tables.write import FORMATS, OptionError, OutputOptions
 from tests.support.tables import field, visits
 from tests.tables.out.making import made
 
@@ -140,15 +140,15 @@ def test_blank_as_null() -> None:
 )
 def test_an_option_that_a_format_lacks_is_refused(name: str, options: dict[str, Any], why: str) -> None:
     with pytest.raises(OptionError, match=why):
-        FORMATS[name].settled(Options(**options))
+        FORMATS[name].settled(OutputOptions(**options))
 
 
 @pytest.mark.parametrize("known", FORMATS.values(), ids=lambda known: known.name)
 def test_saying_the_defaults_changes_nothing(known: Any) -> None:
     said = {"dates": "iso", "names": "keep", "blank": "empty", "rename": False}
-    options = Options(
+    options = OutputOptions(
         offset=0,
         missing=known.missing[0],
         **{name: said[name] for name in said if name in known.options},  # type: ignore[arg-type]
     )
-    assert known.settled(options) == known.settled(Options())
+    assert known.settled(options) == known.settled(OutputOptions())

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.tables.write import FORMATS, OptionError, Options, Outgoing, scanned_table
+from app.tables.write import FORMATS, OptionError, OutputOptions, OutputTable, scanned_table
 from app.tables.write.scanned_table import head, outgoing
 from tests.support.tables import long, visits
 from tests.tables.out.making import CREATED, made
@@ -34,9 +34,9 @@ def numbered(tmp_path_factory: pytest.TempPathFactory) -> ds.Dataset:
     return ds.dataset(folder)
 
 
-def of(table: ds.Dataset, schema: pa.Schema, rows: int, name: str, **options: Any) -> Outgoing:
+def of(table: ds.Dataset, schema: pa.Schema, rows: int, name: str, **options: Any) -> OutputTable:
     known = FORMATS[name]
-    return outgoing(table, schema, rows, known.settled(Options(**options)), known, CREATED)
+    return outgoing(table, schema, rows, known.settled(OutputOptions(**options)), known, CREATED)
 
 
 @given(offset=st.none() | st.integers(0, ROWS + 2), limit=st.none() | st.integers(0, ROWS + 2))
@@ -78,7 +78,7 @@ def test_integers_that_stand_for_times(tmp_path: Path) -> None:
     pq.write_table(stored, tmp_path / "one.parquet", row_group_size=2)
     for name in ("csv", "ndjson", "dataset-ndjson", "xpt", "sas"):
         known = FORMATS[name]
-        options = known.settled(Options(limit=2))  # XPT has no room for the times of all rows
+        options = known.settled(OutputOptions(limit=2))  # XPT has no room for the times of all rows
         found = outgoing(ds.dataset(tmp_path), table.schema, len(table), options, known, CREATED)
         assert b"".join(known.write(found, options)) == made(table, name, limit=2)
 
@@ -87,7 +87,7 @@ def test_a_transport_file_of_texts_whose_lengths_nobody_told(tmp_path: Path) -> 
     table = pa.table({"source": ["orders", None, "Malmö"], "row": [1, 2, 3]})
     pq.write_table(table, tmp_path / "one.parquet")
     known = FORMATS["xpt"]
-    options = known.settled(Options())
+    options = known.settled(OutputOptions())
     found = outgoing(ds.dataset(tmp_path), table.schema, 3, options, known, CREATED)
     (tmp_path / "made.xpt").write_bytes(b"".join(known.write(found, options)))
     frame, _ = pyreadstat.read_xport(str(tmp_path / "made.xpt"))
@@ -107,7 +107,7 @@ def test_memory_does_not_grow_with_the_table(tmp_path: Path) -> None:
     table = ds.dataset(tmp_path)
     before, most = pa.total_allocated_bytes(), 0
     known = FORMATS["ndjson"]
-    options = known.settled(Options())
+    options = known.settled(OutputOptions())
     found = outgoing(table, piece.schema, 300_000, options, known, CREATED)
     size = 0
     for written in known.write(found, options):

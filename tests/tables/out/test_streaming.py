@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.dataset import parquet
-from app.tables.write import FORMATS, Options, TableFormat, outgoing
+from app.tables.write import FORMATS, OutputOptions, TableFormat, outgoing
 from app.tables.write.output_pieces import LARGEST_PIECE
 from tests.support.tables import long
 from tests.tables.out.making import CREATED
@@ -29,7 +29,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("known", FORMATS.values(), ids=lambda known: known.name)
 def test_memory_is_flat(stored: Path, known: TableFormat, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet, "ROW_GROUP_BYTES", 4 << 20)
-    options = known.settled(Options())
+    options = known.settled(OutputOptions())
     before = pa.total_allocated_bytes()
     tracemalloc.start()
     try:
@@ -47,7 +47,7 @@ def test_memory_is_flat(stored: Path, known: TableFormat, monkeypatch: pytest.Mo
 
 def test_rows_that_are_not_wanted_are_not_read(stored: Path) -> None:
     known = FORMATS["csv"]
-    options = known.settled(Options(columns=("N",), offset=150_000, limit=2))
+    options = known.settled(OutputOptions(columns=("N",), offset=150_000, limit=2))
     with stored.open("rb") as file:
         watched = _Watched(file)
         with pq.ParquetFile(watched) as reading:

@@ -14,7 +14,7 @@ import pytest
 from app.dataset.value_labels import value_text
 from app.model.errors import InvalidInputError
 from app.tables.read import file_formats, label_catalogs, sas7bdat
-from app.tables.read.read_request import Options
+from app.tables.read.read_request import ReadOptions
 from tests.support.readstat import Formats, Value, Written, write_sas7bcat, write_sas7bdat
 
 VARIABLES = (
@@ -39,7 +39,7 @@ def pupils(tmp_path: Path) -> Path:
 
 
 def read(data: bytes, encoding: str | None = None) -> pa.Table:
-    reading = file_formats.read(io.BytesIO(data), "sas7bdat", Options(encoding=encoding))
+    reading = file_formats.read(io.BytesIO(data), "sas7bdat", ReadOptions(encoding=encoding))
     return pa.Table.from_batches(reading.batches(), reading.schema)
 
 
@@ -99,7 +99,7 @@ def test_rows_are_read_some_at_a_time(
     monkeypatch.setattr(sas7bdat, "CELLS_A_CHUNK", chunk * len(VARIABLES))
     monkeypatch.setattr(sas7bdat, "CELLS_A_BATCH", 14 * len(VARIABLES))
     monkeypatch.setattr(sas7bdat, "MOST_BYTES", most_bytes)
-    reading = file_formats.read(io.BytesIO(pupils.read_bytes()), "sas7bdat", Options())
+    reading = file_formats.read(io.BytesIO(pupils.read_bytes()), "sas7bdat", ReadOptions())
     batches = list(reading.batches())
     assert [batch.num_rows for batch in batches] == batches_of
     table = pa.Table.from_batches(batches, reading.schema)

@@ -18,7 +18,7 @@ from app.service.content.stored_content import Content
 from app.service.conversion import Slot
 from app.service.conversion.conversion_jobs import write_data_set
 from app.service.gateway import Gateway
-from app.tables.write import FORMATS, OptionError, Options, TableFormat
+from app.tables.write import FORMATS, OptionError, OutputOptions, TableFormat
 from app.web.http.download_names import file_name
 from app.web.http.negotiation import chosen_format, invalid
 from app.web.problems import Problem, damaged
@@ -37,7 +37,7 @@ def answer(
     record: AttachmentRecord,
     word: str | None,
     accept: str | None,
-    options: Options,
+    options: OutputOptions,
     charset: str | None = None,
 ) -> Response:
     """Answer GET or HEAD of a finished attachment's content.
@@ -82,11 +82,11 @@ def _data_set(
     record: AttachmentRecord,
     content: Content,
     known: TableFormat,
-    options: Options,
+    options: OutputOptions,
 ) -> Response:
     """Answer with a data set in a format: as stored, or converted while it is sent."""
     chosen = known.settled(options)
-    if known is _STORED and chosen == _STORED.settled(Options()):
+    if known is _STORED and chosen == _STORED.settled(OutputOptions()):
         return _stored(request, record, content)
 
     catalogs = list(catalogs_of(record, gateway.catalog)) if chosen.labels else []
@@ -100,7 +100,7 @@ def _data_set(
     return respond_made(request, make, _made(record, known, chosen, catalogs))
 
 
-def _refuse_choice(word: str | None, options: Options) -> None:
+def _refuse_choice(word: str | None, options: OutputOptions) -> None:
     if word is not None:
         raise Problem("not-acceptable", "a file is sent as stored; it has no other format", available=[])
     for name in options.given():
@@ -120,7 +120,7 @@ def _representation(record: AttachmentRecord) -> Representation:
 
 
 def _made(
-    record: AttachmentRecord, known: TableFormat, options: Options, catalogs: Sequence[AttachmentRecord]
+    record: AttachmentRecord, known: TableFormat, options: OutputOptions, catalogs: Sequence[AttachmentRecord]
 ) -> Representation:
     """Return the header fields of a data set in another format.
 

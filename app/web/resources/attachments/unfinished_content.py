@@ -14,7 +14,7 @@ from app.service.conversion import Slot
 from app.service.conversion.conversion_jobs import write_rows
 from app.service.finishing.partial_content import MOST_BYTES, Missing, NothingYet
 from app.service.gateway import Gateway
-from app.tables.write import OptionError, Options
+from app.tables.write import OptionError, OutputOptions
 from app.web.http.download_names import file_name
 from app.web.http.negotiation import chosen_format, invalid
 from app.web.http.ranges import ByteRange, parse_ranges
@@ -32,7 +32,7 @@ def answer_in_part(
     record: AttachmentRecord,
     word: str | None,
     accept: str | None,
-    options: Options,
+    options: OutputOptions,
     charset: str | None,
 ) -> Response:
     """Answer GET or HEAD of an attachment that is not finished. The arguments are those of `answer`. Raises Problem."""
@@ -46,7 +46,7 @@ def answer_in_part(
         raise invalid(error) from None
 
 
-def _refuse_choice(record: AttachmentRecord, options: Options, charset: str | None) -> None:
+def _refuse_choice(record: AttachmentRecord, options: OutputOptions, charset: str | None) -> None:
     if charset is not None:
         raise OptionError("charset", "only finished files are converted")
     if record.kind is not AttachmentKind.DATA_SET:
@@ -104,7 +104,7 @@ def _rows(
     record: AttachmentRecord,
     word: str | None,
     accept: str | None,
-    options: Options,
+    options: OutputOptions,
 ) -> Response:
     known = chosen_format(word, accept)
     chosen = known.settled(options)

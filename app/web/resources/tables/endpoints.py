@@ -15,7 +15,7 @@ from app.ports import BadCursor, Page, TableStore
 from app.service.conversion import Slot
 from app.service.conversion.conversion_jobs import TableChanged, write_table
 from app.service.tables.table_reader import OpenTable, outline, reached
-from app.tables.write import OptionError, Options, TableFormat
+from app.tables.write import OptionError, OutputOptions, TableFormat
 from app.web.dependencies.known_tables import KnownTables, TablesDep
 from app.web.dependencies.request_gateway import BaseDep, PagingDep, add_link_next, link_next
 from app.web.http import path_text  # noqa: F401 - the paths below use it
@@ -119,7 +119,9 @@ def _opened(tables: KnownTables, name: str) -> OpenTable:
         raise Problem("table-not-found", "there is no table of this name; /v1/tables lists all tables") from None
 
 
-def _rows(request: Request, store: TableStore, opened: OpenTable, known: TableFormat, chosen: Options) -> Response:
+def _rows(
+    request: Request, store: TableStore, opened: OpenTable, known: TableFormat, chosen: OutputOptions
+) -> Response:
     modified = to_time(opened.version.modified_at).replace(microsecond=0)
     made_of = (opened.version, known.name, *chosen.given().items(), *_MADE_BY)
     what = Representation(
@@ -141,7 +143,7 @@ def _rows(request: Request, store: TableStore, opened: OpenTable, known: TableFo
     return respond_made(request, make, what)
 
 
-def _link_further(request: Request, response: Response, rows: int, chosen: Options) -> None:
+def _link_further(request: Request, response: Response, rows: int, chosen: OutputOptions) -> None:
     """Link to the rows after the last returned one (RFC 8288)."""
     if not chosen.limit or (end := (chosen.offset or 0) + chosen.limit) >= rows:
         return
