@@ -5,25 +5,21 @@
 they are used (`app.secret`). Sizes are bytes or text such as "64 MiB", durations seconds or text such as "1h30m".
 """
 
-from app.settings.access import Audit, Oidc
-from app.settings.configuration import ENVIRONMENT_PREFIX, Log, Settings, TextSettings
-from app.settings.expectations import Expectation
-from app.settings.http import Http
-from app.settings.limits import Limits
+from app.settings.configuration import ENVIRONMENT_PREFIX, Log, Settings, Standby, TextSettings, TraceSettings
+from app.settings.http import Audit, Http, Oidc
+from app.settings.limits import Expiry, Limits, Retention, Scrub
 from app.settings.loading import SettingProblem, SettingsError, load
-from app.settings.retention import Expiry, Retention, Scrub
 from app.settings.section import Section
 from app.settings.setting_types import DialectName, Digest, Duration, FramingName, LineEnd, Name, microseconds
-from app.settings.standby import Standby
 from app.settings.storage import (
     SEGMENTS_FOR_SPARK,
     CatalogSettings,
     ContentSettings,
+    Expectation,
     JournalSettings,
     PipelineSettings,
     TableSettings,
 )
-from app.settings.traces import TraceSettings
 from app.settings.transports import Destination, Endpoint, Source
 from app.settings.webhooks import Webhook
 

@@ -1,4 +1,4 @@
-"""The field metadata of a table about the origin of its columns, beside `sas.*`: texts, or lists of texts as JSON."""
+"""The field metadata `table.*`, about the origin of a table's columns: texts, or lists of texts as JSON."""
 
 import json
 from collections.abc import Iterator

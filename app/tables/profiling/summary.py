@@ -1,4 +1,4 @@
-"""Count the values of a variable in bounded memory.
+"""Count the values of a variable, and estimate the number of different values, in bounded memory.
 
 While there are few different values, all counts are exact. When there are too many, the least frequent are dropped, and
 the count of the most frequent dropped one is subtracted from those that stay. So a count is at most `error` too low,
@@ -77,7 +77,12 @@ _RANGE = 2.0**64
 
 
 class SmallestHashes:
-    """The smallest hashes of the values of a variable, at most `most`."""
+    """The smallest hashes of the values of a variable, at most `most`, which estimate the number of different values.
+
+    If values hash to evenly spread numbers between 0 and 1, and the k-th smallest of n different ones is x, then n is
+    about (k - 1) / x. The standard error is 1 / sqrt(k - 2). Source: Bar-Yossef et al., "Counting Distinct Elements in
+    a Data Stream" (2002).
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -1,4 +1,4 @@
-"""Convert columns of any Arrow type to those of a data set's table.
+"""Convert columns of any Arrow type to the types of a data set's table.
 
 These are float64, date32, timestamp[us], time64[us], duration[us] and string.
 """

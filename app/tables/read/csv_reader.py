@@ -290,7 +290,7 @@ def _remarks(form: _Form, columns: Sequence[typed_texts.TextColumn], options: Re
     if form.is_guessed:
         yield Remark(None, f"it is not UTF-8 and was read as {form.charset}; state its encoding")
     for name, column in zip(form.names, columns, strict=True):
-        yield from (Remark(name, why, row) for why, row in column.told())
+        yield from (Remark(name, why, row) for why, row in column.remarks())
         if options.type_of(name) == "numeric" and column.kind.data_type == pa.string() and column.odd:
             row, text = column.odd
             yield Remark(name, f"{text!r} is not a number, ISO date or ISO time", row, wrong=True)

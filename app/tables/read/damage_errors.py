@@ -1,7 +1,7 @@
 """Word the errors of damaged files: which kind of file, what is wrong, where, and what to do.
 
-Libraries name their own functions and structures. Their messages are recognised by a part and said in words that the
-owner of the file can use.
+Libraries name their own functions and structures. Their messages are recognised by a part, and replaced by words that
+the owner of the file can use.
 """
 
 from collections.abc import Sequence

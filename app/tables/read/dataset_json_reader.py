@@ -1,6 +1,6 @@
 """Read CDISC Dataset-JSON 1.1: one JSON document, NDJSON (metadata, then a row per line), or that compressed (DSJC).
 
-The metadata promise a number of rows, `records`. A file with another number of rows is refused.
+The metadata state a number of rows, `records`. A file with another number of rows is refused.
 
 Source: CDISC, "Dataset-JSON v1.1": columns have a dataType. A date, datetime or time that is a number in SAS has the
 targetDataType `integer`. Decimals are strings with the targetDataType `decimal`. Null is a missing value.
@@ -157,18 +157,18 @@ class _Column(NamedTuple):
 
 def _reading(metadata: Any, rows: Callable[[], Iterator[Rows]], options: ReadOptions) -> FileTable:
     columns = _columns(metadata, options)
-    promised = _promised(metadata)
+    stated = _stated_rows(metadata)
     schema = pa.schema([column.field for column in columns], _data_set(metadata))
 
     def numbered() -> Iterator[tuple[int, Rows]]:
-        """Yield the rows, many at a time, and the number of the first; raise for rows that are not as promised."""
+        """Yield the rows, many at a time, and the number of the first; raise for rows that are not as stated."""
         count = 0
         for block in rows():
             _check_widths(block, len(columns), count + 1)
             yield count + 1, block
             count += len(block)
-        if promised is not None and count != promised:
-            raise unreadable(f"its metadata promise {promised:,} rows (`records`), but {count:,} came")
+        if stated is not None and count != stated:
+            raise unreadable(f"its metadata state {stated:,} rows (`records`), but it has {count:,}")
 
     def batches() -> Iterator[pa.RecordBatch]:
         for first, block in numbered():
@@ -182,7 +182,7 @@ def _reading(metadata: Any, rows: Callable[[], Iterator[Rows]], options: ReadOpt
     return FileTable(schema, batches, tuple(_remarks(columns, numbered)))
 
 
-def _promised(metadata: Mapping[str, Any]) -> int | None:
+def _stated_rows(metadata: Mapping[str, Any]) -> int | None:
     """Return the number of rows that the metadata state, or None if they state none."""
     records = metadata.get("records")
     if records is not None and (type(records) is not int or records < 0):

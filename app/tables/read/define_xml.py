@@ -1,7 +1,7 @@
-"""Read CDISC Define-XML 2.0 and 2.1: what it says about the data sets of a study.
+"""Read CDISC Define-XML 2.0 and 2.1, which describes the data sets of a study, and complete files with it.
 
-Source: CDISC, "Define-XML Specification" 2.0 and 2.1. Elements are known by their local names, so that extensions and
-other versions of the namespaces do not matter. Entities and document types are refused, whatever they contain.
+Source: CDISC, "Define-XML Specification" 2.0 and 2.1. Elements are recognised by their local names, so that extensions
+and other versions of the namespaces do not matter. Entities and document types are refused.
 """
 
 import re
@@ -30,7 +30,7 @@ MOST_DEPTH: Final = 64
 """The maximum depth of nested elements."""
 
 _NUMERIC = frozenset({"integer", "float", "double", "decimal", "boolean"})
-"""The data types of numeric variables. All others, also dates in ISO 8601, are those of character variables."""
+"""The data types of numeric variables. All others, also of dates in ISO 8601, are data types of character variables."""
 
 _KEPT = frozenset({"ItemGroupDef", "ItemDef", "CodeList"})
 _NOT_IN_A_FORMAT_NAME = re.compile(r"[^A-Z0-9_]")
@@ -227,7 +227,10 @@ MOST_NAMES = 10
 def read_enriched(
     file: BinaryIO, format_name: str, options: ReadOptions, overrides: DataSetOverrides, definitions: Definitions | None
 ) -> FileTable:
-    """Read a file, and add the attributes that define.xml has for its data set. Raises InvalidInputError."""
+    """Read a file, and add the attributes that define.xml has for its data set. Raises InvalidInputError.
+
+    A sender's options take precedence, then what the file states, then define.xml.
+    """
     if definitions is None:
         return file_formats.read(file, format_name, options)
     named = (overrides.member, options.member)

@@ -30,7 +30,7 @@ from app.tables.read.read_request import MISSING_SUFFIX, FileTable, Remark, unre
 from app.tables.read.variable_definitions import VariableBuilder
 
 _NAMES = frozenset({"library", "member", "label"})
-_BESIDE = frozenset({"indexes", "constraints"})
+_EXTRAS = frozenset({"indexes", "constraints"})
 _KEPT_TEXTS = frozenset({"dataset_type", "compress", "reuse", "encrypt", "sort_collating"})
 _KEPT_SHORTS = frozenset({"sort_variables", "sort_flags"})
 """The attributes of a data set in a file that are sent unchanged."""
@@ -65,7 +65,7 @@ def define(
     """
     attributes = sas_metadata(reading.schema.metadata)
     sides = _sides(reading.schema, overrides)
-    beside = {of: at for at, of in sides.items()}
+    side_of = {of: at for at, of in sides.items()}
     builders = [
         VariableBuilder(at, found, overrides.variables.get(folded(found.name), VariableOverrides()), target, attributes)
         for at, found in enumerate(reading.schema)
@@ -77,7 +77,7 @@ def define(
     observations = 0
     for batch in reading.batches():
         for each in builders:
-            each.see(batch, beside.get(each.at), observations)
+            each.see(batch, side_of.get(each.at), observations)
         observations += batch.num_rows
         _check_size(observations * sum(each.length for each in builders), target)
     library = overrides.library or attributes.get("library") or "WORK"
@@ -86,37 +86,37 @@ def define(
     odd_label = [Fault(None, "label", "control characters in the label are sent as blanks")]
     label_warnings = odd_label if checks.has_controls(label) else []
     label = checks.without_controls(label)
-    besides = define_extras(attributes, builders, target)
+    extras = define_extras(attributes, builders, target)
     used, label_faults = _used_catalog(builders, catalog or {})
     errors = chain(
         checks.data_set_name_faults(library, member, target.charset),
         _data_set_faults(label, builders, overrides, target),
         _attribute_faults(attributes, target),
-        besides.errors,
+        extras.errors,
         chain.from_iterable(each.errors() for each in builders),
-        _told(reading.remarks, builders, wrong=True),
+        _remark_faults(reading.remarks, builders, wrong=True),
     )
     warnings = chain(
         label_warnings,
-        besides.warnings,
+        extras.warnings,
         label_faults,
         chain.from_iterable(each.warnings() for each in builders),
-        _told(reading.remarks, builders),
+        _remark_faults(reading.remarks, builders),
     )
     names = {"library": library, "member": member, "label": label}
-    schema = _schema(builders, {**attributes, **names, **besides.metadata}, target, used)
+    schema = _schema(builders, {**attributes, **names, **extras.metadata}, target, used)
     return Definition(
         library,
         member,
         label,
         observations,
         tuple(each.defined() for each in builders),
-        besides.indexes,
-        besides.constraints,
+        extras.indexes,
+        extras.constraints,
         tuple(errors),
         tuple(warnings),
         schema,
-        lambda: _converted(reading, builders, beside, schema),
+        lambda: _converted(reading, builders, side_of, schema),
         used,
     )
 
@@ -133,7 +133,7 @@ def _check_size(size: int, target: DataSetTarget) -> None:
 
 
 def _sides(schema: pa.Schema, overrides: DataSetOverrides) -> dict[int, int]:
-    """Return the positions of side columns, and those of their columns, by metadata or else by name."""
+    """Return the positions of side columns, each with the position of its column, by metadata or else by name."""
     places: dict[str, int] = {}
     for at, found in enumerate(schema):
         places.setdefault(folded(found.name), at)
@@ -179,7 +179,9 @@ def _attribute_faults(attributes: Mapping[str, str], target: DataSetTarget) -> I
             yield Fault(None, "attribute", f"{key} {attributes[key]!r} is not a two-byte number")
 
 
-def _told(remarks: Sequence[Remark], builders: Sequence[VariableBuilder], *, wrong: bool = False) -> Iterator[Fault]:
+def _remark_faults(
+    remarks: Sequence[Remark], builders: Sequence[VariableBuilder], *, wrong: bool = False
+) -> Iterator[Fault]:
     names = {each.column: each.name for each in builders}
     for remark in remarks:
         if remark.wrong == wrong:
@@ -222,22 +224,26 @@ def _schema(
         if each.has_side:
             fields.append(each.side_field(taken))
             taken.add(fields[-1].name.casefold())
-    kept = {key: value for key, value in attributes.items() if key in _KEPT_TEXTS | _KEPT_SHORTS | _NAMES | _BESIDE}
+    kept = {key: value for key, value in attributes.items() if key in _KEPT_TEXTS | _KEPT_SHORTS | _NAMES | _EXTRAS}
     settled = {**kept, "encoding": target.charset, "float": target.float_format}
     return pa.schema(fields, {f"sas.{key}": value for key, value in settled.items() if value})
 
 
 def _converted(
-    reading: FileTable, builders: Sequence[VariableBuilder], beside: Mapping[int, int], schema: pa.Schema
+    reading: FileTable, builders: Sequence[VariableBuilder], side_of: Mapping[int, int], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     for batch in reading.batches():
-        arrays = chain.from_iterable(each.arrays(batch, beside.get(each.at)) for each in builders)
+        arrays = chain.from_iterable(each.arrays(batch, side_of.get(each.at)) for each in builders)
         yield pa.RecordBatch.from_arrays(list(arrays), schema=schema)
 
 
 @dataclass(slots=True)
 class DataSetExtras:
-    """The items sent beside the variables, and the faults and omissions in them."""
+    """The indexes, integrity constraints and sort key that a file gives for a data set, and the faults in them.
+
+    A fault is an error. A valid item that cannot be sent is a warning: an index on a column that the file does not
+    have, and constraints that another kind of machine wrote, since their layout is not published.
+    """
 
     indexes: tuple[Index, ...] = ()
     constraints: bytes = b""
@@ -260,11 +266,11 @@ def define_extras(
     found = DataSetExtras()
     prefixed = {f"sas.{key}": value for key, value in attributes.items()}
     try:
-        told = indexes_and_constraints.read_indexes(prefixed)
+        indexes = indexes_and_constraints.read_indexes(prefixed)
     except ValueError as error:
         found.errors.append(Fault(None, "indexes", f"{indexes_and_constraints.INDEXES}: {error}"))
     else:
-        _add_indexes(found, told, builders, target)
+        _add_indexes(found, indexes, builders, target)
     try:
         constraints = indexes_and_constraints.read_constraints(prefixed)
     except ValueError as error:
@@ -277,11 +283,11 @@ def define_extras(
 
 
 def _add_indexes(
-    found: DataSetExtras, told: Sequence[Index], builders: Sequence[VariableBuilder], target: DataSetTarget
+    found: DataSetExtras, indexes: Sequence[Index], builders: Sequence[VariableBuilder], target: DataSetTarget
 ) -> None:
     names = {folded(known): each.name for each in builders for known in (each.column, each.known_as)}
     sent: dict[str, Index] = {}
-    for index in told:
+    for index in indexes:
         missing = [variable for variable in index.variables if folded(variable) not in names]
         if missing:
             why = f"the index {index.name} is not sent: there is no variable {', '.join(missing)}"

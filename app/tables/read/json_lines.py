@@ -1,4 +1,4 @@
-"""Read lines of JSON, many at once.
+"""Read lines of JSON, many at once, and refuse objects that have a member twice.
 
 Blocks grow with the width of rows, so that each call on a column has many cells.
 """
@@ -40,7 +40,7 @@ def is_wide(text: bytes) -> bool:
 
 
 def fault(text: bytes, error: object) -> str:
-    """Return why a text is not JSON; `error` is what its parser said."""
+    """Return why a text is not JSON; `error` is the message of its parser."""
     if is_wide(text):
         return _WIDE
     try:
@@ -168,7 +168,10 @@ class _RepeatedError(Exception):
 
 
 def check_members(text: bytes, rows: Sequence[dict[str, Any]], first: int) -> None:
-    """Raise InvalidInputError if an object has a member twice.
+    """Raise InvalidInputError if an object has a member twice: parsers keep its last value and report nothing.
+
+    Members are counted first: each has a colon after its name. Where the counts differ from the objects' members, or
+    blanks precede a colon, the text is parsed again with Python's own parser.
 
     `rows` are the objects in a text, which has commas between them; `first` is the number of the first.
     """

@@ -1,4 +1,7 @@
-"""Read a catalog of value labels from a file: a sas7bcat, or a data set of CNTLOUT= in any format that is read."""
+"""Read a catalog of value labels from a file: a sas7bcat, or a data set of CNTLOUT= in any format that is read.
+
+pyreadstat parses sas7bcat files, with the C library ReadStat. It returns single values only, no ranges.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO, Final
@@ -69,7 +72,7 @@ def read_sas7bcat(file: Any, encoding: str | None = None) -> tuple[Catalog, tupl
 
     file.seek(0)
     if file.read(len(SAS7BCAT_MAGIC)) != SAS7BCAT_MAGIC:
-        raise unreadable(f"not a sas7bcat file: its first {len(SAS7BCAT_MAGIC)} bytes are not those of one")
+        raise unreadable(f"not a sas7bcat file: its first {len(SAS7BCAT_MAGIC)} bytes differ")
     charset = sas_file_charsets.charset_of(file, SAS7BCAT, encoding)
     file.seek(0)
     source: Any = AsLatin1(file)
@@ -109,7 +112,7 @@ def _sas7bcat_warnings(found: Catalog, charset: SasCharset, metadata: Metadata) 
 
 
 def _value_text(value: float | str, name: str, metadata: Metadata) -> str:
-    """Return the text that identifies a value. Of numbers, special missing values are told as letters."""
+    """Return the text that identifies a value. Of numbers, special missing values are given as letters."""
     if not isinstance(value, str):
         return value_labels.value_text(value)
     return value_labels.value_text(metadata.text(value, f"value in {name}")) if name.startswith("$") else f".{value}"

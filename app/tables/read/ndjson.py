@@ -69,10 +69,10 @@ class JsonColumn:
     def _see_texts(self, values: Sequence[Any], rows: Sequence[int]) -> None:
         found = [v for v in values if type(v) is str]
         self._texts.see(pa.array(found, pa.string()))
-        told = [number for _, number in self._texts.told() if number is not None and number > self._texts_seen]
-        if self._texts.odd is not None or told:
+        remarked = [number for _, number in self._texts.remarks() if number is not None and number > self._texts_seen]
+        if self._texts.odd is not None or remarked:
             of_texts = [row for row, v in zip(rows, values, strict=True) if type(v) is str]
-            self._text_rows |= {number: of_texts[number - 1 - self._texts_seen] for number in told}
+            self._text_rows |= {number: of_texts[number - 1 - self._texts_seen] for number in remarked}
             if self._texts.odd is not None:
                 number, text = self._texts.odd
                 self._odd = of_texts[number - 1 - self._texts_seen], text
@@ -94,7 +94,7 @@ class JsonColumn:
 
     @property
     def has_side(self) -> bool:
-        """Tell whether it has special missing values, which need a column beside it."""
+        """Tell whether it has special missing values, which need a side column."""
         return self._has_tags and self.data_type != pa.string()
 
     def tags(self, values: Sequence[Any]) -> pa.StringArray:
@@ -123,7 +123,7 @@ class JsonColumn:
             row, text = self._odd
             yield Remark(name, f"{text!r} is not a number, ISO date or ISO time", row, wrong=True)
         elif self._found == {str} and self.data_type != pa.string():
-            yield from (Remark(name, why, self._text_rows.get(number or 0)) for why, number in self._texts.told())
+            yield from (Remark(name, why, self._text_rows.get(number or 0)) for why, number in self._texts.remarks())
         if self._vast is not None:
             yield Remark(name, "a number beyond 2^64 is read as the nearest double", self._vast)
 

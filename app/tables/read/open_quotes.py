@@ -17,11 +17,11 @@ from app.tables.read.read_request import unreadable
 
 PIECE_BYTES: Final = 512 << 10
 LONGEST_LINE: Final = 64 << 20
-"""The maximum size in bytes of a line, far beyond that of a row."""
+"""The maximum size in bytes of a line; a row is much smaller."""
 
 _QUOTE, _LF, _CR = b'"\n\r'
 _AS_THEY_ARE = frozenset({"utf-8", "latin-1", "iso8859-1", "cp1252"})
-"""Character sets whose bytes for quotes, delimiters and line ends are those of ASCII, and no part of another one."""
+"""Character sets that have ASCII's bytes for quotes, delimiters and line ends, in no other character."""
 
 Bytes = NDArray[np.uint8]
 Places = NDArray[np.intp]
@@ -183,7 +183,7 @@ class _Scan:
         self._rows += len(ends)
 
     def _place(self, at: int, ends: Places) -> QuotePosition | None:
-        """Return the place of a quote in these lines; that of the quote that was open before for -1."""
+        """Return the place of a quote in these lines; for -1 the place of the quote that was open before."""
         return self.opened if at < 0 else QuotePosition(self._bytes + at, self._rows + int(np.searchsorted(ends, at)))
 
 

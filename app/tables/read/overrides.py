@@ -14,7 +14,7 @@ NameRule = Literal["strict", "literal", "rename"]
 
 
 FREE_EXPANSION = 64 << 20
-"""Observations of so many bytes are never too many: small files of one repeated value are common."""
+"""Observations with up to this many bytes are always accepted: small files of one repeated value are common."""
 
 
 class ExpansionLimit(Exception):

@@ -1,6 +1,6 @@
 """Read SAS data sets as SAS itself stores them: sas7bdat files.
 
-pyreadstat parses them, with the C library ReadStat. The library is told that each byte is a character, and texts are
+pyreadstat parses them, with the C library ReadStat. The library reads each byte as a character, and texts are
 decoded here: its own decoders keep state from one text to the next, and have not all character sets of SAS. The file is
 parsed once, some rows at a time. The rows go to a temporary file as plain doubles, texts, bytes that do not decode, and
 special missing values, and the types of dates and times are determined on the way. `batches` then reads the temporary
@@ -57,7 +57,7 @@ def read(file: BinaryIO, options: ReadOptions) -> FileTable:
     """
     file.seek(0)
     if file.read(len(MAGIC)) != MAGIC:
-        raise unreadable(f"not a sas7bdat file: its first {len(MAGIC)} bytes are not those of one")
+        raise unreadable(f"not a sas7bdat file: its first {len(MAGIC)} bytes differ")
     charset = sas_file_charsets.charset_of(file, SAS7BDAT, options.encoding)
     if sas_pages.has_no_variables(file):
         return FileTable(pa.schema([]), lambda: iter(()))
@@ -200,7 +200,7 @@ def _metadata(about: Any, variables: Sequence[Variable], charset: str, metadata:
         obs_length=sum(each.length for each in variables),
     )
     attributes = schema.data_set_metadata(definition, variables, "utf-8")
-    # ReadStat tells nothing else, so the definition's other values are no facts of this file.
+    # ReadStat returns nothing else, so the definition's other values are not from this file.
     attributes = {key: attributes[key] for key in ("sas.label", "sas.obs_length") if key in attributes}
     named = {"sas.member": metadata.text(about.table_name or "", "data set's name"), "sas.encoding": charset}
     return attributes | {key: value for key, value in named.items() if value}
@@ -216,9 +216,9 @@ def _spool(file: BinaryIO, charset: str, about: Any, columns: list[Column], spoo
             field
             for at, column in enumerate(columns)
             for field in (
-                (pa.field(f"{at}", pa.float64()), pa.field(f"{at} beside", pa.string()))
+                (pa.field(f"{at}", pa.float64()), pa.field(f"{at} side", pa.string()))
                 if column.variable.is_numeric
-                else (pa.field(f"{at}", pa.string()), pa.field(f"{at} beside", pa.binary()))
+                else (pa.field(f"{at}", pa.string()), pa.field(f"{at} side", pa.binary()))
             )
         ]
     )
@@ -244,7 +244,7 @@ def _chunks(file: BinaryIO, charset: str, about: Any, columns: Sequence[Column],
     for first in range(0, about.number_rows, step):
         found, _ = _parsed(file, range(first, min(first + step, about.number_rows)))
         arrays: list[pa.Array] = []
-        for name, is_numeric in kinds:  # each list is dropped as soon as its arrays are there
+        for name, is_numeric in kinds:  # each list is dropped as soon as its arrays are made
             values = found.pop(name)
             arrays += _numbers(values) if is_numeric else _texts(values, charset)
         if not len(arrays[0]):
@@ -283,7 +283,7 @@ def _numbers(values: list[Any]) -> tuple[pa.Array, pa.Array]:
 
 def _arrays(column: Column, raw: pa.RecordBatch, at: int, first: int = 0) -> tuple[list[pa.Array], Column]:
     """Return the column's array, its side column's if it has one, and the column as these values require it."""
-    values, side = raw.column(f"{at}"), raw.column(f"{at} beside")
+    values, side = raw.column(f"{at}"), raw.column(f"{at} side")
     if not column.variable.is_numeric:
         if side.null_count < len(side) and not column.has_side:
             column = replace(column, has_side=True)

@@ -21,7 +21,7 @@ from app.tables.xpt.xpt_reader import TransportDataSet
 from app.tables.xpt.xpt_reader import read as read_transport
 
 _FIELDS: Final = frozenset({8, 32, 40, 256})
-"""The sizes of the fields of texts beside the values."""
+"""The sizes of the fields of names, labels and formats."""
 
 _CUT_OFF: Final = re.compile(rb"(?:[\xc2-\xdf]|[\xe0-\xef][\x80-\xbf]?|[\xf0-\xf4][\x80-\xbf]{0,2})\Z")
 """The beginning of a character of UTF-8 at the end of a text."""
@@ -49,7 +49,7 @@ def read(file: BinaryIO, options: ReadOptions) -> FileTable:
 
 
 def _texts(member: TransportMember) -> Iterator[bytes]:
-    """Yield the bytes of all texts beside the values."""
+    """Yield the bytes of all names, labels, formats and types."""
     of_variables = (text for each in member.variables for text in (each.name, each.label, each.format, each.informat))
     for latin_1 in (member.name, member.label, member.type, *of_variables):
         yield latin_1.encode("latin-1")
@@ -61,7 +61,7 @@ def _decode(member: TransportMember, charset: str) -> Iterator[bool]:
 
 def _evidence(found: TransportDataSet) -> set[Evidence]:
     """Return the evidence for and against UTF-8 in a data set that was read as UTF-8."""
-    evidence = {told for raw in _texts(found.latin_1) if (told := _evidence_of(raw)) is not None}
+    evidence = {one for raw in _texts(found.latin_1) if (one := _evidence_of(raw)) is not None}
     if _has_damaged_values(found.schema):
         evidence.add("against")
     if "against" in evidence and "for" not in evidence and any(map(_has_other_than_ascii, found.batches())):

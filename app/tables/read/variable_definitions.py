@@ -151,10 +151,10 @@ class VariableBuilder:
 
     # --- values ---------------------------------------------------------------------------------------------------
 
-    def see(self, batch: pa.RecordBatch, beside: int | None, first: int) -> None:
+    def see(self, batch: pa.RecordBatch, side: int | None, first: int) -> None:
         """Check the next batch.
 
-        `beside` is the position of the side column, and `first` the number of rows before the batch.
+        `side` is the position of the side column, and `first` the number of rows before the batch.
 
         After an error, no further values are checked. Batches with only missing values, common in wide tables, are
         skipped.
@@ -162,19 +162,19 @@ class VariableBuilder:
         if self._conversion is None or self._value_error is not None or self._length_fault() is not None:
             return
         column = batch.column(self.at)
-        if beside is None and column.null_count == len(column):
+        if side is None and column.null_count == len(column):
             return
         try:
-            self._see(batch, column, beside, first)
+            self._see(batch, column, side, first)
         except MemoryError:
             raise
         except pa.ArrowException as error:
             self._value_error = Fault(self.name, "value", f"a value cannot be converted: {error}")
 
-    def _see(self, batch: pa.RecordBatch, column: pa.Array, beside: int | None, first: int) -> None:
+    def _see(self, batch: pa.RecordBatch, column: pa.Array, side: int | None, first: int) -> None:
         assert self._conversion is not None
         try:
-            values, held = self._conversion.convert(column), self._held(batch, beside)
+            values, held = self._conversion.convert(column), self._held(batch, side)
             self.has_side = self.has_side or (held is not None and held.null_count < len(held))
             self._needed = max(self._needed, self._room(values, held))
         except BadValueError as bad:
@@ -186,33 +186,33 @@ class VariableBuilder:
             return
         if (row := self._conversion.loses(column)) is not None:
             self._value_warning = Fault(self.name, "rounded", self._conversion.loss, first + row + 1)
-        elif (row := self._undecoded(batch, beside)) is not None:
+        elif (row := self._undecoded(batch, side)) is not None:
             self._value_warning = Fault(self.name, "damaged", _UNDECODED.format(self._charset), first + row + 1)
         elif (row := _first_beyond_dates(values)) is not None:
             self._value_warning = Fault(self.name, "range", _BEYOND_DATES, first + row + 1)
 
-    def arrays(self, batch: pa.RecordBatch, beside: int | None) -> Iterator[pa.Array]:
+    def arrays(self, batch: pa.RecordBatch, side: int | None) -> Iterator[pa.Array]:
         """Yield the variable's columns of a batch: its own, and its side column if it has one."""
         assert self._conversion is not None
         yield self._conversion.convert(batch.column(self.at))
         if self.has_side:
-            yield self._held(batch, beside)
+            yield self._held(batch, side)
 
-    def _held(self, batch: pa.RecordBatch, beside: int | None) -> pa.Array | None:
+    def _held(self, batch: pa.RecordBatch, side: int | None) -> pa.Array | None:
         """Return the content of the side column, or None if it cannot be sent."""
-        if beside is None:
+        if side is None:
             return None
-        held = shared_values.laid_out(batch.column(beside))
+        held = shared_values.laid_out(batch.column(side))
         if not self.is_numeric:
             return held.cast(pa.binary())
         words = pc.utf8_trim_whitespace(sas_columns.strings(held))
         return pc.if_else(pc.is_in(words, value_set=_ORDINARY), pa.scalar(None, pa.string()), pc.ascii_upper(words))
 
-    def _undecoded(self, batch: pa.RecordBatch, beside: int | None) -> int | None:
+    def _undecoded(self, batch: pa.RecordBatch, side: int | None) -> int | None:
         """Return the first text whose bytes do not decode."""
-        if beside is None or self.is_numeric:
+        if side is None or self.is_numeric:
             return None
-        held = batch.column(beside)
+        held = batch.column(side)
         return pc.index(held.is_valid(), pa.scalar(value=True)).as_py() if held.null_count < len(held) else None
 
     def _room(self, values: pa.Array, held: pa.Array | None) -> int:
@@ -355,8 +355,8 @@ def _first_longer(values: pa.StringArray, damaged: pa.Array | None, room: int, c
     low, high = 0, len(values)
     while high - low > 1:
         middle = (low + high) // 2
-        beside = None if damaged is None else damaged.slice(low, middle - low)
-        if character_columns.longest(values.slice(low, middle - low), charset, beside) > room:
+        side = None if damaged is None else damaged.slice(low, middle - low)
+        if character_columns.longest(values.slice(low, middle - low), charset, side) > room:
             high = middle
         else:
             low = middle

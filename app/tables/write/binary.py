@@ -1,4 +1,7 @@
-"""Write Parquet, and Arrow IPC streams and files: all data is kept, including `sas.*` metadata."""
+"""Write Parquet, Arrow IPC streams and files, and SAS transport files of versions 8 and 5.
+
+Parquet and Arrow keep all data, including `sas.*` metadata.
+"""
 
 import json
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Write CDISC Dataset-JSON 1.1: the JSON file, its NDJSON form and that in compressed form.
+"""Write CDISC Dataset-JSON 1.1: the JSON file, its NDJSON form and the compressed NDJSON form.
 
 Source: CDISC, "Dataset-JSON v1.1" (2024-12-05). Numbers are numbers. Dates are ISO 8601 texts whose `targetDataType`
 states that SAS keeps them as numbers. Missing is null, blank is the empty string. The format has no special missing
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from app.dataset import side_columns
 from app.dataset.description import sas_metadata
-from app.tables.write.json_rows import framed, row_blocks, separated
+from app.tables.write.json_rows import array_literals, framed, row_blocks, separated
 from app.tables.write.output_pieces import COMPRESSION_LEVEL, PIECE_BYTES, Piece, split
 from app.tables.write.output_table import OutputOptions, OutputTable
 from app.tables.write.text_cells import cells
@@ -105,5 +105,4 @@ def _keys(attributes: Sequence[dict[str, str]]) -> list[int]:
 
 def _rows(table: OutputTable, options: OutputOptions, before: str, behind: str) -> Iterator[memoryview]:
     shown = cells(table.schema, options)
-    literals = ["[", *[","] * (len(shown) - 1), "]"] if shown else ["[]"]
-    return row_blocks(table, shown, options, framed(before, literals, behind))
+    return row_blocks(table, shown, options, framed(before, array_literals(shown), behind))

@@ -39,8 +39,13 @@ def framed(before: str, literals: Sequence[str], behind: str) -> list[str]:
     return [before + literals[0], *literals[1:-1], literals[-1] + behind]
 
 
+def array_literals(shown: Sequence[TextCell]) -> list[str]:
+    """Return the texts between the cells of a row that is an array."""
+    return ["[", *[","] * (len(shown) - 1), "]"] if shown else ["[]"]
+
+
 def separated(rows: Iterator[memoryview]) -> Iterator[Piece]:
-    """Yield blocks of rows that each begin with a comma, without the very first comma."""
+    """Yield blocks of rows that begin with a comma each, without the first comma."""
     for at, block in enumerate(rows):
         yield from split(block[1:] if at == 0 else block)
 

@@ -1,4 +1,4 @@
-"""A selection of a table for output, and the facts about it that some formats begin with."""
+"""A table for output: the client's options, the selected rows, and the properties of a format."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
@@ -86,7 +86,7 @@ class TableFormat(NamedTuple):
     """One output format of tables.
 
     `missing` are its ways to show special missing values, its default first. `options` are the options that apply to
-    it, beside those that choose rows and columns. `as_numbers` tells which date and time types it does not have.
+    it, without the options that choose rows and columns. `as_numbers` tells which date and time types it does not have.
     `keeps_bytes`: it keeps undecodable values' bytes. `needs_lengths`: it states the maximum lengths of texts before
     any value.
     """

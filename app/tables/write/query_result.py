@@ -1,4 +1,4 @@
-"""The result of a query in the formats in which clients get it."""
+"""The result of a query: rows of any Arrow types, and the formats in which clients get them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from app.tables.write import text_cells
 from app.tables.write.csv_writer import write_csv
-from app.tables.write.json_rows import framed, row_blocks, separated
+from app.tables.write.json_rows import array_literals, framed, row_blocks, separated
 from app.tables.write.output_pieces import Piece
 from app.tables.write.output_table import OutputOptions, OutputTable
 from app.tables.write.text_cells import cells
@@ -58,10 +58,10 @@ def _plain_column(column: pa.Array, wanted: pa.DataType) -> pa.Array:
         return column
     if any(includes(column.type) for includes in _TEXTUAL):
         return column.cast(pa.string())
-    return pa.array([None if value is None else _told(value) for value in column.to_pylist()], pa.string())
+    return pa.array([None if value is None else _text_of(value) for value in column.to_pylist()], pa.string())
 
 
-def _told(value: object) -> str:
+def _text_of(value: object) -> str:
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, pa.MonthDayNano):
@@ -87,9 +87,8 @@ def _write_json(found: pa.Table, types: pa.Schema, is_cut: bool) -> Iterator[Pie
     made = _outgoing(found)
     columns = [{"name": field.name, "type": str(field.type)} for field in types]
     shown = cells(made.schema, _OPTIONS)
-    literals = ["[", *[","] * (len(shown) - 1), "]"] if shown else ["[]"]
     yield b'{"columns":' + orjson.dumps(columns) + b',"rows":['
-    yield from separated(row_blocks(made, shown, _OPTIONS, framed(",", literals, "")))
+    yield from separated(row_blocks(made, shown, _OPTIONS, framed(",", array_literals(shown), "")))
     yield b'],"truncated":' + orjson.dumps(is_cut) + b"}"
 
 

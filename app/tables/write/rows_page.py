@@ -1,6 +1,6 @@
 """A page of a data set's rows as JSON, in the data set's order or sorted by a column, for people who look at it.
 
-Sorting reads the column that decides, and then only the row groups with rows of the page. Memory is bounded by the page
+Sorting reads the sort column, then only the row groups that have rows of the page. Memory is bounded by the page
 and its offset, not by the data set.
 """
 
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from app.dataset import side_columns
 from app.dataset.description import contents
 from app.model.names import folded
-from app.tables.write.json_rows import framed, row_blocks, separated
+from app.tables.write.json_rows import array_literals, framed, row_blocks, separated
 from app.tables.write.output_pieces import Piece
 from app.tables.write.output_table import OptionError, OutputOptions, OutputTable, TableFormat
 from app.tables.write.selection import select
@@ -26,7 +26,7 @@ from app.tables.write.text_cells import cells
 MOST_SORTED: Final = 2_000_000
 """The most rows up to the end of a sorted page."""
 _PRUNED: Final = 262_144
-"""The number of rows from which on those behind the page are dropped while sorting."""
+"""While sorting, rows behind the page are dropped as soon as more rows than this are held."""
 _ROW: Final = "row"
 _KEY: Final = "key"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -49,7 +49,7 @@ class PageRequest(NamedTuple):
 
 
 class RowsPage(NamedTuple):
-    """The rows of a page with all their columns, the schema of the data set, and the number of rows that there are."""
+    """The rows of a page with all their columns, the schema of the data set, and the number of available rows."""
 
     asked: PageRequest
     schema: pa.Schema
@@ -100,9 +100,8 @@ def write_page(page: RowsPage) -> Iterator[Piece]:
     rows = [selection.apply(batch) for batch in page.rows.combine_chunks().to_batches()]
     outgoing = OutputTable(selection.schema, rows, page.rows.num_rows, _EPOCH)
     shown = cells(selection.schema, options)
-    literals = ["[", *[","] * (len(shown) - 1), "]"] if shown else ["[]"]
     yield b'{"columns":' + orjson.dumps(columns) + b',"rows":['
-    yield from separated(row_blocks(outgoing, shown, options, framed(",", literals, "")))
+    yield from separated(row_blocks(outgoing, shown, options, framed(",", array_literals(shown), "")))
     is_all = not page.asked.has_more
     behind = {
         "total": page.total if is_all and not page.asked.is_partial else None,
@@ -166,8 +165,10 @@ def _key(schema: pa.Schema, asked: PageRequest) -> tuple[str, bool]:
 
 
 def _sorted(keys: Iterable[pa.RecordBatch], asked: PageRequest, *, descending: bool) -> pa.Int64Array:
-    """Return the row numbers of a page in the order of a column. Missing values are the smallest, as in SAS; equal
-    values stay in the data set's order."""
+    """Return the row numbers of a page in the order of a column.
+
+    Missing values are the smallest, as in SAS. Equal values stay in the data set's order.
+    """
     end = asked.offset + asked.limit
     held: list[pa.Table] = []
     begin = rows = 0
@@ -190,7 +191,7 @@ def _in_order(table: pa.Table, *, descending: bool) -> pa.Table:
 
 
 def _taken(file: pq.ParquetFile, names: list[str], chosen: pa.Int64Array) -> pa.Table:
-    """Return these rows of a file, in this order; only row groups that have some are read."""
+    """Return these rows of a file, in this order. Only the row groups that have them are read."""
     wanted = sorted(chosen.to_pylist())
     found: list[pa.RecordBatch] = []
     begin = at = 0

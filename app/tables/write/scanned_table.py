@@ -6,10 +6,8 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from app.tables.write import stored_table
 from app.tables.write.output_table import OutputOptions, OutputTable, TableFormat
-from app.tables.write.selection import select
-from app.tables.write.stored_table import ROWS_A_BATCH
+from app.tables.write.stored_table import ROWS_A_BATCH, OutputRows, row_range, selected
 
 
 def outgoing(
@@ -19,18 +17,12 @@ def outgoing(
 
     Raises OptionError.
 
-    The types are those of `schema`; the files may have integers in place of times. Reading is from one thread at a
+    The types are as in `schema`; the files may have integers in place of times. Reading is from one thread at a
     time.
     """
-    selection = select(schema, options, known)
-    first = min(options.offset or 0, rows)
-    taken = rows - first if options.limit is None else min(rows - first, options.limit)
-    unknown = stored_table.lacking_lengths(schema, selection.sources) if known.needs_lengths else []
-    if unknown:
-        told = stored_table.with_lengths(schema, unknown, head(table, schema, unknown, first, taken))
-        selection = select(told, options, known)
-    batches = (selection.apply(batch) for batch in head(table, schema, selection.sources, first, taken))
-    return OutputTable(selection.schema, batches, taken, created)
+    first, taken = row_range(options, rows)
+    chosen = OutputRows(lambda names: head(table, schema, names, first, taken), taken, created)
+    return selected(schema, options, known, chosen)
 
 
 def head(table: ds.Dataset, schema: pa.Schema, names: Sequence[str], first: int, rows: int) -> Iterator[pa.RecordBatch]:

@@ -23,7 +23,7 @@ _OF_VALUES = (
 
 
 class Labelled(NamedTuple):
-    """A variable that is shown by its labels: its column, and that of its special missing values."""
+    """A variable that is shown by its labels: its column, and the column of its special missing values."""
 
     name: str
     labels: ValueLabels

@@ -1,8 +1,8 @@
-"""Convert columns to text, a column at a time: numbers in their shortest form, dates and times in ISO 8601.
+"""The cells of rows of text: columns converted to text, numbers in their shortest form, dates and times in ISO 8601.
 
-A datetime is `2026-11-21T08:30:00`, with a fraction where it has one, and with a `Z` behind if it is a moment of UTC; a
-time of day `08:30:00`. A duration, which is what a SAS time outside of 0 to 24 hours is, has as many hours as it needs:
-`30:15:00`, `-00:00:45`. Bytes are hexadecimal digits.
+A datetime is `2026-11-21T08:30:00`, with a fraction where it has one, and with a `Z` at the end if it is in UTC; a time
+of day is `08:30:00`. A duration (a SAS time outside of 0 to 24 hours) has as many hours as it needs: `30:15:00`,
+`-00:00:45`. Bytes are hexadecimal digits.
 """
 
 from collections.abc import Callable, Sequence
@@ -124,7 +124,7 @@ _TEXTS = (
 
 
 class TextCell(NamedTuple):
-    """One cell of every row: its column, and that of the tags that replace nulls in it."""
+    """One cell of every row: its column, and the column of the tags that replace nulls in it."""
 
     name: str
     type: pa.DataType

@@ -49,7 +49,7 @@ def read(file: BinaryIO, *, member: str | None = None, charset: str = xpt_limits
     """Return a data set of a transport file of either version.
 
     The file must stay open and unchanged while rows are read. `member` is the data set's name, in any case; a file with
-    one data set needs none. `charset` is a Python codec's name. Columns, types and side columns are those of
+    one data set needs none. `charset` is a Python codec's name. Columns, types and side columns are as in
     `app.dataset`: special missing values are kept. The observations are surveyed first to determine the columns.
 
     Raises InvalidInputError, with the byte, for a file that is not a transport file, is cut off or contradicts itself,
@@ -99,7 +99,7 @@ def _whole(plan: Plan, blocks: Callable[[], Iterator[bytes]]) -> pa.Table:
 def _chosen(
     found: Iterable[TransportMember], name: str | None, charset: str
 ) -> tuple[TransportMember, TransportMember]:
-    """Return a data set with its texts as Latin-1, and with those in the character set."""
+    """Return a data set with its texts as Latin-1, and with its texts in the character set."""
     names: list[str] = []
     wanted: list[tuple[TransportMember, TransportMember]] = []
     for latin_1 in found:
@@ -165,13 +165,13 @@ def row_count(records: Records, member: TransportMember) -> ObservationCount:
     rest = records.take(member.at + behind, size - behind, "observations")
     rows = certain + -(-len(rest.rstrip(b" ")) // length)
     if rest.endswith(_NUL):
-        return _beside_nuls(member, rest, certain, size)
+        return _count_with_nuls(member, rest, certain, size)
     if rows * length > size:
         raise _torn(member, size)
     return ObservationCount(rows)
 
 
-def _beside_nuls(member: TransportMember, rest: bytes, certain: int, size: int) -> ObservationCount:
+def _count_with_nuls(member: TransportMember, rest: bytes, certain: int, size: int) -> ObservationCount:
     """Return the number of observations of a file that ends with NULs.
 
     They are padding if they are a part of an observation only, or of one with texts, which are padded with blanks.
@@ -210,7 +210,12 @@ _BEYOND_ASCII: Final = 0x80
 
 
 def surveyed(plan: Plan, blocks: Blocks) -> Plan:
-    """Return the plan that fits all observations (big-endian IBM floats). `blocks` are pieces of whole observations."""
+    """Return the plan that fits all observations (big-endian IBM floats). `blocks` are pieces of whole observations.
+
+    Most data sets need no change, and a quick test shows it for most columns: a missing value is a number whose
+    fraction is zero, and a text is ASCII. Only columns of dates and times, and columns that fail the quick test, are
+    read completely.
+    """
     counted = [column for column in plan.columns if column.kind is not None]
     plain = [column for column in plan.columns if column.kind is None]
     doubtful: set[int] = set()

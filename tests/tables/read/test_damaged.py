@@ -205,7 +205,7 @@ def test_arrow_names_the_batch_and_its_first_row() -> None:
 def test_files_of_another_kind_are_not_called_damaged() -> None:
     assert refused("parquet", b"a,b\n1,2\n") == "not a Parquet file: its first four bytes are not PAR1"
     assert refused("parquet", b"PARE" + bytes(100)) == "the Parquet file is encrypted; write it without encryption"
-    assert refused("sas7bdat", b"a,b\n") == "not a sas7bdat file: its first 32 bytes are not those of one"
+    assert refused("sas7bdat", b"a,b\n") == "not a sas7bdat file: its first 32 bytes differ"
 
 
 @pytest.mark.parametrize("words", [COLUMNAR, READSTAT])
