@@ -14,7 +14,7 @@ from rich.terminal_theme import MONOKAI
 from app.cli.command_files import require_folder
 from app.cli.config_command import read
 from app.cli.list_commands import attachment_list
-from app.cli.terminal import Failure, progress, state, tell
+from app.cli.terminal import Failure, print_failure, progress, state
 from app.cli.trace_command import frame_lines
 from app.cli.watch_command import ProgressDisplay
 from app.codecs.sas.attachment_messages import Attachment, AttachmentHeader
@@ -126,7 +126,7 @@ def _trace(console: Console) -> None:
 
 def _errors(console: Console) -> None:
     for failure in _failures():
-        tell(failure, console)
+        print_failure(failure, console)
         console.print()
 
 

@@ -30,27 +30,27 @@ from app.cli import (
     webhooks_command,
 )
 from app.cli.demo_command import demo
-from app.cli.rest_client import explained
-from app.cli.terminal import Failure, err, tell
+from app.cli.rest_client import as_failure
+from app.cli.terminal import Failure, err, print_failure
 from app.model.errors import GatewayError
 from app.model.wording import sentence
 from app.plugins import PluginError
 
 
 class _Commands(TyperGroup):
-    """The commands, whose usage errors have the words of this program."""
+    """The commands. Usage errors from pydantic become sentences."""
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
-        with _worded():
+        with _with_plain_errors():
             return super().make_context(*arguments, **options)
 
     def invoke(self, ctx: Any) -> Any:
-        with _worded():
+        with _with_plain_errors():
             return super().invoke(ctx)
 
 
 @contextmanager
-def _worded() -> Iterator[None]:
+def _with_plain_errors() -> Iterator[None]:
     try:
         yield
     except typer.BadParameter as error:
@@ -106,7 +106,7 @@ def run() -> None:
     except Failure as failure:
         _end(failure)
     except AttachmentGatewayError as error:
-        _end(explained(error))
+        _end(as_failure(error))
     except (GatewayError, PluginError) as error:
         _end(Failure(str(error)))
     except OSError as error:
@@ -114,7 +114,7 @@ def run() -> None:
 
 
 def _end(failure: Failure) -> NoReturn:
-    tell(failure, err)
+    print_failure(failure, err)
     sys.exit(failure.code)
 
 

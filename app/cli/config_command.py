@@ -1,4 +1,4 @@
-"""`config`: show the configuration, and all errors in it."""
+"""`config`: show the configuration, and all errors in it; options that all commands read like settings."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -108,7 +108,7 @@ _DURATIONS = TypeAdapter[timedelta](Duration)
 
 
 def duration(option: str, text: str) -> timedelta:
-    """Return the duration of an option; a number without a unit is seconds. Raises Failure for any other text."""
+    """Return the duration of an option, written as in settings: 90d, 1h30m. Raises Failure for any other text."""
     try:
         return _DURATIONS.validate_python(text)
     except ValidationError as error:
@@ -116,7 +116,7 @@ def duration(option: str, text: str) -> timedelta:
 
 
 def age(option: str, text: str) -> timedelta:
-    """Return the age of an option from which on something is deleted. Raises Failure also for one without a unit."""
+    """Return the age of an option from which something is deleted. Raises Failure also if it has no unit."""
     if not text.strip()[-1:].isalpha():
         raise Failure(
             f"{option} {text!r} has no unit", "Write for example 90d or 1h30m, with units ms, s, m, h, d and w."

@@ -26,7 +26,7 @@ import pyarrow as pa
 DESTINATION = "demo"
 MESSAGE = "This is the actual application message."
 _DEADLINE_SECONDS = 60
-_LOOK_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 
 T = TypeVar("T")
 
@@ -58,9 +58,9 @@ def run_steps(stage: DemoContext) -> list[Comparison]:
     outgoing = [readable(path) for path in sent]
     delivery = post(client, DESTINATION, outgoing, description="sent by the demo", message=MESSAGE)
     attachments = _arrival(stage, delivery, len(sent))
-    came = folder / "came"
-    came.mkdir(exist_ok=True)
-    return [_compare(client, path, attachment, came) for path, attachment in zip(sent, attachments, strict=True)]
+    received = folder / "received"
+    received.mkdir(exist_ok=True)
+    return [_compare(client, path, attachment, received) for path, attachment in zip(sent, attachments, strict=True)]
 
 
 def report(results: list[Comparison], console: Console) -> None:
@@ -89,7 +89,7 @@ def _eventually(stage: DemoContext, what: str, look: Callable[[], T | None]) -> 
         if time.monotonic() > deadline:
             failed = "; ".join(f"{name}: {check}" for name, check in checks.items() if not check["ok"])
             raise Failure(f"waited {_DEADLINE_SECONDS} seconds for {what}", failed)
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
     return found
 
 

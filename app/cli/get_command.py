@@ -181,12 +181,12 @@ def get(
         if utf_8:
             if format_ is not None or any(value is not None for value in options.values()):
                 raise Failure("--utf-8 converts text files; it cannot be combined with options for data sets")
-            return _get_made(client, attachment, output, attachment["file_name"], {"charset": "utf-8"})
+            return _fetch_converted(client, attachment, output, attachment["file_name"], {"charset": "utf-8"})
         if attachment["kind"] == "data-set":
             choice = choose(format_, output, xpt_version, **options)
             if not choice.is_stored:
                 name = choice.file_name(attachment["file_name"])
-                return _get_made(client, attachment, output, name, choice.query)
+                return _fetch_converted(client, attachment, output, name, choice.query)
         elif format_ is not None or any(value is not None for value in options.values()):
             raise Failure("this attachment is a file; options for data sets do not apply")
         if output == "-":
@@ -227,16 +227,20 @@ def fetch(client: Client, attachment: Attachment, target: Path | BinaryIO) -> No
             raise Failure(f"cannot write {target}: {error.strerror or error}") from error
 
 
-def _get_made(client: Client, attachment: Attachment, output: str | None, name: str, query: dict[str, Any]) -> None:
+def _fetch_converted(
+    client: Client, attachment: Attachment, output: str | None, name: str, query: dict[str, Any]
+) -> None:
     """Fetch converted content: a data set in another format, or a text file in UTF-8. Raises Failure."""
     if output == "-":
-        return _receive_made(client, attachment, sys.stdout.buffer, name, query)
+        return _receive_converted(client, attachment, sys.stdout.buffer, name, query)
     with whole_file(_target(output, name)) as file:
-        _receive_made(client, attachment, file, name, query)
+        _receive_converted(client, attachment, file, name, query)
     return None
 
 
-def _receive_made(client: Client, attachment: Attachment, file: BinaryIO, name: str, query: dict[str, Any]) -> None:
+def _receive_converted(
+    client: Client, attachment: Attachment, file: BinaryIO, name: str, query: dict[str, Any]
+) -> None:
     with (
         client.stream(f"attachments/{attachment['id']}/content", **query) as response,
         bars(FileSizeColumn, TransferSpeedColumn) as progress,

@@ -62,7 +62,7 @@ class CaptureSource:
         self.framing = wanted.framing or default_framing(self.format)
         self.done = 0
         """Bytes that have been read so far."""
-        self._require_sense()
+        self._check_combination()
 
     def entries(self, now: Callable[[], int]) -> Iterator[tuple[Path, Entry]]:
         """Yield its entries, each with its file; `now` returns µs since 1970. Raises Failure."""
@@ -75,7 +75,7 @@ class CaptureSource:
             except OSError as error:
                 raise _unreadable(file, error) from error
 
-    def _require_sense(self) -> None:
+    def _check_combination(self) -> None:
         """Check that path, format and framing are compatible. Raises Failure."""
         if self.path.is_dir() and self._wanted.format not in (None, "raw"):
             raise Failure(f"{self.path} is a folder; only message files can be a folder", "name the files in it")
@@ -105,15 +105,15 @@ class CaptureSource:
     def _file(self, path: Path, origin: Origin) -> Iterator[Entry]:
         length = path.stat().st_size
         self.done += length
-        beside = path.with_name(path.name + _DESCRIPTOR)
-        described = beside.exists()
+        descriptor = path.with_name(path.name + _DESCRIPTOR)
+        described = descriptor.exists()
         if length > LONGEST_MESSAGE:
             yield origin.refused(b"", "message-too-long", _too_long(length, LONGEST_MESSAGE))
-        elif described and beside.stat().st_size > mq_files.LONGEST_DESCRIPTOR:
-            why = f"its descriptor has {_too_long(beside.stat().st_size, mq_files.LONGEST_DESCRIPTOR)}"
+        elif described and descriptor.stat().st_size > mq_files.LONGEST_DESCRIPTOR:
+            why = f"its descriptor has {_too_long(descriptor.stat().st_size, mq_files.LONGEST_DESCRIPTOR)}"
             yield origin.refused(path.read_bytes(), "bad-descriptor", why)
         else:
-            yield mq_files.read(path.read_bytes(), beside.read_bytes() if described else None, origin)
+            yield mq_files.read(path.read_bytes(), descriptor.read_bytes() if described else None, origin)
 
 
 def _files(path: Path) -> list[Path]:
@@ -182,7 +182,7 @@ _CAPTURES = (
 )
 _BATCH_BYTES = 4 << 20
 _DEFAULTS = ", ".join(f"{default_framing(each)} for {each}" for each in FORMATS)
-_MOST_TOLD = 20
+_MOST_PRINTED = 20
 
 journal = typer.Typer(no_args_is_help=True, help="Import captures into journals, and list segments.")
 
@@ -212,7 +212,7 @@ def import_(
     ] = None,
     counts: Annotated[
         CountingRule | None,
-        typer.Option(help="What last messages on Rendezvous count. Default: found out from the messages."),
+        typer.Option(help="What last messages on Rendezvous count. Default: determined from the messages."),
     ] = None,
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Import unreadable pieces for quarantine, and continue.")
@@ -235,16 +235,16 @@ def import_(
             before = {segment.number for segment in target.segments()}
             importer = Importer(target, lambda: time_ns() // 1000, ArrivalOptions(counts=counts), keep_going=keep_going)
             with bars(DownloadColumn, TransferSpeedColumn) as progress:
-                told = [importer.take(capture, progress) for capture in found]
+                counts_by_capture = [importer.import_capture(capture, progress) for capture in found]
             target.seal()
             written = [segment for segment in target.segments() if segment.number not in before]
     except (GatewayError, OSError, plugins.PluginError) as error:
         raise Failure(str(error)) from error
     if as_json:
-        for capture, count in zip(found, told, strict=True):
+        for capture, count in zip(found, counts_by_capture, strict=True):
             typer.echo(json.dumps(count.facts(capture), ensure_ascii=False))
     else:
-        _report(found, told)
+        _report(found, counts_by_capture)
     new = f"{len(written)} new segment{'' if len(written) == 1 else 's'}"
     err.print(f"{new}, {size(sum(each.size for each in written))}, in {to}", markup=False, highlight=False)
 
@@ -367,11 +367,13 @@ class Importer:
         self._journal, self._now, self._options, self._keep_going = target, now, options, keep_going
         self._batch: list[PhysicalMessage] = []
         self._batch_bytes = 0
-        self._told = 0
+        self._printed = 0
 
-    def take(self, capture: CaptureSource, progress: Progress) -> ImportCount:
-        """Append all of a capture, or all in front of the first piece that cannot be read. Raises Failure for that,
-        and GatewayError when the journal takes nothing more."""
+    def import_capture(self, capture: CaptureSource, progress: Progress) -> ImportCount:
+        """Append a capture, up to the first piece that cannot be read.
+
+        Raises Failure for such a piece, and GatewayError when the journal accepts no more messages.
+        """
         count, arrivals = ImportCount(), ArrivalsBySource(lambda _source: self._options)
         bar = progress.add_task(escape(shown(capture.path)), total=capture.bytes)
         for path, entry in capture.entries(self._now):
@@ -403,10 +405,10 @@ class Importer:
             self._flush()
             hint = "everything before it is in the journal; --keep-going imports such pieces for quarantine"
             raise Failure(why, hint)
-        self._told += 1
-        if self._told <= _MOST_TOLD:
+        self._printed += 1
+        if self._printed <= _MOST_PRINTED:
             err.print(why, markup=False, highlight=False)
-        if self._told == _MOST_TOLD:
+        if self._printed == _MOST_PRINTED:
             err.print("further unreadable pieces are only counted", style="dim")
         return entry.message.unreadable(entry.code, why)
 

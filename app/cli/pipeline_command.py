@@ -18,10 +18,10 @@ from app import plugins
 from app.cli import tables_command
 from app.cli.config_command import Config, read
 from app.cli.demo_command import demo as gateway_demo
-from app.cli.line_tables import IDENTIFIER, STATE, ListColumn, ListTable, numbers
-from app.cli.list_commands import Json, Limit, lines, shown
+from app.cli.line_tables import IDENTIFIER, STATE, ListColumn, ListTable, numbers, print_list
+from app.cli.list_commands import Json, Limit
 from app.cli.rest_client import DEFAULT_URL, Url, connect
-from app.cli.terminal import FAILED, Failure, err, out, state, time
+from app.cli.terminal import FAILED, Failure, err, out, print_json, state, time
 from app.model.errors import GatewayError
 from app.model.times import to_microseconds
 from app.observe import configure_logging, logger
@@ -48,8 +48,8 @@ Conf = Annotated[
     list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
 ]
 
-_LAST_SECONDS = 2.0
-"""How long a Java process that has closed its connections may take to end."""
+_JAVA_END_SECONDS = 2.0
+"""Maximum time that a Java process takes to end after it closed its connections."""
 
 
 def spark_settings(
@@ -98,7 +98,7 @@ def spark_session(chosen: "SparkSettings", settings: Settings) -> Iterator["Spar
         raise Failure(*spark_failures.explain(error, None, places)) from error
     except (PySparkException, Py4JError, OSError, EOFError) as error:
         is_answer = isinstance(error, PySparkException | Py4JJavaError)
-        ended = jvm.ended(0 if is_answer else _LAST_SECONDS)
+        ended = jvm.ended(0 if is_answer else _JAVA_END_SECONDS)
         if ended is None and not isinstance(error, PySparkException | Py4JError):
             raise
         why, hint = spark_failures.explain(error, ended, places)
@@ -112,7 +112,7 @@ def spark_session(chosen: "SparkSettings", settings: Settings) -> Iterator["Spar
 
 
 _MOST_SHOWN = 20
-_LOOK_SECONDS = 1
+_POLL_SECONDS = 1
 _LAST_EVENTS_SECONDS = 10
 _TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]
 EXPECTATION = 4
@@ -184,8 +184,8 @@ def batch(
     if committed is None:
         raise Failure(f"no sealed segment in {journal}", _WHEN_SEALED)
     if as_json:
-        told = _as_json(committed, report) | {"violations": [each._asdict() for each in violations]}
-        typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
+        report_json = _as_json(committed, report) | {"violations": [each._asdict() for each in violations]}
+        typer.echo(json.dumps(report_json, indent=2, ensure_ascii=False))
     else:
         _show(committed, report)
     _show_damage(committed)
@@ -230,7 +230,7 @@ def list_runs(*, limit: Limit = 20, as_json: Json = False, url: Url = DEFAULT_UR
     with connect(url) as client:
         found = client.pages("pipeline/runs", limit)
         if as_json:
-            return lines(found)
+            return print_json(found)
         grid = ListTable(_RUNS)
         for run in found:
             took = "-" if run["seconds"] is None else f"{run['seconds']:,.1f} s"
@@ -246,7 +246,7 @@ def list_runs(*, limit: Limit = 20, as_json: Json = False, url: Url = DEFAULT_UR
                 *counts,
                 escape(run["error"] or ""),
             )
-    shown(grid, "no runs")
+    print_list(grid, "no runs")
     return None
 
 
@@ -262,7 +262,7 @@ def demo(*, master: Master = None, memory: Memory = None) -> None:
             journal = str(Path(folder) / "gateway" / "journal")
             committed, report, _ = _run_batch(spark, settings, journal, in_place=False, tables=True)
         if committed is None:
-            raise Failure("the demo has left no sealed segment", _WHEN_SEALED)
+            raise Failure("the demo left no sealed segment", _WHEN_SEALED)
         _show(committed, report)
         place = settings.tables_url
         out.print("\n[bold]tables[/]\n")
@@ -355,7 +355,7 @@ def _run_stream(
             watch=lambda _number, _results, committed: monitor.committed(committed),
         )
         log.info("assembly_started", journal=journal, spark=spark.version)
-        while not query.awaitTermination(_LOOK_SECONDS):
+        while not query.awaitTermination(_POLL_SECONDS):
             if ending.is_set() or monitor.failures:
                 query.stop()
         listener.ended.wait(_LAST_EVENTS_SECONDS)

@@ -61,7 +61,7 @@ def show_profile(
 
 
 def _looks_like_a_file(path: Path) -> bool:
-    """Tell whether a name is that of a file, as identifiers have neither folders nor suffixes."""
+    """Tell whether a name is a file's: identifiers have neither folders nor suffixes."""
     return bool(path.suffix) or path.name != str(path)
 
 

@@ -1,4 +1,4 @@
-"""`fsck` and `rebuild`: check and repair the data of a gateway in place."""
+"""`fsck`, `rebuild`, `backup` and `restore`: check, repair and back up the data of a gateway."""
 
 import json
 from collections import Counter
@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import Progress, TaskID, TimeRemainingColumn
 
 from app.cli.config_command import Config, read
-from app.cli.terminal import Failure, Yes, bars, confirm, err, out, table
+from app.cli.terminal import Failure, Json, Yes, bars, confirm, err, out, table
 from app.model.errors import GatewayError
 from app.observe import configure_logging
 from app.plugins import PluginError
@@ -31,8 +31,6 @@ FOUND, UNCHECKED = 1, 2
 _PASSES = 3
 _SHOWN = 20
 """Maximum number of differences of one kind that are listed; the JSON has all."""
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 
 
 def fsck(
@@ -72,11 +70,11 @@ def rebuild(path: Config = None, *, yes: Yes = False) -> None:
     configure_logging(settings.log.level, settings.log.format)
     if not settings.data.exists() and not settings.journal_folder.exists():
         raise Failure(f"nothing to rebuild from: no folder {settings.journal_folder}", code=UNCHECKED)
-    with failures(UNCHECKED), opened(settings, write=True) as estate:
-        if estate.database.exists():
-            confirm(f"The catalog {estate.database.place} will be set aside, and a new one made.", yes=yes)
+    with failures(UNCHECKED), opened(settings, write=True) as stores:
+        if stores.database.exists():
+            confirm(f"The catalog {stores.database.place} will be set aside, and a new one made.", yes=yes)
         with shown() as progress:
-            rebuilt = rebuild_catalog(estate, progress)
+            rebuilt = rebuild_catalog(stores, progress)
     counts = f"{rebuilt.recorded:,} rows from the records, {rebuilt.replayed:,} messages from the journal"
     out.print(f"{counts}, {rebuilt.finished:,} attachments finished, {rebuilt.lost:,} lost", highlight=False)
     if rebuilt.orphaned:
@@ -85,7 +83,7 @@ def rebuild(path: Config = None, *, yes: Yes = False) -> None:
         out.print(f"the old catalog: {rebuilt.aside}", markup=False, highlight=False)
     for name, count in rebuilt.unsent.items():
         sentence = (
-            f"webhook {name} had not got the last events of the old catalog, at most {count:,}; it gets new ones only"
+            f"webhook {name} missed the last events of the old catalog, at most {count:,}; it receives only new events"
         )
         err.print(escape(sentence), style="yellow", highlight=False)
     if rebuilt.lost:
@@ -98,27 +96,27 @@ def _checked(path: Config, as_json: bool) -> "tuple[Sequence[Finding], Sequence[
 
     settings = read(path)
     configure_logging("warning", settings.log.format)
-    with opened(settings, write=False) as estate, shown() as progress:
-        found = checked(estate, progress)
+    with opened(settings, write=False) as stores, shown() as progress:
+        found = checked(stores, progress)
     _list(found.findings, as_json)
     return found
 
 
 def _repaired(path: Config, yes: bool, as_json: bool) -> "tuple[Sequence[Finding], Sequence[str]]":
-    """Repair and check again, since a repair may uncover more. Return what is left."""
+    """Repair and check again, since a repair may reveal more. Return the remaining findings."""
     from app.service.repair.consistency_check import checked  # noqa: PLC0415 - a second of imports
     from app.service.repair.repair_stores import opened  # noqa: PLC0415
     from app.service.repair.repairs import plan  # noqa: PLC0415
-    from app.service.repair.repairs import repair as carry_out  # noqa: PLC0415
+    from app.service.repair.repairs import repair as repair_findings  # noqa: PLC0415
 
     settings = read(path)
     configure_logging("warning", settings.log.format)
     failed: dict[Finding, None] = {}
     unchecked: Sequence[str] = ()
     for _ in range(_PASSES):
-        with opened(settings, write=True) as estate:
+        with opened(settings, write=True) as stores:
             with shown() as progress:
-                findings, unchecked = checked(estate, progress)
+                findings, unchecked = checked(stores, progress)
             new = [finding for finding in findings if finding not in failed]
             planned = plan(new)
             if not planned:
@@ -127,8 +125,8 @@ def _repaired(path: Config, yes: bool, as_json: bool) -> "tuple[Sequence[Finding
             _show_plan(planned, as_json)
             confirm("Repair?", yes=yes)
             with shown() as progress:
-                outcomes = carry_out(estate, planned, progress)
-        _tell(outcomes, as_json)
+                outcomes = repair_findings(stores, planned, progress)
+        _show_outcomes(outcomes, as_json)
         failed |= {outcome.finding: None for outcome in outcomes if not outcome.done}
     return [*failed], unchecked
 
@@ -165,7 +163,7 @@ def _show_plan(planned: "Plan", as_json: bool) -> None:
     out.print(grid)
 
 
-def _tell(outcomes: "Sequence[Outcome]", as_json: bool) -> None:
+def _show_outcomes(outcomes: "Sequence[Outcome]", as_json: bool) -> None:
     if as_json:
         for outcome in outcomes:
             result: dict[str, Any] = {"kind": outcome.finding.kind, "subject": outcome.finding.subject}
@@ -232,12 +230,12 @@ def backup(
     from app.service.repair.backup import back_up  # noqa: PLC0415 - a second of imports
     from app.service.repair.repair_stores import opened  # noqa: PLC0415
 
-    with failures(FOUND), opened(read(path), write=False) as estate:
-        if estate.catalog is None:
-            why = estate.catalog_error or f"no catalog at {estate.database.place}"
+    with failures(FOUND), opened(read(path), write=False) as stores:
+        if stores.catalog is None:
+            why = stores.catalog_error or f"no catalog at {stores.database.place}"
             raise Failure(f"nothing was backed up: {why}")
         with shown() as progress:
-            report = back_up(estate, _store_of(to), progress, keep)
+            report = back_up(stores, _store_of(to), progress, keep)
     if as_json:
         result = {name: getattr(report, name) for name in report.__dataclass_fields__}
         typer.echo(json.dumps(result))
@@ -266,7 +264,7 @@ def restore(
     Stop the old gateway for good first.
     """
     from app.service.repair import backup_manifests  # noqa: PLC0415 - a second of imports
-    from app.service.repair.restoring_backup import restore as put_back  # noqa: PLC0415
+    from app.service.repair.restoring_backup import restore as restore_backup  # noqa: PLC0415
 
     with failures(FOUND):
         require_folder(source)
@@ -277,10 +275,10 @@ def restore(
         if data is not None:
             settings = settings.model_copy(update={"data": data})
         with shown() as progress:
-            restored = put_back(settings, place, backup_id, progress)
+            restored = restore_backup(settings, place, backup_id, progress)
         manifest = backup_manifests.BACKUPS + restored.id
         counts = f"{restored.files:,} files, {size(restored.bytes)}"
-        return out.print(f"{manifest}: {counts}; the journal goes on with epoch {restored.epoch}", highlight=False)
+        return out.print(f"{manifest}: {counts}; the journal continues with epoch {restored.epoch}", highlight=False)
 
 
 def _list_backups(source: str, place: ContentStore, *, as_json: bool) -> None:

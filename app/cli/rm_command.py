@@ -65,7 +65,7 @@ def _counted(doomed: Iterable[_Deletion]) -> str:
 
 
 def _found(client: Client, identifier: str) -> Iterator[_Deletion]:
-    """Yield what has this identifier; before a message its attachments that are there. Raises Failure."""
+    """Yield what has this identifier; a message comes after its existing attachments. Raises Failure."""
     if attachment := _one(client, located("attachments", identifier)):
         if attachment["state"] == _DELETED:
             raise Failure(f"attachment {identifier} has already been deleted")

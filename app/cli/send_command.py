@@ -97,9 +97,9 @@ def _integer(setting: str, value: str) -> int:
         raise Failure(f"--length {setting!r}: {value!r} is not a number of bytes") from None
 
 
-def show_rehearsal(rehearsal: dict[str, Any]) -> None:
+def show_dry_run(plan: dict[str, Any]) -> None:
     """Print what would be sent as tables on standard output; warnings go to standard error."""
-    for attachment in rehearsal["attachments"]:
+    for attachment in plan["attachments"]:
         data_set = attachment.get("data_set")
         if data_set is None:
             out.print(f"{escape(attachment['name'])} ({attachment['kind']}): {attachment['messages']:,} messages")
@@ -115,7 +115,7 @@ def show_rehearsal(rehearsal: dict[str, Any]) -> None:
         for warning in data_set["warnings"]:
             err.print("[yellow]warning:[/] ", end="")
             err.print(warning["detail"], markup=False, highlight=False)
-    out.print(f"{rehearsal['messages']:,} messages to {escape(rehearsal['destination'])}; nothing was sent")
+    out.print(f"{plan['messages']:,} messages to {escape(plan['destination'])}; nothing was sent")
 
 
 def _variables(variables: Iterable[dict[str, Any]]) -> ListTable:
@@ -146,7 +146,7 @@ def _origins(origins: dict[str, str]) -> str:
 
 _DATA_SET = re.compile(r"[^.]+\.[^.]+")
 _KINDS = [kind.value for kind in KindWord]
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 _INPUT = Path("-")
 
 
@@ -217,31 +217,36 @@ def send(
         member=member,
         label=title,
     )
-    beside = {word: path for word, path in (("catalog", catalog), ("define", define)) if path is not None}
-    kind, name = _meaning(as_, files, wanted)
-    if beside and kind not in (None, "data-set"):
-        raise Failure(f"--{min(beside)} describes data sets, not a {kind}", "leave --as out, or give --as data-set")
+    descriptions = {word: path for word, path in (("catalog", catalog), ("define", define)) if path is not None}
+    kind, name = _kind_and_name(as_, files, wanted)
+    if descriptions and kind not in (None, "data-set"):
+        raise Failure(f"--{min(descriptions)} describes data sets, not a {kind}", "omit --as, or give --as data-set")
     with connect(url) as client, ExitStack() as stack:
-        more = wanted | {word: word for word in beside}
+        more = wanted | {word: word for word in descriptions}
         outgoing = [readable(path, kind, name, more) for path in _as_files(files, input_name, stack)]
         if dry_run:
-            rehearsal = post(
-                client, to, outgoing, description=description, message=message, dry_run=True, beside=beside
+            plan = post(
+                client, to, outgoing, description=description, message=message, dry_run=True, descriptions=descriptions
             )
-            return typer.echo(json.dumps(rehearsal)) if as_json else show_rehearsal(rehearsal)
-        delivery = post(client, to, outgoing, description=description, message=message, key=key, beside=beside)
+            return typer.echo(json.dumps(plan)) if as_json else show_dry_run(plan)
+        delivery = post(
+            client, to, outgoing, description=description, message=message, key=key, descriptions=descriptions
+        )
         err.print(f"delivery {delivery['id']} to {to} is {delivery['state']}", highlight=False)
         if wait:
-            delivery = follow(client, delivery)
-            told = SUBSCRIBERS.get(delivery["subscribers"])
-            err.print(f"sent: {delivery['messages_sent']} messages" + (f" ({told})" if told else ""), highlight=False)
+            delivery = wait_until_sent(client, delivery)
+            subscribers = SUBSCRIBERS.get(delivery["subscribers"])
+            err.print(
+                f"sent: {delivery['messages_sent']} messages" + (f" ({subscribers})" if subscribers else ""),
+                highlight=False,
+            )
     return typer.echo(delivery["id"])
 
 
 def _as_files(files: list[Path], name: str, stack: ExitStack) -> list[Path]:
-    """Return the files, with one of all that it brings in place of standard input and of each pipe. Raises Failure.
+    """Return the files. Standard input and pipes are replaced by temporary files with their content. Raises Failure.
 
-    The gateway must know a file's size before its content, so what has no size is read to its end first.
+    The gateway must know a file's size before its content, so inputs without a size are read to their end first.
     """
     if files.count(_INPUT) > 1:
         raise Failure("standard input can be sent only once")
@@ -265,7 +270,7 @@ def _regular(path: Path, name: str, stack: ExitStack) -> Path:
     return kept
 
 
-def _meaning(given: str | None, files: list[Path], wanted: dict[str, Any]) -> tuple[str | None, str | None]:
+def _kind_and_name(given: str | None, files: list[Path], wanted: dict[str, Any]) -> tuple[str | None, str | None]:
     """Return the kind, and the name of a data set, that `--as` stands for. Raises Failure."""
     if given is None or given in _KINDS:
         kind = given or ("data-set" if wanted else None)
@@ -290,11 +295,11 @@ def post(
     message: str | None = None,
     key: str | None = None,
     dry_run: bool = False,
-    beside: Mapping[str, Path] = MappingProxyType({}),
+    descriptions: Mapping[str, Path] = MappingProxyType({}),
 ) -> Any:
     """Send a message with these attachments, with a progress bar.
 
-    `beside` are files that describe the data sets: `catalog`, `define`.
+    `descriptions` are files that describe the data sets: `catalog`, `define`.
 
     Return its delivery, or the dry run. Raises Failure for a file that cannot be read, and what the client raises.
     """
@@ -313,7 +318,7 @@ def post(
             if part in shown:
                 progress.update(shown[part], completed=sent)
 
-        every = {**parts, **{word: readable(path) for word, path in beside.items()}}
+        every = {**parts, **{word: readable(path) for word, path in descriptions.items()}}
         if dry_run:
             return client.dry_run(draft, every, progress=tell)
         return client.send_message(draft, every, key=key, progress=tell)
@@ -328,7 +333,7 @@ def readable(path: Path, kind: str | None = None, name: str | None = None, data_
     return File.of(path, kind=kind, name=name, attachment={"data_set": data_set} if data_set else None)
 
 
-def follow(client: Client, delivery: dict[str, Any]) -> dict[str, Any]:
+def wait_until_sent(client: Client, delivery: dict[str, Any]) -> dict[str, Any]:
     """Wait, with a progress bar, until a delivery is sent. Raises Failure when it has failed."""
     with bars(MofNCompleteColumn) as progress:
         bar = progress.add_task("sending", total=None)
@@ -337,7 +342,7 @@ def follow(client: Client, delivery: dict[str, Any]) -> dict[str, Any]:
             progress.update(
                 bar, description=text, completed=delivery["messages_sent"], total=delivery["messages_total"]
             )
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
             delivery = client.get(f"deliveries/{delivery['id']}")
     if delivery["state"] == "failed":
         raise Failure(f"delivery {delivery['id']} has failed: {delivery['reason']}")

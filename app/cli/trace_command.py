@@ -27,7 +27,7 @@ _NAME, _NAME_LEAST, _WIDE = 46, 16, 100
 _DIRECTED: Final = re.compile(rb"\s*(REQUEST|RECEIVE)(?=\s)")
 """The word that may precede an order packet."""
 
-_SAYS: Final = {b"REQUEST": Said(direction="REQUEST"), b"RECEIVE": Said(direction="RECEIVE"), b"": Said()}
+_DIRECTIONS: Final = {b"REQUEST": Said(direction="REQUEST"), b"RECEIVE": Said(direction="RECEIVE"), b"": Said()}
 
 
 def trace(
@@ -54,7 +54,7 @@ def trace(
         try:
             word, rest = _direction(line) if as_hex and as_format == "order-packet" else (b"", line)
             found = capture(rest) if as_hex else Capture(line.number, content)
-            frames = explain(found.data, as_format, _SAYS[word]) if found else []
+            frames = explain(found.data, as_format, _DIRECTIONS[word]) if found else []
         except ValueError as error:
             where = f"line {line.number}: " if as_hex else ""
             err.print(f"{where}{error}", markup=False, highlight=False, soft_wrap=True)
