@@ -1,6 +1,6 @@
 """The configuration: one TOML file and the environment, of which the environment wins.
 
-`ATTACHMENT_GATEWAY_HTTP__PORT=8081` is `port` of `[http]`. Any value may lie in a file of its own, as secrets do:
+`ATTACHMENT_GATEWAY_HTTP__PORT=8081` is `port` of `[http]`. Any value may be in a separate file, as secrets are:
 `password_file = "/run/secrets/mq"` is `password` with the content of that file. Credentials are read again whenever
 they are used (`app.secret`). Sizes are bytes or text such as "64 MiB", durations seconds or text such as "1h30m".
 """

@@ -1,4 +1,4 @@
-"""The whole configuration: all sections together, from a file's tables and the environment."""
+"""The whole configuration: all sections together, with standby gateways, traces, texts and the log."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -35,7 +35,7 @@ class Standby(Section):
 
     The holder renews the Lease every `retry`. If that fails for `renew_deadline`, it ends at once. Another gateway
     takes over when the Lease has not been renewed for `duration`. The defaults of `api_url`, `namespace_file`,
-    `token_file` and `ca_file` are those of a pod."""
+    `token_file` and `ca_file` fit a pod."""
 
     lease: ObjectName
     namespace: NamespaceName
@@ -175,6 +175,6 @@ class Settings(BaseSettings):
         return self.pipeline.checkpoint or str((self.data / "pipeline").absolute())
 
     def line_end(self, source: str) -> str:
-        """Return the line end of a source's text files; the default for a source that is no longer configured."""
+        """Return the line end of a source's text files; the default for a source that is not configured."""
         own = self.sources[source].line_end if source in self.sources else None
         return self.text.line_end if own is None else own

@@ -1,4 +1,4 @@
-"""The REST interface: where it listens, who may enter, and how long clients may take."""
+"""The REST interface: where it listens, who may use it, the OpenID provider, limits for clients, the audit log."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -18,7 +18,7 @@ Origin = Annotated[str, StringConstraints(pattern=ORIGIN)]
 
 class Http(Section):
     """Where REST listens. `tokens` are SHA-256 digests of the accepted bearer tokens. If there are none, and no API
-    keys, `anonymous` says who may enter. `public` is what needs no key: the details of `/health`, `/metrics`, and
+    keys, `anonymous` chooses who is served. `public` is what needs no key: the details of `/health`, `/metrics`, and
     `/docs` with the OpenAPI document.
 
     `hosts` are the names by which clients call the gateway. Requests with another `Host` are refused if there are any,

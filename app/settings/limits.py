@@ -1,4 +1,4 @@
-"""The limits that bound the gateway's memory, disk and processes."""
+"""The limits of the gateway's memory, disk and processes; expiry, retention, and the scrub of stored bytes."""
 
 from datetime import timedelta
 
@@ -17,8 +17,8 @@ class Limits(Section):
     `quarantine_body` are copied out of the journal. A file becomes at most `expansion` times as many bytes of
     observations, or 64 MiB. At most `conversions` of data sets run at once, each in a process
     with `conversion_memory` and `conversion_time`; `conversions_waiting` may wait. At most `queries` of tables run
-    beside them, all but one of them for one client. At most `uploads` are received and `downloads` of stored content
-    are sent at once; at most `resumable_uploads` are there at once. Of them a client (a key, a token, or all without
+    in addition, all but one of them for one client. At most `uploads` are received and `downloads` of stored content
+    are sent at once; there are at most `resumable_uploads`. Of them a client (a key, a token, or all without
     one) has at most `resumable_uploads_a_client`, with `resumable_bytes_a_client`."""
 
     backlog_bytes: ByteSize = Field(default=ByteSize(32 << 20), ge=1 << 20)

@@ -1,4 +1,4 @@
-"""Where journal, catalog, content and tables lie, and how the Spark pipeline reads the journal."""
+"""Where journal, catalog, content and tables are stored, how the Spark pipeline works, and what it should receive."""
 
 from datetime import timedelta
 from pathlib import Path
