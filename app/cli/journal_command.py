@@ -308,27 +308,23 @@ def _held(archive: JournalArchive, segment: int) -> SegmentContents | None:
     Raises GatewayError when it cannot be read.
     """
     try:
-        return _counted(archive, segment)
+        import pyarrow.compute as pc  # noqa: PLC0415 - no other command should wait for it
+
+        messages = bytes_ = last = 0
+        first: int | None = None
+        sources: Counter[str] = Counter()
+        for number in range(len(archive.batch_sizes(segment))):
+            batch = archive.record_batch(segment, number)
+            messages += batch.num_rows
+            bytes_ += pc.sum(pc.binary_length(batch["body"])).as_py() or 0
+            received = pc.min_max(batch["received_at"].cast("int64")).as_py()
+            first = received["min"] if first is None else min(first, received["min"])
+            last = max(last, received["max"])
+            for counted in pc.value_counts(batch["source"]).to_pylist():
+                sources[counted["values"]] += counted["counts"]
+        return SegmentContents(segment, messages, bytes_, first or 0, last, dict(sources.most_common()))
     except KeyError:
         return None
-
-
-def _counted(archive: JournalArchive, segment: int) -> SegmentContents:
-    import pyarrow.compute as pc  # noqa: PLC0415 - no other command should wait for it
-
-    messages = bytes_ = last = 0
-    first: int | None = None
-    sources: Counter[str] = Counter()
-    for number in range(len(archive.batch_sizes(segment))):
-        batch = archive.record_batch(segment, number)
-        messages += batch.num_rows
-        bytes_ += pc.sum(pc.binary_length(batch["body"])).as_py() or 0
-        received = pc.min_max(batch["received_at"].cast("int64")).as_py()
-        first = received["min"] if first is None else min(first, received["min"])
-        last = max(last, received["max"])
-        for counted in pc.value_counts(batch["source"]).to_pylist():
-            sources[counted["values"]] += counted["counts"]
-    return SegmentContents(segment, messages, bytes_, first or 0, last, dict(sources.most_common()))
 
 
 def _moment(microseconds: int) -> str:
@@ -388,7 +384,10 @@ class Importer:
                 message = entry
             count.bytes += len(message.body)
             for numbered in arrivals.numbered([message]):
-                self._append(numbered)
+                self._batch.append(numbered)
+                self._batch_bytes += len(numbered.body)
+                if len(self._batch) == MAX_ROWS_A_BATCH or self._batch_bytes >= _BATCH_BYTES:
+                    self._flush()
             if not self._batch:
                 progress.update(bar, completed=capture.done)
         self._flush()
@@ -411,12 +410,6 @@ class Importer:
         if self._printed == _MOST_PRINTED:
             err.print("further unreadable pieces are only counted", style="dim")
         return entry.message.unreadable(entry.code, why)
-
-    def _append(self, message: PhysicalMessage) -> None:
-        self._batch.append(message)
-        self._batch_bytes += len(message.body)
-        if len(self._batch) == MAX_ROWS_A_BATCH or self._batch_bytes >= _BATCH_BYTES:
-            self._flush()
 
     def _flush(self) -> None:
         self._journal.append(self._batch)

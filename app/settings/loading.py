@@ -80,13 +80,14 @@ def _validated(given: dict[str, Any]) -> tuple[Settings | None, list[SettingProb
             return None if found else settings, sorted(found)
         known, reported = len(found), [problem.place for problem in found]
         for detail in details:
-            problem = _new(SettingProblem(_place(detail["loc"]), sentence(detail)), detail["type"], reported)
+            place = ".".join(map(str, _steps(detail["loc"])))
+            problem = _new(SettingProblem(place, sentence(detail)), detail["type"], reported)
             if problem is not None:
                 found[problem] = None
-        for place in (_steps(detail["loc"]) for detail in details):
-            # The transport says how the others are checked.
-            if place[-1:] != ["transport"]:
-                rest = _without(rest, place)
+        for steps in (_steps(detail["loc"]) for detail in details):
+            # The transport determines how the others are checked.
+            if steps[-1:] != ["transport"]:
+                rest = _without(rest, steps)
         if len(found) == known:
             return None, sorted(found)
 
@@ -142,10 +143,6 @@ def _table(path: Path | None) -> dict[str, Any]:
         raise SettingsError([SettingProblem(str(path), f"cannot be read: {error.strerror}")]) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError([SettingProblem(str(path), f"is not TOML: {error}")]) from error
-
-
-def _place(location: tuple[int | str, ...]) -> str:
-    return ".".join(map(str, _steps(location)))
 
 
 def _steps(location: Sequence[int | str]) -> list[int | str]:

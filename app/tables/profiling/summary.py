@@ -36,7 +36,8 @@ class ValueCounts:
         if self._counts.num_rows:
             joined = joined.group_by(VALUE, use_threads=False).aggregate([(COUNT, "sum")])
             joined = pa.table([joined[VALUE], joined[f"{COUNT}_sum"]], schema=self._schema)
-        self._counts = joined if self._fits(joined) else self._pruned(joined)
+        fits = joined.num_rows <= self._most_values and joined.nbytes <= self._most_bytes
+        self._counts = joined if fits else self._pruned(joined)
 
     def __len__(self) -> int:
         return int(self._counts.num_rows)
@@ -45,9 +46,6 @@ class ValueCounts:
         """Return values and counts, the most frequent first, equally frequent ones by value."""
         ordered = self._counts.sort_by([(COUNT, "descending"), (VALUE, "ascending")])
         return ordered.slice(0, most)
-
-    def _fits(self, counts: pa.Table) -> bool:
-        return bool(counts.num_rows <= self._most_values and counts.nbytes <= self._most_bytes)
 
     def _pruned(self, counts: pa.Table) -> pa.Table:
         """Return as many of the most frequent values as fit, at least one, with their counts reduced."""

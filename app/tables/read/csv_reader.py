@@ -59,7 +59,9 @@ def read(file: BinaryIO, options: ReadOptions) -> FileTable:
     Raises InvalidInputError if rows differ in length, for a NUL, or if the file is not in its character set.
     """
     form = _form(file, options)
-    _check_names(form)
+    for number, name in enumerate(form.names, 1):
+        if "\0" in name:
+            raise unreadable(f"the row of names: column {number} {_NUL}")
     columns = list(_columns(form.names, options))
     rows = 0
     for cells in _cells(file, form):
@@ -89,12 +91,6 @@ class _Form(NamedTuple):
     has_rows: bool
     has_nul: bool
     block_bytes: int
-
-
-def _check_names(form: _Form) -> None:
-    for number, name in enumerate(form.names, 1):
-        if "\0" in name:
-            raise unreadable(f"the row of names: column {number} {_NUL}")
 
 
 def _check_nul(cells: pa.RecordBatch, form: _Form, rows: int) -> None:

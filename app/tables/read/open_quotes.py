@@ -116,7 +116,13 @@ class _Scan:
         data = np.frombuffer(lines, np.uint8)
         quotes = np.flatnonzero(data == _QUOTE) if _QUOTE in lines else np.zeros(0, np.intp)
         if self._are_regular(data, quotes):
-            self._see_regular(data, quotes)
+            inside = self.opened is not None
+            ends = self._row_ends(data)
+            if len(ends) and (inside or len(quotes)):
+                ends = ends[(np.searchsorted(quotes, ends) + inside) % 2 == 0]
+            if len(quotes):
+                self.opened = self._place(int(quotes[-1]), ends) if (len(quotes) + inside) % 2 else None
+            self._rows += len(ends)
         else:
             self._see_one_by_one(lines, data)
         self._bytes += len(lines)
@@ -128,15 +134,6 @@ class _Scan:
         before = opening[opening > 0]
         after = closing[closing < len(data) - 1]
         return bool(self._ends[data[before - 1]].all() and self._ends[data[after + 1]].all())
-
-    def _see_regular(self, data: Bytes, quotes: Places) -> None:
-        inside = self.opened is not None
-        ends = self._row_ends(data)
-        if len(ends) and (inside or len(quotes)):
-            ends = ends[(np.searchsorted(quotes, ends) + inside) % 2 == 0]
-        if len(quotes):
-            self.opened = self._place(int(quotes[-1]), ends) if (len(quotes) + inside) % 2 else None
-        self._rows += len(ends)
 
     def _row_ends(self, data: Bytes) -> Places:
         """Return the places of line ends, of blank lines only if they are rows."""

@@ -218,7 +218,14 @@ class VariableBuilder:
     def _room(self, values: pa.Array, held: pa.Array | None) -> int:
         """Return the length in bytes that each of these values fits. Raises BadValueError if one fits none."""
         if not self.is_numeric:
-            return self._text_room(values, held)
+            room = self._override.length or LONGEST_CHARACTER
+            needed = character_columns.longest(values, self._target.charset, held)
+            if needed > room:
+                row = _first_longer(values, held, room, self._target.charset)
+                raise BadValueError(
+                    row, f"the value needs more than {room} bytes in character set {self._target.charset}"
+                )
+            return needed
         charset, float_format = self._target.charset, self._target.float_format
         doubles, tags = sas_columns.doubles_and_tags(values, held)
         numeric.encode(doubles, DOUBLE, "big", float_format, tags, charset)
@@ -230,14 +237,6 @@ class VariableBuilder:
                     raise
                 return DOUBLE
         return 0
-
-    def _text_room(self, values: pa.StringArray, damaged: pa.Array | None) -> int:
-        room = self._override.length or LONGEST_CHARACTER
-        needed = character_columns.longest(values, self._target.charset, damaged)
-        if needed > room:
-            row = _first_longer(values, damaged, room, self._target.charset)
-            raise BadValueError(row, f"the value needs more than {room} bytes in character set {self._target.charset}")
-        return needed
 
     # --- the result -----------------------------------------------------------------------------------------------
 

@@ -70,17 +70,12 @@ def _written(cell: TextCell, batch: pa.RecordBatch, options: OutputOptions) -> p
         return _string(blank_as_null(column) if options.blank == "null" else column)
     written = cell.written(batch)
     if pa.types.is_floating(cell.type):
-        written = _finite(column, written)
+        finite = pc.is_finite(column)  # JSON has neither infinity nor NaN
+        written = written if pc.all(finite).as_py() else pc.if_else(finite, written, None)
     elif not text_cells.is_bare(cell.type):
         written = text_cells.joined('"', written, '"')
     tags = cell.tags(batch)
     return written if tags is None else pc.coalesce(written, text_cells.joined('"', tags, '"'))
-
-
-def _finite(column: pa.Array, written: pa.StringArray) -> pa.StringArray:
-    """Return the texts of finite numbers, with null for infinity and NaN, which JSON does not have."""
-    finite = pc.is_finite(column)
-    return written if pc.all(finite).as_py() else pc.if_else(finite, written, None)
 
 
 def _string(strings: pa.StringArray) -> pa.StringArray:

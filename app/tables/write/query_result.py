@@ -39,13 +39,12 @@ class QueryRows(NamedTuple):
 
 def plain(rows: QueryRows) -> QueryRows:
     """Return rows whose every column is text, a number, a boolean or a time; other types become text."""
-    fields = [field.with_type(_plain_type(field.type)) for field in rows.schema]
+    fields = [
+        field.with_type(field.type if any(includes(field.type) for includes in _PLAIN) else pa.string())
+        for field in rows.schema
+    ]
     schema = pa.schema(fields, rows.schema.metadata)
     return QueryRows(schema, (_plain_batch(batch, schema) for batch in rows.batches))
-
-
-def _plain_type(data_type: pa.DataType) -> pa.DataType:
-    return data_type if any(includes(data_type) for includes in _PLAIN) else pa.string()
 
 
 def _plain_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

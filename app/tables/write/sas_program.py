@@ -117,7 +117,12 @@ def program(
         ),
         ("input", [f"{one.literal} : {one.informat}" for one in variables]),
     ]
-    body = [line for word, items in statements if items for line in (f"   {word}", *_indented(items), "   ;")]
+    body = [
+        line
+        for word, items in statements
+        if items
+        for line in (f"   {word}", *[f"      {item}" for item in items], "   ;")
+    ]
     return "\n".join([*head, *body, "run;", ""])
 
 
@@ -146,10 +151,6 @@ def _variable(field: pa.Field, name: str, widest: int | None, *, is_ibm: bool) -
     # An IBM float has up to 4 bits more fraction than an IEEE one of the same length.
     length = min(8, max(3, length + is_ibm))
     return _Variable(_name(name), str(length), "best32.", attributes)
-
-
-def _indented(items: Sequence[str]) -> list[str]:
-    return [f"      {item}" for item in items]
 
 
 def _name(name: str) -> str:

@@ -56,11 +56,10 @@ def _batches(piece: ds.Fragment, schema: pa.Schema, wanted: pa.Schema) -> Iterat
     reading = {"batch_size": ROWS_A_BATCH, "batch_readahead": 0, "fragment_readahead": 0, "use_threads": False}
     for batch in piece.to_batches(schema=schema, columns=wanted.names, **reading):
         if wanted:
-            arrays = [_as(column, field.type) for column, field in zip(batch.columns, wanted, strict=True)]
+            arrays = [
+                column if column.type == field.type else column.view(field.type)
+                for column, field in zip(batch.columns, wanted, strict=True)
+            ]
             yield pa.RecordBatch.from_arrays(arrays, schema=wanted)
         else:
             yield batch
-
-
-def _as(column: pa.Array, data_type: pa.DataType) -> pa.Array:
-    return column if column.type == data_type else column.view(data_type)

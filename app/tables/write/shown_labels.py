@@ -51,7 +51,13 @@ class Labelling(NamedTuple):
         arrays = {name: batch.column(name) for name in batch.schema.names}
         for each in self.labelled:
             if each.name in present:
-                arrays[each.name] = _shown(batch, each)
+                column = batch.column(each.name)
+                texts = column if sas_columns.is_text(column.type) else text_cells.written(column)
+                if each.side is not None:
+                    texts = pc.coalesce(texts, batch.column(each.side))
+                if not sas_columns.is_text(column.type) and "." in each.labels:
+                    texts = pc.fill_null(texts, ".")
+                arrays[each.name] = value_labels.labelled(texts, each.labels)
                 arrays.pop(each.side or "", None)
         fields = [self.schema.field(name) for name in arrays]
         return pa.RecordBatch.from_arrays(list(arrays.values()), schema=pa.schema(fields, self.schema.metadata))
@@ -89,13 +95,3 @@ def _labels(field: pa.Field, catalog: Catalog) -> ValueLabels | None:
 def _as_text(field: pa.Field, labels: Mapping[bytes, bytes]) -> pa.Field:
     metadata = {key: value for key, value in (field.metadata or {}).items() if key.decode() not in _OF_VALUES}
     return pa.field(field.name, pa.string(), metadata={**metadata, b"sas.type": b"character", **labels})
-
-
-def _shown(batch: pa.RecordBatch, which: Labelled) -> pa.StringArray:
-    column = batch.column(which.name)
-    texts = column if sas_columns.is_text(column.type) else text_cells.written(column)
-    if which.side is not None:
-        texts = pc.coalesce(texts, batch.column(which.side))
-    if not sas_columns.is_text(column.type) and "." in which.labels:
-        texts = pc.fill_null(texts, ".")
-    return value_labels.labelled(texts, which.labels)
