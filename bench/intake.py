@@ -13,9 +13,10 @@ latency    files of 1,000 bytes, one at a time, from the publish of its header t
            finished (or a quarter and so on, until the gateway keeps up with the program that publishes them)
 
 Every round fills three persistent sessions with the same messages (QoS 1), and then empties one after the other. The
-broker is stopped while a subscriber sends its CONNECT. The clock starts when the broker continues. Figures are medians of the rounds, in MB/s of message bodies or in files a second. MQTT 3.1.1 is the
-default, since there paho is at its fastest: it has no properties to read. Run it as `python -m bench.intake`; with
-`--version 3.1.1 5` it measures one after the other.
+broker is stopped while a subscriber sends its CONNECT. The clock starts when the broker continues. Figures are medians
+of the rounds, in MB/s of message bodies or in files a second. MQTT 3.1.1 is the default, since there paho is at its
+fastest: it has no properties to read. Run it as `python -m bench.intake`; with `--version 3.1.1 5` it measures one
+after the other.
 """
 
 import argparse

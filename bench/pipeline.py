@@ -6,7 +6,7 @@
     python -m bench.pipeline --large 3072 instead, one file of 3 GiB with a Java heap of 512 MiB: what memory it takes
 
 scan       Spark reads every physical message, bodies included, and adds up their sizes
-batch      the same journal assembled by `pipeline batch`: content measured where it is stored, catalog and tables written
+batch      the same journal assembled by `pipeline batch`: content measured in place, catalog and tables written
 embedded   the same by the gateway's own assembler and finisher in one process, without any broker
 stream     the same in micro-batches, with Spark's state
 small      100,000 files of 1 to 32 KiB and 500 data sets among them: a batch that copies all content to the store,
