@@ -40,7 +40,7 @@ NO_ROUTE = ""
 """`http_route` of a request for a path that does not exist."""
 
 
-class MetricDescription(NamedTuple):
+class DeclaredMetric(NamedTuple):
     """A declared metric. Its samples have its `name`; samples of a histogram append `_bucket`, `_sum` or `_count`."""
 
     name: str
@@ -63,7 +63,7 @@ class _Declared:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.described: list[MetricDescription] = []
+        self.described: list[DeclaredMetric] = []
 
     def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
         return self._convention_counter(f"{self.prefix}_{name}", meaning, *labels)
@@ -75,15 +75,15 @@ class _Declared:
         return self._convention_histogram(f"{self.prefix}_{name}", meaning, buckets, *labels)
 
     def _convention_counter(self, name: str, meaning: str, *labels: str) -> Counter:
-        self.described.append(MetricDescription(f"{name}_total", "counter", labels, meaning))
+        self.described.append(DeclaredMetric(f"{name}_total", "counter", labels, meaning))
         return Counter(name, meaning, labels, registry=self.registry)
 
     def _convention_gauge(self, name: str, meaning: str, *labels: str) -> Gauge:
-        self.described.append(MetricDescription(name, "gauge", labels, meaning))
+        self.described.append(DeclaredMetric(name, "gauge", labels, meaning))
         return Gauge(name, meaning, labels, registry=self.registry)
 
     def _convention_histogram(self, name: str, meaning: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
-        self.described.append(MetricDescription(name, "histogram", labels, meaning))
+        self.described.append(DeclaredMetric(name, "histogram", labels, meaning))
         return Histogram(name, meaning, labels, buckets=buckets, registry=self.registry)
 
 

@@ -56,14 +56,14 @@ _ATTACHMENTS: Final = f"{_OWN}.batch.attachments"
 _REACHED: Final = f"{_OWN}.batch.position"
 
 
-class MessagingPlace(NamedTuple):
+class BrokerPlace(NamedTuple):
     """The broker's kind (`messaging.system`) and the topic, queue or subject of a source or a destination."""
 
     system: str
     address: str
 
     @classmethod
-    def of(cls, transport: str, address: str) -> "MessagingPlace":
+    def of(cls, transport: str, address: str) -> "BrokerPlace":
         return cls(MESSAGING_SYSTEMS.get(transport, transport), address)
 
     def attributes(self, operation: str) -> dict[str, str]:
@@ -74,7 +74,7 @@ class MessagingPlace(NamedTuple):
         return f"{operation} {self.address}".rstrip()
 
 
-def of_attachment(record: AttachmentRecord, place: MessagingPlace) -> list[Span]:
+def of_attachment(record: AttachmentRecord, place: BrokerPlace) -> list[Span]:
     """Return the spans of an attachment that has come to an end: its reception, and the reading of its content.
 
     The second has failed for one that is quarantined or expired. There are none if it has no valid `traceparent`.
@@ -120,7 +120,7 @@ def of_attachment(record: AttachmentRecord, place: MessagingPlace) -> list[Span]
     ]
 
 
-def of_delivery(record: DeliveryRecord, place: MessagingPlace) -> list[Span]:
+def of_delivery(record: DeliveryRecord, place: BrokerPlace) -> list[Span]:
     """Return the span of a delivery that has come to an end. It ends when the broker has acknowledged all messages."""
     context = TraceContext.of(record.trace_parent)
     if context is None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from app.codecs.sas.constants import IntString, Long
 from app.codecs.sas.dialect import DIALECTS
-from app.metrics import SUPERSEDED, MetricDescription, Metrics, PipelineDeclared
+from app.metrics import SUPERSEDED, DeclaredMetric, Metrics, PipelineDeclared
 from app.wire import Layout, row
 
 QUARANTINED_MESSAGES: dict[str, str] = {
@@ -280,7 +280,7 @@ def metrics() -> str:
     )
 
 
-def _metrics(described: Iterable[MetricDescription]) -> str:
+def _metrics(described: Iterable[DeclaredMetric]) -> str:
     rows = ((f"`{each.name}`", each.type, _words(each.labels), each.meaning) for each in described)
     return _table(("metric", "type", "labels", "meaning"), rows)
 

@@ -44,7 +44,7 @@ _BY_EXTENSION = {extension: word for word, extension in reversed(list(EXTENSIONS
 }
 
 
-class DownloadFormat(NamedTuple):
+class FormatChoice(NamedTuple):
     """A format, and the query parameters that request it."""
 
     word: str
@@ -60,7 +60,7 @@ class DownloadFormat(NamedTuple):
         return stored.removesuffix(EXTENSIONS[PARQUET]) + EXTENSIONS[self.word]
 
 
-def choose(word: str | None, output: str | None, xpt_version: str | None, **options: Any) -> DownloadFormat:
+def choose(word: str | None, output: str | None, xpt_version: str | None, **options: Any) -> FormatChoice:
     """Return the format by its name, else by the output's extension. Raises Failure.
 
     It is Parquet for a folder, for standard output (`-`), and for a file without an extension.
@@ -73,9 +73,7 @@ def choose(word: str | None, output: str | None, xpt_version: str | None, **opti
         if not word.startswith("xpt"):
             raise Failure("--xpt-version is only for transport files", "add --format xpt")
         word = {"5": "xpt-v5", "8": "xpt"}[xpt_version]
-    return DownloadFormat(
-        word, {"format": word} | {name: value for name, value in options.items() if value is not None}
-    )
+    return FormatChoice(word, {"format": word} | {name: value for name, value in options.items() if value is not None})
 
 
 def _by_extension(output: str | None) -> str:

@@ -34,7 +34,7 @@ from app.ports import Journal, JournalArchive
 _DESCRIPTOR = ".json"
 
 
-class CaptureOptions(NamedTuple):
+class CaptureRequest(NamedTuple):
     """The user's description of captures.
 
     If `format` is None, it is detected; if `framing` is None, it is the usual one of the format. `initial` has the
@@ -47,10 +47,10 @@ class CaptureOptions(NamedTuple):
     version: Version | None = None
 
 
-class CaptureSource:
+class CaptureFiles:
     """A file or a folder of captured messages. Raises Failure when it cannot be read."""
 
-    def __init__(self, path: Path, wanted: CaptureOptions) -> None:
+    def __init__(self, path: Path, wanted: CaptureRequest) -> None:
         self.path = path
         self._wanted = wanted
         try:
@@ -133,7 +133,7 @@ def _files(path: Path) -> list[Path]:
     return [each for each in found if each.name not in descriptors]
 
 
-def _recognised(path: Path, wanted: CaptureOptions) -> str:
+def _recognised(path: Path, wanted: CaptureRequest) -> str:
     """Detect the format of a capture. Raises OSError and Failure."""
     if path.with_name(path.name + _DESCRIPTOR).exists():
         return "raw"
@@ -223,13 +223,13 @@ def import_(
     if not fullmatch(_SOURCE, source):
         raise Failure(f"{source!r} is not a valid name of a source", "use letters, digits, . _ and -, at most 64")
     _check_framing(framing)
-    wanted = CaptureOptions(
+    wanted = CaptureRequest(
         PhysicalMessage(source, "", msg_type, encoding=encoding, ccsid=ccsid, format=mq_format),
         None if as_format == "auto" else as_format,
         framing,
         mqtt_version,
     )
-    found = [CaptureSource(path, wanted) for path in captures]
+    found = [CaptureFiles(path, wanted) for path in captures]
     try:
         with closing(plugins.journal()(to)) as target:
             before = {segment.number for segment in target.segments()}
@@ -342,14 +342,14 @@ class ImportCount:
         skipped = ", ".join(f"{count:,} {what}" for what, count in sorted(self.skipped.items()))
         return f"{self.messages:,}", size(self.bytes), f"{self.refused:,}", skipped
 
-    def facts(self, capture: CaptureSource) -> dict[str, Any]:
+    def facts(self, capture: CaptureFiles) -> dict[str, Any]:
         """Return the result as JSON has it."""
         about = {"capture": shown(capture.path), "format": capture.format, "framing": capture.framing}
         counts = {"messages": self.messages, "bytes": self.bytes, "unreadable": self.refused}
         return {**about, **counts, "skipped": dict(self.skipped)}
 
 
-def _report(captures: Iterable[CaptureSource], counts: Iterable[ImportCount]) -> None:
+def _report(captures: Iterable[CaptureFiles], counts: Iterable[ImportCount]) -> None:
     grid = ListTable(_CAPTURES)
     for capture, count in zip(captures, counts, strict=True):
         grid.add_row(escape(shown(capture.path)), capture.format, capture.framing, *count.cells())
@@ -365,7 +365,7 @@ class Importer:
         self._batch_bytes = 0
         self._printed = 0
 
-    def import_capture(self, capture: CaptureSource, progress: Progress) -> ImportCount:
+    def import_capture(self, capture: CaptureFiles, progress: Progress) -> ImportCount:
         """Append a capture, up to the first piece that cannot be read.
 
         Raises Failure for such a piece, and GatewayError when the journal accepts no more messages.

@@ -17,8 +17,8 @@ from app.cli.terminal import Failure, err, out, printable, table
 from app.ports import TableStore
 from app.service.tables import sql_queries
 from app.tables.write import FORMATS, OutputOptions, OutputTable, text_cells
-from app.tables.write.query_result import QueryRows
-from app.tables.write.text_cells import TextCell, cells
+from app.tables.write.query_result import PlainRows
+from app.tables.write.text_cells import RowCell, cells
 
 WRITTEN = ("parquet", "arrow", "arrow-file", "csv", "json", "ndjson")
 """The formats that do not begin with the number of rows, which is unknown before the last row."""
@@ -26,7 +26,7 @@ WRITTEN = ("parquet", "arrow", "arrow-file", "csv", "json", "ndjson")
 _TAGS = OutputOptions(missing="tag")
 
 
-def to_terminal(rows: QueryRows, most: int) -> None:
+def to_terminal(rows: PlainRows, most: int) -> None:
     """Print rows as a grid, at most `most`; special missing values are shown in their cells."""
     shown = cells(rows.schema, _TAGS)
     grid = table()
@@ -45,12 +45,12 @@ def to_terminal(rows: QueryRows, most: int) -> None:
         err.print(f"only the first {most:,} rows are shown")
 
 
-def to_stream(rows: QueryRows, word: str) -> None:
+def to_stream(rows: PlainRows, word: str) -> None:
     """Write rows in a text format to standard output; special missing values are in their cells."""
     _write(rows, word, _TAGS, sys.stdout.buffer)
 
 
-def to_file(rows: QueryRows, output: str) -> None:
+def to_file(rows: PlainRows, output: str) -> None:
     """Write rows to a file in the format of its extension; the file appears when it is complete. Raises Failure."""
     word = choose(None, output, None).word
     if word not in WRITTEN:
@@ -59,13 +59,13 @@ def to_file(rows: QueryRows, output: str) -> None:
         _write(rows, word, OutputOptions(), file)
 
 
-def _write(rows: QueryRows, word: str, options: OutputOptions, file: BinaryIO) -> None:
+def _write(rows: PlainRows, word: str, options: OutputOptions, file: BinaryIO) -> None:
     known = FORMATS[word]
     file.writelines(known.write(OutputTable(rows.schema, rows.batches, 0, datetime.now(UTC)), known.settled(options)))
     file.flush()
 
 
-def _lines(shown: list[TextCell], batch: pa.RecordBatch) -> Iterator[list[str]]:
+def _lines(shown: list[RowCell], batch: pa.RecordBatch) -> Iterator[list[str]]:
     columns = []
     for cell in shown:
         written, tags = cell.written(batch), cell.tags(batch)

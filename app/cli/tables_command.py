@@ -105,7 +105,7 @@ def head(
     """Show the first rows of a table."""
     from app.cli.row_output import to_stream, to_terminal  # noqa: PLC0415 - needs more of Arrow than other commands do
     from app.tables.write import FORMATS, OptionError, OutputOptions  # noqa: PLC0415
-    from app.tables.write.query_result import QueryRows  # noqa: PLC0415
+    from app.tables.write.query_result import PlainRows  # noqa: PLC0415
     from app.tables.write.scanned_table import outgoing  # noqa: PLC0415
 
     known = FORMATS[_word(as_json, as_csv) or "csv"]
@@ -117,7 +117,7 @@ def head(
             found = outgoing(opened.dataset, opened.schema, opened.version.rows, options, known, modified)
         except OptionError as error:
             raise Failure(str(error)) from None
-        shown = QueryRows(found.schema, found.batches)
+        shown = PlainRows(found.schema, found.batches)
         if as_json or as_csv:
             to_stream(shown, known.name)
         else:
@@ -148,13 +148,13 @@ def sql(
         to_stream,
         to_terminal,
     )
-    from app.tables.write.query_result import QueryRows, plain  # noqa: PLC0415
+    from app.tables.write.query_result import PlainRows, plain  # noqa: PLC0415
 
     word = _word(as_json, as_csv)
     if word and output:
         raise Failure("-o chooses the format by the file's extension", "leave out --json and --csv")
     with _opened(config, place) as store, answered(store, query, memory) as answer:
-        found = plain(QueryRows(answer.schema, answer.batches))
+        found = plain(PlainRows(answer.schema, answer.batches))
         if output:
             to_file(found, output)
         elif word:

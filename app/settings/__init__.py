@@ -8,7 +8,7 @@ they are used (`app.secret`). Sizes are bytes or text such as "64 MiB", duration
 from app.settings.configuration import ENVIRONMENT_PREFIX, Log, Settings, Standby, TextSettings, TraceSettings
 from app.settings.http import Audit, Http, Oidc
 from app.settings.limits import Expiry, Limits, Retention, Scrub
-from app.settings.loading import SettingProblem, SettingsError, load
+from app.settings.loading import SettingsError, SettingsProblem, load
 from app.settings.section import Section
 from app.settings.setting_types import DialectName, Digest, Duration, FramingName, LineEnd, Name, microseconds
 from app.settings.storage import (
@@ -48,7 +48,7 @@ __all__ = [
     "Retention",
     "Scrub",
     "Section",
-    "SettingProblem",
+    "SettingsProblem",
     "Settings",
     "SettingsError",
     "Source",

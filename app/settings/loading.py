@@ -22,7 +22,7 @@ _WANTING = ("missing", "too_short")
 _OF_THE_COMMAND_LINE = {"CONFIG", "URL", "TOKEN"}
 
 
-class SettingProblem(NamedTuple):
+class SettingsProblem(NamedTuple):
     """One thing that is wrong with the configuration. `place` is dotted (`sources.orders.url`), or empty for the whole
     configuration."""
 
@@ -36,7 +36,7 @@ class SettingProblem(NamedTuple):
 class SettingsError(Exception):
     """Everything that is wrong with the configuration, at once."""
 
-    def __init__(self, problems: list[SettingProblem]) -> None:
+    def __init__(self, problems: list[SettingsProblem]) -> None:
         super().__init__("\n".join(map(str, problems)))
         self.problems = problems
 
@@ -48,14 +48,14 @@ def load(path: Path | None = None, *, transports: bool = True) -> Settings:
     libraries nor their secrets. Raises SettingsError with all problems.
     """
     problems = [
-        SettingProblem(name, "no such setting")
+        SettingsProblem(name, "no such setting")
         for name in os.environ
         if name.startswith(ENVIRONMENT_PREFIX) and not _is_known(name.removeprefix(ENVIRONMENT_PREFIX))
     ]
     try:
         given = _merged(_table(path), EnvSettingsSource(Settings)())
     except ValueError as error:
-        raise SettingsError([*problems, SettingProblem("environment", str(error))]) from error
+        raise SettingsError([*problems, SettingsProblem("environment", str(error))]) from error
     with validating_transports(enabled=transports):
         settings, wrong = _validated(given)
     if settings is None or problems or wrong:
@@ -63,13 +63,13 @@ def load(path: Path | None = None, *, transports: bool = True) -> Settings:
     return settings
 
 
-def _validated(given: dict[str, Any]) -> tuple[Settings | None, list[SettingProblem]]:
+def _validated(given: dict[str, Any]) -> tuple[Settings | None, list[SettingsProblem]]:
     """Return the settings, and everything that is wrong.
 
     A rule about several keys is checked only where each of them is right by itself. So what is wrong is left out, and
     the rest is checked again, until nothing else is found.
     """
-    found: dict[SettingProblem, None] = {}
+    found: dict[SettingsProblem, None] = {}
     rest = given
     while True:
         try:
@@ -81,7 +81,7 @@ def _validated(given: dict[str, Any]) -> tuple[Settings | None, list[SettingProb
         known, reported = len(found), [problem.place for problem in found]
         for detail in details:
             place = ".".join(map(str, _steps(detail["loc"])))
-            problem = _new(SettingProblem(place, sentence(detail)), detail["type"], reported)
+            problem = _new(SettingsProblem(place, sentence(detail)), detail["type"], reported)
             if problem is not None:
                 found[problem] = None
         for steps in (_steps(detail["loc"]) for detail in details):
@@ -92,7 +92,7 @@ def _validated(given: dict[str, Any]) -> tuple[Settings | None, list[SettingProb
             return None, sorted(found)
 
 
-def _new(problem: SettingProblem, kind: str, reported: Sequence[str]) -> SettingProblem | None:
+def _new(problem: SettingsProblem, kind: str, reported: Sequence[str]) -> SettingsProblem | None:
     """Return a problem without consequences of problems found before, whose keys were left out and are missing
     now."""
     place = f"{problem.place}." if problem.place else ""
@@ -106,7 +106,7 @@ def _new(problem: SettingProblem, kind: str, reported: Sequence[str]) -> Setting
     ]
     about_them = re.compile("|".join(rf"\b{re.escape(key)}" for key in keys) or "(?!)")
     rules = [rule for rule in problem.why.split("; ") if not about_them.search(rule)]
-    return SettingProblem(problem.place, "; ".join(rules)) if rules else None
+    return SettingsProblem(problem.place, "; ".join(rules)) if rules else None
 
 
 def _without(value: Any, place: Sequence[int | str]) -> Any:
@@ -140,9 +140,9 @@ def _table(path: Path | None) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text())
     except OSError as error:
-        raise SettingsError([SettingProblem(str(path), f"cannot be read: {error.strerror}")]) from error
+        raise SettingsError([SettingsProblem(str(path), f"cannot be read: {error.strerror}")]) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError([SettingProblem(str(path), f"is not TOML: {error}")]) from error
+        raise SettingsError([SettingsProblem(str(path), f"is not TOML: {error}")]) from error
 
 
 def _steps(location: Sequence[int | str]) -> list[int | str]:

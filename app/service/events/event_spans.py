@@ -14,11 +14,11 @@ from app.observe import Recurring, logger
 from app.ports import Catalog
 from app.ports.span_exporter import Span, SpanExporter
 from app.settings import Endpoint, Settings, TraceSettings
-from app.span_names import MessagingPlace, Request
+from app.span_names import BrokerPlace, Request
 
 _ENDS_OF_ATTACHMENTS: Final = frozenset({"attachment.finished", "attachment.quarantined", "attachment.expired"})
 _ENDS_OF_DELIVERIES: Final = frozenset({"delivery.sent", "delivery.failed", "delivery.cancelled"})
-_NOWHERE = MessagingPlace("", "")
+_NOWHERE = BrokerPlace("", "")
 
 log = logger(__name__)
 
@@ -105,5 +105,5 @@ def begun(record: AttachmentRecord, ratio: float) -> AttachmentRecord:
     return changed(record, trace_parent=own_trace_parent(record.id, span_names.RECEIVE, ratio))
 
 
-def _place(endpoint: Endpoint | None) -> MessagingPlace:
-    return _NOWHERE if endpoint is None else MessagingPlace.of(endpoint.transport, endpoint.address)
+def _place(endpoint: Endpoint | None) -> BrokerPlace:
+    return _NOWHERE if endpoint is None else BrokerPlace.of(endpoint.transport, endpoint.address)

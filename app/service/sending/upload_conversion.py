@@ -27,7 +27,7 @@ from app.tables.read.define_xml import Definitions
 from app.tables.read.defining import Definition, define
 from app.tables.read.overrides import DataSetOverrides, DataSetTarget
 from app.tables.read.read_request import FileTable, ReadOptions
-from app.tables.write.output_pieces import PieceBuffer
+from app.tables.write.output_pieces import OutputPieces
 
 MOST_FAULTS = 2000
 """The most errors, and the most warnings, that are reported for a file."""
@@ -155,7 +155,7 @@ def _companion(store: ContentStore, part: StoredPart, what: str) -> Iterator[Bin
 
 
 def _written(definition: Definition) -> Iterator[memoryview]:
-    pieces = PieceBuffer()
+    pieces = OutputPieces()
     for _ in write_row_groups(definition.schema, definition.batches(), pieces):
         yield from pieces.taken()
     yield from pieces.rest()

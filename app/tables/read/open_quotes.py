@@ -27,7 +27,7 @@ Bytes = NDArray[np.uint8]
 Places = NDArray[np.intp]
 
 
-class QuotePosition(NamedTuple):
+class QuotePlace(NamedTuple):
     """The place of a quote: its byte in the file, from 0, and the number of rows that end before it."""
 
     byte: int
@@ -52,7 +52,7 @@ def check_quotes(file: BinaryIO, charset: str, delimiter: str, before: int, *, b
     return has_nul
 
 
-def _unclosed(place: QuotePosition, why: str, charset: str, before: int) -> Exception:
+def _unclosed(place: QuotePlace, why: str, charset: str, before: int) -> Exception:
     byte = f" at byte {place.byte}" if charset in _AS_THEY_ARE else ""
     row = place.rows + 1 - before
     sentence = f"the quote that opens{byte} {why}; close it, or double it if it belongs to the text"
@@ -96,8 +96,8 @@ class _Scan:
     """The state between lines: the quote that is open, and the first one that is wrong."""
 
     def __init__(self, delimiter: int, begin: int, *, blank_rows: bool) -> None:
-        self.opened: QuotePosition | None = None
-        self.wrong: QuotePosition | None = None
+        self.opened: QuotePlace | None = None
+        self.wrong: QuotePlace | None = None
         self._bytes, self._rows = begin, 0
         self._blank_rows = blank_rows
         self._ends = np.zeros(256, np.bool_)
@@ -179,9 +179,9 @@ class _Scan:
         self.opened = None if opened is None else self._place(opened, ends)
         self._rows += len(ends)
 
-    def _place(self, at: int, ends: Places) -> QuotePosition | None:
+    def _place(self, at: int, ends: Places) -> QuotePlace | None:
         """Return the place of a quote in these lines; for -1 the place of the quote that was open before."""
-        return self.opened if at < 0 else QuotePosition(self._bytes + at, self._rows + int(np.searchsorted(ends, at)))
+        return self.opened if at < 0 else QuotePlace(self._bytes + at, self._rows + int(np.searchsorted(ends, at)))
 
 
 def _are_plain(lines: bytes, *, blank_rows: bool) -> bool:

@@ -17,7 +17,7 @@ from app.dataset.character_columns import GUESSES
 from app.tables.read.read_request import FileTable, ReadOptions, Remark
 from app.tables.read.text_charsets import Metadata
 from app.tables.xpt.xpt_members import TransportMember
-from app.tables.xpt.xpt_reader import TransportDataSet
+from app.tables.xpt.xpt_reader import XptDataSet
 from app.tables.xpt.xpt_reader import read as read_transport
 
 _FIELDS: Final = frozenset({8, 32, 40, 256})
@@ -59,7 +59,7 @@ def _decode(member: TransportMember, charset: str) -> Iterator[bool]:
     return (character_columns.decodes(raw, charset) for raw in _texts(member))
 
 
-def _evidence(found: TransportDataSet) -> set[Evidence]:
+def _evidence(found: XptDataSet) -> set[Evidence]:
     """Return the evidence for and against UTF-8 in a data set that was read as UTF-8."""
     evidence = {one for raw in _texts(found.latin_1) if (one := _evidence_of(raw)) is not None}
     if _has_damaged_values(found.schema):
@@ -96,7 +96,7 @@ def _has_other_than_ascii(batch: pa.RecordBatch) -> bool:
     return False
 
 
-def _remarks(found: TransportDataSet, charset: str) -> list[Remark]:
+def _remarks(found: XptDataSet, charset: str) -> list[Remark]:
     metadata = Metadata(charset)
     metadata.text(found.latin_1.name, "data set's name")
     metadata.text(found.latin_1.label, "data set's label")

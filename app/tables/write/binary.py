@@ -13,7 +13,7 @@ import pyarrow as pa
 from app.dataset import missing
 from app.dataset.description import sas_metadata
 from app.dataset.parquet import write_row_groups
-from app.tables.write.output_pieces import Piece, PieceBuffer
+from app.tables.write.output_pieces import OutputPieces, Piece
 from app.tables.write.output_table import OutputOptions, OutputTable
 from app.tables.xpt.header_records import Version
 from app.tables.xpt.xpt_writer import write
@@ -47,8 +47,8 @@ def _with_attrs(schema: pa.Schema) -> pa.Schema:
     return schema.with_metadata({**(schema.metadata or {}), _PANDAS_ATTRS: json.dumps(attrs, ensure_ascii=False)})
 
 
-def _written(open_writer: Callable[[PieceBuffer, pa.Schema], Any], table: OutputTable) -> Iterator[Piece]:
-    target = PieceBuffer()
+def _written(open_writer: Callable[[OutputPieces, pa.Schema], Any], table: OutputTable) -> Iterator[Piece]:
+    target = OutputPieces()
     with open_writer(target, table.schema) as writer:
         yield from target.rest()
         for batch in table.batches:
@@ -59,7 +59,7 @@ def _written(open_writer: Callable[[PieceBuffer, pa.Schema], Any], table: Output
 
 def write_parquet(table: OutputTable, options: OutputOptions) -> Iterator[Piece]:
     """Yield a Parquet file. One row group at a time is in memory (about 32 MiB)."""
-    target = PieceBuffer()
+    target = OutputPieces()
     for _ in write_row_groups(_with_attrs(table.schema) if options.attrs else table.schema, table.batches, target):
         yield from target.taken()
     yield from target.rest()

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from app.tables.write import text_cells
 from app.tables.write.output_pieces import Piece, blocks, split
 from app.tables.write.output_table import OutputOptions, OutputTable
-from app.tables.write.text_cells import TextCell, cells
+from app.tables.write.text_cells import RowCell, cells
 
 LINE_END = "\r\n"
 
@@ -28,7 +28,7 @@ def write_csv(table: OutputTable, options: OutputOptions) -> Iterator[Piece]:
     yield from rows(table.batches, shown, options)
 
 
-def rows(batches: Iterable[pa.RecordBatch], shown: Sequence[TextCell], options: OutputOptions) -> Iterator[Piece]:
+def rows(batches: Iterable[pa.RecordBatch], shown: Sequence[RowCell], options: OutputOptions) -> Iterator[Piece]:
     """Yield the lines after the header. A line is never empty, since readers skip empty lines."""
     literals = ["", *[","] * (len(shown) - 1), LINE_END]
     alone = len(shown) == 1
@@ -38,7 +38,7 @@ def rows(batches: Iterable[pa.RecordBatch], shown: Sequence[TextCell], options: 
         yield from split(text_cells.lines(literals, written, batch.num_rows, null=_EMPTY if alone else ""))
 
 
-def _written(cell: TextCell, batch: pa.RecordBatch, empty: str, *, escape: bool) -> pa.StringArray:
+def _written(cell: RowCell, batch: pa.RecordBatch, empty: str, *, escape: bool) -> pa.StringArray:
     if cell.is_text:
         column = cell.column(batch)
         return _quoted(_safe(column) if escape else column, empty)

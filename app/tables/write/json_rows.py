@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from app.tables.write import text_cells
 from app.tables.write.output_pieces import Piece, blocks, split
 from app.tables.write.output_table import OutputOptions, OutputTable
-from app.tables.write.text_cells import TextCell, blank_as_null, cells
+from app.tables.write.text_cells import RowCell, blank_as_null, cells
 
 _ESCAPES = {"\\": "\\\\", '"': '\\"'} | {
     character: orjson.dumps(character).decode().strip('"') for character in map(chr, range(32))
@@ -39,7 +39,7 @@ def framed(before: str, literals: Sequence[str], behind: str) -> list[str]:
     return [before + literals[0], *literals[1:-1], literals[-1] + behind]
 
 
-def array_literals(shown: Sequence[TextCell]) -> list[str]:
+def array_literals(shown: Sequence[RowCell]) -> list[str]:
     """Return the texts between the cells of a row that is an array."""
     return ["[", *[","] * (len(shown) - 1), "]"] if shown else ["[]"]
 
@@ -51,7 +51,7 @@ def separated(rows: Iterator[memoryview]) -> Iterator[Piece]:
 
 
 def row_blocks(
-    table: OutputTable, shown: Sequence[TextCell], options: OutputOptions, literals: Sequence[str]
+    table: OutputTable, shown: Sequence[RowCell], options: OutputOptions, literals: Sequence[str]
 ) -> Iterator[memoryview]:
     """Yield rows of JSON, many at a time."""
     for batch in blocks(table.batches):
@@ -59,12 +59,12 @@ def row_blocks(
         yield text_cells.lines(literals, written, batch.num_rows, null="null")
 
 
-def _objects(shown: Sequence[TextCell]) -> list[str]:
+def _objects(shown: Sequence[RowCell]) -> list[str]:
     keys = [orjson.dumps(cell.name).decode() + ":" for cell in shown]
     return ["{" + keys[0], *["," + key for key in keys[1:]], "}"] if keys else ["{}"]
 
 
-def _written(cell: TextCell, batch: pa.RecordBatch, options: OutputOptions) -> pa.StringArray:
+def _written(cell: RowCell, batch: pa.RecordBatch, options: OutputOptions) -> pa.StringArray:
     column = cell.column(batch)
     if cell.is_text:
         return _string(blank_as_null(column) if options.blank == "null" else column)

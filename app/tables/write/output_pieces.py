@@ -35,7 +35,7 @@ def blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield batch.slice(at, rows)
 
 
-class PieceBuffer(io.RawIOBase):
+class OutputPieces(io.RawIOBase):
     """A writable file whose bytes are removed as they are written."""
 
     def __init__(self) -> None:

@@ -30,21 +30,21 @@ _PLAIN = (
 _TEXTUAL = (pa.types.is_null, pa.types.is_dictionary, pa.types.is_large_string, pa.types.is_string_view)
 
 
-class QueryRows(NamedTuple):
+class PlainRows(NamedTuple):
     """Rows that can be iterated once."""
 
     schema: pa.Schema
     batches: Iterable[pa.RecordBatch]
 
 
-def plain(rows: QueryRows) -> QueryRows:
+def plain(rows: PlainRows) -> PlainRows:
     """Return rows whose every column is text, a number, a boolean or a time; other types become text."""
     fields = [
         field.with_type(field.type if any(includes(field.type) for includes in _PLAIN) else pa.string())
         for field in rows.schema
     ]
     schema = pa.schema(fields, rows.schema.metadata)
-    return QueryRows(schema, (_plain_batch(batch, schema) for batch in rows.batches))
+    return PlainRows(schema, (_plain_batch(batch, schema) for batch in rows.batches))
 
 
 def _plain_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -103,7 +103,7 @@ def _write_arrow(found: pa.Table, _types: pa.Schema, _is_cut: bool) -> Iterator[
 
 
 def _outgoing(found: pa.Table) -> OutputTable:
-    rows = plain(QueryRows(found.schema, found.combine_chunks().to_batches()))
+    rows = plain(PlainRows(found.schema, found.combine_chunks().to_batches()))
     return OutputTable(rows.schema, rows.batches, found.num_rows, _EPOCH)
 
 

@@ -16,9 +16,9 @@ from app.dataset import missing, side_columns
 from app.dataset.description import sas_metadata
 from app.dataset.schema import LONGEST_CHARACTER
 from app.tables.write import csv_writer, text_cells
-from app.tables.write.output_pieces import COMPRESSION_LEVEL, Piece, PieceBuffer
+from app.tables.write.output_pieces import COMPRESSION_LEVEL, OutputPieces, Piece
 from app.tables.write.output_table import OutputOptions, OutputTable
-from app.tables.write.text_cells import TextCell, cells
+from app.tables.write.text_cells import RowCell, cells
 from app.tables.xpt.xpt_limits import names_in_program
 
 CSV_NAME, PROGRAM_NAME = "data.csv", "data.sas"
@@ -50,7 +50,7 @@ def write_program(table: OutputTable, options: OutputOptions) -> Iterator[Piece]
 def _archive(table: OutputTable, options: OutputOptions, member: str, names: Mapping[str, str]) -> Iterator[Piece]:
     shown = cells(table.schema, options)
     widest = dict.fromkeys((cell.at for cell in shown if cell.is_text), 1)
-    target = PieceBuffer()
+    target = OutputPieces()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=COMPRESSION_LEVEL) as archive:
         with archive.open(CSV_NAME, "w", force_zip64=True) as file:
             measured = table._replace(batches=_measured(table, widest))
@@ -63,7 +63,7 @@ def _archive(table: OutputTable, options: OutputOptions, member: str, names: Map
 
 
 def program(
-    table: OutputTable, shown: Sequence[TextCell], widest: Mapping[int, int], member: str, names: Mapping[str, str]
+    table: OutputTable, shown: Sequence[RowCell], widest: Mapping[int, int], member: str, names: Mapping[str, str]
 ) -> str:
     """Return the DATA step that makes the data set `member`.
 

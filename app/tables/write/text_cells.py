@@ -123,7 +123,7 @@ _TEXTS = (
 )
 
 
-class TextCell(NamedTuple):
+class RowCell(NamedTuple):
     """One cell of every row: its column, and the column of the tags that replace nulls in it."""
 
     name: str
@@ -149,16 +149,14 @@ class TextCell(NamedTuple):
         return None if tags is None or tags.null_count == len(tags) else tags
 
 
-def cells(schema: pa.Schema, options: OutputOptions) -> list[TextCell]:
+def cells(schema: pa.Schema, options: OutputOptions) -> list[RowCell]:
     """Return the cells of a row. With `missing=tag`, side columns are not cells of their own."""
     tags: dict[str, int] = {}
     if options.missing == "tag":
         tags = {of: at for at, field in enumerate(schema) if (of := side_columns.missing_of(field)) is not None}
     folded = set(tags.values())
     return [
-        TextCell(field.name, field.type, at, tags.get(field.name))
-        for at, field in enumerate(schema)
-        if at not in folded
+        RowCell(field.name, field.type, at, tags.get(field.name)) for at, field in enumerate(schema) if at not in folded
     ]
 
 

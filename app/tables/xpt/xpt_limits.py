@@ -29,7 +29,7 @@ LONGEST_WIDTH: Final = 32_767
 """The maximum width and number of decimals of a format, which are short integers."""
 
 
-class TransportLimits(NamedTuple):
+class XptLimits(NamedTuple):
     """The maximum size of each item in bytes. `file` names the file, `code` the error.
 
     `literals` tells whether names may have any characters, as with VALIDVARNAME=ANY; else they are in upper case.
@@ -47,8 +47,8 @@ class TransportLimits(NamedTuple):
     member_type: int = 8
 
 
-LIMITS: Final[Mapping[Version, TransportLimits]] = {
-    5: TransportLimits(
+LIMITS: Final[Mapping[Version, XptLimits]] = {
+    5: XptLimits(
         "transport file of version 5",
         "xpt-5-limits",
         literals=False,
@@ -58,7 +58,7 @@ LIMITS: Final[Mapping[Version, TransportLimits]] = {
         format=8,
         character=200,
     ),
-    8: TransportLimits(
+    8: XptLimits(
         "transport file of version 8",
         "xpt-8-limits",
         literals=True,
@@ -93,7 +93,7 @@ class Misfit(NamedTuple):
 class UnfitTableError(InvalidInputError):
     """A table that a file of this kind cannot hold; `misfits` lists every reason."""
 
-    def __init__(self, limits: TransportLimits, misfits: tuple[Misfit, ...]) -> None:
+    def __init__(self, limits: XptLimits, misfits: tuple[Misfit, ...]) -> None:
         why = "; ".join(map(str, misfits))
         super().__init__(limits.code, "", -1, f"the table does not fit a {limits.file}: {why}")
         self.misfits = misfits
@@ -149,7 +149,7 @@ def names_in_program(schema: pa.Schema, *, rename: bool = False) -> tuple[str, d
 
 @dataclass
 class _Fitting:
-    limits: TransportLimits
+    limits: XptLimits
     charset: str
     misfits: list[Misfit] = field(default_factory=list)
     _numbers: dict[str, Iterator[int]] = field(default_factory=dict)

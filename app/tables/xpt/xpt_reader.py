@@ -26,7 +26,7 @@ MOST_NAMES: Final = 20
 """The maximum number of data set names in an error."""
 
 
-class TransportDataSet(NamedTuple):
+class XptDataSet(NamedTuple):
     """A data set: its schema with `sas.*` metadata, and a function that yields its rows anew at each call.
 
     `latin_1` is its description with all texts read as Latin-1, which keeps their bytes. `nuls` is the number of rows
@@ -45,7 +45,7 @@ def members(file: BinaryIO, *, charset: str = xpt_limits.DEFAULT_CHARSET) -> lis
     return [decoded(member, charset).name for member in read_members(Records(file))]
 
 
-def read(file: BinaryIO, *, member: str | None = None, charset: str = xpt_limits.DEFAULT_CHARSET) -> TransportDataSet:
+def read(file: BinaryIO, *, member: str | None = None, charset: str = xpt_limits.DEFAULT_CHARSET) -> XptDataSet:
     """Return a data set of a transport file of either version.
 
     The file must stay open and unchanged while rows are read. `member` is the data set's name, in any case; a file with
@@ -57,7 +57,7 @@ def read(file: BinaryIO, *, member: str | None = None, charset: str = xpt_limits
     """
     opened = _opened(file, member, charset)
     plan = surveyed(opened.plan, opened.blocks)
-    return TransportDataSet(
+    return XptDataSet(
         plan.schema,
         lambda: decode.batches(plan, opened.blocks(), BATCH_ROWS),
         opened.latin_1,

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from app.tables.write.output_pieces import PieceBuffer
+from app.tables.write.output_pieces import OutputPieces
 from app.web.http.negotiation import weight
 
 CODINGS: Final = ("zstd", "gzip")
@@ -37,7 +37,7 @@ def chosen_coding(accepted: str | None) -> str | None:
 
 def compressed(pieces: Iterator[bytes | memoryview], coding: str) -> Iterator[bytes | memoryview]:
     """Yield pieces in a coding, while they come."""
-    sink = PieceBuffer()
+    sink = OutputPieces()
     with pa.CompressedOutputStream(pa.PythonFile(sink, mode="w"), coding) as stream:
         for piece in pieces:
             stream.write(piece)
