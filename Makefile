@@ -12,7 +12,7 @@ WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run serve pipeline wheel environment test faults sbom alerts-check image-check check format docs lock system
+.PHONY: help run serve pipeline wheel environment test faults sbom alerts-check image-check check quick format docs lock system
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,7 +39,7 @@ environment: ## Pack what the tasks need on a cluster that has Spark: dist/pipel
 # The tests start hundreds of processes; without bytecode each would compile the program again.
 test: system $(VENV)/dev.done ## Set up, then run the whole test suite: make test ARGS="-k journal"
 	@.ci/java $(VENV)
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 faults: system $(VENV)/dev.done ## Break a gateway in a thousand ways and see what holds: make faults ARGS="--seed 7 --faults 1000"
 	@exec $(BIN)/python -m tests.faults.campaign $(ARGS)
@@ -61,6 +61,9 @@ check: $(VENV)/dev.done ## Style, types, the direction of imports, and how docst
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python .ci/docstrings
+
+quick: $(VENV)/dev.done ## Check what you changed in less than a minute: style, types, and the unit tests that import it
+	@$(BIN)/python .ci/quick
 
 format: $(VENV)/dev.done ## Put every file into the project's form
 	$(BIN)/ruff check --fix .

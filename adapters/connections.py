@@ -1,18 +1,22 @@
-"""Connection status, the credentials of connections, and the pauses between attempts, for all transports."""
+"""The state of connections, their credentials, and the pauses between attempts, for all transports."""
 
+import logging
 import random
 import time
 from threading import Event
 from typing import Any, Final
 
+import structlog
+
+from app.observe import Recurring
 from app.secret import Changing, Secret
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
 """Shortest and longest pause before the next attempt, in seconds."""
 REFUSED_PAUSE: Final = 5.0
-"""The longest pause, in seconds, while credentials are refused that lie in a file: they change without a restart."""
-_LOOK_EVERY: Final = 0.5
-"""The seconds between two looks at the file of refused credentials."""
+"""The longest pause, in seconds, while credentials are refused from a file: they may change without a restart."""
+_CHECK_SECONDS: Final = 0.5
+"""The seconds between two checks of the file of refused credentials."""
 
 
 def now() -> int:
@@ -20,20 +24,55 @@ def now() -> int:
     return time.time_ns() // 1000
 
 
-def connected(**more: object) -> dict[str, Any]:
-    """Return the status of a connection that has just been made."""
-    return {"connected": True, "since": now(), "error": None, **more}
+class ConnectionState:
+    """The status of a connection that is opened again after each failure, and the log of its failures."""
 
+    def __init__(self, log: structlog.stdlib.BoundLogger) -> None:
+        self._failures = Recurring(log, "connection", logging.WARNING)
+        self._opened_at: float | None = None
+        self.closed()
 
-def not_connected(error: str | None = None) -> dict[str, Any]:
-    """Return the status without a connection, with the reason if something failed."""
-    return {"connected": False, "since": None, "error": error}
+    def opened(self, **more: object) -> None:
+        """Note that the connection has been made; `more` is part of its status."""
+        self._opened_at = time.monotonic()
+        self.status: dict[str, Any] = {"connected": True, "since": now(), "error": None, **more}
+
+    def closed(self, error: str | None = None) -> None:
+        """Note that there is no connection, with the reason if something failed."""
+        self.status = {"connected": False, "since": None, "error": error}
+
+    def failed(self, why: str) -> None:
+        """Note and log that the connection has ended, or could not be made."""
+        self.closed(why)
+        self._failures.failed(why)
+
+    def recovered(self) -> None:
+        """Log that the connection works again, if it has failed before."""
+        self._failures.worked()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it has failed and not recovered."""
+        return self._failures.failures > 0
+
+    @property
+    def was_opened(self) -> bool:
+        """Whether the last attempt has made a connection."""
+        return self._opened_at is not None
+
+    def attempt(self) -> None:
+        """Note that a connection is about to be made."""
+        self._opened_at = None
+
+    def has_lasted(self, seconds: float) -> bool:
+        """Tell whether the last connection was opened longer ago than this."""
+        return self._opened_at is not None and time.monotonic() - self._opened_at > seconds
 
 
 class LogIn:
     """The credentials of one source or destination, and since when they are refused.
 
-    `given` are the settings that it logs in with, by their names; the first one that is set stands for all in messages.
+    `given` are the settings that it logs in with, by name. Messages name the first one that is set.
     """
 
     def __init__(self, **given: Secret | Changing | None) -> None:
@@ -67,13 +106,15 @@ class LogIn:
         return any(file.has_changed() for file in self._files)
 
     def status(self) -> dict[str, Any]:
-        """Return what `app.ports.Receiver.status` tells of credentials."""
+        """Return the credentials' part of `app.ports.Receiver.status`."""
         return {"credential": self.credential, "refused_since": self.refused_since}
 
 
 class Backoff:
-    """Pauses between attempts to connect. Each is twice as long as the one before, and random so that clients
-    spread. One that waits for other credentials ends when their file changes."""
+    """Pauses between attempts to connect, each twice as long as the one before, with jitter.
+
+    A pause after refused credentials ends early when their file changes.
+    """
 
     def __init__(self, log_in: LogIn | None = None) -> None:
         self._pause = FIRST_PAUSE
@@ -88,16 +129,13 @@ class Backoff:
         log_in = self._log_in
         if log_in is not None and log_in.waits_for_a_file:
             least, longest = 0.0, min(longest, REFUSED_PAUSE)
-            self._wait_for_a_change(stop, log_in, self._drawn(longest))
+            seconds = self._with_jitter(longest)
+            while seconds > 0 and not stop.wait(min(seconds, _CHECK_SECONDS)) and not log_in.has_changed():
+                seconds -= _CHECK_SECONDS
         else:
-            stop.wait(self._drawn(max(least, longest), least))
+            stop.wait(self._with_jitter(max(least, longest), least))
         self._pause = min(max(self._pause, least) * 2, longest)
 
-    def _drawn(self, longest: float, least: float = 0.0) -> float:
+    def _with_jitter(self, longest: float, least: float = 0.0) -> float:
         pause = min(max(self._pause, least), longest)
-        return pause * random.uniform(0.5, 1)  # noqa: S311 - spreads the tries of many
-
-    @staticmethod
-    def _wait_for_a_change(stop: Event, log_in: LogIn, seconds: float) -> None:
-        while seconds > 0 and not stop.wait(min(seconds, _LOOK_EVERY)) and not log_in.has_changed():
-            seconds -= _LOOK_EVERY
+        return pause * random.uniform(0.5, 1)  # noqa: S311 - no secret

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ByteSize, ConfigDict, Field
 
 from app.model.framing_facts import FramingTraits
 from app.model.message import PhysicalMessage
-from app.ports import Intake, Progress, Receiver, Sender, SendFailed
+from app.ports import DeliveryProgress, Intake, Receiver, Sender, SendFailed
 
 _BATCH = 128
 _IDLE = 0.1
@@ -38,7 +38,7 @@ class MemoryDestinationSettings(QueueSettings):
 
 
 class Queue:
-    """Messages in order. Messages that are taken can be given back."""
+    """Messages in order. Messages that are taken can be given back. The lock of `_changed` guards `_ready`."""
 
     def __init__(self) -> None:
         self._ready: deque[PhysicalMessage] = deque()
@@ -137,13 +137,13 @@ class MemorySender:
     def forget(self, delivery: str) -> None:
         pass
 
-    def tidy(self, may_go_on: Callable[[str], bool]) -> None:
+    def tidy(self, may_continue: Callable[[str], bool]) -> None:
         pass
 
     def repeats(self) -> str | None:
         return None
 
-    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> None:
+    def send(self, messages: Sequence[PhysicalMessage], progress: DeliveryProgress | None = None) -> None:
         del progress
         for message in messages:
             if len(message.body) > self._max_body:

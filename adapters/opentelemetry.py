@@ -40,7 +40,7 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 class OpenTelemetryExporter:
-    """`app.ports.span_exporter.SpanExporter` over OpenTelemetry's SDK."""
+    """`app.ports.span_exporter.SpanExporter` over OpenTelemetry's SDK. The lock guards `_ids`."""
 
     def __init__(self, service: str, version: str) -> None:
         protocol = next((os.environ[name] for name in _PROTOCOLS if os.environ.get(name)), _PROTOCOL)

@@ -21,7 +21,7 @@ from app.framing.registry import traits
 from app.metrics import Metrics
 from app.model.errors import GatewayError
 from app.observe import logger
-from app.ports import Catalog, Clock, ContentStore, Journal
+from app.ports import Catalog, Clock, Journal
 from app.service.context import ServiceContext
 from app.service.events.event_spans import Traces
 from app.service.gateway import Gateway
@@ -85,7 +85,9 @@ def build(settings: Settings) -> Gateway:
         metrics=Metrics(),
         traces=_traces(settings),
     )
-    return Gateway(context, receivers, senders, _archive(settings))
+    url = settings.journal.archive_url
+    archive = None if url is None else _opened("archive", plugins.content_store(), url)
+    return Gateway(context, receivers, senders, archive)
 
 
 def _storage(settings: Settings, clock: Clock) -> tuple[Journal, Catalog]:
@@ -124,12 +126,6 @@ def _traces(settings: Settings) -> Traces:
     return Traces(settings, _opened("exporter of spans", exporter, SERVICE, version("attachment-gateway")))
 
 
-def _archive(settings: Settings) -> ContentStore | None:
-    if settings.journal.archive_url is None:
-        return None
-    return _opened("archive", plugins.content_store(), settings.journal.archive_url)
-
-
 def _opened(what: str, make: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
     """Return the result of `make`. Errors of the libraries that adapters use become GatewayError."""
     try:
@@ -150,11 +146,12 @@ def serve(settings: Settings, started: Callable[[int, bool], None] = lambda _por
     The port is bound first: a second gateway, started by mistake, must not take the broker's session from the first.
     """
     with closing(bound(settings.http)) as listener:
-        _share_arenas()
+        with suppress(AttributeError, OSError):  # another C library
+            ctypes.CDLL(None).mallopt(M_ARENA_MAX, MOST_ARENAS)
         if settings.http.cert_file is not None:
-            Certificate(settings.http)  # an error is told before anything is touched
+            Certificate(settings.http)  # an error is raised before anything is changed
         if settings.standby is None:
-            _serve(settings, listener, started, nullcontext(), _do_nothing)
+            _serve(settings, listener, started, nullcontext(), lambda _why: None)
         else:
             _stand_by(settings, settings.standby, listener, started)
 
@@ -210,15 +207,6 @@ def _leave(why: str) -> None:
     os._exit(SUPERSEDED_STATUS)
 
 
-def _do_nothing(_why: str) -> None:
-    pass
-
-
-def _share_arenas() -> None:
-    with suppress(AttributeError, OSError):  # another C library
-        ctypes.CDLL(None).mallopt(M_ARENA_MAX, MOST_ARENAS)
-
-
 def bound(http: Http) -> socket.socket:
     """Bind the port without listening, so that clients are refused, not kept waiting, while the gateway recovers.
 
@@ -235,7 +223,7 @@ def bound(http: Http) -> socket.socket:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, which tells the gateway of the end before it waits for its clients."""
+    """uvicorn, which informs the gateway of the end before it waits for clients."""
 
     def __init__(self, gateway: Gateway) -> None:
         http = gateway.settings.http

@@ -87,7 +87,7 @@ class Observations:
         plan = self._plan()
         write_parquet(plan.schema, decode.batches(plan, self.bodies), _Nowhere())
 
-    def _plan(self) -> decode.Plan:
+    def _plan(self) -> decode.DecodingPlan:
         return decode.first_plan(self.definition, self.variables, self._how, lambda: self.bodies)
 
 

@@ -26,14 +26,18 @@ from time import process_time
 
 from paho.mqtt.enums import MQTTProtocolVersion
 
-from adapters.mqtt.client import Client
+from adapters.mqtt.client import MqttClient
 from app.codecs.ibm_mq.image import write_image
 from app.codecs.mqtt import mqtt_envelope
-from app.codecs.mqtt.fixed_header import length_bytes
+from app.codecs.mqtt.packets import length_bytes
 from app.framing.registry import traits
 from app.service.assembling.assembler import Assembler
-from app.service.finishing.finisher import Complete, Finisher
-from app.service.receiving.intake import Journaler
+from app.service.assembling.assembly_queue import AssemblyQueue
+from app.service.finishing.finisher import Finisher
+from app.service.finishing.stored_parts import CompleteAttachment
+from app.service.receiving.backlog import Backlog
+from app.service.receiving.intake import SharedIntake
+from app.service.receiving.journal_writer import JournalWriter
 from app.service.repair.recorder import Recorder
 from app.service.threads import collect_seldom
 from app.testing.gateway_stages import service_context
@@ -76,7 +80,7 @@ def packets(payloads: Sequence[bytes]) -> float:
             connection.sendall(b"\x32" + length_bytes(len(rest)) + rest)
         connection.recv(1)
         os._exit(0)
-    client = Client("bench", MQTTProtocolVersion.MQTTv311, clean=True)
+    client = MqttClient("bench", MQTTProtocolVersion.MQTTv311, clean=True)
     client.connect("127.0.0.1", listener.getsockname()[1])
     started, left, more = process_time(), len(payloads), False
     while left:
@@ -94,9 +98,10 @@ def steps(load: Load, folder: Path) -> tuple[dict[str, float], int]:
     payloads = [write_image(sent) for sent in load.messages]
     framing, spent, measured = traits("sas_queue"), Spent(), 0
     with TemporaryDirectory(dir=folder) as name, service_context(Path(name), segment_bytes=256 << 20) as context:
-        waiting: dict[str, Complete | None] = {}
+        waiting: dict[str, CompleteAttachment | None] = {}
         assembler, finisher = Assembler(context, waiting.update), Finisher(context)
-        journaler = Journaler(context, assembler.put)
+        backlog, queue = Backlog(context.settings.limits.backlog_bytes), AssemblyQueue()
+        intake, writer = SharedIntake(context, backlog), JournalWriter(context, backlog, queue.put)
         recorder = Recorder(context.catalog, context.store)
         collect_seldom()
         for number, start in enumerate(range(0, len(payloads), AT_ONCE)):
@@ -107,14 +112,14 @@ def steps(load: Load, folder: Path) -> tuple[dict[str, float], int]:
             with spent.on("envelope"):
                 messages = [mqtt_envelope.read(memoryview(each), b"", "here", framing, 1, str) for each in some]
             with spent.on("journal"):
-                journaler.submit(messages, lambda: None)
-                batch = journaler._take()
+                intake.submit(messages, lambda: None)
+                batch = backlog.take()
                 assert batch is not None
-                journaler._encode_and_write(batch)
+                writer.write(batch)
             with spent.on("assembly"):
-                work = assembler._queue.get_nowait()
+                work = queue.take()
                 assert work is not None
-                assembler._assemble(work.positions, work.messages)
+                assembler.assemble(*work)
             with spent.on("checkpoint"):
                 assembler.save()
             with spent.on("finishing"):
@@ -122,7 +127,7 @@ def steps(load: Load, folder: Path) -> tuple[dict[str, float], int]:
                 waiting.clear()
         with spent.on("records"):
             recorder.record()
-        assembler._incremental.close()
+        assembler.close()
     packet = packets(payloads) / len(payloads) * measured
     return {"packet": packet, **spent.seconds}, measured
 

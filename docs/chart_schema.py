@@ -13,7 +13,7 @@ from adapters import memory
 from adapters.ibm_mq import settings as ibm_mq
 from adapters.mqtt import settings as mqtt
 from adapters.rendezvous import settings as rendezvous
-from app.model.patterns import SENTENCES, SETTING_NAME
+from app.model.validation import SENTENCES, SETTING_NAME
 from app.settings import ENVIRONMENT_PREFIX, Destination, Settings, Source
 from app.settings.setting_types import DURATION
 

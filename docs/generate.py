@@ -9,7 +9,7 @@ import yaml
 
 from app.assembly.states import TRANSITIONS, Input, diagram
 from app.codecs.ibm_mq.headers import MQDLH, MQMD1, MQMD2, MQMDE, MQRFH, MQRFH2, MQXQH
-from app.codecs.mqtt.fixed_header import FixedHeader
+from app.codecs.mqtt.packets import FixedHeader
 from app.codecs.sapdb.packet_records import (
     ApplicationParameter,
     CommandSegment,
@@ -21,11 +21,18 @@ from app.codecs.sapdb.packet_records import (
     ReturnSegment,
     VardataParameterInfo,
 )
-from app.codecs.sapdb.session_info import SessionInfo
-from app.codecs.sas.attachment_messages import Attachment, AttachmentHeader, Count
-from app.codecs.sas.data_set_messages import DataSetDefinition, ObservationMessage, Variable, VariableMessage
+from app.codecs.sapdb.part_buffers import SessionInfo
+from app.codecs.sas.attachment_messages import AttachmentEntry, AttachmentHeader, Count
+from app.codecs.sas.data_set_messages import (
+    ConstraintMessage,
+    DataSetDefinition,
+    Index,
+    IndexMessage,
+    ObservationMessage,
+    Variable,
+    VariableMessage,
+)
 from app.codecs.sas.file_messages import FileDescriptionMessage
-from app.codecs.sas.index_messages import ConstraintMessage, Index, IndexMessage
 from app.codecs.sas.rendezvous_messages import RendezvousDefinition, RendezvousHeader
 from app.model.attachment import AttachmentState
 from app.tables.xpt.xpt_layouts import (
@@ -42,14 +49,14 @@ from app.tables.xpt.xpt_layouts import (
 )
 from app.web import problems
 from app.wire import Layout
-from docs import alerts, chart_schema, client_types, dashboards, pictures, references
+from docs import alerts, chart_schema, client_library, dashboards, pictures, references
 
 FOLDER = Path(__file__).parent
 
 LAYOUTS: dict[str, tuple[type[Layout], ...]] = {
     "SAS Common Messaging Interface, attachments on a queue": (
         AttachmentHeader,
-        Attachment,
+        AttachmentEntry,
         Count,
         FileDescriptionMessage,
         DataSetDefinition,
@@ -145,7 +152,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "problems.md": problems.table,
     "states.md": states,
     "../app/settings/example.toml": example,
-    "../clients/python/src/attachment_gateway_client/schemas.py": client_types.types,
+    "../clients/python/src/attachment_gateway_client/schemas.py": client_library.types,
+    "../clients/python/src/attachment_gateway_client/client.py": client_library.blocking_client,
     "../helm/files/alerts.yaml": rules,
     "../helm/values.schema.json": chart_schema.text,
     "alerts/index.md": alerts.index,

@@ -17,7 +17,7 @@ from app.cli.list_commands import attachment_list
 from app.cli.terminal import Failure, print_failure, progress, state
 from app.cli.trace_command import frame_lines
 from app.cli.watch_command import ProgressDisplay
-from app.codecs.sas.attachment_messages import Attachment, AttachmentHeader
+from app.codecs.sas.attachment_messages import AttachmentEntry, AttachmentHeader
 from app.trace import explain
 
 COLUMNS = (80, 60)
@@ -117,7 +117,7 @@ def _watch(console: Console) -> None:
 
 
 def _trace(console: Console) -> None:
-    entry = Attachment(1, b"\1" * 24, "WORK", "STATIONS", "weather stations", 0, 1)
+    entry = AttachmentEntry(1, b"\1" * 24, "WORK", "STATIONS", "weather stations", 0, 1)
     body = AttachmentHeader(b"\x9f" * 24, 8, bytes(24), bytes(24), 1, [entry]).encode()
     for frame in explain(body, "sas-attachment-header"):
         for line in frame_lines(frame, 0, console.width):

@@ -1,18 +1,23 @@
-"""The one Spark session of all tests, and their order; and logging as it was before each."""
+"""The markers of tests and their order, the one Spark session of all tests, and logging as it was before each."""
 
 import logging
 import os
+import sys
+from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from secrets import token_hex
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
-from xdist.scheduler import LoadFileScheduling
+from xdist.scheduler import LoadGroupScheduling
 
 from app.pipeline.job.spark_session import SparkSettings, session
 from tests.support import azurite, brief_java, object_server
+from tests.support.postgresql import binaries, running_postgresql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession  # which takes half a second to load, and most tests go without
@@ -26,36 +31,17 @@ os.environ.pop("COLUMNS", None)  # a worker process has one, and commands then p
 hypothesis.settings.register_profile("tests", deadline=None)
 hypothesis.settings.load_profile("tests")
 
-LONGEST = (
-    "tests/cli/test_pages.py",
-    "tests/test_example_package.py",
-    "tests/faults/",
-    "tests/end_to_end/",
-    "tests/pipeline/",
-)
-"""Tests that take minutes. They begin first, so that no worker is left alone with one of them at the end."""
+STARTED_BY = {
+    "broker": {"broker", "lasting", "library", "mq", "troubled"},
+    "browser": {"browser"},
+    "database": {"postgresql"},
+    "process": {"azure", "gateway", "object_store", "small_disk", "storage_of_all"},
+    "spark": {"spark"},
+}
+"""The fixtures that start programs, by the marker of the tests that use them."""
 
-SPARK = (
-    "tests/adapters/test_azure.py",
-    "tests/pipeline/test_conformance.py",
-    "tests/pipeline/test_batch.py",
-    "tests/pipeline/test_belonging.py",
-    "tests/pipeline/test_failures.py",
-    "tests/pipeline/test_object_store.py",
-    "tests/pipeline/test_session.py",
-    "tests/pipeline/test_sources.py",
-    "tests/pipeline/test_table_tasks.py",
-    "tests/pipeline/tables/test_readers.py",
-    "tests/cli/test_pipeline_monitoring.py",
-    "tests/cli/test_pipelining.py",
-    "tests/cli/test_tables_registered.py",
-    "tests/evidence/test_content_in_spark.py",
-    "tests/framing/test_contract.py",
-    "tests/framing/test_order_packet.py",
-    "tests/web/tables/test_iceberg.py",
-)
-"""Tests of the fixture `spark`. They begin first too, all in one process: starting Java and warming it up is dear.
-So is Azurite, which the tests of Azure share."""
+TOOK = "tests/took"
+"""Where pytest's cache has the seconds that each file took."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -64,6 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="FOLDER",
         help="compare what we and others read in the .xpt and .sas7bdat files of this folder, and print a table",
     )
+    parser.addoption("--seconds", type=float, help="run tests in the order given, and skip those after so many seconds")
     parser.addoption(
         "--every-change",
         action="store_true",
@@ -71,21 +58,82 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    files = {_file(item.nodeid) for item in items if "spark" in getattr(item, "fixturenames", ())}
-    if unknown := sorted(files.difference(SPARK)):
-        raise pytest.UsageError(f"{', '.join(unknown)}: tests that use Spark belong to SPARK in tests/conftest.py")
-    first = (*SPARK, *LONGEST)
-    items.sort(key=lambda item: next((at for at, each in enumerate(first) if item.nodeid.startswith(each)), len(first)))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark each test by what it starts, and begin with the longest files, so that no worker is left alone with one."""
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        for marker in [marker for marker, starting in STARTED_BY.items() if fixtures & starting]:
+            item.add_marker(marker)
+        if not any(map(item.get_closest_marker, STARTED_BY)):
+            item.add_marker("unit")
+        if item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+    if config.getoption("seconds"):
+        return
+    cache = getattr(config, "cache", None)
+    took = cache.get(TOOK, {}) if cache else {}
+    dear = {_file(item.nodeid) for item in items if not item.get_closest_marker("unit")}
+
+    def place(item: pytest.Item) -> tuple[bool, bool, float, str]:
+        file = _file(item.nodeid)
+        return not item.get_closest_marker("spark"), file not in dear, -took.get(file, 0), file
+
+    items.sort(key=place)
+
+
+_took: defaultdict[str, float] = defaultdict(float)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _took[_file(report.nodeid)] += report.duration
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    cache = getattr(session.config, "cache", None)
+    if cache and not hasattr(session.config, "workerinput"):
+        cache.set(TOOK, cache.get(TOOK, {}) | {file: round(seconds, 1) for file, seconds in _took.items()})
+
+
+@cache
+def _end(seconds: float) -> float:
+    """Return when so many seconds are over, counted from the first test."""
+    return monotonic() + seconds
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    seconds = item.config.getoption("seconds")
+    if seconds and monotonic() > _end(seconds):
+        pytest.skip(f"{seconds:g} seconds are over")
+
+
+_running: list[pytest.Item] = []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    _running[:] = [item]
+    return (yield)
+
+
+def _watch(event: str, _arguments: object) -> None:
+    """Refuse to start a program for a test that says it starts none."""
+    if event in {"subprocess.Popen", "os.fork", "os.posix_spawn"} and _running:
+        item = _running[0]
+        if item.get_closest_marker("unit"):
+            raise RuntimeError(f"{item.nodeid} starts a program: give it another marker (tests/conftest.py)")
+
+
+sys.addaudithook(_watch)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give each file to one worker process, and the files of SPARK to the same one."""
-    if config.getoption("dist") != "loadfile":
+    """Give each file to one worker process, and all tests of Spark to the same one: starting Java takes long."""
+    if config.getoption("dist") != "loadgroup":
         return None
-    scheduling = LoadFileScheduling(config, log)
-    scheduling._split_scope = lambda nodeid: "spark" if _file(nodeid) in SPARK else _file(nodeid)
+    scheduling = LoadGroupScheduling(config, log)
+    scheduling._split_scope = lambda nodeid: "spark" if nodeid.endswith("@spark") else _file(nodeid)
     return scheduling
 
 
@@ -141,6 +189,15 @@ def azure(azurite_port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def container(azure: int) -> azurite.Container:
     """An empty container of Azure Blob Storage."""
     return azurite.Container(azure, f"container-{token_hex(4)}")
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[Path]:
+    """The folder of a PostgreSQL server."""
+    if (programs := binaries()) is None:
+        pytest.skip("PostgreSQL's programs (initdb, postgres) are not installed")
+    with running_postgresql(programs) as folder:
+        yield folder
 
 
 @pytest.fixture(scope="session")

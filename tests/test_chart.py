@@ -399,6 +399,7 @@ def refusal(values: dict[str, Any]) -> str:
     return str(refused.value).partition("attachment-gateway:")[2].strip()
 
 
+@pytest.mark.process
 def test_every_table_refuses_unknown_keys_and_secrets() -> None:
     """Walks the models, as the schema's writer does by their JSON schemas."""
     mqi.load("pymqi")

@@ -16,6 +16,8 @@ from app.settings import load
 from app.testing.waiting import until
 from tests.support.mosquitto import PROGRAM, free_port
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
 UNIT = DEPLOY / "attachment-gateway.service"

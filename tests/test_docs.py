@@ -23,7 +23,7 @@ SENDING = {
 }
 """Modules whose codes are errors of an upload."""
 
-CALLS = {"InvalidInputError", "Contradiction", "Refused", "refuse", "_refuse", "refused", "unreadable"}
+CALLS = {"InvalidInputError", "Contradiction", "Refused", "RefusedEntry", "refuse", "_refuse", "refused", "unreadable"}
 OF_SENDING_ALONE = {"no-data-set", "too-large"}
 
 

@@ -16,6 +16,8 @@ import pytest
 from app.settings import Settings
 from tests.support.gateway import GatewayProcess
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]

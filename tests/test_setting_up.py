@@ -10,6 +10,8 @@ import pytest
 
 from tests.support.mounted import mounted
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[1]
 CLOSED = "http://127.0.0.1:9/simple"
 SENTENCES = "installing requirements-java.lock", "installing requirements.lock", "making .venv"

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from app import plugins
-from app.model.wording import sentence
+from app.model.validation import sentence
 from app.settings import Settings, SettingsError, load, microseconds
 from tests.support import mqi
 from tests.support.models import all_models
@@ -310,6 +310,7 @@ def test_segments_are_sealed_sooner_where_spark_assembles(file: Path, monkeypatc
     assert segments("") == (1 << 20, 5)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", plugins.KINDS)
 def test_every_adapter_that_is_declared_loads(kind: plugins.Kind) -> None:
     mqi.load("pymqi")

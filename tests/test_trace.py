@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from app.codecs.ibm_mq.headers import MQDLH, MQH, MQMD1, MQMD2, MQMDE, MQXQH
 from app.codecs.ibm_mq.image import write_image
-from app.codecs.ibm_mq.rfh import Folder, Property, write_rfh2
+from app.codecs.ibm_mq.rfh import Property, RfhFolder, write_rfh2
 from app.codecs.mqtt import mqtt_envelope
-from app.codecs.mqtt.fixed_header import length_bytes
-from app.codecs.sas import data_set_messages, file_messages, index_messages
+from app.codecs.mqtt.packets import length_bytes
+from app.codecs.sas import data_set_messages, file_messages
 from app.codecs.sas.attachment_messages import write_count, write_header
 from app.codecs.sas.correlid import join
 from app.codecs.sas.dialect import DIALECTS, Dialect
@@ -21,6 +21,7 @@ from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHe
 from app.model.message import PhysicalMessage
 from app.trace import FORMATS, Frame, NotRecognised, explain
 from app.wire import Context
+from tests.support.cases import for_each
 
 KEY = b"\x33" * 16
 HEADER = MessageHeader(
@@ -35,7 +36,7 @@ VARIABLES = (
     data_set_messages.Variable("CELSIUS", format="BEST"),
     data_set_messages.Variable("STATION", type=b"\2", length=20),
 )
-INDEX = index_messages.Index(1, "NAME", 0, 2, ["CELSIUS", "STATION"])
+INDEX = data_set_messages.Index(1, "NAME", 0, 2, ["CELSIUS", "STATION"])
 
 WRITTEN: dict[str, Callable[[Dialect], bytes]] = {
     "sas-attachment-header": lambda dialect: write_header(HEADER, dialect),
@@ -47,8 +48,8 @@ WRITTEN: dict[str, Callable[[Dialect], bytes]] = {
     "sas-data-set-definition": lambda dialect: data_set_messages.write_definition(DEFINITION, dialect),
     "sas-variables": lambda dialect: next(data_set_messages.write_variables(VARIABLES, dialect)),
     "sas-observations": lambda dialect: next(data_set_messages.write_observations([b"\x41" * 56], 28, dialect)),
-    "sas-indexes": lambda dialect: next(index_messages.write_indexes([INDEX], dialect)),
-    "sas-constraints": lambda dialect: next(index_messages.write_constraints(b"whatever it is", dialect)),
+    "sas-indexes": lambda dialect: next(data_set_messages.write_indexes([INDEX], dialect)),
+    "sas-constraints": lambda dialect: next(data_set_messages.write_constraints(b"whatever it is", dialect)),
 }
 SEQUENCES = {"sas-attachment-header": 0, "sas-count": 0, "sas-file-description": 1, "sas-data-set-definition": 1}
 
@@ -81,8 +82,8 @@ def image(name: str, dialect: Dialect, body: bytes, version: int = 1, **fields: 
     return write_image(message._replace(**fields), version)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
-@pytest.mark.parametrize("name", WRITTEN)
+@for_each("dialect", DIALECTS)
+@for_each("name", WRITTEN)
 def test_what_is_written_is_explained_when_told_what_it_is(name: str, dialect: Dialect) -> None:
     body = WRITTEN[name](dialect)
     frames = explain(body, name)
@@ -90,8 +91,8 @@ def test_what_is_written_is_explained_when_told_what_it_is(name: str, dialect: D
     assert_tiled(frames, len(body))
 
 
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
-@pytest.mark.parametrize("name", WRITTEN)
+@for_each("dialect", DIALECTS)
+@for_each("name", WRITTEN)
 def test_what_is_written_is_recognised_by_its_content(name: str, dialect: Dialect) -> None:
     body = WRITTEN[name](dialect)
     (frame,) = explain(body)
@@ -99,8 +100,8 @@ def test_what_is_written_is_recognised_by_its_content(name: str, dialect: Dialec
     assert_tiled([frame], len(body))
 
 
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
-@pytest.mark.parametrize("name", WRITTEN)
+@for_each("dialect", DIALECTS)
+@for_each("name", WRITTEN)
 def test_a_descriptor_tells_what_its_body_is(name: str, dialect: Dialect) -> None:
     body = WRITTEN[name](dialect)
     captured = image(name, dialect, body)
@@ -144,7 +145,7 @@ def test_an_extension_stands_between_descriptor_and_body_or_alone() -> None:
 def test_every_header_between_descriptor_and_body_has_its_frame() -> None:
     context = Context("<")
     said: dict[str, Any] = {"encoding": 546, "coded_char_set_id": 819}
-    folder = Folder("usr", (Property("colour", "blue"),))
+    folder = RfhFolder("usr", (Property("colour", "blue"),))
     captured = b"".join(
         [
             MQMD2(format="MQXMIT", **said).encode(context),

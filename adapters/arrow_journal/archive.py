@@ -5,7 +5,7 @@ segment is looked up when it is asked for. Segments must appear whole and in the
 copies one into a folder must give it another name until it is complete.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -15,27 +15,27 @@ import structlog
 
 from adapters.arrow_journal import arrow_ipc
 from adapters.arrow_journal.open_segment_copy import open_segment
+from adapters.arrow_journal.position_reader import PositionReader
 from adapters.arrow_journal.recent_batches import Recent
 from adapters.arrow_journal.segment_cache import FileCache, own_folder
 from adapters.arrow_journal.segment_files import SegmentState
 from adapters.arrow_journal.segment_header import (
     MAX_HEADER,
     BadHeader,
-    SegmentHeader,
+    JournalSegmentHeader,
     header_of,
     read_header,
     seed_of,
     told_journals,
 )
-from adapters.arrow_journal.segment_reader import OpenSegment as SegmentInUse
-from adapters.arrow_journal.segment_reader import Reader
+from adapters.arrow_journal.segment_reader import SegmentFile
 from adapters.arrow_journal.segment_scan import find_batches
-from adapters.arrow_journal.segment_storage import Bucket, Folder, SegmentStorage
+from adapters.arrow_journal.segment_storage import BucketSegments, FolderSegments, SegmentStorage
 from adapters.disk import ReadFile
 from adapters.storage_places import bucket, local_folder
 from app.model.errors import DamagedError, GatewayError
-from app.model.message import PhysicalMessage, Position
-from app.model.records import Damage, Extent, JournalIdentity
+from app.model.message import PhysicalMessage
+from app.model.records import JournalIdentity
 from app.ports import OpenSegment, PlacedBodies, Segment, is_damaged
 
 CACHE_BYTES = 4 << 30
@@ -43,7 +43,7 @@ CACHE_BYTES = 4 << 30
 _log = structlog.get_logger(__name__)
 
 
-class ArrowArchive:
+class ArrowArchive(PositionReader):
     """A `JournalArchive` in a folder (path or `file://`) or in an object store (`s3://`, `gs://`, `az://`).
 
     Segments of a folder are read in place. Segments of an object store are fetched into the folder `cache` of at most
@@ -56,8 +56,8 @@ class ArrowArchive:
     def __init__(self, place: str | Path, cache: Path | None = None, cache_bytes: int = CACHE_BYTES) -> None:
         self._arguments = place, cache, cache_bytes
         self._storage = _shelf(*self._arguments)
-        self._states = _States(self._storage)
-        self._reader = Reader(self._states, self._open, Recent())
+        self._found = _States(self._storage)
+        super().__init__(self._found, self._open, Recent())
         self._journal: JournalIdentity | None = None
 
     def __reduce__(self) -> tuple[type["ArrowArchive"], tuple[str | Path, Path | None, int]]:
@@ -66,33 +66,15 @@ class ArrowArchive:
     def segments(self) -> list[Segment]:
         """Return the present segments by number; `created_at` equals `sealed_at`."""
         listed = self._storage.listing()
-        for number in self._states.keys() - listed.keys():
-            self._states.pop(number, None)
-            self._reader.forget(number)
+        for number in self._found.keys() - listed.keys():
+            self._found.pop(number, None)
+            self._forget(number)
         for number, state in listed.items():
-            known = self._states.setdefault(number, state)
+            known = self._found.setdefault(number, state)
             if (known.size, known.sealed_at, known.version) != (state.size, state.sealed_at, state.version):
-                self._states[number] = state
-                self._reader.forget(number)
-        return self._reader.segments()
-
-    def read(self, position: Position) -> PhysicalMessage:
-        return self._reader.read(position)
-
-    def bodies(self, positions: Iterable[Position]) -> Iterator[memoryview]:
-        return self._reader.bodies(positions)
-
-    def extents(self, positions: Iterable[Position]) -> Iterator[Extent]:
-        return self._reader.extents(positions)
-
-    def views(self, extents: Iterable[Extent]) -> Iterator[memoryview]:
-        return self._reader.views(extents)
-
-    def segment_bytes(self, segment: int) -> Iterator[memoryview]:
-        return self._reader.segment_bytes(segment)
-
-    def verify(self, segment: int) -> list[Damage]:
-        return self._reader.verify(segment)
+                self._found[number] = state
+                self._forget(number)
+        return super().segments()
 
     def open_segment(self) -> OpenSegment | None:
         folder = local_folder(self._arguments[0])
@@ -108,41 +90,41 @@ class ArrowArchive:
         return self._journal
 
     def batch_sizes(self, segment: int) -> list[int]:
-        opened = self._reader.segment(segment)
+        opened = self._segment(segment)
         sizes = opened.batch_sizes()
         return self._fetched_again(segment).batch_sizes() if opened.has_lost_batches() else sizes
 
     def record_batch(self, segment: int, batch: int) -> pa.RecordBatch:
         with suppress(DamagedError):
-            found = self._reader.segment(segment).undamaged_record_batch(batch)
+            found = self._segment(segment).undamaged_record_batch(batch)
             if found is not None:
                 return found
         return self._fetched_again(segment).record_batch(batch)
 
-    def _fetched_again(self, number: int) -> SegmentInUse:
+    def _fetched_again(self, number: int) -> SegmentFile:
         """Return a segment that has damage, with a new copy if there is one: its object may be undamaged."""
-        opened = self._reader.segment(number)
+        opened = self._segment(number)
         if self._storage.drop_copy(opened.state, opened.file()):
             _log.warning("segment_copy_dropped", segment=self._storage.path(number), reason="it has damage")
-            self._states.pop(number, None)
-            self._reader.forget(number)
-        return self._reader.segment(number)
+            self._found.pop(number, None)
+            self._forget(number)
+        return self._segment(number)
 
     def messages(self, segment: int, batch: int, rows: Sequence[int]) -> list[PhysicalMessage]:
         with suppress(DamagedError):
-            found = self._reader.messages(segment, batch, rows)
+            found = super().messages(segment, batch, rows)
             if not any(map(is_damaged, found)):
                 return found
         return self._fetched_again(segment).messages(batch, rows)
 
     def descriptors(self, segment: int, batch: int) -> pa.RecordBatch:
         with suppress(DamagedError):
-            return self._reader.descriptors(segment, batch)
+            return super().descriptors(segment, batch)
         self._fetched_again(segment)
-        return self._reader.descriptors(segment, batch)
+        return super().descriptors(segment, batch)
 
     def placed_bodies(self, segment: int, batch: int, rows: Sequence[int]) -> PlacedBodies:
-        return self._reader.segment(segment).placed_bodies(batch, rows)
+        return self._segment(segment).placed_bodies(batch, rows)
 
     def _open(self, state: SegmentState) -> ReadFile:
         path = self._storage.path(state.number)
@@ -177,7 +159,7 @@ class ArrowArchive:
         self._require_one_journal(header, path)
         return seed_of(header.journal.id, state.number)
 
-    def _require_one_journal(self, header: SegmentHeader, path: str) -> None:
+    def _require_one_journal(self, header: JournalSegmentHeader, path: str) -> None:
         """Raise GatewayError when a segment belongs to another journal than those that were opened before."""
         known = self._journal or header.journal
         if header.journal.id != known.id:
@@ -202,7 +184,7 @@ class _States(dict[int, SegmentState]):
 def _shelf(place: str | Path, cache: Path | None, cache_bytes: int) -> SegmentStorage:
     folder = local_folder(place)
     if folder is not None:
-        return Folder(folder)
+        return FolderSegments(folder)
     url = str(place)
     files = FileCache(cache or own_folder(sha256(url.encode()).hexdigest()[:32]), cache_bytes)
-    return Bucket(url, bucket(url), files)
+    return BucketSegments(url, bucket(url), files)

@@ -84,7 +84,7 @@ def _set_bodies(message: bytearray, size: int, message_size: int) -> None:
         _INT64.pack_into(message, at, _INT64.unpack_from(message, at)[0] + more)
 
 
-class Frame(NamedTuple):
+class BatchFrame(NamedTuple):
     """The layout of a record batch's message.
 
     It has `rows`, its `metadata` ends at that byte, and its `head` ends where the last buffer begins. That buffer has
@@ -114,7 +114,7 @@ def metadata_end(start: bytes | bytearray | memoryview) -> int | None:
     return _PREFIX + size if 0 < size <= MAX_METADATA and size % ALIGNMENT == 0 else None
 
 
-def frame_of(message: bytes | bytearray | memoryview) -> Frame | None:
+def frame_of(message: bytes | bytearray | memoryview) -> BatchFrame | None:
     """Return the frame of a record batch with this metadata. Return None for any other bytes."""
     metadata = metadata_end(message)
     if not metadata or len(message) < metadata:
@@ -123,12 +123,13 @@ def frame_of(message: bytes | bytearray | memoryview) -> Frame | None:
         table, batch = _tables(message)
         buffers = _follow(message, _field(message, batch, _BATCH_BUFFERS))
         last = buffers + 4 + (_INT32.unpack_from(message, buffers)[0] - 1) * _BUFFER_SIZE
-        rows = _INT64.unpack_from(message, _field(message, batch, _BATCH_LENGTH))[0] if _has(message, batch, 0) else 0
+        length_at = _field(message, batch, _BATCH_LENGTH)
+        rows = _INT64.unpack_from(message, length_at)[0] if length_at != batch else 0
         before, length, begin, bodies = _TWO_BUFFERS.unpack_from(message, last - _BUFFER_SIZE)
         end = metadata + _INT64.unpack_from(message, _field(message, table, _MESSAGE_BODY_LENGTH))[0]
     except struct_error:
         return None
-    frame = Frame(rows, metadata, metadata + begin, bodies, end)
+    frame = BatchFrame(rows, metadata, metadata + begin, bodies, end)
     follows = begin == before + length + padding(length)
     is_sound = rows >= 0 and metadata <= frame.head and 0 <= bodies <= end - frame.head and end % BLOCK == 0
     return frame if follows and is_sound else None
@@ -138,10 +139,6 @@ def _tables(message: bytes | bytearray | memoryview) -> tuple[int, int]:
     """Return the places of the flatbuffer tables Message and RecordBatch."""
     table = _follow(message, _PREFIX)
     return table, _follow(message, _field(message, table, _MESSAGE_HEADER))
-
-
-def _has(message: bytes | bytearray | memoryview, table: int, number: int) -> bool:
-    return _field(message, table, number) != table
 
 
 def _field(message: bytes | bytearray | memoryview, table: int, number: int) -> int:

@@ -42,7 +42,7 @@ Area = Callable[[int], memoryview | None]
 class Encoded(NamedTuple):
     """A batch ready to be written: `head`, `bodies` and `fill` zeros in this order.
 
-    `offsets` are those of the bodies after the head, one more than there are bodies. `crcs` are the checksums of the
+    `offsets` are the places of the bodies behind the head, one more than the bodies. `crcs` are the checksums of the
     bodies. `staged` has all bytes in aligned memory, where that was prepared; `head` is its beginning then.
     """
 
@@ -137,8 +137,8 @@ def encode_lost(number: int, size: int, seed: int) -> bytes:
 
 
 def _lost_mark(head: bytes | bytearray, number: int, seed: int) -> bytes:
-    said = _U32.pack(number)
-    return said + _U32.pack(crc32c(said, crc32c(head, seed)))
+    packed = _U32.pack(number)
+    return packed + _U32.pack(crc32c(packed, crc32c(head, seed)))
 
 
 def _properties(each: Sequence[Mapping[str, str]]) -> pa.Array:
@@ -212,7 +212,7 @@ def read_head(get: Callable[[int, int], bytes], start: int, segment: int, seed: 
     return _head(number, start, frame, data, 0) if mark == _lost_mark(data, number, seed) else None
 
 
-def _head_with_rows(frame: arrow_ipc.Frame, data: bytes, start: int, segment: int, seed: int) -> Head | None:
+def _head_with_rows(frame: arrow_ipc.BatchFrame, data: bytes, start: int, segment: int, seed: int) -> Head | None:
     column = _batch_crc32_in(frame.head, frame.rows)
     places = _positions_in(column, frame.rows).start
     crcs = _crcs_before(places, frame.rows).start
@@ -225,14 +225,14 @@ def _head_with_rows(frame: arrow_ipc.Frame, data: bytes, start: int, segment: in
     return _head(place.batch, start, frame, data, crcs) if place.segment == segment and not place.row else None
 
 
-def unverified_frame(get: Callable[[int, int], bytes], start: int) -> arrow_ipc.Frame | None:
+def unverified_frame(get: Callable[[int, int], bytes], start: int) -> arrow_ipc.BatchFrame | None:
     """Return the frame of the batch that begins at `start`, which may be damaged; None where there is none."""
     begin = get(start, start + 8)
     end = arrow_ipc.metadata_end(begin)
     return arrow_ipc.frame_of(get(start, start + end)) if end else None
 
 
-def _head(number: int, start: int, frame: arrow_ipc.Frame, data: bytes, crcs: int) -> Head:
+def _head(number: int, start: int, frame: arrow_ipc.BatchFrame, data: bytes, crcs: int) -> Head:
     offsets = memoryview(data[frame.head - 8 * (frame.rows + 1) : frame.head]).cast("q")
     sums = memoryview(data[crcs : crcs + 4 * frame.rows]).cast("I")
     return Head(number, start, start + frame.end, BodyLayout(start + frame.head, offsets, sums), data)

@@ -21,7 +21,7 @@ GAP = 16 << 10
 BODY_DAMAGED = "the body fails its checksum"
 
 
-class Source(Protocol):
+class PieceSource(Protocol):
     """A segment that pieces are read from."""
 
     number: int
@@ -29,15 +29,15 @@ class Source(Protocol):
     def file(self) -> ReadFile:
         """Return the segment's file. Raises KeyError when it is gone."""
 
-    def is_checked(self, piece: "Piece") -> bool: ...
+    def is_checked(self, piece: "BodyPiece") -> bool: ...
 
-    def set_checked(self, piece: "Piece") -> None: ...
+    def set_checked(self, piece: "BodyPiece") -> None: ...
 
 
-class Piece(NamedTuple):
+class BodyPiece(NamedTuple):
     """Bytes [begin, end) of a segment's file, within the body of a row at [start, stop)."""
 
-    segment: Source
+    segment: PieceSource
     batch: int
     row: int
     start: int
@@ -50,16 +50,16 @@ class Piece(NamedTuple):
         return Damage(self.segment.number, self.batch, self.row, why)
 
 
-def fetch(pieces: Iterable[memoryview | Piece]) -> Iterator[memoryview | Damage]:
+def fetch(pieces: Iterable[memoryview | BodyPiece]) -> Iterator[memoryview | Damage]:
     """Yield the bytes of each piece, or its damage. Raises KeyError when a segment is gone."""
-    run: list[Piece] = []
+    run: list[BodyPiece] = []
     for piece in pieces:
-        if isinstance(piece, Piece) and (not run or _belongs(piece, run)):
+        if isinstance(piece, BodyPiece) and (not run or _belongs(piece, run)):
             run.append(piece)
             continue
         yield from _fetch_run(run)
         run = []
-        if isinstance(piece, Piece):
+        if isinstance(piece, BodyPiece):
             run.append(piece)
         else:
             yield piece
@@ -107,7 +107,7 @@ def read_rows(
     return found
 
 
-def check_in_parts(piece: Piece) -> Damage | None:
+def check_in_parts(piece: BodyPiece) -> Damage | None:
     """Return the damage of the whole body that a piece belongs to, read in parts; None when it matches its checksum."""
     file, crc = piece.segment.file(), 0
     try:
@@ -118,13 +118,13 @@ def check_in_parts(piece: Piece) -> Damage | None:
     return None if crc == piece.crc else piece.damage(BODY_DAMAGED)
 
 
-def _belongs(piece: Piece, run: list[Piece]) -> bool:
+def _belongs(piece: BodyPiece, run: list[BodyPiece]) -> bool:
     first, last = run[0], run[-1]
     is_behind = last.start <= piece.start <= last.stop + GAP and last.stop <= piece.stop
     return is_behind and piece.segment is last.segment and piece.stop - first.start <= RUN
 
 
-def _fetch_run(run: list[Piece]) -> Iterator[memoryview | Damage]:
+def _fetch_run(run: list[BodyPiece]) -> Iterator[memoryview | Damage]:
     """Yield the bytes of pieces that are read together, or their damage."""
     if not run:
         return
@@ -146,13 +146,13 @@ def _fetch_run(run: list[Piece]) -> Iterator[memoryview | Damage]:
         yield data[piece.begin - start : piece.end - start] if is_whole else piece.damage(BODY_DAMAGED)
 
 
-def fetch_each(pieces: Iterable[Piece]) -> Iterator[memoryview | Damage]:
+def fetch_each(pieces: Iterable[BodyPiece]) -> Iterator[memoryview | Damage]:
     """Yield what `fetch` yields, with a separate read for each piece."""
     for piece in pieces:
         yield from _fetch_run([piece])
 
 
-def _fetch_large(piece: Piece) -> memoryview | Damage:
+def _fetch_large(piece: BodyPiece) -> memoryview | Damage:
     try:
         if (piece.begin, piece.end) == (piece.start, piece.stop):
             data = piece.segment.file().read(piece.begin, piece.end)

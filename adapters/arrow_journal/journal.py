@@ -16,25 +16,24 @@
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
 from time import monotonic, time_ns
 
-import pyarrow as pa
-
 from adapters.arrow_journal.batch_columns import BodyLayout, Encoded, prepare
-from adapters.arrow_journal.journal_identity import Known, epoch_in, load, save
+from adapters.arrow_journal.current_segment import CurrentSegment
+from adapters.arrow_journal.journal_identity import IdentityFile, Known, load, save
 from adapters.arrow_journal.journal_recovery import Durable, last_epoch, recover, take_over
+from adapters.arrow_journal.position_reader import PositionReader
 from adapters.arrow_journal.recent_batches import Recent
 from adapters.arrow_journal.segment_files import FolderLock, SegmentState, damaged_path, open_segment, segment_path
-from adapters.arrow_journal.segment_reader import OpenSegment, Reader
-from adapters.arrow_journal.segment_writer import SegmentWriter, Stagings, seal_file
+from adapters.arrow_journal.segment_reader import SegmentFile
+from adapters.arrow_journal.segment_writer import Stagings, seal_file
 from adapters.disk import NO_SPACE, make_folders, sync_folder
-from app.model.errors import DamagedError, GatewayError, JournalFull, JournalTaken
+from app.model.errors import DamagedError, GatewayError, JournalFull
 from app.model.message import (
     MAX_BATCHES_A_SEGMENT,
     MAX_ROWS_A_BATCH,
@@ -43,14 +42,14 @@ from app.model.message import (
     PhysicalMessage,
     Position,
 )
-from app.model.records import DAMAGED_MESSAGE, Damage, Extent, JournalIdentity
-from app.ports import Clock, Segment
+from app.model.records import DAMAGED_MESSAGE, JournalIdentity
+from app.ports import Clock
 
 SEGMENT_BYTES = 256 << 20
 SEGMENT_AGE = 3600.0
 
 
-class SystemClock:
+class _SystemClock:
     def now(self) -> int:
         return time_ns() // 1000
 
@@ -62,13 +61,16 @@ def _nothing_known(_journal: str) -> None:
     return None
 
 
-class ArrowJournal:
+class ArrowJournal(PositionReader):
     """A `Journal` in a folder of its own.
+
+    The lock `_writing` guards what changes the journal: `_current`, `_segments`, `_identity` and `_end`. Readers take
+    no lock for `_segments`: they see a segment once its first batch is durable.
 
     A segment is sealed by the first append after it has reached `segment_bytes` or `segment_age` (seconds). Raises
     GatewayError when another process uses the folder, or when a segment in it cannot be read.
 
-    `durable` tells the last position that somebody knows to have been durable. What is missing up to there is damage,
+    `durable` returns the last position that is known to have been durable. What is missing up to there is damage,
     not the rest of an interrupted write. It is called while the folder is locked.
 
     With an `epoch`, the folder may be open in other processes of earlier epochs. From then on they can neither append
@@ -87,33 +89,30 @@ class ArrowJournal:
     ) -> None:
         self._folder = folder = folder.absolute()
         make_folders(folder)
-        self._segment_bytes, self._segment_age = segment_bytes, segment_age
-        self._clock = clock or SystemClock()
+        self._clock = clock or _SystemClock()
         self._writing = Lock()
-        self._writer: SegmentWriter | None = None
-        self._lock = FolderLock(folder, shared=epoch is not None)
-        self._identity_file: int | None = None
+        self._folder_lock = FolderLock(folder, shared=epoch is not None)
         try:
             if epoch is None:
-                recovered = recover(folder, self._clock.now(), durable)
+                recovered, own = recover(folder, self._clock.now(), durable), None
             else:
-                recovered, self._identity_file = take_over(folder, self._clock.now(), epoch, durable)
-            self._states, known, self._set_aside = recovered
-            self._known = save(folder, known, self._identity_file)
+                recovered, own = take_over(folder, self._clock.now(), epoch, durable)
+            self._segments, known, self._set_aside = recovered
+            self._identity = IdentityFile(folder, known, own)
         except OSError as error:
-            self._lock.release()
+            self._folder_lock.release()
             raise _explained(error) from error
         except BaseException:
-            self._lock.release()
+            self._folder_lock.release()
             raise
+        self._current = CurrentSegment(folder, self._identity, self._clock.now, segment_bytes, segment_age)
         self._end: Position | None = None
         self._stagings = Stagings()
-        self._recent = Recent()
-        self._reader = Reader(self._states, partial(open_segment, folder), self._recent)
+        super().__init__(self._segments, partial(open_segment, folder), Recent())
 
     @staticmethod
     def begin(folder: Path, journal: JournalIdentity, following: int) -> None:
-        """Make a folder that of a journal, or of a later epoch of it. Its next segment has at least the number
+        """Make a folder the folder of a journal, or of a later epoch of it. Its next segment has at least the number
         `following`.
 
         No process may have the folder open.
@@ -141,14 +140,16 @@ class ArrowJournal:
             return []
         batches = self.prepare(messages) if prepared is None else prepared
         with self._writing:
+            if not self._folder_lock.held:
+                raise GatewayError("the journal is closed")
             try:
-                writer = self._writer_for(len(batches))
+                writer = self._current.writer_for(len(batches))
                 places = writer.append(batches)
             except OSError as error:
                 raise self._failure(error) from error
-            self._require_last()  # after the write: whoever has opened the folder since may not have seen it
+            self._identity.require_last()  # after the write: whoever has opened the folder since may not have seen it
             number, first = writer.state.number, len(writer.batches) - len(batches)
-            self._states[number] = writer.state
+            self._segments[number] = writer.state
             for at, (start, batch) in enumerate(zip(places, batches, strict=True), first):
                 layout = BodyLayout(start + len(batch.head), batch.offsets, batch.crcs)
                 self._recent.add((number, at), layout, batch.bodies)
@@ -160,7 +161,7 @@ class ArrowJournal:
         return positions
 
     def identity(self) -> JournalIdentity:
-        return self._known.identity
+        return self._identity.known.identity
 
     def end(self) -> Position | None:
         with self._writing:
@@ -174,31 +175,32 @@ class ArrowJournal:
             raise ValueError(f"{segment} is not a segment number: the highest is {MAX_SEGMENTS - 1}")
         with self._writing:
             try:
-                self._seal()
-                self._drop_empty_writer()
-                if segment >= self._known.following:
-                    self._save(following=segment + 1)
+                self._current.seal()
+                self._current.drop_empty()
+                if segment >= self._identity.known.following:
+                    self._identity.save(following=segment + 1)
             except OSError as error:
                 raise self._failure(error) from error
 
     def seal(self, before: int | None = None) -> None:
         with self._writing:
             try:
-                if self._writer is not None and _began(self._writer.state, before):
-                    self._seal()
+                if (state := self._current.state) is not None and _began(state, before):
+                    self._current.seal()
             except OSError as error:
                 raise self._failure(error) from error
             if (failed := self._seal_left_open(before)) is not None:
-                raise self._taken() or _explained(failed) from failed
+                raise self._identity.taken() or _explained(failed) from failed
 
     def _seal_left_open(self, before: int | None) -> OSError | None:
-        """Seal segments that are no longer written; return the first error. It says nothing of the one being
-        written."""
+        """Seal segments that are not written any more and could not be sealed, because the disk was full or failed.
+        Return the first error."""
         failed: OSError | None = None
-        for state in self._left_open():
+        for state in self._segments.values():
+            if state.sealed_at is not None or state is self._current.state or not _began(state, before):
+                continue
             try:
-                if _began(state, before):
-                    seal_file(self._folder, state, self._clock.now(), shared=self._identity_file is not None)
+                seal_file(self._folder, state, self._clock.now(), shared=self._identity.is_shared)
             except OSError as error:
                 failed = failed or error
         return failed
@@ -213,10 +215,10 @@ class ArrowJournal:
 
     def _take_out(self, segment: int, remove: Callable[[Path], object]) -> None:
         with self._writing:
-            if self._writer is not None and self._writer.state.number == segment:
+            if (current := self._current.state) is not None and current.number == segment:
                 raise ValueError(f"journal segment {segment} is being written")
-            state = self._states[segment]
-            self._require_last()
+            state = self._segments[segment]
+            self._identity.require_last()
             try:
                 self._remember_end(segment)
                 with suppress(FileNotFoundError):  # an earlier attempt failed after this step
@@ -224,25 +226,24 @@ class ArrowJournal:
                 sync_folder(self._folder)
             except OSError as error:
                 raise _explained(error) from error
-            del self._states[segment]
-            self._reader.forget(segment)
+            del self._segments[segment]
+            self._forget(segment)
 
     def close(self) -> None:
         """Seal the segment being written, if the disk allows it, and unlock the folder."""
         with self._writing:
-            if self._lock.held:
-                self._give_up_writer()
-                self._reader.close()
-                self._lock.release()
-                if self._identity_file is not None:
-                    os.close(self._identity_file)
+            if self._folder_lock.held:
+                self._current.give_up()
+                self._close_segments()
+                self._folder_lock.release()
+                self._identity.close()
 
     def replay(self, after: Position | None) -> Iterator[tuple[list[Position], list[PhysicalMessage]]]:
         """Yield positions and messages after a position. Segments that are retired meanwhile are skipped."""
         start = Position(0, 0, 0) if after is None else after._replace(row=after.row + 1)
         durable = {
             number: None if state.batches is None else len(state.batches)
-            for number, state in sorted(self._states.copy().items())
+            for number, state in sorted(self._segments.copy().items())
             if number >= start.segment
         }
         return self._replay(start, durable)
@@ -253,7 +254,7 @@ class ArrowJournal:
         for number, known in durable.items():
             first = start.batch if number == start.segment else 0
             try:
-                segment = self._reader.segment(number)
+                segment = self._segment(number)
                 count = segment.batch_count()
             except KeyError:
                 continue
@@ -279,140 +280,25 @@ class ArrowJournal:
         lost = PhysicalMessage("", UNREADABLE, received_at=self._clock.now())
         return [position], [lost.unreadable(DAMAGED_MESSAGE, str(error))]
 
-    def read(self, position: Position) -> PhysicalMessage:
-        return self._reader.read(position)
-
-    def messages(self, segment: int, batch: int, rows: Sequence[int]) -> list[PhysicalMessage]:
-        return self._reader.messages(segment, batch, rows)
-
-    def batch_count(self, segment: int) -> int:
-        return self._reader.batch_count(segment)
-
-    def descriptors(self, segment: int, batch: int) -> pa.RecordBatch:
-        return self._reader.descriptors(segment, batch)
-
-    def bodies(self, positions: Iterable[Position]) -> Iterator[memoryview]:
-        return self._reader.bodies(positions)
-
-    def extents(self, positions: Iterable[Position]) -> Iterator[Extent]:
-        return self._reader.extents(positions)
-
-    def views(self, extents: Iterable[Extent]) -> Iterator[memoryview]:
-        return self._reader.views(extents)
-
-    def segment_bytes(self, segment: int) -> Iterator[memoryview]:
-        return self._reader.segment_bytes(segment)
-
-    def verify(self, segment: int) -> list[Damage]:
-        return self._reader.verify(segment)
-
-    def segments(self) -> list[Segment]:
-        return self._reader.segments()
-
     def free_bytes(self) -> int:
         status = os.statvfs(self._folder)
         return status.f_bavail * status.f_frsize
 
-    def _writer_for(self, batches: int) -> SegmentWriter:
-        if not self._lock.held:
-            raise GatewayError("the journal is closed")
-        now = self._clock.now()
-        if self._writer is not None and self._is_full(self._writer, now, batches):
-            self._seal()
-        if self._writer is None:
-            self._writer = self._begin(now)
-        return self._writer
-
-    def _begin(self, now: int) -> SegmentWriter:
-        """Return the writer of a new segment. A number that an earlier process has used meanwhile is left out."""
-        shared = self._identity_file is not None
-        while (number := self._known.following) < MAX_SEGMENTS:
-            begun = partial(self._save, following=number + 1)
-            with suppress(FileExistsError):
-                return SegmentWriter(self._folder, number, now, self._known.identity, begun, shared=shared)
-            self._require_last()
-            begun()
-        raise GatewayError("the journal has no segment number left: begin a new journal")
-
-    def _require_last(self) -> None:
-        """Raise JournalTaken if another process has opened the folder since this one did."""
-        if (taken := self._taken()) is not None:
-            raise taken
-
-    def _taken(self) -> JournalTaken | None:
-        if self._identity_file is None or (last := epoch_in(self._folder)) == self._known.epoch:
-            return None
-        return JournalTaken(
-            f"another gateway has opened the journal in {self._folder} with epoch {last}, and this process has "
-            f"epoch {self._known.epoch}, so it stops writing"
-        )
-
-    def _is_full(self, writer: SegmentWriter, now: int, batches: int) -> bool:
-        return (
-            writer.state.size >= self._segment_bytes
-            or now - writer.state.created_at >= self._segment_age * 1_000_000
-            or len(writer.batches) + batches > MAX_BATCHES_A_SEGMENT
-        )
-
-    def _seal(self) -> None:
-        writer = self._writer
-        if writer is not None and writer.batches:
-            try:
-                writer.seal(self._clock.now())
-            finally:
-                if writer.state.sealed_at is not None:
-                    writer.close()
-                    self._writer = None
-
-    def _left_open(self) -> list[SegmentState]:
-        """Return segments that are no longer written and could not be sealed, because the disk was full or failed."""
-        written = self._writer and self._writer.state
-        return [state for state in self._states.values() if state.sealed_at is None and state is not written]
-
     def _failure(self, error: OSError) -> GatewayError:
-        if self._writer is not None and (self._writer.broken or error.errno not in NO_SPACE):
-            self._give_up_writer()
-        return self._taken() or _explained(error)
-
-    def _give_up_writer(self) -> None:
-        writer = self._writer
-        if writer is not None:
-            with suppress(OSError):
-                self._seal()
-            writer.close()
-            self._writer = None
-
-    def _drop_empty_writer(self) -> None:
-        writer = self._writer
-        if writer is not None and not writer.batches:
-            writer.close()
-            segment_path(self._folder, writer.state.number, sealed=False).unlink()
-            self._writer = None
-
-    def _save(self, *, following: int | None = None, end: int | None = None) -> None:
-        """Make durable the lowest number of the next segment, or the end of the retired segments."""
-        known = self._known
-        self._known = save(
-            self._folder,
-            replace(
-                known,
-                following=known.following if following is None else following,
-                end=known.end if end is None else end,
-            ),
-            self._identity_file,
-        )
+        self._current.failed(error)
+        return self._identity.taken() or _explained(error)
 
     def _remember_end(self, segment: int) -> None:
         """Save the end of the journal when its last segment is removed."""
         self._end = self._end or self._find_end()
         if self._end is not None and self._end.segment == segment:
-            self._save(end=self._end.pack())
+            self._identity.save(end=self._end.pack())
 
     def _find_end(self) -> Position | None:
         """Return the last position of the journal. For a damaged segment, assume the highest that it may have had."""
-        end = None if self._known.end is None else Position.unpack(self._known.end)
-        for number in sorted({*self._states, *self._set_aside}, reverse=True):
-            found = _last_of(self._reader.segment(number)) if number in self._states else _highest(number)
+        end = None if self._identity.known.end is None else Position.unpack(self._identity.known.end)
+        for number in sorted({*self._segments, *self._set_aside}, reverse=True):
+            found = _last_of(self._segment(number)) if number in self._segments else _highest(number)
             if found is not None:
                 return found if end is None else max(end, found)
         return end
@@ -422,7 +308,7 @@ def _began(state: SegmentState, before: int | None) -> bool:
     return before is None or state.created_at < before
 
 
-def _last_of(segment: OpenSegment) -> Position | None:
+def _last_of(segment: SegmentFile) -> Position | None:
     number = segment.number
     try:
         count = segment.batch_count()

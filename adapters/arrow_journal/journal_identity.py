@@ -5,7 +5,7 @@ interrupted write leaves the other block unchanged. Each block holds a line of J
 
 A journal that several processes open one after the other has one file for each opening: `replace_file` gives the name
 `identity` to a new file. The process before keeps its own file open and writes to that. So it never changes what the
-next process has written, however late it goes on.
+next process has written, however late it continues.
 """
 
 import json
@@ -19,6 +19,7 @@ from crc32c import crc32c
 
 from adapters.arrow_journal.arrow_ipc import BLOCK
 from adapters.disk import ReadFile, UnreadableError, sync_folder
+from app.model.errors import JournalTaken
 from app.model.records import JournalIdentity
 
 NAME = "identity"
@@ -44,6 +45,50 @@ class Known:
     @property
     def identity(self) -> JournalIdentity:
         return JournalIdentity(self.id, self.epoch)
+
+
+class IdentityFile:
+    """The file `identity` of a journal that this process has opened.
+
+    `own` is the descriptor of the file that this process has made by `replace_file`, in a folder that is shared with
+    other processes.
+    """
+
+    def __init__(self, folder: Path, known: Known, own: int | None) -> None:
+        self._folder, self._own = folder, own
+        self.known = save(folder, known, own)
+
+    @property
+    def is_shared(self) -> bool:
+        return self._own is not None
+
+    def save(self, *, following: int | None = None, end: int | None = None) -> None:
+        """Make durable the lowest number of the next segment, or the end of the retired segments. Raises OSError."""
+        known = self.known
+        known = replace(
+            known,
+            following=known.following if following is None else following,
+            end=known.end if end is None else end,
+        )
+        self.known = save(self._folder, known, self._own)
+
+    def taken(self) -> JournalTaken | None:
+        """Return the error of a process after which another one has opened the folder; None if none has."""
+        if self._own is None or (last := epoch_in(self._folder)) == self.known.epoch:
+            return None
+        return JournalTaken(
+            f"another gateway has opened the journal in {self._folder} with epoch {last}, and this process has "
+            f"epoch {self.known.epoch}, so it stops writing"
+        )
+
+    def require_last(self) -> None:
+        """Raise JournalTaken if another process has opened the folder since this one did."""
+        if (taken := self.taken()) is not None:
+            raise taken
+
+    def close(self) -> None:
+        if self._own is not None:
+            os.close(self._own)
 
 
 def new_id() -> str:
@@ -154,11 +199,11 @@ def _block(file: ReadFile, slot: int) -> bytes:
 
 
 def _written(known: Known) -> bytes:
-    said = json.dumps({name: getattr(known, name) for name in Known.__slots__}).encode() + b"\n"
-    return (said + b"%08x\n" % crc32c(said)).ljust(BLOCK, b"\0")
+    line = json.dumps({name: getattr(known, name) for name in Known.__slots__}).encode() + b"\n"
+    return (line + b"%08x\n" % crc32c(line)).ljust(BLOCK, b"\0")
 
 
 def _parsed(block: bytes) -> Known | None:
-    said, _, checksum = block.rstrip(b"\0").rstrip(b"\n").rpartition(b"\n")
-    said += b"\n"
-    return Known(**json.loads(said)) if checksum == b"%08x" % crc32c(said) else None
+    line, _, checksum = block.rstrip(b"\0").rstrip(b"\n").rpartition(b"\n")
+    line += b"\n"
+    return Known(**json.loads(line)) if checksum == b"%08x" % crc32c(line) else None

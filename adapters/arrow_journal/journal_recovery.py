@@ -10,7 +10,7 @@
   batch is replaced by one without rows, so that all others keep their places.
 - An unsealed segment that never had a durable batch was only begun, and its number is used again.
 
-`take_over` opens a folder in which an earlier process may still be running, or may go on after a pause. It changes no
+`take_over` opens a folder in which an earlier process may still run, or may continue after a pause. It changes no
 file that such a process may have open: unsealed segments are copied, and the copies are sealed. The file `identity` is
 replaced first. A writer looks at that file after each write and before the acknowledgement. So each acknowledged
 message was on disk before the replacement, and is in the copy.
@@ -30,15 +30,14 @@ from adapters.arrow_journal import arrow_ipc
 from adapters.arrow_journal.body_pieces import RUN
 from adapters.arrow_journal.journal_identity import Known, load, new_id, replace_file
 from adapters.arrow_journal.segment_files import SegmentState, damaged_numbers, segment_files, segment_path
-from adapters.arrow_journal.segment_header import BadHeader, SegmentHeader, header_of, seed_of
+from adapters.arrow_journal.segment_header import BadHeader, JournalSegmentHeader, header_of, seed_of
 from adapters.arrow_journal.segment_repair import mend
 from adapters.arrow_journal.segment_scan import find_batches
 from adapters.arrow_journal.segment_writer import seal_file
 from adapters.disk import NO_SPACE, ReadFile, sync_folder
 from app.model.errors import GatewayError, JournalTaken
-from app.model.message import Position
+from app.model.message import Position, segment_name
 from app.model.records import JournalIdentity
-from app.model.segment_names import segment_name
 
 _COPY = ".copy"
 
@@ -59,7 +58,7 @@ class _Found(NamedTuple):
     path: Path
     size: int
     modified_at: int
-    header: SegmentHeader | None
+    header: JournalSegmentHeader | None
     why: str = ""
     foreign: bool = False
 
@@ -230,7 +229,9 @@ def _state(found: _Found, journal: str) -> SegmentState:
     if header is not None:
         return SegmentState(number, size, header.created_at, sealed_at, seed=seed_of(header.journal.id, number))
     state = SegmentState(number, size, found.modified_at, sealed_at, seed=seed_of(journal, number))
-    if size and _has_batches(found, state):
+    if size:
+        find_batches(ReadFile(found.path), state, seed_of(journal, number))
+    if state.batches:
         _log.error("segment_damaged", segment=number, lost="the header", reason=found.why)
         return replace(state, batches=None)
     if found.foreign:
@@ -238,12 +239,6 @@ def _state(found: _Found, journal: str) -> SegmentState:
     if found.sealed:
         _log.error("segment_damaged", segment=number, lost="the whole segment", reason=found.why)
     return replace(state, batches=None)
-
-
-def _has_batches(found: _Found, state: SegmentState) -> bool:
-    assert state.seed is not None
-    find_batches(ReadFile(found.path), state, state.seed)
-    return bool(state.batches)
 
 
 def _sealed(folder: Path, found: _Found, state: SegmentState, journal: JournalIdentity, now: int, durable: int) -> bool:

@@ -7,7 +7,7 @@ from adapters.arrow_journal import arrow_ipc
 from adapters.arrow_journal.batch_columns import Head
 from adapters.arrow_journal.segment_files import SegmentState, segment_files
 from adapters.arrow_journal.segment_header import BadHeader, header_of, seed_of
-from adapters.arrow_journal.segment_reader import OpenSegment as Reading
+from adapters.arrow_journal.segment_reader import SegmentFile
 from adapters.arrow_journal.segment_scan import Scanner
 from adapters.arrow_journal.segment_verification import damaged_rows
 from adapters.disk import ReadFile
@@ -41,7 +41,7 @@ def _end(file: ReadFile, state: SegmentState) -> int:
     """Return the end of the last batch with undamaged bodies; 0 if there is none."""
     assert state.seed is not None
     heads = [each for each in Scanner(file, state.size, state.number, state.seed) if isinstance(each, Head)]
-    segment = Reading(state, lambda _: file)
+    segment = SegmentFile(state, lambda _: file)
     for head in reversed(heads):
         if head.rows and head.end <= state.size and len(damaged_rows(segment, head)) < head.rows:
             return head.end

@@ -5,7 +5,7 @@ from adapters.disk import ReadFile, UnreadableError
 CHUNK = 16 << 10
 
 
-class Window:
+class ReadWindow:
     """Reads small pieces of the first `size` bytes of a file, front to back, with read-ahead."""
 
     def __init__(self, file: ReadFile, size: int) -> None:

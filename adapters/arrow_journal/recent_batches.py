@@ -18,7 +18,7 @@ Batch = tuple[int, int]
 
 
 class Recent:
-    """The layouts of the last batches, and the bodies of the newest ones."""
+    """The layouts of the last batches, and the bodies of the newest ones. The lock guards all fields."""
 
     def __init__(self) -> None:
         self._layouts: OrderedDict[Batch, BodyLayout] = OrderedDict()

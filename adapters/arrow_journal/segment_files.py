@@ -10,30 +10,30 @@ from pathlib import Path
 
 from adapters.disk import ReadFile
 from app.model.errors import GatewayError
-from app.model.segment_names import DAMAGED, DIGITS, OPEN, SEALED, segment_name
+from app.model.message import DAMAGED_SEGMENT, OPEN_SEGMENT, SEALED_SEGMENT, SEGMENT_DIGITS, segment_name
 
 
 def segment_path(folder: Path, number: int, *, sealed: bool) -> Path:
-    return folder / segment_name(number, SEALED if sealed else OPEN)
+    return folder / segment_name(number, SEALED_SEGMENT if sealed else OPEN_SEGMENT)
 
 
 def damaged_path(folder: Path, number: int, at: int | None = None) -> Path:
     """Return the path of the copy of a damaged segment's bytes: all of it, or from byte `at` on."""
-    return folder / segment_name(number, f"{'' if at is None else f'.{at}'}{DAMAGED}")
+    return folder / segment_name(number, f"{'' if at is None else f'.{at}'}{DAMAGED_SEGMENT}")
 
 
 def segment_files(folder: Path) -> Iterator[tuple[int, bool, Path]]:
     """Yield the number, whether it is sealed, and the path of every segment in the folder, by number."""
-    for path in sorted(folder.glob(f"{'[0-9]' * DIGITS}*{SEALED}")):
-        number, rest = path.name[:DIGITS], path.name[DIGITS:]
-        if rest in (SEALED, OPEN):
-            yield int(number), rest == SEALED, path
+    for path in sorted(folder.glob(f"{'[0-9]' * SEGMENT_DIGITS}*{SEALED_SEGMENT}")):
+        number, rest = path.name[:SEGMENT_DIGITS], path.name[SEGMENT_DIGITS:]
+        if rest in (SEALED_SEGMENT, OPEN_SEGMENT):
+            yield int(number), rest == SEALED_SEGMENT, path
 
 
 def damaged_numbers(folder: Path) -> Iterator[int]:
     """Yield the numbers of the segments with a copy of damaged bytes."""
-    for path in folder.glob(f"{'[0-9]' * DIGITS}*{DAMAGED}"):
-        yield int(path.name[:DIGITS])
+    for path in folder.glob(f"{'[0-9]' * SEGMENT_DIGITS}*{DAMAGED_SEGMENT}"):
+        yield int(path.name[:SEGMENT_DIGITS])
 
 
 class FolderLock:

@@ -34,7 +34,7 @@ def seed_of(journal_id: str, segment: int) -> int:
     return crc32c(f"{journal_id}/{segment}".encode())
 
 
-class SegmentHeader(NamedTuple):
+class JournalSegmentHeader(NamedTuple):
     """The content of a segment's header. `end` is the beginning of the first batch."""
 
     created_at: int
@@ -64,7 +64,7 @@ def header_bytes(created_at: int, journal: JournalIdentity) -> bytes:
     return data.replace(_MARK + _DASHES, _MARK + _checksum(data))
 
 
-def read_header(start: bytes) -> SegmentHeader:
+def read_header(start: bytes) -> JournalSegmentHeader:
     """Return the header of a file that begins with `start`, which may be cut at MAX_HEADER bytes. Raises BadHeader."""
     end = arrow_ipc.metadata_end(start)
     try:
@@ -75,7 +75,10 @@ def read_header(start: bytes) -> SegmentHeader:
     version = metadata.get(_VERSION, b"none").decode("utf-8", "replace")
     checksum = metadata.get(_CHECKSUM)
     if end and (checksum is not None or version == str(FORMAT)):
-        _check(start[:end], checksum)
+        if checksum is None or start.count(checksum, 0, end) != 1 or not checksum.startswith(_MARK):
+            raise BadHeader("its checksum is damaged")
+        if checksum != _MARK + _checksum(start[:end].replace(checksum, _MARK + _DASHES)):
+            raise BadHeader("its checksum does not match")
     if version != str(FORMAT):
         raise BadHeader(f"journal format {version}, expected {FORMAT}", foreign=True)
     if not end or end % arrow_ipc.BLOCK or not schema.equals(SCHEMA):
@@ -85,10 +88,10 @@ def read_header(start: bytes) -> SegmentHeader:
         journal = JournalIdentity(metadata[_ID].decode(), int(metadata[_EPOCH]))
     except (KeyError, ValueError) as error:
         raise BadHeader(f"its metadata are damaged: {error}") from error
-    return SegmentHeader(created_at, journal, end)
+    return JournalSegmentHeader(created_at, journal, end)
 
 
-def header_of(file: ReadFile, size: int) -> SegmentHeader:
+def header_of(file: ReadFile, size: int) -> JournalSegmentHeader:
     """Return the header of a file of this size in bytes. Raises BadHeader."""
     try:
         start = file.read(0, min(size, arrow_ipc.BLOCK))
@@ -101,13 +104,6 @@ def header_of(file: ReadFile, size: int) -> SegmentHeader:
 def told_journals(file: ReadFile) -> list[str]:
     """Return what may be the id of the journal in a damaged header. It is right if it finds batches."""
     return [found.decode() for found in _AN_ID.findall(file.read_as_is(0, arrow_ipc.BLOCK))]
-
-
-def _check(data: bytes, checksum: bytes | None) -> None:
-    if checksum is None or data.count(checksum) != 1 or not checksum.startswith(_MARK):
-        raise BadHeader("its checksum is damaged")
-    if checksum != _MARK + _checksum(data.replace(checksum, _MARK + _DASHES)):
-        raise BadHeader("its checksum does not match")
 
 
 def _checksum(data: bytes) -> bytes:

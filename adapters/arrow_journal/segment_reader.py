@@ -1,38 +1,32 @@
-"""Reading of segments: finding batches, decoding them, and checking bodies against their checksums."""
+"""Reading of one segment: finding batches, decoding them, and checking bodies against their checksums."""
 
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice, zip_longest
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from threading import Lock
 from typing import TypeVar
 
-import numpy as np
 import pyarrow as pa
 
 from adapters.arrow_journal import arrow_ipc
-from adapters.arrow_journal.batch_columns import NO_LAYOUT, SCHEMA, BodyLayout, Head, encode, read_head
-from adapters.arrow_journal.body_pieces import BODY_DAMAGED, RUN, Piece, Source, are_whole, fetch, read_rows, readable
-from adapters.arrow_journal.read_window import Window
-from adapters.arrow_journal.recent_batches import Recent
+from adapters.arrow_journal.batch_columns import SCHEMA, BodyLayout, Head, encode, read_head
+from adapters.arrow_journal.body_pieces import BODY_DAMAGED, BodyPiece, are_whole, fetch, read_rows, readable
+from adapters.arrow_journal.read_window import ReadWindow
 from adapters.arrow_journal.segment_files import SegmentState
 from adapters.arrow_journal.segment_scan import find_batches
-from adapters.arrow_journal.segment_verification import damages
 from adapters.disk import READ_FAILURES, ReadFile, UnreadableError
 from app.model.errors import DamagedError, GatewayError
 from app.model.message import PhysicalMessage, Position
-from app.model.records import DAMAGED_MESSAGE, Damage, Extent
-from app.ports import JOURNAL_SCHEMA, PlacedBodies, Segment, messages_of
+from app.model.records import DAMAGED_MESSAGE, Damage
+from app.ports import PlacedBodies, messages_of
 
 T = TypeVar("T")
 
 OpenFile = Callable[[SegmentState], ReadFile]
 """A function that opens the file of a segment and sets its `seed`. Raises KeyError when it is gone, and OSError."""
 
-OPEN_SEGMENTS = 16
-READ_AHEAD = 128
-"""The number of extents that the disk is asked to read in advance."""
 LAYOUTS_A_SEGMENT = 64
 HEADS_A_SEGMENT = 2
 CHECKED_A_SEGMENT = 1024
@@ -42,8 +36,12 @@ BATCH_LOST = "the batch is lost"
 _EMPTY = memoryview(b"")
 
 
-class OpenSegment:
-    """A segment whose file stays open for reading as long as this object exists."""
+class SegmentFile:
+    """A segment whose file stays open for reading as long as this object exists.
+
+    Any thread may read. The lock guards changes of `_layouts`, `_heads`, `_columns` and `_checked`, and the search for
+    the batches of `state`.
+    """
 
     def __init__(self, state: SegmentState, open_file: OpenFile) -> None:
         self.state = state
@@ -89,7 +87,7 @@ class OpenSegment:
         bytes. If batches may have been lost at the end, they are one batch of 0 bytes."""
         with self._lock:
             starts = [max(start, ~start) for start in self._batches()]
-        ends = [*starts[1:], self._end_of_batches()]
+        ends = [*starts[1:], self.state.size - self.state.size % arrow_ipc.BLOCK]
         sizes = [end - start for start, end in zip(starts, ends, strict=False)]
         return [*sizes, 0] if self.state.open_ended else sizes
 
@@ -97,9 +95,6 @@ class OpenSegment:
         """Return whether some batch of the open file is lost."""
         with self._lock:
             return self.state.open_ended or any(start < 0 for start in self._batches())
-
-    def _end_of_batches(self) -> int:
-        return self.state.size - self.state.size % arrow_ipc.BLOCK
 
     def layout(self, batch: int) -> BodyLayout:
         """Return the place of a batch's bodies. Raises KeyError when there is no such batch, and DamagedError."""
@@ -110,8 +105,8 @@ class OpenSegment:
         """Return the head of a batch. Raises the same errors as `layout`."""
         with self._lock:
             head = self._heads.get(batch) or self._read_head(batch)
-            _keep(self._heads, batch, head, HEADS_A_SEGMENT)
-            _keep(self._layouts, batch, head.layout, LAYOUTS_A_SEGMENT)
+            keep(self._heads, batch, head, HEADS_A_SEGMENT)
+            keep(self._layouts, batch, head.layout, LAYOUTS_A_SEGMENT)
             return head
 
     def columns(self, head: Head) -> pa.RecordBatch:
@@ -120,7 +115,7 @@ class OpenSegment:
         if columns is None:
             columns = head.record_batch()
             with self._lock:
-                _keep(self._columns, head.number, columns, HEADS_A_SEGMENT)
+                keep(self._columns, head.number, columns, HEADS_A_SEGMENT)
         return columns
 
     def batch_at(self, offset: int) -> int:
@@ -132,11 +127,11 @@ class OpenSegment:
             raise KeyError((self.state.number, offset))
         return found
 
-    def piece(self, batch: int, row: int, layout: BodyLayout) -> Piece:
+    def piece(self, batch: int, row: int, layout: BodyLayout) -> BodyPiece:
         """Return the whole body of a row as a piece."""
         start, offsets, crcs = layout
         begin, end = start + offsets[row], start + offsets[row + 1]
-        return Piece(self, batch, row, begin, end, crcs[row], begin, end)
+        return BodyPiece(self, batch, row, begin, end, crcs[row], begin, end)
 
     def messages(
         self, batch: int, rows: Sequence[int] | None = None, held: Sequence[memoryview | None] = ()
@@ -152,7 +147,7 @@ class OpenSegment:
         if rows is not None:
             if not all(0 <= row < head.rows for row in rows):
                 raise KeyError((self.state.number, batch, rows))
-            columns = _rows_of(columns, rows)
+            columns = columns.drop_columns(["body"]).take(pa.array(rows, pa.int64()))  # its bodies are invalid
         wanted = zip_longest(range(head.rows) if rows is None else rows, held)
         found = list(fetch(self.piece(batch, row, head.layout) if body is None else body for row, body in wanted))
         bodies = [_EMPTY if isinstance(each, Damage) else each for each in found]
@@ -209,13 +204,13 @@ class OpenSegment:
             return None
         return _batch_of(data)
 
-    def is_checked(self, piece: Piece) -> bool:
+    def is_checked(self, piece: BodyPiece) -> bool:
         """Tell whether the large body that a piece belongs to has been checked."""
         return piece.start in self._checked
 
-    def set_checked(self, piece: Piece) -> None:
+    def set_checked(self, piece: BodyPiece) -> None:
         with self._lock:
-            _keep(self._checked, piece.start, None, CHECKED_A_SEGMENT)
+            keep(self._checked, piece.start, None, CHECKED_A_SEGMENT)
 
     def _batches(self) -> "array[int]":
         if self.state.batches is None:
@@ -232,7 +227,7 @@ class OpenSegment:
             raise KeyError((self.state.number, batch))
         if batches[batch] < 0:
             raise self._damaged(batch, BATCH_LOST)
-        window = Window(self.file(), self.state.size)
+        window = ReadWindow(self.file(), self.state.size)
         try:
             head = read_head(window.get, batches[batch], self.state.number, self.seed)
         except UnreadableError as error:
@@ -245,7 +240,7 @@ class OpenSegment:
         return DamagedError.of(Damage(self.state.number, batch, None, why))
 
 
-def _keep(cache: "OrderedDict[int, T]", key: int, value: T, limit: int) -> None:
+def keep(cache: "OrderedDict[int, T]", key: int, value: T, limit: int) -> None:
     """Keep a value as the most recently used, and drop the least recently used above `limit`."""
     cache[key] = value
     cache.move_to_end(key)
@@ -255,159 +250,3 @@ def _keep(cache: "OrderedDict[int, T]", key: int, value: T, limit: int) -> None:
 
 def _batch_of(message: memoryview) -> pa.RecordBatch:
     return pa.ipc.read_record_batch(pa.ipc.read_message(pa.py_buffer(message)), SCHEMA)
-
-
-def _rows_of(columns: pa.RecordBatch, rows: Sequence[int]) -> pa.RecordBatch:
-    """Return some rows of a batch, whose bodies are invalid and are left out."""
-    return columns.drop_columns(["body"]).take(pa.array(rows, pa.int64()))
-
-
-def _segment(number: int, state: SegmentState) -> Segment:
-    sealed_at = state.sealed_at  # Read before the size, which grows a last time just before `sealed_at` is set.
-    return Segment(number, state.size, state.created_at, sealed_at)
-
-
-class Reader:
-    """Reads by position or extent, as `JournalReader` specifies.
-
-    It opens segments when they are asked for and keeps the last few open. `recent` holds batches that need not be read
-    from disk.
-    """
-
-    def __init__(self, states: Mapping[int, SegmentState], open_file: OpenFile, recent: Recent) -> None:
-        self._states = states
-        self._open_file = open_file
-        self._recent = recent
-        self._open: OrderedDict[int, OpenSegment] = OrderedDict()
-        self._lock = Lock()
-
-    def segments(self) -> list[Segment]:
-        return [_segment(number, state) for number, state in sorted(dict(self._states).items())]
-
-    def read(self, position: Position) -> PhysicalMessage:
-        return self.segment(position.segment).message(position.batch, position.row)
-
-    def messages(self, segment: int, batch: int, rows: Sequence[int]) -> list[PhysicalMessage]:
-        held = [self._recent.body((segment, batch), row) for row in rows]
-        return self.segment(segment).messages(batch, rows, held)
-
-    def batch_count(self, number: int) -> int:
-        segment = self.segment(number)
-        return segment.batch_count() + segment.state.open_ended
-
-    def descriptors(self, number: int, batch: int) -> pa.RecordBatch:
-        """Return the columns of a batch without its bodies; see `app.ports.Journal.descriptors`."""
-        segment = self.segment(number)
-        head = segment.head(batch)
-        ends = np.asarray(head.layout.offsets, np.int64)
-        columns = segment.columns(head).select([name for name in JOURNAL_SCHEMA.names if name != "body"])
-        return columns.append_column("size", pa.array(np.diff(ends), pa.int64()))
-
-    def bodies(self, positions: Iterable[Position]) -> Iterator[memoryview]:
-        return self._views(self._bodies(positions))
-
-    def extents(self, positions: Iterable[Position]) -> Iterator[Extent]:
-        at: tuple[int, int] | None = None
-        start, offsets, _ = NO_LAYOUT
-        for position in positions:
-            number, batch, row = position
-            if (number, batch) != at:
-                at = number, batch
-                start, offsets, _ = self._layout(number, batch)
-            if row + 1 >= len(offsets):
-                raise KeyError(position)
-            begin = offsets[row]
-            yield Extent(number, start + begin, offsets[row + 1] - begin)
-
-    def views(self, extents: Iterable[Extent]) -> Iterator[memoryview]:
-        return self._views(self._pieces(extents))
-
-    def segment_bytes(self, number: int) -> Iterator[memoryview]:
-        segment = self.segment(number)
-        file, size = segment.file(), segment.state.size
-        return (memoryview(file.read_as_is(at, min(at + RUN, size))) for at in range(0, size, RUN))
-
-    def verify(self, number: int) -> list[Damage]:
-        segment = self.segment(number)
-        segment.file()
-        return list(damages(segment))
-
-    def segment(self, number: int) -> OpenSegment:
-        """Return a segment. Raises KeyError when it is gone."""
-        with self._lock:
-            segment = self._open.get(number)
-            if segment is None:
-                segment = OpenSegment(self._states[number], self._open_file)
-            _keep(self._open, number, segment, OPEN_SEGMENTS)
-            return segment
-
-    def forget(self, number: int) -> None:
-        """Drop a deleted segment."""
-        with self._lock:
-            self._open.pop(number, None)
-        self._recent.forget(number)
-
-    def close(self) -> None:
-        with self._lock:
-            self._open.clear()
-
-    def _layout(self, number: int, batch: int) -> BodyLayout:
-        return self._recent.layout((number, batch)) or self.segment(number).layout(batch)
-
-    def _bodies(self, positions: Iterable[Position]) -> Iterator[memoryview | Piece]:
-        at: tuple[int, int] | None = None
-        layout = NO_LAYOUT
-        segment: OpenSegment | None = None
-        for position in positions:
-            number, batch, row = position
-            body = self._recent.body((number, batch), row)
-            if body is not None:
-                yield body
-                continue
-            if segment is None or (number, batch) != at:
-                at = number, batch
-                layout, segment = self._layout(number, batch), self.segment(number)
-            if row + 1 >= len(layout.offsets):
-                raise KeyError(position)
-            yield segment.piece(batch, row, layout)
-
-    def _pieces(self, extents: Iterable[Extent]) -> Iterator[memoryview | Piece]:
-        """Yield the pieces of bodies for these extents."""
-        at = batch = -1
-        start, offsets, crcs = NO_LAYOUT
-        for extent in extents:
-            number, offset, length = extent
-            segment = self.segment(number)
-            if not length:
-                yield _EMPTY
-                continue
-            if number != at or not start <= offset < start + offsets[-1]:
-                at, batch = number, segment.batch_at(offset)
-                start, offsets, crcs = self._layout(number, batch)
-            row = bisect_right(offsets, offset - start) - 1
-            if not 0 <= row < len(crcs) or offset + length > start + offsets[row + 1]:
-                raise KeyError(extent)
-            first, end = start + offsets[row], start + offsets[row + 1]
-            yield Piece(segment, batch, row, first, end, crcs[row], offset, offset + length)
-
-    def _views(self, pieces: Iterable[memoryview | Piece]) -> Iterator[memoryview]:
-        """Yield the bytes of pieces. Those on disk are read ahead."""
-        coming = iter(pieces)
-        ahead: list[memoryview | Piece] = []
-        while some := list(islice(coming, READ_AHEAD)):
-            _read_ahead(some)
-            yield from readable(fetch(ahead))
-            ahead = some
-        yield from readable(fetch(ahead))
-
-
-def _read_ahead(pieces: Iterable[memoryview | Piece]) -> None:
-    """Ask the system to read these pieces of each segment in the background, from the first byte to the last."""
-    ranges: dict[int, tuple[Source, int, int]] = {}
-    for piece in pieces:
-        if isinstance(piece, Piece):
-            number = piece.segment.number
-            _, first, end = ranges.get(number, (piece.segment, piece.start, 0))
-            ranges[number] = piece.segment, min(first, piece.start), max(end, piece.stop)
-    for segment, first, end in ranges.values():
-        segment.file().will_need(first, end)

@@ -12,10 +12,10 @@ import structlog
 from adapters.arrow_journal import arrow_ipc
 from adapters.arrow_journal.batch_columns import Encoded, Head, encode, encode_lost, unverified_frame
 from adapters.arrow_journal.body_pieces import RUN
-from adapters.arrow_journal.read_window import Window
+from adapters.arrow_journal.read_window import ReadWindow
 from adapters.arrow_journal.segment_files import SegmentState, damaged_path, lost
 from adapters.arrow_journal.segment_header import header_bytes
-from adapters.arrow_journal.segment_reader import OpenSegment
+from adapters.arrow_journal.segment_reader import SegmentFile
 from adapters.arrow_journal.segment_scan import Gap, Scanner
 from adapters.arrow_journal.segment_verification import damaged_rows
 from adapters.arrow_journal.segment_writer import write_all
@@ -58,7 +58,7 @@ def mend(folder: Path, path: Path, state: SegmentState, journal: JournalIdentity
     Raises GatewayError when the file cannot be written.
     """
     file = ReadFile(path)
-    segment = OpenSegment(state, lambda _: file)
+    segment = SegmentFile(state, lambda _: file)
     mended = _without_torn_tail(segment, list(Scanner(file, state.size, state.number, segment.seed)), durable)
     if not mended.found or mended.end < state.size:
         cut = state.size - mended.end
@@ -75,7 +75,7 @@ def mend(folder: Path, path: Path, state: SegmentState, journal: JournalIdentity
     return True
 
 
-def _without_torn_tail(segment: OpenSegment, found: list[Head | Gap], durable: int) -> _Mended:
+def _without_torn_tail(segment: SegmentFile, found: list[Head | Gap], durable: int) -> _Mended:
     """Return what is kept of the batches and gaps that were found: all that is no torn tail."""
     kept = list(found)
     while kept:
@@ -100,7 +100,7 @@ def _without_torn_tail(segment: OpenSegment, found: list[Head | Gap], durable: i
     return _Mended([*kept, gap], gap.end)
 
 
-def _acknowledged(segment: OpenSegment, last: Gap, durable: int) -> Gap | None:
+def _acknowledged(segment: SegmentFile, last: Gap, durable: int) -> Gap | None:
     """Return a gap at the end that may have held acknowledged batches; None for the rest of an interrupted write.
 
     It held such batches if one of them is known to have been durable, if a later batch was begun behind it, if the disk
@@ -120,7 +120,7 @@ def _gap(first: int, last: int, start: int, end: int) -> Gap:
     return Gap(first, last + 1, start, start + size + arrow_ipc.block_padding(size))
 
 
-def _is_damage(segment: OpenSegment, last: Gap) -> bool:
+def _is_damage(segment: SegmentFile, last: Gap) -> bool:
     """Tell whether the last batch was written whole and is damaged now, and was not torn by a crash.
 
     A torn write lacks its end: the file is too short, or zeros are there. What the damaged batch says of its own
@@ -145,7 +145,7 @@ def _is_damage(segment: OpenSegment, last: Gap) -> bool:
 
 def _told_size(file: ReadFile, start: int, end: int) -> int | None:
     """Return the size, without its padding, that a damaged batch gives itself; None if it contradicts itself."""
-    frame = unverified_frame(Window(file, end).get, start)
+    frame = unverified_frame(ReadWindow(file, end).get, start)
     if frame is None or frame.end != frame.size + arrow_ipc.block_padding(frame.size):
         return None
     behind_offsets = start + frame.head
@@ -154,7 +154,7 @@ def _told_size(file: ReadFile, start: int, end: int) -> int | None:
     return frame.size if _OFFSET.unpack(bodies)[0] in {0, frame.bodies} else None
 
 
-def _rows_to_keep(segment: OpenSegment, head: Head) -> int:
+def _rows_to_keep(segment: SegmentFile, head: Head) -> int:
     """Return how many rows of the last batch are kept.
 
     If its write was completed, a row that fails its checksum is damaged and keeps its place. Otherwise the row was
@@ -168,7 +168,7 @@ def _rows_to_keep(segment: OpenSegment, head: Head) -> int:
     return max((row + 1 for row in whole), default=first)
 
 
-def _was_interrupted(segment: OpenSegment, head: Head) -> bool:
+def _was_interrupted(segment: SegmentFile, head: Head) -> bool:
     start, offsets, _ = head.layout
     end = start + offsets[-1]
     if end > segment.state.size:
@@ -180,7 +180,7 @@ def _was_interrupted(segment: OpenSegment, head: Head) -> bool:
         return False
 
 
-def _first_rows(segment: OpenSegment, head: Head, rows: int) -> Encoded:
+def _first_rows(segment: SegmentFile, head: Head, rows: int) -> Encoded:
     """Return a batch of the first rows of another, in their places. Damaged rows stay damaged."""
     start, offsets, crcs = head.layout
     file = segment.file()
@@ -200,7 +200,7 @@ def _places(found: Iterable[Head | Gap]) -> "array[int]":
     return places
 
 
-def _write(folder: Path, path: Path, segment: OpenSegment, mended: _Mended, journal: JournalIdentity | None) -> None:
+def _write(folder: Path, path: Path, segment: SegmentFile, mended: _Mended, journal: JournalIdentity | None) -> None:
     state = segment.state
     gaps = [(gap.start, min(gap.end, state.size)) for gap in mended.gaps]
     kept = [_set_aside(folder, segment, start, end) for start, end in gaps if start < end]
@@ -227,7 +227,7 @@ def _write(folder: Path, path: Path, segment: OpenSegment, mended: _Mended, jour
         os.close(descriptor)
 
 
-def _fill(descriptor: int, gap: Gap, segment: OpenSegment) -> None:
+def _fill(descriptor: int, gap: Gap, segment: SegmentFile) -> None:
     """Write batches without rows into a gap. The last one extends to the gap's end."""
     numbers = range(gap.first, gap.following or 0)
     for at, number in zip(range(gap.start, gap.end, arrow_ipc.BLOCK), numbers, strict=False):
@@ -236,7 +236,7 @@ def _fill(descriptor: int, gap: Gap, segment: OpenSegment) -> None:
         write_all(descriptor, memoryview(head), at)
 
 
-def _set_aside(folder: Path, segment: OpenSegment, start: int, end: int) -> str:
+def _set_aside(folder: Path, segment: SegmentFile, start: int, end: int) -> str:
     """Copy bytes of a segment's file to another file, and return that file's name."""
     path = damaged_path(folder, segment.number, start)
     partial = path.with_suffix(".partial")

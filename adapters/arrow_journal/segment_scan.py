@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from adapters.arrow_journal import arrow_ipc
 from adapters.arrow_journal.batch_columns import Head, read_head
-from adapters.arrow_journal.read_window import Window
+from adapters.arrow_journal.read_window import ReadWindow
 from adapters.arrow_journal.segment_files import SegmentState, lost
 from adapters.disk import ReadFile, UnreadableError
 
@@ -36,7 +36,7 @@ class Scanner:
     """
 
     def __init__(self, file: ReadFile, size: int, segment: int, seed: int, begin: int = arrow_ipc.BLOCK) -> None:
-        self._window = Window(file, size)
+        self._window = ReadWindow(file, size)
         self._size, self._segment, self._seed, self._at = size, segment, seed, begin
         self.reached_end = self.ended = False
 

@@ -15,7 +15,7 @@ from adapters.arrow_journal.segment_cache import FileCache
 from adapters.arrow_journal.segment_files import SegmentState, segment_files, segment_path
 from adapters.disk import ReadFile, UnreadableError
 from app.model.errors import GatewayError
-from app.model.segment_names import sealed_number, segment_name
+from app.model.message import sealed_number, segment_name
 
 _log = structlog.get_logger(__name__)
 
@@ -45,7 +45,7 @@ class SegmentStorage(Protocol):
         """Return the path or URL of a segment, for people."""
 
 
-class Folder:
+class FolderSegments:
     """Segments of a local folder, read in place."""
 
     def __init__(self, folder: Path) -> None:
@@ -125,7 +125,7 @@ def _state(number: int, path: Path) -> SegmentState:
     return SegmentState(number, status.st_size, modified, modified)
 
 
-class Bucket:
+class BucketSegments:
     """Segments of an object store, fetched whole, once for each machine.
 
     A copy is named by the segment's number and its object's version. So a cache folder never returns the segment of
@@ -175,8 +175,8 @@ class Bucket:
 
     def _state(self, number: int, found: "obstore.ObjectMeta") -> SegmentState:
         modified = int(found["last_modified"].timestamp() * 1_000_000)
-        said = (self._url, found["e_tag"], found["version"], modified, found["size"])
-        version = sha256(repr(said).encode()).hexdigest()[:32]
+        identifying = (self._url, found["e_tag"], found["version"], modified, found["size"])
+        version = sha256(repr(identifying).encode()).hexdigest()[:32]
         return SegmentState(number, found["size"], modified, modified, version=version)
 
     @contextmanager

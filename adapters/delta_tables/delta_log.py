@@ -1,7 +1,7 @@
 """A table's log: reading the newest version, and the content of the next version.
 
-A version is one file of actions that is created only if it does not exist. So it is written as a whole or not at all,
-and of two processes that write the same version, one has to try again. deltalake reads the log. This module writes it,
+A version is one file of actions that is created only if it does not exist. So it is written as a whole or not at all.
+Of two processes that write the same version, one has to try again. deltalake reads the log. This module writes it,
 for two reasons: the rows of a transaction, their columns and the transaction's number must appear together, and files
 must be on disk before a version names them.
 
@@ -45,10 +45,10 @@ READING_ATTEMPTS = 3
 """Reads are repeated: after a reader has listed the log's files, another process may write a checkpoint and delete
 them."""
 
-_Said = TypeVar("_Said")
+T = TypeVar("T")
 
 
-class Active(NamedTuple):
+class ActiveFile(NamedTuple):
     """A file of a version. `modified_at` is in milliseconds. `least_received` is the least `received_at` in it (µs),
     None if unknown."""
 
@@ -85,8 +85,8 @@ class Snapshot:
         return self.delta.metadata().name or ""
 
     def schema(self) -> pa.Schema:
-        said = json.loads(self.delta.metadata().configuration.get(_METADATA, "{}"))
-        return delta_schema.arrow_schema(self.delta_schema(), said)
+        metadata = json.loads(self.delta.metadata().configuration.get(_METADATA, "{}"))
+        return delta_schema.arrow_schema(self.delta_schema(), metadata)
 
     def retained_from(self) -> int | None:
         """Return the time (µs) that `retained` has noted."""
@@ -104,43 +104,52 @@ class Snapshot:
 
     def reached(self, application: str) -> int | None:
         """Return the last transaction of an application. May switch to a newer version."""
-        return self._asked(lambda: self.delta.transaction_version(application))
+        return self._queried(lambda: self.delta.transaction_version(application))
 
     def modified_at(self) -> int:
         """Return the time of the version in µs. May switch to a newer version."""
-        milliseconds: int = self._asked(lambda: self.delta.history(1)[0]["timestamp"])
+        milliseconds: int = self._queried(lambda: self.delta.history(1)[0]["timestamp"])
         return milliseconds * 1000
 
-    def files(self) -> list[Active]:
+    def files(self) -> list[ActiveFile]:
         """Return the files in the order in which they were added."""
         found = pa.table(self.delta.get_add_actions(flatten=True)).to_pylist()
-        return sorted((_active(each) for each in found), key=lambda each: (each.modified_at, each.path))
+        files = []
+        for each in found:
+            least = each.get("min.received_at")
+            if least is not None and not isinstance(least, int):
+                least = pa.scalar(least, pa.timestamp("us", "UTC")).value
+            size, rows, modified_at = each["size_bytes"], each["num_records"], each["modification_time"]
+            files.append(ActiveFile(unquote(each["path"]), size, rows, modified_at, least))
+        return sorted(files, key=lambda file: (file.modified_at, file.path))
 
     def last_time(self) -> int:
         """Return the latest time of a file in milliseconds; 0 without files."""
         times = pa.table(self.delta.get_add_actions(flatten=True))["modification_time"]
         return int(pc.max(times).as_py() or 0)
 
-    def _asked(self, ask: Callable[[], _Said]) -> _Said:
-        """Return an answer that deltalake reads from the log now, when another process may have written a
-        checkpoint."""
+    def _queried(self, query: Callable[[], T]) -> T:
+        """Return the result of a query that reads the log, while another process may write a checkpoint."""
         with suppress(DeltaError, OSError):
-            return ask()
+            return query()
         self.delta = _opened(self._location, self._name)
         with _explained(self._name):
-            return ask()
+            return query()
 
 
-class KeptSnapshots:
-    """The newest versions of tables as they were last read, at most `limit`; those used longest ago are dropped."""
+class SnapshotCache:
+    """The newest versions of tables as they were last read, at most `limit`; the least recently used are dropped.
+
+    `_lock` guards `_kept`.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._kept: OrderedDict[str, Snapshot] = OrderedDict()
         self._lock = Lock()
 
-    def __reduce__(self) -> tuple[type["KeptSnapshots"], tuple[int]]:
-        return KeptSnapshots, (self._limit,)
+    def __reduce__(self) -> tuple[type["SnapshotCache"], tuple[int]]:
+        return SnapshotCache, (self._limit,)
 
     def take(self, name: str) -> Snapshot | None:
         """Return the version of a table, which is no longer kept then."""
@@ -175,17 +184,6 @@ def _explained(name: str) -> Iterator[None]:
         raise KeyError(name) from None
     except (DeltaError, OSError, ValueError) as error:
         raise GatewayError(f"the log of the table {name!r} cannot be read: {error}") from error
-
-
-def _active(said: Mapping[str, Any]) -> Active:
-    received = said.get("min.received_at")
-    return Active(
-        unquote(said["path"]),
-        said["size_bytes"],
-        said["num_records"],
-        said["modification_time"],
-        None if received is None else _micros(received),
-    )
 
 
 def version_path(folder: str, version: int) -> str:
@@ -231,13 +229,13 @@ def metadata(
     name: str, schema: pa.Schema, known: Snapshot | None, noted: Mapping[str, str] = MappingProxyType({})
 ) -> Action | None:
     """Return the table's metadata action, with what is `noted`; None when the newest version has the same metadata."""
-    said = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
-    ours = {_METADATA: json.dumps(said, ensure_ascii=False, sort_keys=True)} if said else {}
+    stored = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
+    ours = {_METADATA: json.dumps(stored, ensure_ascii=False, sort_keys=True)} if stored else {}
     ours |= noted
     fields = delta_schema.delta_schema(schema)
     before = None if known is None else known.delta.metadata()
     configuration = _CONFIGURATION | ours if before is None else {**before.configuration, **ours}
-    description = said.get(_LABEL) or (None if before is None else before.description)
+    description = stored.get(_LABEL) or (None if before is None else before.description)
     if known is not None and before is not None:
         _check_widens(name, known.delta_schema(), fields)
         same = (fields, configuration, description) == (known.delta_schema(), before.configuration, before.description)
@@ -268,7 +266,7 @@ def added(files: Iterable[TableFile], known: Snapshot | None) -> Iterator[Action
         yield _add(file, at, is_new=True)
 
 
-def moved(file: TableFile, last: Active) -> Action:
+def moved(file: TableFile, last: ActiveFile) -> Action:
     """Return the action that adds a file with the rows of other files, `last` being the last of them. It takes the
     place of that one."""
     return _add(file, last.modified_at, is_new=False)
@@ -287,7 +285,7 @@ def _add(file: TableFile, modified_at: int, *, is_new: bool) -> Action:
     }
 
 
-def removed(file: Active, *, is_change: bool) -> Action:
+def removed(file: ActiveFile, *, is_change: bool) -> Action:
     return {
         "remove": {
             "path": quote(file.path),
@@ -316,7 +314,3 @@ def _check_widens(name: str, before: Mapping[str, Any], after: Mapping[str, Any]
 def _now() -> int:
     """Return the time in milliseconds, Delta's unit."""
     return time.time_ns() // 1_000_000
-
-
-def _micros(moment: Any) -> int:
-    return moment if isinstance(moment, int) else pa.scalar(moment, pa.timestamp("us", "UTC")).value

@@ -3,8 +3,8 @@
 Delta has no time of day and no duration: they are stored as `long`, in microseconds, and the field's metadata name the
 Arrow type (`arrow.type`). A timestamp without a zone is Delta's `timestamp_ntz`, a table feature that every table
 created here declares. A field's metadata are those of Delta's field; a schema's metadata are in the table's
-configuration. Other programs show a field's `comment`: it is the variable's label, and what a `long` means. A comment
-that another program has written stays if there is nothing else to say.
+configuration. Other programs show a field's `comment`: it is the variable's label, and the meaning of a `long`. A
+comment that another program has written stays if the column has neither.
 
 Source: Delta transaction log protocol, "Schema Serialization Format" and "Timestamp without timezone (TimestampNtz)".
 """
@@ -108,18 +108,18 @@ def _arrow_type(delta: str) -> pa.DataType | None:
 
 
 def _arrow_field(field: Mapping[str, Any]) -> pa.Field:
-    said = {key: value if isinstance(value, str) else json.dumps(value) for key, value in field["metadata"].items()}
+    metadata = {key: value if isinstance(value, str) else json.dumps(value) for key, value in field["metadata"].items()}
     delta = field["type"]
-    arrow = _AS_LONG.get(said.pop(ARROW_TYPE, "")) if delta == "long" else None
+    arrow = _AS_LONG.get(metadata.pop(ARROW_TYPE, "")) if delta == "long" else None
     if arrow is None:
         arrow = _arrow_type(delta) if isinstance(delta, str) else None
     if arrow is None:
         raise GatewayError(f"the column {field['name']} has the unsupported type {delta}")
-    if _COMMENT in said and said[_COMMENT] == _comment(said, arrow):
-        del said[_COMMENT]
-    return pa.field(field["name"], arrow, metadata=said or None)
+    if _COMMENT in metadata and metadata[_COMMENT] == _comment(metadata, arrow):
+        del metadata[_COMMENT]
+    return pa.field(field["name"], arrow, metadata=metadata or None)
 
 
-def _comment(said: Mapping[str, str], data_type: pa.DataType) -> str:
+def _comment(metadata: Mapping[str, str], data_type: pa.DataType) -> str:
     """Return the comment that describes a column; empty if nothing is known of it but its name."""
-    return "; ".join(filter(None, (said.get(_LABEL), _UNITS.get(str(data_type)))))
+    return "; ".join(filter(None, (metadata.get(_LABEL), _UNITS.get(str(data_type)))))

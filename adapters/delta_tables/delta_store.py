@@ -15,12 +15,9 @@ from deltalake.exceptions import DeltaError
 from pyarrow.dataset import Dataset, FileSystemDataset
 
 from adapters.delta_tables import delta_log, delta_schema, table_folders
-from adapters.delta_tables.bucket_storage import Bucket
-from adapters.delta_tables.delta_log import Active, KeptSnapshots, Snapshot
-from adapters.delta_tables.file_joining import last_files, neighbours
-from adapters.delta_tables.local_storage import LocalFolder
+from adapters.delta_tables.delta_log import ActiveFile, Snapshot, SnapshotCache
 from adapters.delta_tables.statistics import COLUMNS, statistics
-from adapters.delta_tables.table_storage import Place
+from adapters.delta_tables.table_storage import BucketStorage, LocalStorage, TableStorage
 from app.model.errors import GatewayError
 from app.ports import TableFile, TableVersion
 
@@ -58,11 +55,11 @@ class DeltaTables:
     """
 
     def __init__(self, url: str | Path) -> None:
-        self._place = _place(url)
-        self._kept = KeptSnapshots(KEPT_SNAPSHOTS)
+        self._storage = _storage(url)
+        self._kept = SnapshotCache(KEPT_SNAPSHOTS)
 
     def names(self) -> list[str]:
-        found = ((folder, self._name(folder)) for folder in self._place.folders())
+        found = ((folder, self._name(folder)) for folder in self._storage.folders())
         return sorted(name for folder, name in found if name is not None and table_folders.folder(name) == folder)
 
     def schema(self, name: str) -> pa.Schema:
@@ -93,7 +90,7 @@ class DeltaTables:
 
     def location(self, name: str) -> str:
         self._snapshot(name)
-        return self._place.location(table_folders.folder(name))
+        return self._storage.location(table_folders.folder(name))
 
     def write(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> TableFile:
         path = f"{uuid4()}.zstd.parquet"
@@ -101,13 +98,17 @@ class DeltaTables:
         stored = delta_schema.stored_schema(schema)
         collector: list[pq.FileMetaData] = []
         nans: set[str] = set()
-        with self._place.create(whole) as file:
+        with self._storage.create(whole) as file:
             options = {"compression": "zstd", "compression_level": 1, "store_schema": False}
             with pq.ParquetWriter(file, stored, metadata_collector=collector, **options) as writer:
                 for group in _row_groups(stored, batches):
-                    nans.update(_with_nans(group))
+                    nans.update(
+                        field.name
+                        for field in list(group.schema)[:COLUMNS]
+                        if pa.types.is_floating(field.type) and pc.any(pc.is_nan(group[field.name])).as_py()
+                    )
                     writer.write_table(group, row_group_size=max(1, group.num_rows))
-        return TableFile(path, self._place.size(whole), collector[0].num_rows, statistics(collector[0], nans))
+        return TableFile(path, self._storage.size(whole), collector[0].num_rows, statistics(collector[0], nans))
 
     def commit(
         self, name: str, schema: pa.Schema, files: Sequence[TableFile], application: str, transaction: int
@@ -149,7 +150,7 @@ class DeltaTables:
                 return sum(file.rows for file in went) - sum(file.rows for file in kept)
         raise _busy(name)
 
-    def _without(self, name: str, known: Snapshot, stays: pc.Expression) -> tuple[list[Active], list[TableFile]]:
+    def _without(self, name: str, known: Snapshot, stays: pc.Expression) -> tuple[list[ActiveFile], list[TableFile]]:
         """Return the files of a version with rows that do not stay, and new files with the others of their rows."""
         schema = known.schema()
         went, kept = [], []
@@ -164,7 +165,9 @@ class DeltaTables:
         snapshot = self._snapshot(name)
         schema = snapshot.schema()
         if columns is not None:
-            schema = pa.schema([_field(schema, column, name) for column in columns], schema.metadata)
+            if missing := [column for column in columns if schema.get_field_index(column) < 0]:
+                raise KeyError(f"{name}: {missing[0]}")
+            schema = pa.schema([schema.field(column) for column in columns], schema.metadata)
         return self._read(name, schema, snapshot.files())
 
     def dataset(self, name: str) -> Dataset:
@@ -189,7 +192,7 @@ class DeltaTables:
                 return sum(map(len, joined))
         raise _busy(name)
 
-    def _join(self, name: str, schema: pa.Schema, joined: Sequence[Sequence[Active]]) -> bool:
+    def _join(self, name: str, schema: pa.Schema, joined: Sequence[Sequence[ActiveFile]]) -> bool:
         """Replace each of these groups of files by one file in its place. Return False when another process has
         replaced one of them before."""
         went = [file for files in joined for file in files]
@@ -249,10 +252,10 @@ class DeltaTables:
             )
         except (DeltaError, OSError) as error:
             raise GatewayError(f"the table {name!r} cannot be vacuumed: {error}") from error
-        there = sorted({*gone} & {*self._place.files(folder)})
+        there = sorted({*gone} & {*self._storage.files(folder)})
         for path in there:
-            self._place.delete(f"{folder}/{path}")
-        self._place.sweep(folder, older_than)
+            self._storage.delete(f"{folder}/{path}")
+        self._storage.sweep(folder, older_than)
         return len(there)
 
     def _name(self, folder: str) -> str | None:
@@ -260,7 +263,7 @@ class DeltaTables:
         if not table_folders.is_cut(folder):
             return table_folders.name(folder)
         with suppress(KeyError, GatewayError):
-            return Snapshot(self._place.location(folder), folder).name
+            return Snapshot(self._storage.location(folder), folder).name
         return None
 
     def _newest(self, name: str) -> Snapshot | None:
@@ -271,7 +274,7 @@ class DeltaTables:
         """
         kept = self._kept.take(name)
         with suppress(GatewayError, KeyError):
-            if kept is not None and self._place.has(delta_log.version_path(table_folders.folder(name), kept.version)):
+            if kept is not None and self._storage.has(delta_log.version_path(table_folders.folder(name), kept.version)):
                 kept.update()
                 return kept
         with suppress(KeyError):
@@ -280,16 +283,16 @@ class DeltaTables:
 
     def _snapshot(self, name: str) -> Snapshot:
         folder = table_folders.folder(name)
-        if not self._place.may_have_log(folder):  # opening takes ten times as long, also of a missing table
+        if not self._storage.may_have_log(folder):  # opening takes ten times as long, also of a missing table
             raise KeyError(name)
-        return Snapshot(self._place.location(folder), name)
+        return Snapshot(self._storage.location(folder), name)
 
     def _reached(self, name: str, known: Snapshot, application: str) -> int | None:
         """Return the last transaction. Flush its version first: its writer may have been killed before it was on
         disk."""
         reached = known.reached(application)
         if reached is not None:
-            self._place.flush([delta_log.version_path(table_folders.folder(name), known.version)])
+            self._storage.flush([delta_log.version_path(table_folders.folder(name), known.version)])
         return reached
 
     def retained_from(self, name: str) -> int | None:
@@ -298,7 +301,7 @@ class DeltaTables:
     def _replaced(
         self,
         name: str,
-        went: Sequence[Active],
+        went: Sequence[ActiveFile],
         operation: str,
         actions: Sequence[delta_log.Action],
         received_from: int | None = None,
@@ -322,18 +325,18 @@ class DeltaTables:
             with suppress(
                 DeltaError, OSError, GatewayError
             ):  # another process may write the checkpoint too, and a version does not need it
-                self._sum_up(name, known)
-        return self._place.put_new(delta_log.version_path(table_folders.folder(name), version), entry)
+                self._checkpoint(name, known)
+        return self._storage.put_new(delta_log.version_path(table_folders.folder(name), version), entry)
 
-    def _sum_up(self, name: str, known: Snapshot) -> None:
+    def _checkpoint(self, name: str, known: Snapshot) -> None:
         known.delta.create_checkpoint()
-        self._place.flush(delta_log.checkpoint_paths(table_folders.folder(name), known.version))
+        self._storage.flush(delta_log.checkpoint_paths(table_folders.folder(name), known.version))
         known.delta.cleanup_metadata()
 
-    def _read(self, name: str, schema: pa.Schema, files: Sequence[Active]) -> Iterator[pa.RecordBatch]:
+    def _read(self, name: str, schema: pa.Schema, files: Sequence[ActiveFile]) -> Iterator[pa.RecordBatch]:
         rows_a_batch = max(1, min(ROWS_A_BATCH, CELLS_A_BATCH // max(1, len(schema))))
         for file in files:
-            with self._place.open(f"{table_folders.folder(name)}/{file.path}") as source:
+            with self._storage.open(f"{table_folders.folder(name)}/{file.path}") as source:
                 parquet = pq.ParquetFile(source)
                 there = set(parquet.schema_arrow.names)
                 wanted = [column for column in schema.names if column in there]
@@ -344,22 +347,15 @@ class DeltaTables:
                         yield delta_schema.with_types(batch, schema)
 
 
-def _place(url: str | Path) -> Place:
+def _storage(url: str | Path) -> TableStorage:
     parts = urlsplit(str(url))
     if isinstance(url, Path) or "://" not in url:
-        return LocalFolder(Path(url))
+        return LocalStorage(Path(url))
     if parts.scheme == "file" and parts.netloc in ("", "localhost"):
-        return LocalFolder(Path(unquote(parts.path)))
+        return LocalStorage(Path(unquote(parts.path)))
     if parts.scheme in _REMOTE_SCHEMES:
-        return Bucket(url)
+        return BucketStorage(url)
     raise ValueError(f"unknown table store URL {url}; give a path, or a URL with file, s3, gs or az")
-
-
-def _field(schema: pa.Schema, column: str, name: str) -> pa.Field:
-    at = schema.get_field_index(column)
-    if at < 0:
-        raise KeyError(f"{name}: {column}")
-    return schema.field(at)
 
 
 def _row_groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -376,12 +372,6 @@ def _row_groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterato
         yield pa.Table.from_batches(group, schema)
 
 
-def _with_nans(table: pa.Table) -> Iterator[str]:
-    for field in list(table.schema)[:COLUMNS]:
-        if pa.types.is_floating(field.type) and pc.any(pc.is_nan(table[field.name])).as_py():
-            yield field.name
-
-
 def _received_from(batches: Iterable[pa.RecordBatch], time: int) -> Iterator[pa.RecordBatch]:
     bound = pa.scalar(time, pa.timestamp("us", "UTC"))
     for batch in batches:
@@ -390,3 +380,32 @@ def _received_from(batches: Iterable[pa.RecordBatch], time: int) -> Iterator[pa.
 
 def _busy(name: str) -> GatewayError:
     return GatewayError(f"other processes changed the table {name!r} during {ATTEMPTS} attempts; try again later")
+
+
+def neighbours(files: Sequence[ActiveFile], size: int) -> Iterator[list[ActiveFile]]:
+    """Yield groups of neighbouring files of at least `size` bytes together; the last group may be smaller."""
+    gathered: list[ActiveFile] = []
+    for file in files:
+        gathered.append(file)
+        if sum(each.size for each in gathered) >= size:
+            yield gathered
+            gathered = []
+    if len(gathered) > 1:
+        yield gathered
+
+
+def last_files(files: Sequence[ActiveFile], small: int) -> list[ActiveFile]:
+    """Return the files at the end of a table to be joined to one. All are smaller than `small` bytes.
+
+    Each has at most as many rows as the files after it together, and the last one always belongs to them. So a table to
+    which small files are added one by one has few files, their number grows with the logarithm of its rows, and a row
+    is written as often as that at most.
+    """
+    found: list[ActiveFile] = []
+    rows = 0
+    for file in reversed(files):
+        if file.size >= small or (found and file.rows > rows):
+            break
+        found.append(file)
+        rows += file.rows
+    return found[::-1]

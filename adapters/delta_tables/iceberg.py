@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction
 
 FOLDER = "_iceberg"
-"""The folder of all metadata, beside those of the tables; no table has this folder."""
+"""The folder of all metadata, in the folder of the tables; no table has this name."""
 CATALOG = "iceberg.sqlite"
 NAMESPACE = "tables"
 VERSION = "delta.version"
 TIMESTAMP = "delta.timestamp"
 IDENTITY = "delta.id"
-"""The property of a table that says which Delta table it is: one that is made anew has the same name and another
-identifier."""
+"""The property of a table that says which Delta table it is: a table that is created again has the same name and
+another identifier."""
 SNAPSHOTS = 100
 """The most snapshots of a table: its newest versions."""
 
@@ -56,10 +56,11 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class IcebergOverDelta:
-    """The Delta tables at a URL as Iceberg tables. `folder` gets a small database that names the newest metadata.
+    """The Delta tables at a URL as Iceberg tables. `folder` gets a small database that names the newest metadata. The
+    lock guards `_catalog`.
 
-    One process may use a folder; its threads may use this object at once. Methods raise GatewayError, and KeyError if
-    there is no such table.
+    One process may use a folder; its threads may use this object at once: `_lock` guards `_catalog`. Methods raise
+    GatewayError, and KeyError if there is no such table.
     """
 
     def __init__(self, tables: str, folder: Path) -> None:
@@ -75,7 +76,7 @@ class IcebergOverDelta:
         newest = self._newest(name)
         try:
             with self._lock:
-                table = self._followed(name, newest)
+                table = self._updated(name, newest)
         except (DeltaError, OSError, ValueError) as error:
             raise GatewayError(f"the table {name!r} cannot be offered to Iceberg: {error}") from error
         metadata: dict[str, Any] = json.loads(table.metadata.model_dump_json())
@@ -87,7 +88,7 @@ class IcebergOverDelta:
     def _newest(self, name: str) -> Snapshot:
         return Snapshot(self._tables.location(name), name)
 
-    def _followed(self, name: str, newest: Snapshot) -> "Table":
+    def _updated(self, name: str, newest: Snapshot) -> "Table":
         location = self._tables.location(name)
         table, reached = self._found(table_folders.folder(name))
         if reached > newest.version:  # another thread may have followed a version that was written meanwhile
@@ -101,7 +102,7 @@ class IcebergOverDelta:
                 continue
             table = table or self._created(name, delta)
             try:
-                _follow(table, delta)
+                _add_snapshot(table, delta)
             except FileNotFoundError:
                 if version == newest.version:
                     raise
@@ -112,8 +113,8 @@ class IcebergOverDelta:
     def _continues(self, table: "Table", reached: int, newest: Snapshot) -> bool:
         """Tell whether the Iceberg table has been made of this Delta table, up to this version of it.
 
-        One that is made anew has another identifier. One that was restored from an older copy has other versions with
-        the same numbers: they have other times, as far as the log still has them.
+        A Delta table that is created again has another identifier. One that was restored from an older copy has other
+        versions with the same numbers. They have other times, as far as the log still has them.
         """
         if table.properties.get(IDENTITY) != str(newest.delta.metadata().id):
             return False
@@ -121,8 +122,8 @@ class IcebergOverDelta:
         if snapshot is None or snapshot.summary is None:
             return True
         same = newest.delta if reached == newest.version else _at(self._tables.location(newest.name), reached)
-        said = snapshot.summary.additional_properties.get(TIMESTAMP)
-        return same is None or said == str(same.history(1)[0]["timestamp"])
+        time = snapshot.summary.additional_properties.get(TIMESTAMP)
+        return same is None or time == str(same.history(1)[0]["timestamp"])
 
     def _found(self, folder: str) -> tuple["Table | None", int]:
         """Return the Iceberg table, and the version that it has reached; -1 for none."""
@@ -139,25 +140,26 @@ class IcebergOverDelta:
         return self._catalog.create_table((NAMESPACE, folder), _schema(delta), location=location, properties=properties)
 
 
-def _follow(table: "Table", delta: DeltaTable) -> None:
+def _add_snapshot(table: "Table", delta: DeltaTable) -> None:
     """Add a snapshot of this version to the table."""
     there = {entry.file_path: entry for entry in _files(table)}
     named = [_uri(place) for place in delta.file_uris()]
     gone = [entry for path, entry in there.items() if path not in set(named)]
-    said = {VERSION: str(delta.version()), TIMESTAMP: str(delta.history(1)[0]["timestamp"])}
+    properties = {VERSION: str(delta.version()), TIMESTAMP: str(delta.history(1)[0]["timestamp"])}
     with table.transaction() as transaction:
         with transaction.update_schema() as update:
             update.union_by_name(_schema(delta))
-        _map_names(transaction)
-        _change(transaction, said, [path for path in named if path not in there], gone)
+        mapping = transaction.table_metadata.schema().name_mapping.model_dump_json()
+        transaction.set_properties({"schema.name-mapping.default": mapping})
+        _change(transaction, properties, [path for path in named if path not in there], gone)
     _forget_oldest(table)
 
 
 def _change(
-    transaction: "Transaction", said: Mapping[str, str], added: Iterable[str], gone: Iterable["DataFile"]
+    transaction: "Transaction", properties: Mapping[str, str], added: Iterable[str], gone: Iterable["DataFile"]
 ) -> None:
-    """Add a snapshot that names these files more, and those files no longer."""
-    update = transaction.update_snapshot(snapshot_properties=dict(said))
+    """Add a snapshot with the files `added` and without the files `gone`."""
+    update = transaction.update_snapshot(snapshot_properties=dict(properties))
     gone = list(gone)
     files = parquet_files_to_data_files(transaction._table.io, transaction.table_metadata, iter(added))
     with update.overwrite() if gone else update.fast_append() as producer:
@@ -165,11 +167,6 @@ def _change(
             producer.delete_data_file(file)
         for file in files:
             producer.append_data_file(file)
-
-
-def _map_names(transaction: "Transaction") -> None:
-    mapping = transaction.table_metadata.schema().name_mapping.model_dump_json()
-    transaction.set_properties({"schema.name-mapping.default": mapping})
 
 
 def _forget_oldest(table: "Table") -> None:
@@ -209,12 +206,12 @@ def _at(location: str, version: int) -> DeltaTable | None:
 def _schema(delta: DeltaTable) -> pa.Schema:
     """Return the columns as they are in the files, with labels as Iceberg's documentation of columns."""
     schema = delta_schema.arrow_schema(json.loads(delta.schema().to_json()), {})
-    return pa.schema([_field(field) for field in schema])
-
-
-def _field(field: pa.Field) -> pa.Field:
-    label = (field.metadata or {}).get(_LABEL)
-    return pa.field(field.name, delta_schema.stored_type(field.type), metadata={b"doc": label} if label else None)
+    fields = []
+    for field in schema:
+        label = (field.metadata or {}).get(_LABEL)
+        metadata = {b"doc": label} if label else None
+        fields.append(pa.field(field.name, delta_schema.stored_type(field.type), metadata=metadata))
+    return pa.schema(fields)
 
 
 def _uri(place: str) -> str:

@@ -49,11 +49,11 @@ def _bounds(groups: list[pq.Statistics]) -> tuple[Any, Any] | None:
         least, greatest = min(group.min for group in held), max(group.max for group in held)
     except (ValueError, OverflowError):  # a time outside Python's range
         return None
-    told = (*_told(least), *_told(greatest, is_greatest=True))
-    return (told[0], told[1]) if len(told) == 2 else None
+    bounds = (*_json_values(least), *_json_values(greatest, is_greatest=True))
+    return (bounds[0], bounds[1]) if len(bounds) == 2 else None
 
 
-def _told(value: Any, *, is_greatest: bool = False) -> Iterator[Any]:
+def _json_values(value: Any, *, is_greatest: bool = False) -> Iterator[Any]:
     """Yield the value in its JSON form; yield nothing if JSON cannot represent it."""
     if isinstance(value, float):
         if math.isfinite(value):

@@ -38,8 +38,7 @@ from adapters.ibm_mq.constants import (
 )
 from adapters.ibm_mq.reason_codes import BROKEN, MQRC_NO_MSG_AVAILABLE, MQRC_NOT_AUTHORIZED, Remedy, remedy, spoken
 from adapters.ibm_mq.settings import ConnectionSettings
-from app.codecs.ibm_mq.headers import MQMD2
-from app.codecs.ibm_mq.put_time import microseconds
+from app.codecs.ibm_mq.headers import MQMD2, put_time_in
 
 Library = Any
 """The module `pymqi` or `ibmmq`; neither has type hints."""
@@ -48,7 +47,7 @@ _log = structlog.get_logger(__name__)
 
 _LIBRARIES = ("pymqi", "ibmmq")
 _NO_TRACING = "MQIPY_NOOTEL"
-"""The environment variable by which ibmmq does without OpenTelemetry. It is read when ibmmq is imported."""
+"""The environment variable that turns off ibmmq's OpenTelemetry. It is read when ibmmq is imported."""
 
 
 def import_library(name: str) -> Library:
@@ -117,19 +116,19 @@ class Connection:
             raise
         log_in.accepted()
 
-    def open_output(self, queue: str, queue_manager: str = "") -> "Output":
+    def open_output(self, queue: str, queue_manager: str = "") -> "OutputQueue":
         """Open a queue to put to. If it is a cluster queue, all messages go to one instance as long as it is open."""
-        described = self.library.OD(ObjectName=queue.encode(), ObjectQMgrName=queue_manager.encode())
-        opened = self.open(described, MQOO_OUTPUT | MQOO_BIND_ON_OPEN | MQOO_FAIL_IF_QUIESCING, queue)
-        return Output(self, self.library, opened, queue)
+        object_descriptor = self.library.OD(ObjectName=queue.encode(), ObjectQMgrName=queue_manager.encode())
+        opened = self.open(object_descriptor, MQOO_OUTPUT | MQOO_BIND_ON_OPEN | MQOO_FAIL_IF_QUIESCING, queue)
+        return OutputQueue(self, opened, queue)
 
     def attribute(self, selector: int, queue: str | None = None) -> Any:
-        """Return what MQINQ says of a queue, or of the queue manager: an integer, or a name without its trailing
-        blanks."""
+        """Return an attribute of a queue, or of the queue manager, as MQINQ gives it: an integer, or a name without
+        trailing blanks."""
         # pymqi inquires the queue manager by the name that was connected to, which may be a group's.
-        asked = queue or self.library.OD(ObjectType=MQOT_Q_MGR)
+        target = queue or self.library.OD(ObjectType=MQOT_Q_MGR)
         with self.calling("MQINQ", queue or "queue manager"):
-            opened = self.library.Queue(self._manager, asked, MQOO_INQUIRE)
+            opened = self.library.Queue(self._manager, target, MQOO_INQUIRE)
             value = opened.inquire(selector)
             opened.close()
         text = value.decode("latin-1") if isinstance(value, bytes) else value
@@ -169,13 +168,13 @@ class Connection:
         finally:
             with suppress(MqiError):
                 self.close_queue(opened, queue)
-        return microseconds((descriptor.PutDate + descriptor.PutTime).decode("latin-1"))
+        return put_time_in((descriptor.PutDate + descriptor.PutTime).decode("latin-1"))
 
     def put_aside(self, queue: str, message: MqMessage, context: int) -> None:
         """Put a message to another queue, in the same unit of work and with the context of the message.
 
-        `context` is the handle of the queue that the message was got from. A queue manager that quiesces takes it: the
-        unit of work can end.
+        `context` is the handle of the queue that the message was got from. A queue manager that quiesces accepts it:
+        the unit of work can end.
         """
         options = self.library.PMO(Options=MQPMO_SYNCPOINT | MQPMO_PASS_ALL_CONTEXT, Context=context)
         descriptor = packed(self.library.MD, padded(message.descriptor))
@@ -220,10 +219,11 @@ class Connection:
             opened.close()
 
 
-class Output:
+class OutputQueue:
     """A queue to put to, under syncpoint."""
 
-    def __init__(self, connection: Connection, library: Library, queue: Any, name: str) -> None:
+    def __init__(self, connection: Connection, queue: Any, name: str) -> None:
+        library = connection.library
         self._connection, self._queue, self._name = connection, queue, name
         self._descriptor = packed(library.MD)
         self._options = packed(library.PMO, library.PMO(Options=MQPMO_SYNCPOINT | MQPMO_FAIL_IF_QUIESCING).pack())

@@ -21,9 +21,8 @@ from app.codecs.ibm_mq.constants import (
 from app.codecs.ibm_mq.encodings import LATIN_1_CCSID, MQENC_BIG_ENDIAN, MQENC_LITTLE_ENDIAN
 from app.codecs.ibm_mq.extension import extension, grouping_of
 from app.codecs.ibm_mq.field_positions import place
-from app.codecs.ibm_mq.headers import MQDLH, MQMD1, MQMD2, MQMDE
+from app.codecs.ibm_mq.headers import MQDLH, MQMD1, MQMD2, MQMDE, put_date_and_time
 from app.codecs.ibm_mq.image import described
-from app.codecs.ibm_mq.put_time import put_date_and_time
 from app.codecs.ibm_mq.rfh import with_properties
 from app.codecs.ibm_mq.structure_writing import ASCII, identifier
 from app.model.message import PhysicalMessage

@@ -11,25 +11,24 @@ from adapters.ibm_mq.constants import (
     MQPER_NOT_PERSISTENT,
 )
 from adapters.ibm_mq.descriptor import EXTENSION_SIZE, NATIVE
-from adapters.ibm_mq.keyed_queue import open_keyed
 from adapters.ibm_mq.reason_codes import TOO_LONG
 from adapters.ibm_mq.settings import DestinationSettings
-from adapters.ibm_mq.state_queue import StateQueue
+from adapters.ibm_mq.state_queue import KeyedQueue, StateQueue
 from app.codecs.ibm_mq.constants import MQMT_DATAGRAM
 from app.codecs.ibm_mq.encodings import LATIN_1_CCSID
 from app.codecs.ibm_mq.headers import MQMD1
 
 _DEFAULT_MAX_MSG_LENGTH = 4 << 20
 _DEFAULT_MAX_UNCOMMITTED = 10_000
-_BARE_RFH2 = 64
+_EMPTY_RFH2 = 64
 """Bytes of an MQRFH2 with a folder `usr`, without its properties."""
-_OF_A_STATE_MESSAGE = 2
+_STATE_MESSAGE_CALLS = 2
 """Messages that the state message adds to a unit of work: the old one that is got and the new one that is put."""
 
 _log = structlog.get_logger(__name__)
 
 
-class Link:
+class DestinationLink:
     """A connection, opened by the constructor. All methods raise MqiError when a call fails.
 
     `ccsid` is the queue manager's own character set. `states` are the state messages, if the settings name a queue for
@@ -41,8 +40,9 @@ class Link:
         self.connection = Connection(library, settings, log_in)
         try:
             self.queue = self.connection.open_output(settings.queue, settings.remote_queue_manager or "")
-            state_queue = None if settings.state_queue is None else open_keyed(self.connection, settings.state_queue)
-            self.states = None if state_queue is None else StateQueue(state_queue, name)
+            self.states: StateQueue | None = None
+            if settings.state_queue is not None:
+                self.states = StateQueue(KeyedQueue(self.connection, settings.state_queue), name)
             self._max_length = self._message_length()
             self._tried_length = 0
             self._max_uncommitted: int = (
@@ -61,20 +61,20 @@ class Link:
             raise
 
     def max_body(self, wanted: int | None = None) -> int:
-        """Return the largest body that a message may have. Try whether the channel takes one of `wanted` bytes."""
+        """Return the largest body that a message may have. Try whether the channel accepts one of `wanted` bytes."""
         added = EXTENSION_SIZE if self._settings.mqmd_version == 1 else 0
-        added += _BARE_RFH2 if self._settings.properties == "mqrfh2" else 0
+        added += _EMPTY_RFH2 if self._settings.properties == "mqrfh2" else 0
         if wanted is not None:
-            self._try_length(min(wanted + added, self._max_length))
+            self._find_max_length(min(wanted + added, self._max_length))
         return self._max_length - added
 
     def max_batch(self) -> int:
         """Return the largest number of messages that one unit of work may put."""
-        allowed = self._max_uncommitted - (_OF_A_STATE_MESSAGE if self.states is not None else 0)
+        allowed = self._max_uncommitted - (_STATE_MESSAGE_CALLS if self.states is not None else 0)
         return max(1, min(self._settings.batch_messages, allowed))
 
     def learn_max_uncommitted(self, calls: int) -> None:
-        """Record that the queue manager took this number of messages in a unit of work and refused the next."""
+        """Record that the queue manager accepted this number of messages in a unit of work and refused the next."""
         self._max_uncommitted = min(self._max_uncommitted, calls)
 
     def _message_length(self) -> int:
@@ -83,7 +83,7 @@ class Link:
             lengths.append(self.connection.readable_attribute(MQIA_MAX_MSG_LENGTH, self._settings.queue))
         return min((length for length in lengths if length is not None), default=_DEFAULT_MAX_MSG_LENGTH)
 
-    def _try_length(self, length: int) -> None:
+    def _find_max_length(self, length: int) -> None:
         """Find out whether a message of this length can be put, and otherwise the longest that can.
 
         The MAXMSGL that client and channel have agreed on cannot be inquired. So a message is put in a unit of work
@@ -94,7 +94,7 @@ class Link:
         goes, fails = 0, length + 1
         at = length
         while goes + 1 < fails:
-            if self._goes(at):
+            if self._can_put(at):
                 goes = at
             else:
                 fails = at
@@ -103,7 +103,7 @@ class Link:
         if goes < length:
             self._max_length = goes
 
-    def _goes(self, length: int) -> bool:
+    def _can_put(self, length: int) -> bool:
         descriptor = MQMD1(msg_type=MQMT_DATAGRAM, persistence=MQPER_NOT_PERSISTENT)
         try:
             self.queue.put(MqMessage(descriptor.encode(NATIVE), bytes(length)))

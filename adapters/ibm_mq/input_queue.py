@@ -4,7 +4,7 @@ The longest buffer that a channel allows is unknown before it is tried: a channe
 MQRC_DATA_LENGTH_ERROR). The buffer begins at 64 KiB, is halved while it is refused, and grows to the length of each
 longer message (2080, MQRC_TRUNCATED_MSG_FAILED).
 
-Nobody who uses this channel can get a message longer than the channel allows. It stays on the queue, and the messages
+No message longer than the channel allows can be got through it. Such a message stays on the queue, and the messages
 after it are got separately: they are browsed with an empty buffer, and each that fits is got under the cursor. This
 mode ends after a pass over the queue that finds no message that is too long.
 """
@@ -62,7 +62,7 @@ class _TooLong(Exception):
         self.length = length
 
 
-class Input:
+class InputQueue:
     """A queue opened to get from.
 
     `name` is the queue in the settings. `resolved` is the local queue behind it, which differs for an alias queue. All
@@ -93,7 +93,7 @@ class Input:
         self._refused = MAX_MSG_LENGTH + 1
         """The shortest buffer that was refused."""
         self._browsing = self._in_pass = False
-        self._met: dict[bytes, int] = {}
+        self._skipped: dict[bytes, int] = {}
         self.too_long: dict[bytes, int] = {}
         """By MsgId, the lengths of the messages that cannot be got, as of the last pass over the queue."""
         self._queue, self.resolved = self._open()
@@ -114,7 +114,7 @@ class Input:
                 return self._get(self._waiting if wait else self._at_once)
             except _TooLong as found:
                 self._begin_browsing(found)
-        return self._get_around(wait=wait)
+        return self._get_browsing(wait=wait)
 
     # --- opening --------------------------------------------------------------------------------------------------
 
@@ -164,7 +164,7 @@ class Input:
                     wanted = error.original_length
                     self._lengthen(wanted)
                     continue
-                body = self._warned(error)
+                body = self._truncated_or_warned(error)
             self._allowed = max(self._allowed, self._length)
             return MqMessage(self._descriptor.returned, body)
 
@@ -183,7 +183,7 @@ class Input:
             raise _TooLong(wanted)
         self._length = wanted
 
-    def _warned(self, error: Any) -> bytes:
+    def _truncated_or_warned(self, error: Any) -> bytes:
         """Return the data of a message that came with a warning. Raises MqiError for a failure, and for truncated
         data."""
         if error.comp == MQCC_WARNING and error.reason == MQRC_TRUNCATED_MSG_ACCEPTED:
@@ -194,9 +194,9 @@ class Input:
         body: bytes = error.message
         return body
 
-    # --- getting messages beside those that are too long --------------------------------------------------------------
+    # --- getting messages after one that is too long --------------------------------------------------------------
 
-    def _get_around(self, *, wait: bool) -> MqMessage | None:
+    def _get_browsing(self, *, wait: bool) -> MqMessage | None:
         while (length := self._browse(wait=wait)) is not None:
             if length < self._refused:
                 try:
@@ -206,7 +206,7 @@ class Input:
                     pass
                 else:
                     continue
-            self._met[bytes(self._descriptor.returned[_MSG_ID])] = length
+            self._skipped[bytes(self._descriptor.returned[_MSG_ID])] = length
         self._end_pass()
         return None
 
@@ -228,11 +228,11 @@ class Input:
         return len(body)
 
     def _end_pass(self) -> None:
-        for msg_id, length in self._met.items():
+        for msg_id, length in self._skipped.items():
             if msg_id not in self.too_long:
-                said = {"queue": self._name, "msg_id": msg_id.hex(), "bytes": length}
-                _log.warning("message_skipped", **said, reason="longer than the channel's MAXMSGL")
-        self.too_long, self._met = self._met, {}
+                fields = {"queue": self._name, "msg_id": msg_id.hex(), "bytes": length}
+                _log.warning("message_skipped", **fields, reason="longer than the channel's MAXMSGL")
+        self.too_long, self._skipped = self._skipped, {}
         self._refused = MAX_MSG_LENGTH + 1
         self._browsing, self._in_pass = bool(self.too_long), False
 

@@ -8,13 +8,13 @@ from adapters.connections import now
 from adapters.ibm_mq.client import MqiError
 from adapters.ibm_mq.reason_codes import MQRC_NOT_AUTHORIZED
 from adapters.ibm_mq.settings import SourceSettings
-from adapters.ibm_mq.source_session import Session
+from adapters.ibm_mq.source_session import SourceSession
 
-LOOK_EVERY: Final = 10.0
+INQUIRY_SECONDS: Final = 10.0
 """Seconds between two inquiries."""
 
 
-class Watch:
+class QueueWatch:
     """Checks the queue for one connection. Without authority to inquire there are neither warnings nor a depth, without
     authority to browse the age of the first message is unknown.
 
@@ -23,7 +23,7 @@ class Watch:
 
     def __init__(self, settings: SourceSettings, log: Any) -> None:
         self._settings, self._log = settings, log
-        self._next_look = 0.0
+        self._next_inquiry = 0.0
         self._others = self._left = self._stuck = 0
         self._too_long: dict[bytes, int] = {}
         self._may_inquire = self._may_browse = True
@@ -56,37 +56,37 @@ class Watch:
             )
         return None
 
-    def look(self, session: Session, *, idle: bool) -> None:
+    def inquire(self, session: SourceSession, *, idle: bool) -> None:
         """Inquire, if it is time. `idle` means that the queue was just empty.
 
         Raises MqiError when the connection has failed.
         """
         self._too_long = dict(session.too_long)
         at = time.monotonic()
-        if at < self._next_look:
+        if at < self._next_inquiry:
             return
-        self._next_look = at + LOOK_EVERY
-        self._look_at_first(session)
+        self._next_inquiry = at + INQUIRY_SECONDS
+        self._browse_first(session)
         depth = self.depth = session.depth() if self._may_inquire else None
         if depth is None:
             self._may_inquire = False
             return
         self.filled = depth / most if (most := session.max_depth()) else None
         if not self._settings.is_exclusive:
-            self._look_for_others(session.open_inputs() or 0)
+            self._count_open_inputs(session.open_inputs() or 0)
         left = depth - len(self._too_long) if idle else 0
         # A message that is just being put is no longer there at the next inquiry.
         self._stuck, self._left = (max(0, left) if self._left > 0 else 0), left
 
-    def look_while_paused(self, session: Session) -> None:
+    def inquire_while_paused(self, session: SourceSession) -> None:
         """Inquire, if it is time, while no messages are got. Of a connection that has failed nothing is known; the next
         MQGET reports it."""
         try:
-            self.look(session, idle=False)
+            self.inquire(session, idle=False)
         except MqiError:
             self._first_put = self.depth = self.filled = None
 
-    def _look_at_first(self, session: Session) -> None:
+    def _browse_first(self, session: SourceSession) -> None:
         if not self._may_browse:
             return
         try:
@@ -97,7 +97,7 @@ class Watch:
             self._first_put = None
             self._may_browse = error.reason != MQRC_NOT_AUTHORIZED
 
-    def _look_for_others(self, open_inputs: int) -> None:
+    def _count_open_inputs(self, open_inputs: int) -> None:
         others = max(0, open_inputs - self._settings.connections)
         if others and others != self._others:
             self._log.warning("queue_shared", open_inputs=open_inputs, own=self._settings.connections)

@@ -14,7 +14,7 @@ class Remedy(Enum):
     RECONNECT = auto()
     """Make a new connection."""
     FATAL = auto()
-    """Fail: somebody has to change the queue manager, the configuration or the message."""
+    """Fail: the queue manager, the configuration or the message has to be changed."""
 
 
 MQRC_DATA_LENGTH_ERROR = 2010

@@ -11,11 +11,11 @@ import structlog
 from adapters.connections import LONGEST_PAUSE, Backoff, LogIn, now
 from adapters.ibm_mq.client import Library, MqiError
 from adapters.ibm_mq.connect_options import log_in
-from adapters.ibm_mq.in_doubt import InDoubt
-from adapters.ibm_mq.queue_watch import Watch
+from adapters.ibm_mq.queue_watch import QueueWatch
 from adapters.ibm_mq.reason_codes import Remedy
 from adapters.ibm_mq.settings import SourceSettings
-from adapters.ibm_mq.source_session import Pace, Session
+from adapters.ibm_mq.source_session import SourceSession, UnitLimit
+from adapters.ibm_mq.unit_of_work import InDoubt
 from app.model.framing_facts import FramingTraits
 from app.model.message import PhysicalMessage
 from app.ports import Intake
@@ -33,11 +33,12 @@ class MqReceiver:
 
     def __init__(self, library: Library, name: str, framing: FramingTraits, settings: SourceSettings) -> None:
         self._name = name
-        self._places = [_Place(library, name, framing, place) for place in settings.places()]
-        self._workers = [worker for place in self._places for worker in place.workers]
+        self._queues = [_SourceQueue(library, name, framing, place) for place in settings.places()]
+        self._workers = [worker for queue in self._queues for worker in queue.workers]
 
     def resume(self, newest: Iterator[PhysicalMessage]) -> bool:
-        """Return False: messages of a unit of work that was not committed come again, with nothing that tells which."""
+        """Return False: messages of a unit of work that was not committed come again, and nothing distinguishes
+        them."""
         del newest
         return False
 
@@ -54,28 +55,28 @@ class MqReceiver:
     def status(self) -> dict[str, Any]:
         """Return the status: connected while every connection is open. With several queue managers, list each of
         them."""
-        told = [place.status() for place in self._places]
-        if len(told) == 1:
-            return told[0]
-        since = [each["since"] for each in told]
+        statuses = [queue.status() for queue in self._queues]
+        if len(statuses) == 1:
+            return statuses[0]
+        since = [each["since"] for each in statuses]
         return {
-            "connected": all(each["connected"] for each in told),
+            "connected": all(each["connected"] for each in statuses),
             "since": None if None in since else max(since),
-            "error": _first(each["error"] and f"{each['broker']}: {each['error']}" for each in told),
-            "warning": _first(each["warning"] and f"{each['broker']}: {each['warning']}" for each in told),
-            "broker": ", ".join(each["broker"] for each in told),
-            "queue": ", ".join(dict.fromkeys(each["queue"] for each in told)),
-            "unacknowledged": sum(each["unacknowledged"] for each in told),
-            "credential": told[0]["credential"],
-            "refused_since": min((each["refused_since"] for each in told if each["refused_since"]), default=None),
-            "queue_depth": _over(sum, (each["queue_depth"] for each in told)),
-            "queue_filled": _over(max, (each["queue_filled"] for each in told)),
-            "oldest_message_seconds": _over(max, (each["oldest_message_seconds"] for each in told)),
-            "queue_managers": told,
+            "error": _first_known(each["error"] and f"{each['broker']}: {each['error']}" for each in statuses),
+            "warning": _first_known(each["warning"] and f"{each['broker']}: {each['warning']}" for each in statuses),
+            "broker": ", ".join(each["broker"] for each in statuses),
+            "queue": ", ".join(dict.fromkeys(each["queue"] for each in statuses)),
+            "unacknowledged": sum(each["unacknowledged"] for each in statuses),
+            "credential": statuses[0]["credential"],
+            "refused_since": min((each["refused_since"] for each in statuses if each["refused_since"]), default=None),
+            "queue_depth": _combined(sum, (each["queue_depth"] for each in statuses)),
+            "queue_filled": _combined(max, (each["queue_filled"] for each in statuses)),
+            "oldest_message_seconds": _combined(max, (each["oldest_message_seconds"] for each in statuses)),
+            "queue_managers": statuses,
         }
 
 
-class _Place:
+class _SourceQueue:
     """One queue of one queue manager, with its connections."""
 
     def __init__(self, library: Library, name: str, framing: FramingTraits, settings: SourceSettings) -> None:
@@ -93,23 +94,23 @@ class _Place:
         return {
             "connected": connected,
             "since": max(since) if connected else None,
-            "error": _first(worker.error for worker in self.workers),
-            "warning": _first(worker.warning for worker in self.workers),
+            "error": _first_known(worker.error for worker in self.workers),
+            "warning": _first_known(worker.warning for worker in self.workers),
             "broker": self._settings.broker,
             "queue": self._settings.queue,
             "unacknowledged": sum(worker.unacknowledged for worker in self.workers),
             **self._log_in.status(),
-            "queue_depth": _first(watch.depth for watch in watches),
-            "queue_filled": _first(watch.filled for watch in watches),
-            "oldest_message_seconds": _first(watch.oldest_message_seconds for watch in watches),
+            "queue_depth": _first_known(watch.depth for watch in watches),
+            "queue_filled": _first_known(watch.filled for watch in watches),
+            "oldest_message_seconds": _first_known(watch.oldest_message_seconds for watch in watches),
         }
 
 
-def _first(each: Iterable[T | None]) -> T | None:
+def _first_known(each: Iterable[T | None]) -> T | None:
     return next((one for one in each if one is not None), None)
 
 
-def _over(combine: Callable[[list[T]], T], each: Iterable[T | None]) -> T | None:
+def _combined(combine: Callable[[list[T]], T], each: Iterable[T | None]) -> T | None:
     """Return what is known of several queues together; None if nothing is."""
     known = [one for one in each if one is not None]
     return combine(known) if known else None
@@ -130,11 +131,11 @@ class _Worker:
         self._library, self._name, self._framing, self._settings = library, name, framing, settings
         self._in_doubt, self._log_in = in_doubt, credentials
         self._log = _log.bind(source=name, broker=settings.broker, queue=settings.queue)
-        self._session: Session | None = None
-        self._pace = Pace(settings.batch_messages)
+        self._session: SourceSession | None = None
+        self._unit_limit = UnitLimit(settings.batch_messages)
         self._backoff = Backoff(credentials)
-        self._said: str | None = None
-        self.watch = Watch(settings, self._log)
+        self._last_reason: str | None = None
+        self.watch = QueueWatch(settings, self._log)
         self.since: int | None = None
         self.error: str | None = None
 
@@ -159,55 +160,55 @@ class _Worker:
                 try:
                     self._connection(intake, stop)
                 except MqiError as error:
-                    self._rest(error, stop)
+                    self._wait_after(error, stop)
         finally:
             self.since = self.error = None
 
     def _connection(self, intake: Intake, stop: StopSignal) -> None:
         """Run one connection from start to end. Raises MqiError when it ends before `stop` is set."""
-        session = self._session = Session(
+        session = self._session = SourceSession(
             self._library,
             self._name,
             self._framing,
             self._settings,
             self._in_doubt,
-            self._pace,
+            self._unit_limit,
             intake,
             stop,
             self._log_in,
             self._backoff.reset,
         )
-        session.on_waiting = partial(self.watch.look_while_paused, session)
+        session.on_waiting = partial(self.watch.inquire_while_paused, session)
         try:
             while not stop.is_set():
                 try:
                     message = session.wait()
-                    self._up()
+                    self._connected()
                     if message is not None:
-                        session.carry(message)
-                    self._said = None
-                    self.watch.look(session, idle=message is None)
+                        session.run_unit(message)
+                    self._last_reason = None
+                    self.watch.inquire(session, idle=message is None)
                 except MqiError as error:
                     if error.remedy is not Remedy.RETRY:
                         raise
                     session.back_out()
-                    self._rest(error, stop)
+                    self._wait_after(error, stop)
         finally:
             self._session = None
             session.close()
 
-    def _up(self) -> None:
+    def _connected(self) -> None:
         if self.since is None:
             self.since, self.error = now(), None
-            if self._said is None:
+            if self._last_reason is None:
                 self._log.info("connection_opened")
 
-    def _rest(self, error: MqiError, stop: StopSignal) -> None:
+    def _wait_after(self, error: MqiError, stop: StopSignal) -> None:
         """Log the reason once and wait, longer each time. Begin with the shortest pause again after a commit, and after
         a connection that lasted."""
-        if self._said != str(error):
-            self._said = str(error)
-            self._log.warning("receiving_failed", reason=self._said)
+        if self._last_reason != str(error):
+            self._last_reason = str(error)
+            self._log.warning("receiving_failed", reason=self._last_reason)
         if self.since is not None and now() - self.since > _STEADY_AFTER:
             self._backoff.reset()
         self.since, self.error = None, str(error)

@@ -13,20 +13,20 @@ from typing import Any
 
 import structlog
 
-from adapters.connections import connected, not_connected
+from adapters.connections import ConnectionState
 from adapters.ibm_mq.client import Library, MqiError
 from adapters.ibm_mq.connect_options import log_in
 from adapters.ibm_mq.descriptor import to_put
-from adapters.ibm_mq.destination_link import Link
+from adapters.ibm_mq.destination_link import DestinationLink
 from adapters.ibm_mq.reason_codes import MQRC_SYNCPOINT_LIMIT_REACHED, NO_ROOM, Remedy
 from adapters.ibm_mq.settings import DestinationSettings
 from adapters.ibm_mq.state_queue import StateQueue
 from app.model.message import PhysicalMessage
-from app.ports import Progress, SendFailed
+from app.ports import DeliveryProgress, SendFailed
 from app.wire import WireError
 
-_LOOKS = 20
-_LOOK_PAUSE = 0.05
+_STATE_READS = 20
+_STATE_READ_PAUSE = 0.05
 
 _log = structlog.get_logger(__name__)
 
@@ -38,18 +38,17 @@ class MqSender:
         self._library, self._name, self._settings = library, name, settings
         self._log = _log.bind(destination=name, broker=settings.broker, queue=settings.queue)
         self._log_in = log_in(settings)
-        self._link: Link | None = None
-        self._said: str | None = None
+        self._link: DestinationLink | None = None
         self._missing: tuple[str, float] | None = None
         """A delivery whose state message cannot be found, and since when."""
         self._full_at: dict[str, int] = {}
         """The progress of deliveries when there was no room for a whole unit of work."""
-        self._status = not_connected()
+        self._state = ConnectionState(self._log)
 
     def status(self) -> dict[str, Any]:
         settings = self._settings
         return {
-            **self._status,
+            **self._state.status,
             "broker": settings.broker,
             "queue": settings.queue,
             "state_queue": settings.state_queue,
@@ -83,7 +82,7 @@ class MqSender:
         except MqiError as error:
             raise self._failure(link, error) from error
 
-    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> None:
+    def send(self, messages: Sequence[PhysicalMessage], progress: DeliveryProgress | None = None) -> None:
         link = self._open()
         for message in messages:
             if len(message.body) > link.max_body():
@@ -94,7 +93,7 @@ class MqSender:
             unit = messages[confirmed : confirmed + link.max_batch()]
             before = None if progress is None else progress._replace(messages_sent=progress.messages_sent + confirmed)
             try:
-                stopped = self._carry(link, unit, before)
+                stopped = self._put_unit(link, unit, before)
             except MqiError as error:
                 raise self._failure(link, error, confirmed) from error
             except WireError as error:
@@ -109,9 +108,9 @@ class MqSender:
         self._full_at.pop(delivery, None)
         self._remove(lambda _: [delivery])
 
-    def tidy(self, may_go_on: Callable[[str], bool]) -> None:
-        self._full_at = {each: sent for each, sent in self._full_at.items() if may_go_on(each)}
-        removed = self._remove(lambda states: [each for each in states.deliveries() if not may_go_on(each)])
+    def tidy(self, may_continue: Callable[[str], bool]) -> None:
+        self._full_at = {each: sent for each, sent in self._full_at.items() if may_continue(each)}
+        removed = self._remove(lambda states: [each for each in states.deliveries() if not may_continue(each)])
         if removed:
             self._log.info("state_messages_removed", deliveries=removed)
 
@@ -119,12 +118,12 @@ class MqSender:
         if self._link is not None:
             self._link.connection.close()
             self._link = None
-        self._status = not_connected()
+        self._state.closed()
 
     # --- units of work --------------------------------------------------------------------------------------------
 
-    def _carry(
-        self, link: Link, unit: Sequence[PhysicalMessage], before: Progress | None
+    def _put_unit(
+        self, link: DestinationLink, unit: Sequence[PhysicalMessage], before: DeliveryProgress | None
     ) -> tuple[int, MqiError] | None:
         """Put the messages and commit. If there is no room for all, return how many were put and the reason."""
         states = link.states if before is not None else None
@@ -148,20 +147,20 @@ class MqSender:
         link.connection.commit()
         return stopped
 
-    def _take_state(self, link: Link, states: StateQueue, before: Progress) -> None:
+    def _take_state(self, link: DestinationLink, states: StateQueue, before: DeliveryProgress) -> None:
         """Get the state message in the unit of work. Raises SendFailed when it does not have the expected count."""
         state = states.take(before.delivery)
         if state is not None and state.messages_sent == before.messages_sent:
             return
         self._back_out(link)
-        said = "is missing" if state is None else f"counts {state.messages_sent:,} messages"
+        found = "is missing" if state is None else f"counts {state.messages_sent:,} messages"
         expected = f"{before.messages_sent:,} are confirmed"
         raise SendFailed(
-            f"the state message on {self._settings.state_queue} {said} although {expected}: "
+            f"the state message on {self._settings.state_queue} {found} although {expected}: "
             "check whether another gateway sends this delivery"
         )
 
-    def _is_to_be_whole(self, unit: Sequence[PhysicalMessage], before: Progress | None) -> bool:
+    def _is_to_be_whole(self, unit: Sequence[PhysicalMessage], before: DeliveryProgress | None) -> bool:
         """Tell whether a unit for which there is no room has to be tried as a whole once more."""
         delivery, sent = ("", 0) if before is None else (before.delivery, before.messages_sent)
         is_first = self._full_at.get(delivery) != sent
@@ -170,13 +169,13 @@ class MqSender:
 
     # --- state messages -------------------------------------------------------------------------------------------
 
-    def _resumed(self, link: Link, states: StateQueue, delivery: str, known: int | None) -> int:
-        state = states.look(delivery)
-        for _ in range(_LOOKS if known is not None else 0):
+    def _resumed(self, link: DestinationLink, states: StateQueue, delivery: str, known: int | None) -> int:
+        state = states.find(delivery)
+        for _ in range(_STATE_READS if known is not None else 0):
             if state is not None:
                 break
-            time.sleep(_LOOK_PAUSE)
-            state = states.look(delivery)
+            time.sleep(_STATE_READ_PAUSE)
+            state = states.find(delivery)
         if state is not None:
             self._missing = None
             return state.messages_sent
@@ -219,21 +218,19 @@ class MqSender:
 
     # --- the connection -------------------------------------------------------------------------------------------
 
-    def _open(self) -> Link:
+    def _open(self) -> DestinationLink:
         """Return the connection, or open a new one. A connection that has broken meanwhile fails at the next call."""
         if self._link is None:
             try:
-                self._link = Link(self._library, self._name, self._settings, self._log_in)
+                self._link = DestinationLink(self._library, self._name, self._settings, self._log_in)
             except MqiError as error:
                 self._down(error)
                 raise SendFailed(str(error), within=self._log_in.pause) from error
-            self._status = connected()
-            if self._said is not None:
-                self._said = None
-                self._log.info("connection_recovered")
+            self._state.opened()
+            self._state.recovered()
         return self._link
 
-    def _failure(self, link: Link, error: MqiError, confirmed: int = 0) -> SendFailed:
+    def _failure(self, link: DestinationLink, error: MqiError, confirmed: int = 0) -> SendFailed:
         """Back out the messages put since the last commit, and close an unusable connection. Return the error to
         raise."""
         if error.remedy is Remedy.RECONNECT:
@@ -242,16 +239,12 @@ class MqSender:
             self._back_out(link)
         return SendFailed(str(error), permanent=error.remedy is Remedy.FATAL, confirmed=confirmed)
 
-    def _back_out(self, link: Link) -> None:
+    def _back_out(self, link: DestinationLink) -> None:
         try:
             link.connection.back_out()
         except MqiError as gone:
             self._down(gone)
 
     def _down(self, error: MqiError) -> None:
-        """Close the connection and log the reason once."""
         self.close()
-        if self._said != str(error):
-            self._said = str(error)
-            self._log.warning("connection_failed", reason=self._said)
-        self._status = not_connected(str(error))
+        self._state.failed(str(error))

@@ -7,14 +7,14 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ByteSize, ConfigDict, Field, model_validator
 
 from app.codecs.ibm_mq.encodings import MQENC_LITTLE_ENDIAN, integer_order
-from app.model.patterns import SOME_PRINTABLE_ASCII
+from app.model.validation import SOME_PRINTABLE_ASCII
 from app.secret import Changing, Secret
 
 _OBJECT_NAME = re.compile(r"[A-Za-z0-9._/%]{1,48}")
 _CHANNEL_NAME = re.compile(r"[A-Za-z0-9._/%]{1,20}")
 _CONNECTION = re.compile(r"[^\s(),]+(\([0-9]{1,5}\))?")
 _LONGEST_CONNECTION = 264
-_OF_TLS = ("key_repository", "key_repository_password", "certificate_label", "ssl_peer_name")
+_TLS_SETTINGS = ("key_repository", "key_repository_password", "certificate_label", "ssl_peer_name")
 
 
 def _object_name(text: str) -> str:
@@ -99,7 +99,7 @@ class ConnectionSettings(BaseModel):
         if self.cipher_spec is not None and self.channel is None:
             wrong.append("a cipher_spec belongs to a channel and a connection")
         if self.cipher_spec is None:
-            wrong += [f"{name} belongs to a cipher_spec" for name in _OF_TLS if getattr(self, name) is not None]
+            wrong += [f"{name} belongs to a cipher_spec" for name in _TLS_SETTINGS if getattr(self, name) is not None]
         if wrong:
             raise ValueError("; ".join(wrong))
         return self
@@ -177,10 +177,10 @@ class SourceSettings(ConnectionSettings):
         if not self.queue_managers:
             return (self,)
         own = {name: getattr(self, name) for name in self.model_fields_set - {"queue_managers"}}
-        return tuple(SourceSettings.model_validate(own | _said(place)) for place in self.queue_managers)
+        return tuple(SourceSettings.model_validate(own | _own_settings(place)) for place in self.queue_managers)
 
 
-def _said(place: PlaceSettings) -> dict[str, Any]:
+def _own_settings(place: PlaceSettings) -> dict[str, Any]:
     return {name: getattr(place, name) for name in place.model_fields_set}
 
 

@@ -9,7 +9,7 @@ count of others up to their threshold. A backout count of one may come from any 
 
 An MQGET that fails ends its unit too. If the connection is still open, the messages got before are committed, also when
 the queue manager quiesces: a backout would raise the backout count of each. If it is not open, the next unit ends
-before the place of the failure (`Pace`), so that a permanent failure in one place does not stop other messages.
+before the place of the failure (`UnitLimit`), so that a permanent failure in one place does not stop other messages.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,9 +18,12 @@ from threading import Event as StopSignal
 import structlog
 
 from adapters.connections import LogIn
-from adapters.ibm_mq.backout import Poison
 from adapters.ibm_mq.client import Connection, Library, MqiError, MqMessage
 from adapters.ibm_mq.constants import (
+    MQCA_BACKOUT_REQ_Q_NAME,
+    MQCA_DEAD_LETTER_Q_NAME,
+    MQCA_Q_MGR_NAME,
+    MQIA_BACKOUT_THRESHOLD,
     MQIA_CURRENT_Q_DEPTH,
     MQIA_MAX_Q_DEPTH,
     MQIA_MAX_UNCOMMITTED_MSGS,
@@ -28,27 +31,71 @@ from adapters.ibm_mq.constants import (
     MQIA_PLATFORM,
     MQPL_ZOS,
 )
-from adapters.ibm_mq.descriptor import descriptor_to_get, received
-from adapters.ibm_mq.in_doubt import InDoubt
-from adapters.ibm_mq.input_queue import Input
+from adapters.ibm_mq.descriptor import dead_letter, descriptor_to_get, received
+from adapters.ibm_mq.input_queue import InputQueue
 from adapters.ibm_mq.reason_codes import MQRC_SYNCPOINT_LIMIT_REACHED
 from adapters.ibm_mq.settings import SourceSettings
-from adapters.ibm_mq.unit_of_work import Unit
+from adapters.ibm_mq.unit_of_work import InDoubt, UnitOfWork
 from app.codecs.ibm_mq.unwrap import unwrap
 from app.model.framing_facts import FramingTraits
 from app.model.message import PhysicalMessage
 from app.ports import Intake
 from app.wire import WireError
 
-_GLANCE = 0.02
-_FAREWELL = 0.5
-_LONGEST_UNIT = 60.0
-_TWICE = 2
-
 _log = structlog.get_logger(__name__)
 
 
-class Pace:
+_POLL_SECONDS = 0.02
+_LAST_WAIT_SECONDS = 0.5
+_LONGEST_UNIT = 60.0
+_BACKED_OUT_TWICE = 2
+
+
+class Backout:
+    """Poison messages: they are put to the backout queue, or else to the dead-letter queue.
+
+    The queue manager counts how often a message was backed out; the application has to check the count (IBM MQ,
+    "Handling poison messages"). Threshold and backout queue are from the settings or else from the queue.
+
+    An alias queue has no such attributes; its base queue has.
+    """
+
+    def __init__(self, connection: Connection, queue: InputQueue, settings: SourceSettings) -> None:
+        self._connection, self._queue, self._name = connection, queue, settings.queue
+        threshold, backout_queue = settings.backout_threshold, settings.backout_queue
+        if threshold is None:
+            threshold = connection.readable_attribute(MQIA_BACKOUT_THRESHOLD, queue.resolved)
+        if backout_queue is None and threshold:
+            backout_queue = connection.readable_attribute(MQCA_BACKOUT_REQ_Q_NAME, queue.resolved)
+        self.threshold: int = threshold or 0
+        self._backout_queue: str = backout_queue or ""
+
+    def set_aside(self, message: MqMessage) -> str | None:
+        """Put a message to the first queue that accepts it and return that queue's name; None when none does.
+
+        It is part of the unit of work in which the message was got. Raises MqiError for a broken connection.
+        """
+        if self._backout_queue and self._put(self._backout_queue, message):
+            return self._backout_queue
+        dead_letter_queue: str = self._connection.readable_attribute(MQCA_DEAD_LETTER_Q_NAME) or ""
+        if not dead_letter_queue:
+            return None
+        queue_manager: str = self._connection.readable_attribute(MQCA_Q_MGR_NAME) or ""
+        headed = dead_letter(message, self._name, queue_manager)
+        return dead_letter_queue if self._put(dead_letter_queue, headed) else None
+
+    def _put(self, queue: str, message: MqMessage) -> bool:
+        try:
+            self._connection.put_aside(queue, message, self._queue.handle)
+        except MqiError as error:
+            if error.is_broken:
+                raise
+            _log.warning("backout_put_failed", queue=queue, reason=str(error))
+            return False
+        return True
+
+
+class UnitLimit:
     """The number of messages in a unit of work: reduced after a failure, then doubled step by step. It outlives
     sessions."""
 
@@ -63,7 +110,7 @@ class Pace:
         self.limit = min(self.most, self.limit * 2)
 
 
-class Session:
+class SourceSession:
     """A session, opened by the constructor. All methods raise MqiError when a call fails. `on_commit` is called after
     each commit."""
 
@@ -74,23 +121,23 @@ class Session:
         framing: FramingTraits,
         settings: SourceSettings,
         in_doubt: InDoubt,
-        pace: Pace,
+        unit_limit: UnitLimit,
         intake: Intake,
         stop: StopSignal,
         log_in: LogIn,
         on_commit: Callable[[], None],
     ) -> None:
         self._name, self._framing, self._settings = name, framing, settings
-        self._in_doubt, self._pace, self._intake, self._stop = in_doubt, pace, intake, stop
+        self._in_doubt, self._unit_limit, self._intake, self._stop = in_doubt, unit_limit, intake, stop
         self._log = _log.bind(source=name, broker=settings.broker, queue=settings.queue)
         self._on_commit = on_commit
         self._connection = Connection(library, settings, log_in)
         self.unacknowledged = 0
         self.on_waiting: Callable[[], None] = lambda: None
-        """A function that is called twice a second while no message is got because the journal takes none."""
+        """A function that is called twice a second while no message is got because the journal is behind."""
         try:
             self._queue = self._open()
-            self._poison = Poison(self._connection, self._queue, settings)
+            self._backout = Backout(self._connection, self._queue, settings)
             allowed: int = self._connection.readable_attribute(MQIA_MAX_UNCOMMITTED_MSGS) or settings.batch_messages
             self._most = min(
                 settings.batch_messages, max(1, allowed - 1)
@@ -99,7 +146,7 @@ class Session:
             self._connection.close()
             raise
 
-    def _open(self) -> Input:
+    def _open(self) -> InputQueue:
         """Open the queue. Segments are reassembled if the framing reads whole messages. z/OS segments no message, and
         its queues refuse to reassemble any."""
         settings = self._settings
@@ -107,7 +154,7 @@ class Session:
         if complete:
             complete = self._connection.readable_attribute(MQIA_PLATFORM) != MQPL_ZOS
         descriptor = descriptor_to_get(settings.mqmd_version)
-        return Input(
+        return InputQueue(
             self._connection,
             settings.queue,
             descriptor,
@@ -118,7 +165,7 @@ class Session:
 
     @property
     def too_long(self) -> Mapping[bytes, int]:
-        """Return `Input.too_long`."""
+        """Return `InputQueue.too_long`."""
         return self._queue.too_long
 
     def open_inputs(self) -> int | None:
@@ -146,22 +193,22 @@ class Session:
         """Return a message, if one comes within the waiting time of the settings."""
         return self._queue.get(wait=True)
 
-    def carry(self, message: MqMessage) -> None:
+    def run_unit(self, message: MqMessage) -> None:
         """Process one unit of work, from its first message to its end.
 
         Raises MqiError also if all messages that were got are committed and the next could not be got.
         """
-        unit = Unit(self._intake)
+        unit = UnitOfWork(self._intake)
         failure: MqiError | None = None
         try:
             failure = self._fill(unit, message)
             if self._is_durable(unit):
                 self._commit(unit)
             else:
-                self._give_back(unit)
+                self._back_out_unit(unit)
         except MqiError:
             unit.submit()
-            if unit.wait(_FAREWELL):
+            if unit.wait(_LAST_WAIT_SECONDS):
                 self._in_doubt.remember(unit.journalled)
             raise
         finally:
@@ -169,13 +216,13 @@ class Session:
         if failure is not None:
             raise failure
 
-    def _commit(self, unit: Unit) -> None:
+    def _commit(self, unit: UnitOfWork) -> None:
         try:
             self._connection.commit()
         except MqiError:
-            self._pace.failed(unit.count // 2)
+            self._unit_limit.failed(unit.count // 2)
             raise
-        self._pace.succeeded()
+        self._unit_limit.succeeded()
         self._on_commit()
 
     def back_out(self) -> None:
@@ -184,7 +231,7 @@ class Session:
     def close(self) -> None:
         self._connection.close()
 
-    def _fill(self, unit: Unit, first: MqMessage) -> MqiError | None:
+    def _fill(self, unit: UnitOfWork, first: MqMessage) -> MqiError | None:
         """Get messages and pass them on until the queue is empty and all are durable, or until the unit is at its
         limit.
 
@@ -195,11 +242,15 @@ class Session:
         while failure is None:
             if message is None:
                 unit.submit()
-                if unit.wait(_GLANCE):
+                if unit.wait(_POLL_SECONDS):
                     break
-            elif self._take(unit, message) or self._is_full(unit):
+            elif (
+                self._take(unit, message)
+                or unit.count >= min(self._most, self._unit_limit.limit)
+                or unit.bytes >= self._settings.batch_bytes
+            ):
                 break
-            # Every message got from here on is in the unit of work, and must be taken before the loop may end.
+            # Every message got from here on is in the unit of work, and must be added before the loop may end.
             if self._stop.is_set() or unit.age > _LONGEST_UNIT:
                 break
             self.unacknowledged = unit.count
@@ -213,7 +264,7 @@ class Session:
         unit.submit()
         return failure
 
-    def _after(self, error: MqiError, unit: Unit) -> MqiError | None:
+    def _after(self, error: MqiError, unit: UnitOfWork) -> MqiError | None:
         """Return the error if the unit of work can be committed without the message that could not be got.
 
         Return None if the unit is only full. Raise the error if the unit is lost.
@@ -222,20 +273,17 @@ class Session:
             self._most = max(1, unit.count - 1)  # reserve one for a message that goes to the backout queue
             return None
         if error.is_broken or error.took_message:
-            self._pace.failed(unit.count)
+            self._unit_limit.failed(unit.count)
             raise error
         return error
 
-    def _is_full(self, unit: Unit) -> bool:
-        return unit.count >= min(self._most, self._pace.limit) or unit.bytes >= self._settings.batch_bytes
-
-    def _take(self, unit: Unit, message: MqMessage) -> bool:
+    def _take(self, unit: UnitOfWork, message: MqMessage) -> bool:
         """Add a message to the unit. Return True when the unit must end with it."""
         if self._in_doubt.recall(message):
             unit.note(message)
             return False
         found, backed_out = received(message, self._name, self._framing.name)
-        if self._poison.threshold and backed_out >= self._poison.threshold:
+        if self._backout.threshold and backed_out >= self._backout.threshold:
             self._set_aside(unit, message, found, backed_out)
             return True
         unit.note(message)
@@ -243,35 +291,34 @@ class Session:
             unit.take(unwrap(found))
         except WireError as error:
             unit.refuse(found, "bad-mq-header", str(error))
-        return backed_out >= _TWICE
+        return backed_out >= _BACKED_OUT_TWICE
 
-    def _set_aside(self, unit: Unit, message: MqMessage, found: PhysicalMessage, backed_out: int) -> None:
-        if (taken_by := self._poison.set_aside(message)) is not None:
+    def _set_aside(self, unit: UnitOfWork, message: MqMessage, found: PhysicalMessage, backed_out: int) -> None:
+        if (taken_by := self._backout.set_aside(message)) is not None:
             self._log.warning("message_set_aside", backout_count=backed_out, queue=taken_by)
             return
-        why = (
-            f"backed out {backed_out} times (the threshold is {self._poison.threshold}), and no backout queue takes it"
-        )
+        threshold = self._backout.threshold
+        why = f"backed out {backed_out} times (the threshold is {threshold}), and no backout queue accepts it"
         unit.note(message)
         unit.refuse(found, "backed-out", why)
 
-    def _is_durable(self, unit: Unit) -> bool:
+    def _is_durable(self, unit: UnitOfWork) -> bool:
         """Wait for the journal, for a limited time, and only briefly when the gateway stops. Return whether all is
         durable."""
-        while not unit.wait(_GLANCE):
+        while not unit.wait(_POLL_SECONDS):
             if self._stop.is_set():
-                return unit.wait(_FAREWELL)
+                return unit.wait(_LAST_WAIT_SECONDS)
             if unit.age > _LONGEST_UNIT:
                 return False
         return True
 
-    def _give_back(self, unit: Unit) -> None:
+    def _back_out_unit(self, unit: UnitOfWork) -> None:
         """Back out, and get no more messages until the journal has those that will come again."""
         self._connection.back_out()
         if not self._stop.is_set():
             self._log.warning("unit_backed_out", messages=unit.count, reason="the journal takes too long")
         while not self._stop.is_set():
-            if unit.wait(_FAREWELL):
+            if unit.wait(_LAST_WAIT_SECONDS):
                 self._in_doubt.remember(unit.journalled)
                 return
             self.on_waiting()

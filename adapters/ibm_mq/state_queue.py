@@ -4,27 +4,88 @@ Each open delivery has one message on the state queue. It says how many of the d
 destination's queue, and it is replaced in the same unit of work that puts more of them: both happen or neither. So
 after a crash, or after a commit whose outcome is unknown, the state message says where to continue.
 
-A unit of work begins with the MQGET of the state message. While the unit of work is open, nobody else finds the state
-message. A gateway that replaces a killed one waits until the queue manager has backed out its unit of work.
+A unit of work begins with the MQGET of the state message. While the unit of work is open, no other connection finds the
+state message. A gateway that replaces a killed one waits until the queue manager has backed out its unit of work.
 
 The body is JSON text in UTF-8 (Format MQSTR, CodedCharSetId 1208), the CorrelId is a digest of the delivery's
 identifier. A message that cannot be read as such belongs to another program, and stays.
 """
 
 import json
+from collections.abc import Iterator
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from adapters.ibm_mq.client import MqMessage
-from adapters.ibm_mq.constants import MQPER_PERSISTENT
+from adapters.ibm_mq.client import Connection, MqiError, MqMessage, OutputQueue
+from adapters.ibm_mq.constants import (
+    MQCC_WARNING,
+    MQGMO_ACCEPT_TRUNCATED_MSG,
+    MQGMO_BROWSE_FIRST,
+    MQGMO_BROWSE_NEXT,
+    MQGMO_FAIL_IF_QUIESCING,
+    MQGMO_NO_SYNCPOINT,
+    MQGMO_SYNCPOINT,
+    MQGMO_VERSION_2,
+    MQMO_MATCH_CORREL_ID,
+    MQMO_NONE,
+    MQOO_BROWSE,
+    MQOO_FAIL_IF_QUIESCING,
+    MQOO_INPUT_SHARED,
+    MQOO_OUTPUT,
+    MQPER_PERSISTENT,
+)
 from adapters.ibm_mq.descriptor import NATIVE, NATIVE_ENCODING
-from adapters.ibm_mq.keyed_queue import Keyed
+from adapters.ibm_mq.reason_codes import MQRC_NO_MSG_AVAILABLE
 from app.codecs.ibm_mq.constants import MQEI_UNLIMITED, MQFMT_STRING, MQMT_DATAGRAM
 from app.codecs.ibm_mq.headers import MQMD2
+
+_MAX_STATE_BYTES = 4096
+
 
 VERSION: Final = 1
 _UTF_8: Final = 1208
 _CORREL_ID_BYTES: Final = 24
+
+
+class KeyedQueue:
+    """A queue of few and short messages that are selected by CorrelId, opened by the constructor.
+
+    All methods raise MqiError.
+    """
+
+    def __init__(self, connection: Connection, name: str) -> None:
+        self._library, self._name = connection.library, name
+        options = MQOO_INPUT_SHARED | MQOO_BROWSE | MQOO_OUTPUT | MQOO_FAIL_IF_QUIESCING
+        self._queue: Any = connection.open(connection.library.OD(ObjectName=name.encode()), options, name)
+        self.put = OutputQueue(connection, self._queue, name).put
+
+    def get(self, correl_id: bytes) -> bytes | None:
+        """Get the first message with this CorrelId under syncpoint and return its data; None when there is none."""
+        return self._call(correl_id, MQGMO_SYNCPOINT)
+
+    def browse(self, correl_id: bytes | None = None) -> Iterator[bytes]:
+        """Yield the data of all messages with this CorrelId, or of all; they stay on the queue."""
+        where = MQGMO_BROWSE_FIRST
+        while (body := self._call(correl_id, where | MQGMO_NO_SYNCPOINT)) is not None:
+            yield body
+            where = MQGMO_BROWSE_NEXT
+
+    def _call(self, correl_id: bytes | None, options: int) -> bytes | None:
+        descriptor = self._library.MD(Version=2, **({} if correl_id is None else {"CorrelId": correl_id}))
+        get_options = self._library.GMO(
+            Version=MQGMO_VERSION_2,
+            Options=options | MQGMO_ACCEPT_TRUNCATED_MSG | MQGMO_FAIL_IF_QUIESCING,
+            MatchOptions=MQMO_NONE if correl_id is None else MQMO_MATCH_CORREL_ID,
+        )
+        try:
+            body: bytes = self._queue.get(_MAX_STATE_BYTES, descriptor, get_options)
+        except self._library.MQMIError as error:
+            if error.reason == MQRC_NO_MSG_AVAILABLE:
+                return None
+            if error.comp != MQCC_WARNING:
+                raise MqiError("MQGET", self._name, error.reason) from error
+            return b""  # longer than any message of the gateway
+        return body
 
 
 class State(NamedTuple):
@@ -59,10 +120,10 @@ def written(state: State) -> MqMessage:
 def read(body: bytes) -> State | None:
     """Return the content of a state message's body; None for a body of another version or program."""
     try:
-        said = json.loads(body)
-        if not isinstance(said, dict) or said.get("version") != VERSION:
+        content = json.loads(body)
+        if not isinstance(content, dict) or content.get("version") != VERSION:
             return None
-        state = State(*(said[name] for name in State._fields))
+        state = State(*(content[name] for name in State._fields))
     except (ValueError, KeyError):
         return None
     is_sound = isinstance(state.delivery, str) and isinstance(state.destination, str)
@@ -76,13 +137,17 @@ class StateQueue:
     All methods raise MqiError. Their changes are in the connection's unit of work.
     """
 
-    def __init__(self, queue: Keyed, destination: str) -> None:
+    def __init__(self, queue: KeyedQueue, destination: str) -> None:
         self._queue, self._destination = queue, destination
 
-    def look(self, delivery: str) -> State | None:
+    def find(self, delivery: str) -> State | None:
         """Return the content of a delivery's state message; None when there is none."""
-        found = [state for state in map(read, self._queue.browse(correl_id(delivery))) if self._is_of(state, delivery)]
-        return max(filter(None, found), key=lambda state: state.messages_sent, default=None)
+        states = filter(None, map(read, self._queue.browse(correl_id(delivery))))
+        return max(
+            (state for state in states if state.delivery == delivery),
+            key=lambda state: state.messages_sent,
+            default=None,
+        )
 
     def take(self, delivery: str) -> State | None:
         """Get the state message of a delivery from the queue and return its content; None when there is none."""
@@ -100,6 +165,3 @@ class StateQueue:
         """Return the deliveries to this destination that have a state message."""
         states = map(read, self._queue.browse())
         return sorted({state.delivery for state in states if state and state.destination == self._destination})
-
-    def _is_of(self, state: State | None, delivery: str) -> bool:
-        return state is not None and state.delivery == delivery

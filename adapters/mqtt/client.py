@@ -99,7 +99,7 @@ class Connack(NamedTuple):
     properties: Properties | None
 
 
-class Client(paho.Client):
+class MqttClient(paho.Client):
     """One connection.
 
     `connack` is None until the broker has answered. `lost` says why the connection ended, and `lost_code` is the

@@ -9,7 +9,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from adapters.connections import LogIn
-from adapters.mqtt.client import Client, Connack
+from adapters.mqtt.client import Connack, MqttClient
 from adapters.mqtt.settings import BrokerSettings, Version
 
 _VERSIONS: dict[Version, tuple[MQTTProtocolVersion, ...]] = {
@@ -20,7 +20,7 @@ _VERSIONS: dict[Version, tuple[MQTTProtocolVersion, ...]] = {
 _UNSUPPORTED_VERSION = 0x84
 _REFUSED_LOG_IN = frozenset({0x86, 0x87, 0x8C})
 """Reason codes of a CONNACK: bad user name or password, not authorized, bad authentication method."""
-_MOMENT, _GLANCE = 0.05, 1.0
+_LISTEN_DELAY, _LISTEN_TIMEOUT = 0.05, 1.0
 
 
 class BrokerError(Exception):
@@ -72,18 +72,18 @@ class Connector:
         return f"{self._settings.host}:{self._settings.port}"
 
     def is_listening(self) -> bool:
-        """Tell whether the broker, or whatever stands before it, accepts connections after a moment.
+        """Tell whether the broker, or a proxy in front of it, accepts connections after a moment.
 
         A broker that is just ending closes its connections and its listening socket in any order.
         """
-        time.sleep(_MOMENT)
+        time.sleep(_LISTEN_DELAY)
         try:
-            socket.create_connection((self._settings.host, self._settings.port), _GLANCE).close()
+            socket.create_connection((self._settings.host, self._settings.port), _LISTEN_TIMEOUT).close()
         except OSError:
             return False
         return True
 
-    def open(self, *, clean: bool | None = None) -> tuple[Client, Connack]:
+    def open(self, *, clean: bool | None = None) -> tuple[MqttClient, Connack]:
         """Return a connection that the broker has accepted, and its CONNACK. With `clean`, start a new session.
 
         Raises BrokerError.
@@ -91,7 +91,7 @@ class Connector:
         clean = self._clean if clean is None else clean
         while True:
             client = self._client(self._versions[0], clean=clean)
-            connack = self._greet(client, clean=clean)
+            connack = self._handshake(client, clean=clean)
             if connack.refusal is None:
                 self.log_in.accepted()
                 return client, connack
@@ -102,10 +102,10 @@ class Connector:
                 raise BrokerError(f"{self.broker} refused the connection: {connack.refusal}")
             self._versions = self._versions[1:]
 
-    def _client(self, version: MQTTProtocolVersion, *, clean: bool) -> Client:
+    def _client(self, version: MQTTProtocolVersion, *, clean: bool) -> MqttClient:
         settings = self._settings
         tls = self._tls() if settings.is_tls else None
-        client = Client(self._client_id, version, clean=clean, tls=tls)
+        client = MqttClient(self._client_id, version, clean=clean, tls=tls)
         client.connect_timeout = settings.connect_timeout
         if settings.username is not None:
             client.username_pw_set(
@@ -125,7 +125,7 @@ class Connector:
             ) from error
         return context
 
-    def _greet(self, client: Client, *, clean: bool) -> Connack:
+    def _handshake(self, client: MqttClient, *, clean: bool) -> Connack:
         host, port = self._settings.host, self._settings.port
         deadline = time.monotonic() + self._settings.connect_timeout
         try:

@@ -1,18 +1,18 @@
-"""The messages that a source has taken, and that its broker may send again.
+"""The messages that a source has received, and that its broker may send again.
 
 Until a broker has got the acknowledgement of a message it may send it again, also on the next connection of the
-session. The packet identifier then stands for the message that was taken already, which must not be handed over twice.
+session. The packet identifier then stands for the message that was received already, which must not be submitted twice.
 With QoS 2 this lasts until the broker sends PUBREL (MQTT, 4.3.3). If the broker has no session any more, it has
 forgotten all identifiers.
 
 A duplicate is better than a loss. So a message counts as repeated only if it has DUP set and has the same bytes: a
 broker may have given its identifier to another one.
 
-Where messages are numbered as they come, a duplicate is no better than a loss. There the journal keeps which delivery a
+Where messages are numbered on arrival, a duplicate is no better than a loss. There the journal keeps which delivery a
 message was (`Delivery`), so that repeated messages are known after a restart, and with QoS 1, too. But with QoS 1, and
-after a restart, nobody knows whether the broker has got an acknowledgement and used the identifier again. Most brokers
-count: each message has the next identifier. Of such a broker an identifier tells which message it is, and whether one
-is missing before it. What is not proved is told by `doubt`.
+after a restart, it is unknown whether the broker has got an acknowledgement and used the identifier again. Most brokers
+count: each message has the next identifier. With such a broker an identifier shows which message it is, and whether one
+is missing before it. `in_doubt` says what is not proved.
 """
 
 from dataclasses import dataclass
@@ -53,79 +53,79 @@ class Delivery(NamedTuple):
 
 
 @dataclass(slots=True)
-class Copy:
+class FirstCopy:
     """The first copy of a message: its checksum, whether it is on disk, and whether the broker may have given its
     identifier to another message since."""
 
     qos: int
     checksum: int
     is_durable: bool = False
-    may_be_over: bool = False
+    may_be_reused: bool = False
 
 
-class Taken:
-    """First copies by packet identifier. Only the thread that reads uses it."""
+class SeenMessages:
+    """First copies of messages by packet identifier. Only the thread that reads uses it."""
 
     def __init__(self) -> None:
-        self._copies: dict[int, Copy] = {}
+        self._copies: dict[int, FirstCopy] = {}
         self._last = 0
         """The identifier of the newest message; 0 if there is none."""
         self._steps = 0
-        self.ascends = True
+        self.is_ascending = True
         """Whether no identifier was given again soon."""
-        self._counts = True
+        self._is_consecutive = True
         self._is_resumed = self._is_reconnected = False
         """Whether the next message must have the next identifier: always, or if the broker counts."""
 
     @classmethod
-    def resumed(cls, deliveries: list[Delivery]) -> "Taken":
-        """Return what an earlier process has taken and journalled, in this order."""
-        taken = cls()
+    def resumed(cls, deliveries: list[Delivery]) -> "SeenMessages":
+        """Return what an earlier process has seen and journalled, in this order."""
+        seen = cls()
         for each in deliveries:
-            taken.take(each).is_durable = True
-        for copy in taken._copies.values():
-            copy.may_be_over = True
-        taken._is_resumed = True
-        return taken
+            seen.add(each).is_durable = True
+        for copy in seen._copies.values():
+            copy.may_be_reused = True
+        seen._is_resumed = True
+        return seen
 
     def reconnected(self) -> None:
         """Take note of another connection of the session."""
         self._is_reconnected = True
 
-    def repeated(self, delivery: Delivery, arrival: Arrival) -> Copy | None:
+    def repeated(self, delivery: Delivery, arrival: Arrival) -> FirstCopy | None:
         """Return the first copy of a message; None if this is the first, or nothing proves that it is not."""
         copy = self._copies.get(delivery.mid)
         if copy is None or not arrival.repeated or (copy.qos, copy.checksum) != (delivery.qos, delivery.checksum):
             return None
-        if copy.may_be_over and (not self.ascends or self._is_next(delivery.mid)):
+        if copy.may_be_reused and (not self.is_ascending or self._is_next(delivery.mid)):
             return None
         return copy
 
-    def doubt(self, delivery: Delivery, arrival: Arrival) -> str | None:
+    def in_doubt(self, delivery: Delivery, arrival: Arrival) -> str | None:
         """Return why nothing proves that a message follows the one before it; None if it does. `repeated` has returned
         None for it."""
         is_next = self._is_next(delivery.mid)
-        must_be_next = self._is_resumed or (self._is_reconnected and self._steps > 0 and self._counts)
+        must_be_next = self._is_resumed or (self._is_reconnected and self._steps > 0 and self._is_consecutive)
         self._is_resumed = self._is_reconnected = False
         if must_be_next and not is_next:
             return f"packet identifier {delivery.mid} follows {self._last}: nothing proves that no message is missing"
         copy = self._copies.get(delivery.mid) if arrival.repeated and not is_next else None
-        if copy is not None and (self.ascends or copy.checksum == delivery.checksum):
+        if copy is not None and (self.is_ascending or copy.checksum == delivery.checksum):
             return f"packet identifier {delivery.mid} comes again: nothing proves which message it stands for"
         return None
 
-    def take(self, delivery: Delivery) -> Copy:
+    def add(self, delivery: Delivery) -> FirstCopy:
         """Note the first copy of a message."""
-        self.pass_over(delivery.mid)
-        copy = self._copies[delivery.mid] = Copy(delivery.qos, delivery.checksum)
+        self.skip(delivery.mid)
+        copy = self._copies[delivery.mid] = FirstCopy(delivery.qos, delivery.checksum)
         return copy
 
-    def pass_over(self, mid: int) -> None:
+    def skip(self, mid: int) -> None:
         """Note the identifier of a message that is not handed over."""
         if self._last:
             self._steps += 1
-            self.ascends = self.ascends and 0 < (mid - self._last) % _IDENTIFIERS < _HALF
-            self._counts = self._counts and self._is_next(mid)
+            self.is_ascending = self.is_ascending and 0 < (mid - self._last) % _IDENTIFIERS < _HALF
+            self._is_consecutive = self._is_consecutive and self._is_next(mid)
         self._last = mid
 
     def release(self, mid: int) -> None:

@@ -10,7 +10,6 @@ why. A broker that does not report it is suspected of it when connections are so
 reason code, while the broker keeps listening. A broker that restarts does not listen for a moment.
 """
 
-import logging
 import select
 import socket
 import time
@@ -26,17 +25,16 @@ from typing import Any
 import structlog
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from adapters.connections import Backoff, connected, not_connected
-from adapters.mqtt.client import FAILURE, SESSION_TAKEN_OVER, Arrival, Client, Connack
+from adapters.connections import Backoff, ConnectionState, now
+from adapters.mqtt.client import FAILURE, SESSION_TAKEN_OVER, Arrival, Connack, MqttClient
 from adapters.mqtt.mqtt_connect import BrokerError, Connector
-from adapters.mqtt.qos2_seen import Copy, Delivery, Taken
+from adapters.mqtt.qos2_seen import Delivery, FirstCopy, SeenMessages
 from adapters.mqtt.settings import SourceSettings
 from app.codecs.mqtt import mqtt_envelope
 from app.codecs.rendezvous.subjects import SUBJECT_PROPERTY
 from app.model.errors import InvalidInputError
 from app.model.framing_facts import FramingTraits
 from app.model.message import DELIVERY, GAP, PhysicalMessage
-from app.observe import Recurring
 from app.ports import Intake
 
 _IDLE = 0.1
@@ -50,10 +48,10 @@ _SOON_LOST = 3
 another client."""
 _LONGEST_PROPERTIES = 1 << 20
 """The largest size of a publish's properties in bytes. Decoding them takes many times as much memory."""
-_FAREWELL = 0.5
+_LAST_WAIT_SECONDS = 0.5
 _RECENT = 4096
 """The newest messages in the journal that are remembered at the start. No more are unacknowledged, as a rule; if there
-are, nothing proves what they are, and that is told of (`GAP`)."""
+are, nothing proves what they are, and the next message says so (`GAP`)."""
 _SEND_RETAINED_IF_NEW, _NEVER_SEND_RETAINED = 1, 2
 
 _SHARED_RULE = (
@@ -83,32 +81,30 @@ class MqttReceiver:
             receive_maximum=settings.receive_maximum,
         )
         self._log = _log.bind(source=name, broker=self._connector.broker)
-        self._durable: deque[tuple[Client, list[Acknowledgement], list[Copy]]] = deque()
-        self._taken = Taken()
-        self._resumed: Taken | None = None
+        self._durable: deque[tuple[MqttClient, list[Acknowledgement], list[FirstCopy]]] = deque()
+        self._seen = SeenMessages()
+        self._resumed: SeenMessages | None = None
         self._session = blake2b(
             f"{self._connector.broker} {self._connector.client_id}".encode(), digest_size=4
         ).hexdigest()
-        self._repeated: list[tuple[Acknowledgement, Copy]] = []
+        self._repeated: list[tuple[Acknowledgement, FirstCopy]] = []
         """Messages that this connection brought again, to acknowledge when their first copies are durable."""
         self._unacknowledged = 0
-        self._status = not_connected()
+        self._state = ConnectionState(self._log)
         self._shared = [topic for topic in settings.topic if topic.startswith("$share/")]
-        self._outage = Recurring(self._log, "connection", logging.WARNING)
         self._backoff = Backoff(self._connector.log_in)
-        self._connected_at: float | None = None
         self._soon_lost = 0
         self._steady_after = _STEADY_AFTER
         self._has_session = False
-        self._said_connected = False
+        self._has_logged_connection = False
         self._warned: set[str] = set()
         self._numbers = framing.numbered_on_arrival
         self._gap: str | None = None
-        """What the next message is to say, where messages are numbered, of those before it, which may be missing."""
+        """Where messages are numbered on arrival, why messages may be missing before the next one."""
         self._has_qos_0 = settings.qos == 0
 
     def status(self) -> dict[str, Any]:
-        status = {**self._status, "broker": self._connector.broker, "unacknowledged": self._unacknowledged}
+        status = {**self._state.status, "broker": self._connector.broker, "unacknowledged": self._unacknowledged}
         status |= self._connector.log_in.status()
         return {**status, "warning": _SHARED_RULE.format(topics=", ".join(self._shared))} if self._shared else status
 
@@ -117,23 +113,23 @@ class MqttReceiver:
             self._log.warning("subscription_shared", topics=self._shared, rule=_SHARED_RULE.format(topics="its topic"))
         # What an earlier intake has taken, and may not have written, comes again.
         is_resumed = self._resumed is not None
-        self._taken, self._resumed = self._resumed or Taken(), None
+        self._seen, self._resumed = self._resumed or SeenMessages(), None
         self._gap = None if is_resumed else "the source begins to receive"
         with _WakeupSocket() as wakeup:
             while not stop.is_set():
                 try:
                     self._connection(intake, stop, wakeup)
                 except BrokerError as error:
-                    if self._is_steady():
-                        self._over()
+                    if self._state.has_lasted(self._steady_after):
+                        self._recovered()
                         self._backoff.reset()
-                    self._down(error)
+                    self._failed(error)
                     if error.code == SESSION_TAKEN_OVER:
                         self._gap = "another client had the session of the source, and may have received messages"
                         self._backoff.wait(stop, least=_TAKEN_OVER_PAUSE, longest=_LONGEST_TAKEN_OVER_PAUSE)
                     else:
                         self._backoff.wait(stop, least=_SUSPECTED_PAUSE if self._soon_lost >= _SOON_LOST else 0.0)
-        self._status = not_connected()
+        self._state.closed()
 
     def resume(self, newest: Iterator[PhysicalMessage]) -> bool:
         """Take note of the newest deliveries of this session in the journal. Return False if the broker's identifiers
@@ -147,13 +143,13 @@ class MqttReceiver:
             if delivery.session != self._session or delivery.qos == 0:
                 break
             found[delivery, message.received_at] = None  # once, even if the message is journalled as several
-        taken = Taken.resumed([delivery for delivery, _ in reversed(found)])
-        self._resumed = taken if found and taken.ascends else None
+        taken = SeenMessages.resumed([delivery for delivery, _ in reversed(found)])
+        self._resumed = taken if found and taken.is_ascending else None
         return self._resumed is not None
 
     def _connection(self, intake: Intake, stop: StopSignal, wakeup: "_WakeupSocket") -> None:
         """Run one connection from start to end. Raises BrokerError when it ends before `stop` is set."""
-        self._connected_at = None
+        self._state.attempt()
         client, connack = self._connector.open()
         self._unacknowledged = 0
         self._repeated.clear()
@@ -167,20 +163,20 @@ class MqttReceiver:
                     self._hand_over(client, arrivals, intake, wakeup)
                 if not client.is_open:
                     raise BrokerError(client.lost, client.lost_code)
-                if self._outage.failures and self._is_steady():
-                    self._over()
-            self._bid_farewell(client, wakeup)
+                if self._state.has_failed and self._state.has_lasted(self._steady_after):
+                    self._recovered()
+            self._acknowledge_last(client, wakeup)
         finally:
             client.close()
 
-    def _subscribe(self, client: Client, connack: Connack) -> None:
+    def _subscribe(self, client: MqttClient, connack: Connack) -> None:
         """Subscribe to the topics, on every connection: the broker may have lost the session, or topics may be new."""
         settings = self._settings
         if self._has_session and not connack.session_present:
             self._log.warning("session_lost", effect="messages that the broker held for this source are lost")
         self._begin_session(connack)
         self._has_session = settings.session_expiry > 0
-        client.on_release = self._taken.release
+        client.on_release = self._seen.release
         client.on_subscribe = partial(self._subscribed, connack)
         retain_handling = _SEND_RETAINED_IF_NEW if settings.retained == "accept" else _NEVER_SEND_RETAINED
         options: Any = SubscribeOptions(settings.qos, retainHandling=retain_handling) if client.is_5 else settings.qos
@@ -189,9 +185,9 @@ class MqttReceiver:
     def _begin_session(self, connack: Connack) -> None:
         """Begin or continue the session. Have the next message say it if others may be missing before it."""
         if connack.session_present:
-            self._taken.reconnected()
+            self._seen.reconnected()
         else:
-            self._taken = Taken()
+            self._seen = SeenMessages()
             self._gap = self._gap or "the broker has no session of the source: what it held is lost"
         if self._has_qos_0:
             self._gap = self._gap or _QOS_0_LOST
@@ -202,47 +198,46 @@ class MqttReceiver:
         if refused:
             client.close(f"the broker refused the subscription to {', '.join(refused)}")
             return
-        self._status = connected(version=version)
-        self._connected_at = time.monotonic()
-        if not self._said_connected:
-            self._said_connected = True
+        self._state.opened(version=version)
+        if not self._has_logged_connection:
+            self._has_logged_connection = True
             self._log.info("connection_opened", version=version, session_present=connack.session_present)
         if any(code.value == 0 for code in granted):
             self._has_qos_0 = True
             self._gap = self._gap or _QOS_0_LOST
             self._warn_once("qos_0_granted", "the broker drops messages that it cannot deliver at once")
 
-    def _hand_over(self, client: Client, arrivals: list[Arrival], intake: Intake, wakeup: "_WakeupSocket") -> None:
-        now = _now()
+    def _hand_over(self, client: MqttClient, arrivals: list[Arrival], intake: Intake, wakeup: "_WakeupSocket") -> None:
+        at = now()
         messages: list[PhysicalMessage] = []
         taken: list[Acknowledgement] = []
         ignored: list[Acknowledgement] = []
-        copies: list[Copy] = []
+        copies: list[FirstCopy] = []
         self._unacknowledged += len(arrivals)
         for arrival in arrivals:
             acknowledgement = (arrival.mid, arrival.qos)
             if arrival.retained and self._settings.retained == "ignore":
                 if arrival.qos:
-                    self._taken.pass_over(arrival.mid)
+                    self._seen.skip(arrival.mid)
                 ignored.append(acknowledgement)
                 continue
             delivery = Delivery.of(self._session, arrival) if self._numbers or arrival.qos == 2 else None
             if delivery is not None and arrival.qos:
-                if (first := self._taken.repeated(delivery, arrival)) is not None:
+                if (first := self._seen.repeated(delivery, arrival)) is not None:
                     self._repeated.append((acknowledgement, first))
                     continue
-                doubt = self._taken.doubt(delivery, arrival)
-                self._gap = self._gap or doubt
-                copies.append(self._taken.take(delivery))
+                in_doubt = self._seen.in_doubt(delivery, arrival)
+                self._gap = self._gap or in_doubt
+                copies.append(self._seen.add(delivery))
             try:
-                messages.append(self._numbered(self._read(arrival, now), delivery))
+                messages.append(self._numbered(self._read(arrival, at), delivery))
                 taken.append(acknowledgement)
             except InvalidInputError as error:
                 mine = [copies.pop()] if delivery is not None and arrival.qos else []
                 self._submit(client, messages, taken, copies, intake, wakeup)
                 messages, taken, copies = [], [], []
                 on_durable = partial(self._durable_now, client, [acknowledgement], mine, wakeup)
-                intake.refuse(self._unread(arrival, delivery, now), error.code, str(error), on_durable)
+                intake.refuse(self._unreadable(arrival, delivery, at), error.code, str(error), on_durable)
         self._submit(client, messages, taken, copies, intake, wakeup)
         if ignored:
             self._acknowledge(client, ignored)
@@ -250,26 +245,25 @@ class MqttReceiver:
             self._acknowledge_repeated(client)
 
     def _numbered(self, message: PhysicalMessage, delivery: Delivery | None) -> PhysicalMessage:
-        """Return the message with its delivery, and with what it has to say of those before it, where messages are
-        numbered as they come."""
+        """Return the message with its delivery and the gap before it, where messages are numbered on arrival."""
         if not self._numbers:
             return message
         gap, self._gap = self._gap, None
-        return message._replace(properties={DELIVERY: "", **message.properties} | _said(gap, delivery))
+        return message._replace(properties={DELIVERY: "", **message.properties} | _delivery_properties(gap, delivery))
 
-    def _unread(self, arrival: Arrival, delivery: Delivery | None, now: int) -> PhysicalMessage:
+    def _unreadable(self, arrival: Arrival, delivery: Delivery | None, at: int) -> PhysicalMessage:
         """Return a message whose envelope cannot be read."""
-        message = PhysicalMessage(self._name, self._framing.name, body=arrival.payload(), received_at=now)
+        message = PhysicalMessage(self._name, self._framing.name, body=arrival.payload(), received_at=at)
         if not self._numbers:
             return message
-        return message._replace(properties={SUBJECT_PROPERTY: arrival.topic()} | _said(None, delivery))
+        return message._replace(properties={SUBJECT_PROPERTY: arrival.topic()} | _delivery_properties(None, delivery))
 
     def _submit(
         self,
-        client: Client,
+        client: MqttClient,
         messages: list[PhysicalMessage],
         taken: list[Acknowledgement],
-        copies: list[Copy],
+        copies: list[FirstCopy],
         intake: Intake,
         wakeup: "_WakeupSocket",
     ) -> None:
@@ -282,64 +276,61 @@ class MqttReceiver:
             )
         intake.submit(messages, partial(self._durable_now, client, taken, copies, wakeup))
 
-    def _read(self, arrival: Arrival, now: int) -> PhysicalMessage:
+    def _read(self, arrival: Arrival, at: int) -> PhysicalMessage:
         if (length := arrival.payload_at - arrival.properties_at) > _LONGEST_PROPERTIES:
             why = f"the properties have {length} bytes; at most {_LONGEST_PROPERTIES} are allowed"
             raise InvalidInputError("properties-too-large", "properties", -1, why)
         payload, packed = arrival.payload(), arrival.properties()
-        return mqtt_envelope.read(payload, packed, self._name, self._framing, now, arrival.topic)
+        return mqtt_envelope.read(payload, packed, self._name, self._framing, at, arrival.topic)
 
     def _durable_now(
-        self, client: Client, taken: list[Acknowledgement], copies: list[Copy], wakeup: "_WakeupSocket"
+        self, client: MqttClient, taken: list[Acknowledgement], copies: list[FirstCopy], wakeup: "_WakeupSocket"
     ) -> None:
         """Record that messages are durable. The journal's thread calls this."""
         self._durable.append((client, taken, copies))
         wakeup.wake()
 
-    def _acknowledge_durable(self, client: Client, wakeup: "_WakeupSocket") -> None:
+    def _acknowledge_durable(self, client: MqttClient, wakeup: "_WakeupSocket") -> None:
         wakeup.clear()
         while self._durable:
             delivered_by, taken, copies = self._durable.popleft()
             for copy in copies:
                 copy.is_durable = True
-                copy.may_be_over = copy.qos == 1 and delivered_by is client
+                copy.may_be_reused = copy.qos == 1 and delivered_by is client
             if delivered_by is client:
                 self._acknowledge(client, taken)
         if self._repeated:
             self._acknowledge_repeated(client)
 
-    def _acknowledge_repeated(self, client: Client) -> None:
+    def _acknowledge_repeated(self, client: MqttClient) -> None:
         """Acknowledge messages that came again and whose first copies are durable."""
         durable = [each for each in self._repeated if each[1].is_durable]
         self._repeated = [each for each in self._repeated if not each[1].is_durable]
         self._acknowledge(client, [acknowledgement for acknowledgement, _ in durable])
         for _, first in durable:
-            first.may_be_over = first.may_be_over or first.qos == 1
+            first.may_be_reused = first.may_be_reused or first.qos == 1
 
-    def _acknowledge(self, client: Client, taken: list[Acknowledgement]) -> None:
+    def _acknowledge(self, client: MqttClient, taken: list[Acknowledgement]) -> None:
         client.acknowledge(taken)
         self._unacknowledged -= len(taken)
         if taken and self._steady_after == _STEADY_AFTER:  # a client that takes the session over does work, too
             self._backoff.reset()
 
-    def _bid_farewell(self, client: Client, wakeup: "_WakeupSocket") -> None:
+    def _acknowledge_last(self, client: MqttClient, wakeup: "_WakeupSocket") -> None:
         """Wait a short time for messages that are being written to disk and acknowledge them, to avoid duplicates."""
-        deadline = time.monotonic() + _FAREWELL
+        deadline = time.monotonic() + _LAST_WAIT_SECONDS
         while self._unacknowledged and client.is_open and (left := deadline - time.monotonic()) > 0:
             wakeup.wait(left)
             self._acknowledge_durable(client, wakeup)
 
-    def _is_steady(self) -> bool:
-        """Tell whether the connection lasted long enough to treat earlier failures as over."""
-        return self._connected_at is not None and time.monotonic() - self._connected_at > self._steady_after
-
-    def _over(self) -> None:
-        self._outage.worked()
-        self._said_connected = False
+    def _recovered(self) -> None:
+        """Treat earlier failures as over, after a connection that has lasted."""
+        self._state.recovered()
+        self._has_logged_connection = False
         self._soon_lost = 0
         self._steady_after = _STEADY_AFTER
 
-    def _down(self, error: BrokerError) -> None:
+    def _failed(self, error: BrokerError) -> None:
         why = str(error)
         same_id = f"client_id {self._connector.client_id!r} at {self._connector.broker}"
         if error.code == SESSION_TAKEN_OVER:
@@ -347,13 +338,12 @@ class MqttReceiver:
             why = f"another client took over the session of {same_id}: give each client its own client_id"
         elif self._is_another_client_likely(error):
             why += f", again and again soon after connecting: another client may use {same_id}"
-        self._outage.failed(why)
-        self._status = not_connected(why)
+        self._state.failed(why)
 
     def _is_another_client_likely(self, error: BrokerError) -> bool:
         """Count a connection that was soon lost without a reason. Only a broker that listens still has taken another
         client's; one that was away, or says why, is no sign of another client."""
-        self._soon_lost = 0 if self._connected_at is None or error.code else self._soon_lost + 1
+        self._soon_lost = 0 if not self._state.was_opened or error.code else self._soon_lost + 1
         if self._soon_lost >= _SOON_LOST and not self._connector.is_listening():
             self._soon_lost = 0
         return self._soon_lost >= _SOON_LOST
@@ -364,10 +354,10 @@ class MqttReceiver:
             self._log.warning(event, effect=effect)
 
 
-def _said(gap: str | None, delivery: Delivery | None) -> dict[str, str]:
+def _delivery_properties(gap: str | None, delivery: Delivery | None) -> dict[str, str]:
     """Return the properties of a message that say which delivery it is, and what may be missing before it."""
-    told = {} if gap is None else {GAP: gap}
-    return told if delivery is None else {DELIVERY: str(delivery), **told}
+    properties = {} if gap is None else {GAP: gap}
+    return properties if delivery is None else {DELIVERY: str(delivery), **properties}
 
 
 class _WakeupSocket:
@@ -400,7 +390,3 @@ class _WakeupSocket:
         poll = select.poll()
         poll.register(self.readable, select.POLLIN)
         poll.poll(timeout * 1000)
-
-
-def _now() -> int:
-    return time.time_ns() // 1000

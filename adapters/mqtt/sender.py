@@ -8,17 +8,17 @@ set. A message has the same packet identifier each time, derived from its number
 exists, QoS 2 messages that the broker has received are only released.
 
 A session is continued only by the delivery that used it last. A broker that still has a packet identifier of another
-delivery would take a message for a repetition, and drop it. So after a restart, when nobody knows whose session it was,
-a new one begins.
+delivery would treat a message as a repetition, and drop it. So a new session begins after a restart, when the last
+delivery is unknown.
 
-A broker of MQTT 5 may confirm a message and say that nobody is subscribed: it has discarded it. Sending fails then, and
-the connection stays. The next message is sent alone, and more follow once the broker has taken it: so nothing arrives
-twice when a subscriber comes.
+A broker of MQTT 5 may confirm a message and report that there is no subscriber: it has discarded it. Sending fails
+then, and the connection stays. The next message is sent alone, and more follow once the broker has taken it: so nothing
+arrives twice when a subscriber comes.
 """
 
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import structlog
@@ -26,17 +26,19 @@ from paho.mqtt.client import error_string
 from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.reasoncodes import ReasonCode
 
-from adapters.connections import connected, not_connected
-from adapters.mqtt.client import NO_MATCHING_SUBSCRIBERS, Client, Connack
-from adapters.mqtt.message_sizes import Sizes
+from adapters.connections import ConnectionState
+from adapters.mqtt.client import NO_MATCHING_SUBSCRIBERS, Connack, MqttClient
 from adapters.mqtt.mqtt_connect import BrokerError, Connector
 from adapters.mqtt.settings import DestinationSettings
 from app.codecs.mqtt import mqtt_envelope
-from app.codecs.mqtt.fixed_header import MAX_REMAINING_LENGTH, largest_payload, length_bytes, publish_size
+from app.codecs.mqtt.packets import MAX_REMAINING_LENGTH, largest_payload, length_bytes, publish_size
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
 from app.model.records import Subscribers
-from app.ports import Progress, SendFailed
+from app.ports import DeliveryProgress, SendFailed
+
+_SUSPICIOUS_BREAKS = 2
+
 
 _IDLE = 0.1
 _PACKET_IDENTIFIER_NOT_FOUND = 0x92
@@ -45,11 +47,50 @@ _PACKET_IDENTIFIERS = 65535
 _PERMANENT = frozenset({0x87, 0x90, 0x95, 0x99, 0x9A, 0x9B})
 """Reason codes for which a retry is useless: not authorized, topic name invalid, packet too large, payload format
 invalid, retain and QoS not supported (MQTT 5, section 2.4)."""
-
 _log = structlog.get_logger(__name__)
 
 
-class _Packed(NamedTuple):
+class PacketSizes:
+    """The sizes of packets that the broker has taken, and of those with which the connection broke.
+
+    A broker of MQTT 3.1.1 does not announce its limit of a packet, and ends the connection without a reason when a
+    larger one comes. So a size is suspected when connections break repeatedly while a packet is sent that is larger
+    than all that the broker has taken.
+    """
+
+    def __init__(self) -> None:
+        self._largest = self._suspected = self._breaks = 0
+
+    @property
+    def is_suspected(self) -> bool:
+        """Whether messages are to be sent one at a time, so that the one that breaks the connection is known."""
+        return self._breaks > 0
+
+    def confirmed(self, size: int) -> None:
+        """Note that the broker has confirmed a packet."""
+        self._largest = max(self._largest, size)
+        if size >= self._suspected:
+            self._suspected = self._breaks = 0
+
+    def broke(self, sizes: Collection[int]) -> str:
+        """Note that the connection broke before these packets were confirmed. Return what that shows, as the end of a
+        sentence; it is empty if their size is not the reason."""
+        size = max(sizes, default=0)
+        if size <= self._largest:
+            return ""
+        self._suspected, self._breaks = size, self._breaks + 1
+        if self._breaks < _SUSPICIOUS_BREAKS:
+            return f" while a packet of {size:,} bytes was sent"
+        largest = (
+            f"the largest that it has taken has {self._largest:,} bytes" if self._largest else "it has taken none yet"
+        )
+        return (
+            f", again and again when a packet of {size:,} bytes was sent: it is probably over the broker's limit "
+            f"({largest}). Raise that limit, or set max_packet_size of the destination to it and send again"
+        )
+
+
+class _PackedProperties(NamedTuple):
     """Packed properties in place of paho's Properties; a publish only calls their `pack`."""
 
     section: bytes
@@ -63,13 +104,13 @@ class _Publish(NamedTuple):
 
     mid: int | None
     payload: bytes
-    properties: _Packed | None
+    properties: _PackedProperties | None
     repeated: bool
     size: int
 
 
 class _Discarded(SendFailed):
-    """The broker has discarded messages because nobody is subscribed; the connection is in order."""
+    """The broker has discarded messages because there is no subscriber; the connection works."""
 
 
 class MqttSender:
@@ -85,22 +126,22 @@ class MqttSender:
             session_expiry=0 if settings.client_id is None else settings.session_expiry,
         )
         self._log = _log.bind(destination=name, broker=self._connector.broker)
-        self._client: Client | None = None
+        self._client: MqttClient | None = None
         self._limit = self._window = 0
         self._session_of: str | None = None
-        """The delivery whose messages were sent last, and of which the session may know packet identifiers."""
+        """The delivery whose messages were sent last, and whose packet identifiers the session may know."""
         self._continues = False
         """Whether that is the current delivery."""
         self._received: set[int] = set()
         """Packet identifiers of QoS 2 that the broker had received and not completed when the connection broke."""
         self._probes = False
-        """Whether the next message is sent alone, to learn whether anybody is subscribed by now."""
+        """Whether the next message is sent alone, to learn whether there is a subscriber."""
         self._warned_of_no_subscriber = False
-        self._sizes = Sizes()
-        self._status = not_connected()
+        self._sizes = PacketSizes()
+        self._state = ConnectionState(self._log)
 
     def status(self) -> dict[str, Any]:
-        return {**self._status, "broker": self._connector.broker, **self._connector.log_in.status()}
+        return {**self._state.status, "broker": self._connector.broker, **self._connector.log_in.status()}
 
     def repeats(self) -> str | None:
         return (
@@ -115,7 +156,7 @@ class MqttSender:
     def forget(self, delivery: str) -> None:
         pass
 
-    def tidy(self, may_go_on: Callable[[str], bool]) -> None:
+    def tidy(self, may_continue: Callable[[str], bool]) -> None:
         pass
 
     def max_batch(self) -> int:
@@ -134,7 +175,7 @@ class MqttSender:
             )
         return largest
 
-    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> Subscribers | None:
+    def send(self, messages: Sequence[PhysicalMessage], progress: DeliveryProgress | None = None) -> Subscribers | None:
         client = self._open()
         self._session_of = None if progress is None else progress.delivery
         publishes = [
@@ -146,7 +187,7 @@ class MqttSender:
             raise
         except SendFailed as failed:
             received = client.received
-            self._down(str(failed))
+            self._failed(str(failed))
             self._received = received
             raise
         if discarded:
@@ -157,9 +198,9 @@ class MqttSender:
         if self._client is not None:
             self._client.close()
             self._client = None
-        self._status = not_connected()
+        self._state.closed()
 
-    def _open(self) -> Client:
+    def _open(self) -> MqttClient:
         """Return the open connection, or open a new one."""
         if self._client is not None:
             self._client.turn(0)
@@ -168,20 +209,19 @@ class MqttSender:
         try:
             client, connack = self._connect()
         except BrokerError as error:
-            self._down(str(error))
+            self._failed(str(error))
             raise SendFailed(str(error), within=self._connector.log_in.pause) from error
         if not connack.session_present:
             self._received = set()
-        if self._status["error"] is not None:
-            self._log.info("connection_recovered")
+        self._state.recovered()
         announced: int = getattr(connack.properties, "MaximumPacketSize", MAX_REMAINING_LENGTH + 5)
         self._limit = min(self._settings.max_packet_size, announced)
         self._window = min(self._settings.max_inflight, getattr(connack.properties, "ReceiveMaximum", 0xFFFF))
         self._client = client
-        self._status = connected(version=_version(client))
+        self._state.opened(version=_version(client))
         return client
 
-    def _connect(self) -> tuple[Client, Connack]:
+    def _connect(self) -> tuple[MqttClient, Connack]:
         """Connect to the session that the current delivery has used, or to a new one."""
         if self._settings.client_id is None:
             return self._connector.open()
@@ -193,7 +233,7 @@ class MqttSender:
         return self._connector.open(clean=False)
 
     def _publish(
-        self, message: PhysicalMessage, version: Literal["5", "3.1.1"], number: int, progress: Progress | None
+        self, message: PhysicalMessage, version: Literal["5", "3.1.1"], number: int, progress: DeliveryProgress | None
     ) -> _Publish:
         """Encode a message. Raises SendFailed if the broker would refuse it."""
         settings = self._settings
@@ -207,9 +247,9 @@ class MqttSender:
             raise SendFailed(why, permanent=True)
         mid = None if progress is None else (progress.messages_sent + number) % _PACKET_IDENTIFIERS + 1
         repeated = progress is not None and progress.in_doubt
-        return _Publish(mid, payload, None if section is None else _Packed(section), repeated, size)
+        return _Publish(mid, payload, None if section is None else _PackedProperties(section), repeated, size)
 
-    def _deliver(self, client: Client, publishes: Sequence[_Publish]) -> bool:
+    def _deliver(self, client: MqttClient, publishes: Sequence[_Publish]) -> bool:
         """Send all and return when all are confirmed. Return True if messages were discarded, and that is accepted.
 
         Raises SendFailed, which says how many are confirmed from the first on.
@@ -231,12 +271,12 @@ class MqttSender:
                     if reason.value == NO_MATCHING_SUBSCRIBERS:
                         discarded.add(mid)
                     self._probes = retries and bool(discarded)
-                    self._sizes.taken(unconfirmed.pop(mid, 0))
+                    self._sizes.confirmed(unconfirmed.pop(mid, 0))
                     self._received.discard(mid)
                     deadline = time.monotonic() + self._settings.send_timeout
                 client.confirmed.clear()
                 if len(posted) < len(publishes) or unconfirmed:
-                    self._require_life(client, unconfirmed, deadline)
+                    self._require_open(client, unconfirmed, deadline)
             if discarded:
                 self._warn_of_no_subscriber()
                 if retries:
@@ -247,22 +287,22 @@ class MqttSender:
             raise
         return bool(discarded)
 
-    def _broken(self, client: Client, unconfirmed: Mapping[int, int]) -> SendFailed:
+    def _broken(self, client: MqttClient, unconfirmed: Mapping[int, int]) -> SendFailed:
         """Return the error for a connection that ended before these packets, with their sizes, were confirmed."""
         sizes = [size for mid, size in unconfirmed.items() if mid not in client.received]
-        told = "" if client.lost_code else self._sizes.broke(sizes)
+        detail = "" if client.lost_code else self._sizes.broke(sizes)
         if client.lost_code == _PACKET_TOO_LARGE:
-            told = f"; the largest packet that was not confirmed has {max(sizes, default=0):,} bytes"
-        return SendFailed(f"{client.lost}{told}", permanent=client.lost_code in _PERMANENT)
+            detail = f"; the largest packet that was not confirmed has {max(sizes, default=0):,} bytes"
+        return SendFailed(f"{client.lost}{detail}", permanent=client.lost_code in _PERMANENT)
 
-    def _require_life(self, client: Client, unconfirmed: Mapping[int, int], deadline: float) -> None:
+    def _require_open(self, client: MqttClient, unconfirmed: Mapping[int, int], deadline: float) -> None:
         """Raise SendFailed when no more confirmations can come."""
         if not client.is_open:
             raise self._broken(client, unconfirmed)
         if time.monotonic() > deadline:
             raise SendFailed(f"no confirmation within {self._settings.send_timeout:g} s")
 
-    def _post(self, client: Client, publish: _Publish, unconfirmed: Mapping[int, int]) -> int:
+    def _post(self, client: MqttClient, publish: _Publish, unconfirmed: Mapping[int, int]) -> int:
         """Send a message and return its packet identifier; others are `unconfirmed` still. Raises SendFailed."""
         if publish.repeated and publish.mid is not None and publish.mid in self._received:
             client.release(publish.mid)
@@ -288,14 +328,10 @@ class MqttSender:
             self._warned_of_no_subscriber = True
             self._log.warning("message_discarded", topic=self._settings.topic, reason="the topic has no subscriber")
 
-    def _down(self, why: str) -> None:
-        if self._client is not None:
-            self._client.close()
-            self._client = None
-        if self._status["error"] != why:
-            self._log.warning("connection_failed", reason=why)
-        self._status = not_connected(why)
+    def _failed(self, why: str) -> None:
+        self.close()
+        self._state.failed(why)
 
 
-def _version(client: Client) -> Literal["5", "3.1.1"]:
+def _version(client: MqttClient) -> Literal["5", "3.1.1"]:
     return "5" if client.is_5 else "3.1.1"

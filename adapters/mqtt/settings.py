@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from app.codecs.mqtt.fixed_header import MAX_REMAINING_LENGTH
+from app.codecs.mqtt.packets import MAX_REMAINING_LENGTH
 from app.secret import Changing, Secret, split_url
 
 Version = Literal["5", "3.1.1", "auto"]
@@ -140,7 +140,7 @@ class DestinationSettings(BrokerSettings):
     older broker as it is configured). Messages that were not confirmed when a connection broke are sent again in the
     same session, so that a broker recognizes those of QoS 2. Without one, each connection has its own session.
 
-    `no_subscribers` says what to do when the broker answers that it discarded a message because nobody is subscribed
+    `no_subscribers` says what to do when the broker answers that it discarded a message because there is no subscriber
     (MQTT 5): try it again later, or accept it, which the delivery shows.
     """
 

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from pathlib import Path
 
-from adapters.object_store.bucket_objects import RemoteObjects
+from adapters.object_store.bucket_objects import BucketObjects
 from adapters.object_store.local_objects import LocalObjects
 from adapters.storage_places import bucket, local_folder
 from app.ports import ContentStore, ObjectWriter
@@ -27,14 +27,14 @@ class ObjectStore:
 
     def __init__(self, url: str | Path) -> None:
         folder = local_folder(url)
-        self._objects: ContentStore = RemoteObjects(bucket(str(url))) if folder is None else LocalObjects(folder)
+        self._objects: ContentStore = BucketObjects(bucket(str(url))) if folder is None else LocalObjects(folder)
 
     def create(self, name: str) -> AbstractContextManager[ObjectWriter]:
         return self._objects.create(_checked(name))
 
     @contextmanager
-    def together(self) -> "Iterator[ObjectStore]":
-        with self._objects.together() as objects:
+    def batch(self) -> "Iterator[ObjectStore]":
+        with self._objects.batch() as objects:
             store = copy(self)
             store._objects = objects
             yield store

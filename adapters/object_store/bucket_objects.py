@@ -22,7 +22,7 @@ PUT_AT_ONCE = 32
 them waiting."""
 
 
-class RemoteObjects:
+class BucketObjects:
     """A `ContentStore` in a bucket, for names that have been checked.
 
     An object of more than one part is a multipart upload. An abandoned upload is never visible, but its parts stay in
@@ -40,7 +40,7 @@ class RemoteObjects:
         upload.complete()
 
     @contextmanager
-    def together(self) -> Iterator[PendingObjects]:
+    def batch(self) -> Iterator[PendingObjects]:
         with ThreadPoolExecutor(PUT_AT_ONCE, "put") as pool:
             uploads = _Uploads(self._store, pool)
             try:

@@ -39,11 +39,11 @@ virtual machine fresh memory costs more than the writing."""
 AHEAD = 4 << 20
 """The number of bytes that the system is asked to read in advance."""
 
-FLUSHED_TOGETHER = 32
+FLUSH_FILE_SYSTEM_FROM = 32
 """The number of objects from which on their whole file system is flushed, instead of each file."""
 
 RENAMED_AT_MOST = 100
-"""How often a file is renamed whose folder is removed again and again by other threads or processes."""
+"""How often to rename a file whose folder other threads or processes remove repeatedly."""
 
 _PARTIAL = ".partial"
 _FOLDER = ".d"
@@ -74,7 +74,7 @@ class LocalObjects:
             partial.close()
 
     @contextmanager
-    def together(self) -> Iterator[PendingObjects]:
+    def batch(self) -> Iterator[PendingObjects]:
         with _explained():
             waiting = _WaitingFiles(self._folder, self._partial)
         try:
@@ -129,7 +129,7 @@ class LocalObjects:
             self.delete(name)
 
     def _sync(self, names: Iterable[str]) -> None:
-        """Make the names of objects durable, and those of folders that may have been made for them, by whomever."""
+        """Make the names of objects durable, and the names of folders that any process may have made for them."""
         parents = {name.rpartition("/")[0] for name in names}
         folders = {folder for parent in parents for folder in _and_parents(parent)}
         new = {folder for folder in folders if "/" not in folder} - self._outer
@@ -194,7 +194,7 @@ class PartialFile:
 
 
 class _WaitingFiles:
-    """Small objects as files of a folder of their own, beside a partial file that this process has locked."""
+    """Small objects as files of a folder of their own. A partial file of the same name is locked by this process."""
 
     def __init__(self, folder: Path, partial: Path) -> None:
         self._folder = folder
@@ -227,7 +227,7 @@ class _WaitingFiles:
 
     def name(self) -> Iterable[str]:
         """Make all of them durable, then visible. Return their names, which are not durable yet."""
-        if len(self._files) >= FLUSHED_TOGETHER:
+        if len(self._files) >= FLUSH_FILE_SYSTEM_FROM:
             sync_file_system(self._own)
         else:
             for path in self._files.values():

@@ -1,4 +1,4 @@
-"""Objects that are written together: they become durable and get their names at the end, all at once.
+"""Objects that are written as a batch: they become durable and get their names at the end, all at once.
 
 Each object by itself costs two flushes of a disk, or a request that takes some tens of milliseconds. Many small ones
 share the flushes, and their requests are made at the same time.
@@ -12,16 +12,16 @@ from typing import Protocol
 from app.ports import ContentStore, ObjectWriter
 
 SMALL = 1 << 20
-"""The size in bytes up to which an object is written together with others. A larger one is written by itself."""
+"""The size in bytes up to which an object is written in a batch. A larger one is written by itself."""
 
 PIECE = 1 << 20
 
 
-class Target(Protocol):
+class PendingTarget(Protocol):
     """The place where small objects wait for the end."""
 
     def put(self, name: str, data: bytes) -> None:
-        """Take a whole object; replace one of the same name."""
+        """Add a whole object; replace one of the same name."""
 
     def drop(self, name: str) -> None:
         """Forget the object of this name that waits, if there is one."""
@@ -33,7 +33,7 @@ class Target(Protocol):
 class PendingObjects:
     """A `ContentStore` whose new small objects wait in a target. All others are in `store`."""
 
-    def __init__(self, store: ContentStore, target: Target) -> None:
+    def __init__(self, store: ContentStore, target: PendingTarget) -> None:
         self._store, self._target = store, target
         self._latest = "", b""
 
@@ -63,8 +63,8 @@ class PendingObjects:
         else:
             self._forget(name)
 
-    def together(self) -> AbstractContextManager[ContentStore]:
-        return self._store.together()
+    def batch(self) -> AbstractContextManager[ContentStore]:
+        return self._store.batch()
 
     def size(self, name: str) -> int:
         data = self._get(name)

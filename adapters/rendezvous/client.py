@@ -1,4 +1,4 @@
-"""One connection to a Rendezvous daemon: agreed, introduced, with an inbox of its own.
+"""One connection to a Rendezvous daemon, with an inbox of its own.
 
 It belongs to one thread at a time; only `close` may be called by another. What a client sends is kept in order by the
 daemon, and a client that listens to its own inbox hears itself: so a message to the inbox that comes back says that the
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeVar
 from adapters.rendezvous.settings import DaemonSettings
 from app.codecs.rendezvous import daemon
 from app.codecs.rendezvous.constants import HEADER_SIZE, MAGIC
-from app.codecs.rendezvous.daemon import Frame
+from app.codecs.rendezvous.daemon import DaemonFrame
 from app.wire import WireError
 from app.wire.kinds import Buffer
 
@@ -23,15 +23,15 @@ T = TypeVar("T")
 
 _RECEIVE_BYTES: Final = 1 << 18
 _MOST_ROUNDS: Final = 8
-"""How often the daemon may ask for other parameters."""
+"""How often the daemon may request other parameters."""
 _KEPT_BYTES: Final = 4096
-"""What is kept of a frame that is too long."""
+"""The bytes that are kept of a frame that is too long."""
 _numbers = itertools.count(1)
-"""Tells the sessions of this process apart."""
+"""The numbers of the sessions of this process."""
 
 
 class DaemonError(Exception):
-    """The daemon cannot be reached, does not want us, or has gone; the text says which."""
+    """The daemon cannot be reached, refuses the connection, or has ended it; the text says which."""
 
 
 class Oversized(NamedTuple):
@@ -42,11 +42,11 @@ class Oversized(NamedTuple):
 
 
 Take = Callable[[bytes | Oversized], None]
-"""Takes a frame that is not the one waited for."""
+"""A function that gets each frame that is not the awaited one."""
 
 
-class Client:
-    """A connection that stands."""
+class DaemonClient:
+    """An open connection."""
 
     def __init__(self, settings: DaemonSettings, most_bytes: int) -> None:
         """Connect. Raises DaemonError."""
@@ -61,7 +61,7 @@ class Client:
             raise DaemonError(f"{self.address} cannot be reached: {error}") from error
         try:
             self._keep_alive()
-            self.session = self._introduced(settings)
+            self.session = self._negotiated(settings)
         except BaseException:
             self._stream.close()
             raise
@@ -74,7 +74,7 @@ class Client:
         self._send([daemon.listen(subject)])
 
     def cancel(self, subject: str) -> None:
-        """Take one listen to a subject back. Raises DaemonError."""
+        """Stop listening to a subject. Raises DaemonError."""
         self._send([daemon.cancel(subject)])
 
     def publish(self, pieces: Sequence[Buffer], timeout: float) -> None:
@@ -82,9 +82,9 @@ class Client:
         self._stream.settimeout(timeout)
         self._send(pieces)
 
-    def request(self, subject: str, data: Buffer, timeout: float) -> Frame:
+    def request(self, subject: str, data: Buffer, timeout: float) -> DaemonFrame:
         """Publish a tibrvMsg with a new inbox to reply to, and return the first reply. Other messages that arrive
-        meanwhile are passed over. Raises DaemonError."""
+        meanwhile are ignored. Raises DaemonError."""
         reply_to = daemon.inbox(self.session, str(next(self._inboxes)))
         return self._answered(subject, reply_to, data, timeout, reply_to)
 
@@ -98,10 +98,10 @@ class Client:
 
     def _answered(
         self, subject: str, awaited: str, data: Buffer, timeout: float, reply: str | None, take: Take = lambda _: None
-    ) -> Frame:
+    ) -> DaemonFrame:
         deadline = time.monotonic() + timeout
         self.publish(daemon.publish(daemon.publish_head(subject, reply), data, is_message=True), timeout)
-        answer: Frame | None = None
+        answer: DaemonFrame | None = None
         while answer is None and (left := deadline - time.monotonic()) > 0:
             for frame in self.frames(left):
                 read = None if isinstance(frame, Oversized) else _readable(frame)
@@ -163,7 +163,7 @@ class Client:
                     return
                 length = int.from_bytes(received[at : at + 4], "big")
                 if length < HEADER_SIZE or received[at + 4 : at + HEADER_SIZE] != MAGIC:
-                    raise DaemonError(f"{self.address} sent what is no tibrvMsg")
+                    raise DaemonError(f"{self.address} sent bytes that are no tibrvMsg")
                 if length > self._most_bytes and len(received) - at >= min(length, _KEPT_BYTES):
                     head = bytes(received[at : at + _KEPT_BYTES])
                     self._skipped = Oversized(length, head), length
@@ -177,10 +177,10 @@ class Client:
         finally:
             del received[:at]
 
-    # --- introduction -------------------------------------------------------------------------------------------------
+    # --- negotiation --------------------------------------------------------------------------------------------------
 
-    def _introduced(self, settings: DaemonSettings) -> str:
-        """Agree with the daemon, and return the session's name."""
+    def _negotiated(self, settings: DaemonSettings) -> str:
+        """Negotiate the connection with the daemon, and return the session's name."""
         try:
             if self._exactly(len(daemon.VERSION))[:4] != daemon.VERSION[:4]:
                 raise DaemonError(f"{self.address} is no Rendezvous daemon")
@@ -192,7 +192,7 @@ class Client:
                 self._send([daemon.RESPONSE])
                 parameters = self._exactly(daemon.PARAMETERS_SIZE)
             else:
-                raise DaemonError(f"{self.address} asks for parameters that are not known here")
+                raise DaemonError(f"{self.address} requests unknown parameters")
             self._send([daemon.initialise(settings.user, settings.service, settings.network)])
             agreed = self._next(daemon.agreement)
             session = daemon.session_name(agreed.address, _unique(agreed.unique))
@@ -203,10 +203,10 @@ class Client:
             raise DaemonError(f"{self.address} gave no answer within {settings.connect_timeout:g} s") from error
         except OSError as error:
             raise DaemonError(f"{self.address} broke the connection: {error}") from error
-        except daemon.Refused as error:
+        except daemon.DaemonRefused as error:
             raise DaemonError(f"{self.address} refused the connection: {error}") from error
         except WireError as error:
-            raise DaemonError(f"{self.address} answered what is not understood: {error}") from error
+            raise DaemonError(f"{self.address} sent an invalid answer: {error}") from error
         return session
 
     def _exactly(self, size: int) -> bytes:
@@ -218,7 +218,7 @@ class Client:
             data += more
         return data
 
-    def _next(self, meaning: Callable[[Frame], T]) -> T:
+    def _next(self, meaning: Callable[[DaemonFrame], T]) -> T:
         head = self._exactly(HEADER_SIZE)
         length = int.from_bytes(head[:4], "big")
         if not HEADER_SIZE <= length <= self._most_bytes:
@@ -226,7 +226,7 @@ class Client:
         return meaning(daemon.read_frame(head + self._exactly(length - HEADER_SIZE)))
 
     def _keep_alive(self) -> None:
-        """Have the system find out that the daemon's machine is gone, since nothing in the protocol does."""
+        """Have the system detect that the daemon's machine is gone, since the protocol does not."""
         self._stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
@@ -234,12 +234,12 @@ class Client:
                 self._stream.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
-def _connected(frame: Frame) -> None:
+def _connected(frame: DaemonFrame) -> None:
     if frame.subject != daemon.CONNECTED:
         raise WireError("sub", 0, f"{frame.subject!r}, where the daemon answers {daemon.CONNECTED}")
 
 
-def _readable(frame: bytes) -> Frame | None:
+def _readable(frame: bytes) -> DaemonFrame | None:
     try:
         return daemon.read_frame(frame)
     except WireError:
@@ -247,6 +247,6 @@ def _readable(frame: bytes) -> Frame | None:
 
 
 def _unique(taken: str) -> str:
-    """Return what no other session of this machine has: the time, and a number within this process."""
+    """Return an identifier that no other session of this machine has: the time, and a number within this process."""
     unique = f"{time.time_ns() // 1000:X}{next(_numbers) % 0x1000:03X}"
     return unique if unique != taken else f"{unique}0"

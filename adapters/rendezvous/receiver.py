@@ -1,43 +1,101 @@
-"""A source's connection to its daemon: listens, reads all that comes, and hands it over.
+"""A source's connection to its daemon: it listens to subjects and submits what arrives.
 
-Two threads: the one that calls `run` reads, and does nothing that could take long; another one hands over to the
-intake, which may wait for the disk. Rendezvous has no acknowledgements, and a daemon keeps nothing for a client that is
-away: what is published while there is no connection is lost, and so is what the buffer has no room for. Both are told
-of, and what was being received then is not continued.
+The thread that calls `run` only reads. Another thread submits to the intake, which may wait for the disk. Rendezvous
+has no acknowledgements, and a daemon keeps nothing for a client that is not connected: what is published meanwhile is
+lost, and so is what the buffer has no room for. Both are logged, and attachments that were being received are not
+continued.
 """
 
 import logging
-import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
+from threading import Condition, Thread
 from threading import Event as StopSignal
-from threading import Thread
 from typing import Any
 
 import structlog
 
-from adapters.connections import Backoff, connected, not_connected, now
-from adapters.rendezvous.client import Client, DaemonError, Oversized
-from adapters.rendezvous.receive_buffer import Buffer
+from adapters.connections import Backoff, ConnectionState, now
+from adapters.rendezvous.client import DaemonClient, DaemonError, Oversized
 from adapters.rendezvous.settings import SourceSettings
 from app.codecs.rendezvous import daemon, rendezvous_envelope
-from app.codecs.rendezvous.daemon import Frame, Kind
+from app.codecs.rendezvous.daemon import DaemonFrame, DaemonMessageKind
 from app.codecs.rendezvous.subjects import ADVISORY, INBOX
 from app.model.errors import InvalidInputError
 from app.model.framing_facts import FramingTraits
-from app.model.message import GAP, NO_PROPERTIES, PhysicalMessage
-from app.observe import Recurring
+from app.model.message import GAP, MAX_ROWS_A_BATCH, NO_PROPERTIES, PhysicalMessage, footprint
 from app.ports import Intake
 from app.wire import WireError
+
+Refusal = tuple[str, str]
+"""Why a message was not understood: a word for programs, a sentence for people."""
+
+_MESSAGE_BYTES = 2048
+"""The memory that a message takes in addition to its body and its properties."""
+_BATCH_BYTES = 4 << 20
+
 
 _IDLE = 0.1
 _STEADY_AFTER = 10.0
 _ADVISORIES = ("_RV.ERROR.SYSTEM.>", "_RV.WARN.SYSTEM.>")
 _LEVELS = {"ERROR": logging.ERROR, "WARN": logging.WARNING}
 _FRAME_BYTES = 1 << 16
-"""What a frame may have beside the message in it."""
-
+"""The most bytes that a frame has in addition to the message in it."""
 _log = structlog.get_logger(__name__)
+
+
+class ReceiveBuffer:
+    """Received messages that wait for the journal, in memory and bounded. One thread puts, one thread takes.
+
+    A daemon stops sending to every client when one of them does not read. So the thread that reads never waits: what
+    the buffer has no room for is dropped and counted. The lock of `_changed` guards all fields.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._held: deque[tuple[PhysicalMessage, Refusal | None, int]] = deque()
+        self._changed = Condition()
+        self._closed = False
+        self.bytes = 0
+        self.dropped = 0
+
+    def put(self, message: PhysicalMessage, refusal: Refusal | None = None) -> bool:
+        """Add a message. Return False when there is no room for it."""
+        size = footprint(message) + _MESSAGE_BYTES
+        with self._changed:
+            if self._held and self.bytes + size > self._limit:
+                self.dropped += 1
+                return False
+            self._held.append((message, refusal, size))
+            self.bytes += size
+            self._changed.notify_all()
+        return True
+
+    def take(self) -> tuple[list[PhysicalMessage], Refusal | None] | None:
+        """Return messages to submit at once, or one that was refused; None once the buffer is closed and empty."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._held or self._closed)
+            if not self._held:
+                return None
+            messages: list[PhysicalMessage] = []
+            taken = 0
+            while self._held and len(messages) < MAX_ROWS_A_BATCH and taken < _BATCH_BYTES:
+                _, refusal, _ = self._held[0]
+                if refusal is not None and messages:
+                    break
+                message, _, size = self._held.popleft()
+                messages.append(message)
+                taken += size
+                self.bytes -= size
+                if refusal is not None:
+                    return messages, refusal
+            return messages, None
+
+    def close(self) -> None:
+        """Accept no more messages."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
 
 
 class RendezvousReceiver:
@@ -47,21 +105,19 @@ class RendezvousReceiver:
         self._name, self._framing, self._settings = name, framing, settings
         self._address = f"{settings.host}:{settings.port}"
         self._log = _log.bind(source=name, daemon=self._address)
-        self._outage = Recurring(self._log, "connection", logging.WARNING)
-        self._status = not_connected()
-        self._buffer = Buffer(settings.buffer)
+        self._state = ConnectionState(self._log)
+        self._buffer = ReceiveBuffer(settings.buffer)
         self._advisories: Counter[str] = Counter(dict.fromkeys(_LEVELS, 0))
-        self._connected_at: float | None = None
         self._was_connected = False
         self._is_dropping = False
         self._gap: str | None = "the source begins to receive"
-        """What the next message is to say of those before it, which may be missing."""
+        """Why messages may be missing before the next one."""
         self._failure: BaseException | None = None
         """Why nothing more can be handed over."""
 
     def status(self) -> dict[str, Any]:
         status = {
-            **self._status,
+            **self._state.status,
             "broker": self._address,
             "buffered_bytes": self._buffer.bytes,
             "dropped": self._buffer.dropped,
@@ -79,7 +135,7 @@ class RendezvousReceiver:
         return False
 
     def run(self, intake: Intake, stop: StopSignal) -> None:
-        self._buffer = Buffer(self._settings.buffer)
+        self._buffer = ReceiveBuffer(self._settings.buffer)
         handing = Thread(target=self._hand_over, args=(intake,), name=f"{self._name}-hand-over", daemon=True)
         handing.start()
         backoff = Backoff()
@@ -88,32 +144,33 @@ class RendezvousReceiver:
                 try:
                     self._connection(stop)
                 except DaemonError as error:
-                    if self._is_steady():
+                    if self._state.has_lasted(_STEADY_AFTER):
                         backoff.reset()
-                    self._down(str(error))
+                    self._state.failed(str(error))
                     backoff.wait(stop)
         finally:
             self._buffer.close()
             handing.join()
-            self._status = not_connected()
+            self._state.closed()
 
     def _connection(self, stop: StopSignal) -> None:
         """Hold one connection from its start to its end. Raises DaemonError when it ends before `stop` is set."""
-        self._connected_at = None
-        client = Client(self._settings, self._settings.max_message + _FRAME_BYTES)
+        self._state.attempt()
+        client = DaemonClient(self._settings, self._settings.max_message + _FRAME_BYTES)
         try:
             for subject in (*_ADVISORIES, *self._settings.subject):
                 client.listen(subject)
-            self._mark_gap()
+            if self._was_connected:
+                self._gap = "the connection to the daemon was broken"
             client.confirm(self._settings.connect_timeout, self._take)
-            self._up(client)
+            self._on_connected(client)
             while not stop.is_set():
                 if self._failure is not None:
                     raise self._failure
                 for frame in client.frames(_IDLE):
                     self._take(frame)
-                if self._outage.failures and self._is_steady():
-                    self._outage.worked()
+                if self._state.has_failed and self._state.has_lasted(_STEADY_AFTER):
+                    self._state.recovered()
         finally:
             client.close()
 
@@ -129,9 +186,9 @@ class RendezvousReceiver:
         except WireError as error:
             self._refuse(frame, "bad-rendezvous-frame", str(error), at)
             return
-        if read.kind == Kind.ADVISORY or read.subject.startswith(ADVISORY):
-            self._advised(read)
-        elif read.kind == Kind.DATA and not read.subject.startswith(f"{INBOX}."):
+        if read.kind == DaemonMessageKind.ADVISORY or read.subject.startswith(ADVISORY):
+            self._on_advisory(read)
+        elif read.kind == DaemonMessageKind.DATA and not read.subject.startswith(f"{INBOX}."):
             try:
                 self._put(rendezvous_envelope.read(read, self._name, self._framing, at))
             except InvalidInputError as error:
@@ -155,7 +212,7 @@ class RendezvousReceiver:
             self._drop()
 
     def _drop(self) -> None:
-        """Say, once for each time that it begins, that messages are dropped."""
+        """Log that messages are dropped, once until the buffer has room again."""
         self._gap = "messages were dropped that there was no room for"
         if not self._is_dropping:
             self._is_dropping = True
@@ -164,56 +221,37 @@ class RendezvousReceiver:
     def _hand_over(self, intake: Intake) -> None:
         """Give the intake what has come, until the buffer is closed and empty."""
         try:
-            self._give(intake)
+            while (taken := self._buffer.take()) is not None:
+                messages, refusal = taken
+                if refusal is not None:
+                    intake.refuse(messages[0], *refusal, _acknowledge_nothing)
+                else:
+                    intake.submit(messages, _acknowledge_nothing)
+                self._is_dropping = self._is_dropping and self._buffer.bytes > self._settings.buffer // 2
         except BaseException as error:  # noqa: BLE001 - the thread that reads raises it
             self._failure = error
 
-    def _give(self, intake: Intake) -> None:
-        while (taken := self._buffer.take()) is not None:
-            messages, refusal = taken
-            if refusal is not None:
-                intake.refuse(messages[0], *refusal, _nothing)
-            else:
-                intake.submit(messages, _nothing)
-            self._is_dropping = self._is_dropping and self._buffer.bytes > self._settings.buffer // 2
-
-    def _advised(self, frame: Frame) -> None:
+    def _on_advisory(self, frame: DaemonFrame) -> None:
         """Log and count an advisory."""
         try:
-            told = daemon.advisory(frame)
+            fields = daemon.advisory(frame)
         except WireError as error:
-            told = {"unreadable": str(error)}
+            fields = {"unreadable": str(error)}
         level = daemon.advisory_class(frame.subject)
         if daemon.is_loss(frame.subject):
             self._gap = f"the daemon advises {frame.subject}"
         self._advisories[level] += 1
-        self._log.log(_LEVELS.get(level, logging.INFO), "advisory_received", subject=frame.subject, **_facts(told))
+        named = {f"advisory_{name.lower().removeprefix('adv_')}"[:80]: text[:500] for name, text in fields.items()}
+        shown = dict(list(named.items())[:20])
+        self._log.log(_LEVELS.get(level, logging.INFO), "advisory_received", subject=frame.subject, **shown)
 
-    def _mark_gap(self) -> None:
-        """Have the next message say that others may be missing before it."""
-        if self._was_connected:
-            self._gap = "the connection to the daemon was broken"
-
-    def _up(self, client: Client) -> None:
-        self._connected_at = time.monotonic()
-        self._status = connected(session=client.session)
+    def _on_connected(self, client: DaemonClient) -> None:
+        self._state.opened(session=client.session)
         self._log.info("connection_opened", session=client.session, subjects=self._settings.subject)
         if self._was_connected:
             self._log.warning("messages_possibly_lost", reason="what was published without a connection does not come")
         self._was_connected = True
 
-    def _down(self, why: str) -> None:
-        self._outage.failed(why)
-        self._status = not_connected(why)
 
-    def _is_steady(self) -> bool:
-        return self._connected_at is not None and time.monotonic() - self._connected_at > _STEADY_AFTER
-
-
-def _facts(told: dict[str, str]) -> dict[str, str]:
-    """Return what an advisory says, as fields of a log event."""
-    return {f"advisory_{name.lower().removeprefix('adv_')}"[:80]: text[:500] for name, text in list(told.items())[:20]}
-
-
-def _nothing() -> None:
-    """Acknowledge nothing: there is nobody who waits for it."""
+def _acknowledge_nothing() -> None:
+    """Do nothing: Rendezvous has no acknowledgements."""

@@ -1,34 +1,32 @@
 """A destination's connection to its daemon.
 
-A daemon acknowledges nothing, but it hears a client in order. So after each batch the sender publishes to its own
-inbox: when that comes back, the daemon has taken the batch. Whether anybody listened, nobody knows.
+A daemon acknowledges nothing, but it reads what a client sends in order. So after each batch the sender publishes to
+its own inbox: when that comes back, the daemon has taken the batch. Whether there was a subscriber is unknown.
 
 Receivers tell the messages of an attachment by their order, so none may come twice: after a broken connection a
-delivery begins again with its first message. Every message names the sender's inbox as the subject to reply to, by
-which receivers can tell the second beginning, and other senders, from the first. So a delivery that follows one which
-stopped in the middle gets a connection, and thereby an inbox, of its own.
+delivery begins again with its first message. Every message names the sender's inbox as the subject to reply to.
+Receivers distinguish the second beginning, and other senders, by it. So a delivery that follows an interrupted one gets
+a connection, and thereby an inbox, of its own.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 import structlog
 
-from adapters.connections import connected, not_connected
-from adapters.rendezvous.client import Client, DaemonError
+from adapters.connections import ConnectionState
+from adapters.rendezvous.client import DaemonClient, DaemonError
 from adapters.rendezvous.settings import DestinationSettings
 from app.codecs.rendezvous import rendezvous_envelope
 from app.codecs.rendezvous.daemon import inbox
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
 from app.model.records import Subscribers
-from app.observe import Recurring
-from app.ports import Progress, SendFailed
+from app.ports import DeliveryProgress, SendFailed
 from app.wire.kinds import Buffer
 
-_MOST_BYTES = 1 << 20
+_MAX_FRAME_BYTES = 1 << 20
 """The longest frame that the daemon may send to a client that listens to nothing but its inbox."""
 _BATCH = 64
 _SENDER = "1"
@@ -43,14 +41,13 @@ class RendezvousSender:
     def __init__(self, name: str, settings: DestinationSettings) -> None:
         self._settings = settings
         self._address = f"{settings.host}:{settings.port}"
-        self._outage = Recurring(_log.bind(destination=name, daemon=self._address), "connection", logging.WARNING)
-        self._client: Client | None = None
-        self._under_way: str | None = None
-        """The delivery of which messages, but not all, were sent on the connection that stands."""
-        self._status = not_connected()
+        self._state = ConnectionState(_log.bind(destination=name, daemon=self._address))
+        self._client: DaemonClient | None = None
+        self._current: str | None = None
+        """The delivery of which some messages, but not all, were sent on the open connection."""
 
     def status(self) -> dict[str, Any]:
-        return {**self._status, "broker": self._address}
+        return {**self._state.status, "broker": self._address}
 
     def repeats(self) -> str | None:
         return (
@@ -67,27 +64,27 @@ class RendezvousSender:
         return _BATCH
 
     def resume(self, delivery: str, known: int | None) -> int:
-        """Begin again, unless the delivery was begun on the connection that stands."""
+        """Begin again, unless the delivery was begun on the open connection."""
         self._open()
-        if self._under_way == delivery:
+        if self._current == delivery:
             return known or 0
-        if self._under_way is not None:
+        if self._current is not None:
             self.close()
         return 0
 
     def forget(self, delivery: str) -> None:
-        if self._under_way == delivery:
-            self._under_way = None
+        if self._current == delivery:
+            self._current = None
 
-    def tidy(self, may_go_on: Callable[[str], bool]) -> None:
+    def tidy(self, may_continue: Callable[[str], bool]) -> None:
         pass
 
-    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> Subscribers:
+    def send(self, messages: Sequence[PhysicalMessage], progress: DeliveryProgress | None = None) -> Subscribers:
         client = self._open()
         if progress is not None:
-            if progress.messages_sent and self._under_way != progress.delivery:
+            if progress.messages_sent and self._current != progress.delivery:
                 raise SendFailed("the connection to the daemon was broken: the delivery begins again on another one")
-            self._under_way = progress.delivery
+            self._current = progress.delivery
         try:
             pieces = [piece for message in messages for piece in self._pieces(message, client)]
         except InvalidInputError as error:
@@ -96,11 +93,11 @@ class RendezvousSender:
             client.publish(pieces, self._settings.send_timeout)
             client.confirm(self._settings.send_timeout)
         except DaemonError as error:
-            self._down(str(error))
+            self._failed(str(error))
             raise SendFailed(str(error)) from error
         return "unknown"
 
-    def _pieces(self, message: PhysicalMessage, client: Client) -> list[Buffer]:
+    def _pieces(self, message: PhysicalMessage, client: DaemonClient) -> list[Buffer]:
         if len(message.body) > self._settings.max_message:
             why = f"a body of {len(message.body):,} bytes; max_message allows {self._settings.max_message:,}"
             raise SendFailed(why, permanent=True)
@@ -108,32 +105,29 @@ class RendezvousSender:
 
     def close(self) -> None:
         if self._client is not None:
-            self._client.close()
-        self._client = self._under_way = None
-        self._status = not_connected()
+            with suppress(OSError):
+                self._client.close()
+        self._client = self._current = None
+        self._state.closed()
 
-    def _open(self) -> Client:
-        """Return the connection, a new one if there is none that stands. Raises SendFailed."""
+    def _open(self) -> DaemonClient:
+        """Return the open connection, or open a new one. Raises SendFailed."""
         if self._client is not None:
             try:
                 self._client.frames(0)
             except DaemonError as error:
-                self._down(str(error))
+                self._failed(str(error))
             else:
                 return self._client
         try:
-            self._client = Client(self._settings, _MOST_BYTES)
+            self._client = DaemonClient(self._settings, _MAX_FRAME_BYTES)
         except DaemonError as error:
-            self._down(str(error))
+            self._failed(str(error))
             raise SendFailed(str(error)) from error
-        self._outage.worked()
-        self._status = connected()
+        self._state.opened()
+        self._state.recovered()
         return self._client
 
-    def _down(self, why: str) -> None:
-        if self._client is not None:
-            with suppress(OSError):
-                self._client.close()
-        self._client = self._under_way = None
-        self._outage.failed(why)
-        self._status = not_connected(why)
+    def _failed(self, why: str) -> None:
+        self.close()
+        self._state.failed(why)

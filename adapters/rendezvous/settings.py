@@ -1,4 +1,4 @@
-"""What the configuration says of a TIB/Rendezvous source or destination. Durations are in seconds."""
+"""Settings of TIB/Rendezvous sources and destinations. Durations are in seconds."""
 
 from collections.abc import Callable
 from functools import partial
@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, field_validator
 
 from app.codecs.rendezvous.subjects import checked_subject
-from app.model.patterns import PRINTABLE_ASCII, SOME_PRINTABLE_ASCII
+from app.model.validation import PRINTABLE_ASCII, SOME_PRINTABLE_ASCII
 
 _DEFAULT_PORT = 7500
 _DEFAULT_HOST = "localhost"
@@ -23,7 +23,7 @@ def _port(text: str, daemon: str) -> int:
 
 
 class DaemonSettings(BaseModel):
-    """What sources and destinations share.
+    """Settings that sources and destinations share.
 
     `daemon` is the address of a Rendezvous daemon, as TIBCO's programs take it: `tcp:host:7500`, `host:7500` or a port
     of this machine. `service` and `network` are transport parameters; all clients of a daemon that use one service must
@@ -76,7 +76,7 @@ class SourceSettings(DaemonSettings):
 
     `subject` is one subject or several, with the wildcards `*` and `>`. Messages of more than `max_message` bytes are
     quarantined with their first bytes. What arrives and waits for the journal is held in memory, up to `buffer`: beyond
-    that messages are dropped and told of, since a client that does not read holds up every other one.
+    that messages are dropped and counted, since a client that does not read stops the daemon for every other client.
     """
 
     subject: Annotated[

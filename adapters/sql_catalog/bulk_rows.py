@@ -17,12 +17,12 @@ from adapters.sql_catalog.schema.bounded_types import AnyText, BitMask, Choices,
 from adapters.sql_catalog.schema.record_rows import Columns
 
 
-class Bulk:
+class BulkStatement:
     """A statement with the parameters `names` and no others: its constants are literals."""
 
     def __init__(self, statement: Insert | Update | Delete, names: Sequence[str]) -> None:
         self._statement, self._names = statement, tuple(names)
-        self._prepared: dict[str, Prepared] = {}
+        self._prepared: dict[str, PreparedStatement] = {}
 
     def run(self, connection: Connection, columns: Columns) -> None:
         """Run the statement once for each row. `columns` may hold more columns than the statement needs."""
@@ -31,14 +31,14 @@ class Bulk:
         dialect = connection.dialect
         prepared = self._prepared.get(dialect.name)
         if prepared is None:
-            prepared = self._prepared[dialect.name] = Prepared(self._statement, self._names, dialect)
+            prepared = self._prepared[dialect.name] = PreparedStatement(self._statement, self._names, dialect)
         # SQLAlchemy would first make a list of all rows, which the garbage collector would scan repeatedly.
         cursor: Any = connection.connection.cursor()
         with closing(cursor):
             cursor.executemany(prepared.sql, prepared.rows(columns))
 
 
-class Prepared:
+class PreparedStatement:
     """The statement in the form of a dialect's driver."""
 
     def __init__(self, statement: Insert | Update | Delete, names: Sequence[str], dialect: Dialect) -> None:
@@ -52,13 +52,12 @@ class Prepared:
         }
 
     def rows(self, columns: Columns) -> Iterator[Any]:
-        processed = {name: self._processed(name, columns[name]) for name in self._processors}
+        processed = {
+            name: columns[name] if process is None else process(columns[name])
+            for name, process in self._processors.items()
+        }
         rows = zip(*(processed[name] for name in self._order), strict=True)
         return rows if self._positional else (dict(zip(self._order, row, strict=True)) for row in rows)
-
-    def _processed(self, name: str, values: Sequence[Any]) -> Sequence[Any]:
-        process = self._processors[name]
-        return values if process is None else process(values)
 
 
 Process = Callable[[Any], Any]
@@ -72,11 +71,11 @@ def _processor(kind: TypeEngine[Any], dialect: Dialect) -> Callable[[Sequence[An
     if isinstance(kind, AnyText):
         return all_storable
     if isinstance(kind, JSON | BitMask | Choices):
-        return partial(_few, process)
+        return partial(_each_once, process)
     return lambda values: [process(value) for value in values]
 
 
-def _few(process: Process, values: Sequence[Any]) -> Sequence[Any]:
+def _each_once(process: Process, values: Sequence[Any]) -> Sequence[Any]:
     """Convert lists, choices or sets of bits, which are mostly the same in all rows, such as no warnings: each is
     converted once."""
     try:

@@ -12,8 +12,8 @@ There are two kinds of write, which differ in when they reach the disk.
 a transaction's `progress` is lost with its rows, so that the journal's replay repeats them. SQLite: synchronous NORMAL;
 PostgreSQL: synchronous_commit off.
 
-*Durable* writes do not follow from the journal: a client was told that a delivery is accepted, an attachment is
-deleted, or a quarantine entry is dismissed. They are on disk on return. SQLite: synchronous FULL; PostgreSQL:
+*Durable* writes do not follow from the journal: an accepted delivery, a deleted attachment or a dismissed quarantine
+entry, which a client has been informed of. They are on disk on return. SQLite: synchronous FULL; PostgreSQL:
 synchronous_commit on.
 
 Both write to one log, in order: a durable write takes all quick writes before it to disk as well. A killed process
@@ -33,22 +33,27 @@ from typing import Any, NamedTuple
 import orjson
 from sqlalchemy import Connection, Engine, Table, create_engine, event
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.engine import URL, Dialect
-from sqlalchemy.exc import NoSuchModuleError
+from sqlalchemy.engine import URL, Dialect, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
 
-from adapters.sql_catalog.database_address import Address
+from adapters.connections import LogIn
 from adapters.sql_catalog.database_errors import explained
 from adapters.sql_catalog.locks import AdvisoryLock, FileLock, GatewayLock
 from adapters.sql_catalog.schema.migrations import upgrade
 from app.model.errors import GatewayError
 from app.model.masking import masked
+from app.secret import Changing
+
+_SECRETS = ("password", "sslpassword")
+"""Parameters of a URL that libpq takes instead of a password in front of the host."""
+_REFUSALS = ("authentication failed", "no password supplied", "not permitted to log in", "no pg_hba.conf entry")
+"""Words of the server's refusals. libpq does not tell the SQLSTATE of a connection that was not made."""
+
 
 Insert = sqlite.Insert | postgresql.Insert
-
 FROM_HEX = "octets_from_hex"
 """The function that every connection to SQLite has for lists of bytes: its own `unhex` came in version 3.41."""
-
 _BUSY_TIMEOUT = "PRAGMA busy_timeout = 30000"
 _SQLITE_WRITER = (
     _BUSY_TIMEOUT,
@@ -79,7 +84,46 @@ _READERS: dict[str, Any] = {"pool_size": 8, "max_overflow": 8, "isolation_level"
 _WRITER: dict[str, Any] = {"pool_size": 1, "max_overflow": 0}
 
 
-class Images(NamedTuple):
+def parsed(url: str) -> URL:
+    """Return a URL in its parts. Raises ValueError, which shows nothing of it: a password may be in a wrong place."""
+    how = "write postgresql+psycopg://user:password@host/name, with %40 for each @ and %2F for each / in the password"
+    try:
+        found = make_url(str(url))
+    except (ArgumentError, ValueError):
+        raise ValueError(f"the URL of the catalog cannot be read: {how}") from None
+    if "@" in (found.host or "") or "@" in (found.database or ""):
+        raise ValueError(f"the URL of the catalog has more than one @: {how}")
+    return found
+
+
+class DatabaseAddress:
+    """The URL of a database. Each connection logs in with the user and password that the file of `url_file` has then.
+    Nothing else of the URL changes."""
+
+    def __init__(self, url: str) -> None:
+        self._given = url
+        self.url = parsed(url)
+        self.log_in = LogIn(url=url if isinstance(url, Changing) else None)
+
+    def connect(self, dialect: Dialect, parameters: dict[str, Any]) -> Any:
+        """Return a connection of the driver with these parameters, but with the current user and password."""
+        if isinstance(self._given, Changing) and self._given.file is not None:
+            current = parsed(self._given.current)
+            query = self.url.query | {name: current.query[name] for name in _SECRETS if name in current.query}
+            url = self.url.set(username=current.username, password=current.password, query=query)
+            _, fresh = dialect.create_connect_args(url)
+            parameters |= {name: fresh[name] for name in ("user", *_SECRETS) if name in fresh}
+        try:
+            connection = dialect.connect(**parameters)
+        except dialect.loaded_dbapi.OperationalError as error:
+            if any(words in str(error) for words in _REFUSALS):
+                self.log_in.refused()
+            raise
+        self.log_in.accepted()
+        return connection
+
+
+class SqliteImages(NamedTuple):
     """Images of databases of SQLite that all have these tables, at most ten."""
 
     tables: Sequence[str]
@@ -87,20 +131,25 @@ class Images(NamedTuple):
 
 
 class Database:
-    """The database at a URL, its schema migrated to the newest version.
+    """The database at a URL, its schema migrated to the newest version. `_write_lock` guards the two connections that
+    write.
+
+    `_write_lock` allows one write at a time, and guards the engines `_durable` and `_quick`.
 
     Raises ValueError for a URL that is neither a SQLite file nor PostgreSQL. Raises GatewayError when the driver is
     missing, or when a newer program has made the schema.
     """
 
     def __init__(self, url: str) -> None:
-        self.address = Address(url)
+        self.address = DatabaseAddress(url)
         address = self.address.url
         self.dialect, self.driver = address.get_backend_name(), address.get_driver_name()
         if self.dialect not in ("sqlite", "postgresql"):
             raise ValueError(f"unsupported catalog database {self.dialect!r}: use sqlite or postgresql")
         if self.dialect == "sqlite":
-            _make_folder(address)
+            if not address.database or address.database == ":memory:":
+                raise ValueError("a SQLite catalog needs a file: its readers and writers have connections of their own")
+            Path(address.database).parent.mkdir(parents=True, exist_ok=True)
         self.place = str(address.database) if self.dialect == "sqlite" else masked(url)
         self.admit: Callable[[Connection], None] = lambda _connection: None
         """A function that runs at the start of every write. It raises CatalogTaken when this process may no longer
@@ -110,7 +159,13 @@ class Database:
         self._durable = _engine(self.address, "durable", more_on_connect=self._more_on_connect, **_WRITER)
         self._quick = _engine(self.address, "quick", more_on_connect=self._more_on_connect, **_WRITER)
         self._readers = _engine(self.address, "reader", **_READERS)
-        self.lock: GatewayLock = _lock(self.address, self.place)
+        self.lock: GatewayLock = (
+            FileLock(Path(address.database or ""))
+            if self.dialect == "sqlite"
+            else AdvisoryLock(
+                _engine(self.address, "reader", poolclass=NullPool, isolation_level="AUTOCOMMIT"), self.place
+            )
+        )
         try:
             with self.write(durable=True) as connection:
                 upgrade(connection, self.place)
@@ -125,7 +180,7 @@ class Database:
             yield connection
 
     @contextmanager
-    def write(self, *, durable: bool = False, attached: Images | None = None) -> Iterator[Connection]:
+    def write(self, *, durable: bool = False, attached: SqliteImages | None = None) -> Iterator[Connection]:
         """Open a transaction, the only writer of this database. It is rolled back when the block raises an error.
 
         It can read the tables of the `attached` images.
@@ -163,7 +218,7 @@ class Database:
 
 
 @contextmanager
-def _attached(connection: Connection, attached: Images | None) -> Iterator[None]:
+def _attached(connection: Connection, attached: SqliteImages | None) -> Iterator[None]:
     """Attach images, if there are some, while the connection is in no transaction.
 
     Views have the rows of all of them. Each image is attached anew: SQLite would read another image by the schema of
@@ -187,18 +242,6 @@ def _attached(connection: Connection, attached: Images | None) -> Iterator[None]
         yield
 
 
-def _lock(address: Address, place: str) -> GatewayLock:
-    if address.url.get_backend_name() == "sqlite":
-        return FileLock(Path(address.url.database or ""))
-    return AdvisoryLock(_engine(address, "reader", poolclass=NullPool, isolation_level="AUTOCOMMIT"), place)
-
-
-def _make_folder(address: URL) -> None:
-    if not address.database or address.database == ":memory:":
-        raise ValueError("a SQLite catalog needs a file: its readers and writers have connections of their own")
-    Path(address.database).parent.mkdir(parents=True, exist_ok=True)
-
-
 def to_json(value: Any) -> str:
     """Return a value as JSON. Texts may hold lone surrogates, which only ASCII escapes can represent."""
     try:
@@ -214,7 +257,7 @@ def _from_json(text: str | bytes) -> Any:
         return json.loads(text)
 
 
-def _engine(address: Address, role: str, *, more_on_connect: Sequence[str] = (), **options: Any) -> Engine:
+def _engine(address: DatabaseAddress, role: str, *, more_on_connect: Sequence[str] = (), **options: Any) -> Engine:
     dialect = address.url.get_backend_name()
     try:
         # Parameters are user data: they must not appear in exceptions or logs.

@@ -1,7 +1,7 @@
 """The lock that allows only one gateway for each catalog.
 
-The Spark job and commands that only read do not take it. For SQLite it is a file beside the catalog that is locked by
-`flock`, which ends with the process. In PostgreSQL it is an advisory lock of a connection that does nothing else. It
+The Spark job and commands that only read do not take it. For SQLite it is a file in the catalog's folder that is locked
+by `flock`, which ends with the process. In PostgreSQL it is an advisory lock of a connection that does nothing else. It
 ends with that connection, so `take` checks each time that the connection is still open.
 """
 
@@ -20,7 +20,7 @@ from adapters.sql_catalog.database_errors import explained
 from app.model.errors import CatalogError, CatalogTaken
 
 _KEY = 1734440296
-_PATIENCE = 5.0
+_LONGEST_WAIT = 5.0
 _PAUSE = 0.2
 """The wait for the lock in seconds: the server needs a moment to notice that a killed gateway's connection is gone."""
 
@@ -44,7 +44,7 @@ def _taken(place: str, by: str = "") -> CatalogTaken:
 
 
 class FileLock:
-    """A lock file beside a SQLite catalog."""
+    """A lock file in the folder of a SQLite catalog."""
 
     def __init__(self, catalog: Path) -> None:
         self._place = str(catalog)
@@ -79,7 +79,7 @@ class FileLock:
             self._descriptor = -1
 
     def _is_named(self) -> bool:
-        """Tell whether the locked file still has its name: somebody may have deleted it."""
+        """Tell whether the locked file still has its name: it may have been deleted."""
         with suppress(OSError):
             return os.path.samestat(os.fstat(self._descriptor), self._path.stat())
         return False
@@ -94,7 +94,7 @@ class AdvisoryLock:
 
     def take(self) -> None:
         is_again = self._connection is not None
-        if self._stands():
+        if self._is_connected():
             return
         self.release()
         with explained(self._place):
@@ -117,7 +117,7 @@ class AdvisoryLock:
             connection.invalidate()  # the end of the session releases the lock
             connection.close()
 
-    def _stands(self) -> bool:
+    def _is_connected(self) -> bool:
         if self._connection is None:
             return False
         try:
@@ -128,7 +128,7 @@ class AdvisoryLock:
 
     def _await(self, connection: Connection) -> bool:
         asked = text("SELECT pg_try_advisory_lock(:key, hashtext(current_schema()))")
-        deadline = monotonic() + _PATIENCE
+        deadline = monotonic() + _LONGEST_WAIT
         with explained(self._place):
             while not (is_taken := bool(connection.scalar(asked, {"key": _KEY}))) and monotonic() < deadline:
                 sleep(_PAUSE)

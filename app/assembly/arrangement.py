@@ -1,7 +1,7 @@
 """The arrangements of an attachment's parts: in which order they are read, and which ones are missing.
 
 The events of an attachment decide its arrangement. Its parts have numbers up to a count, or they are the logical
-messages and segments of an IBM MQ group. The attachment's record tells which.
+messages and segments of an IBM MQ group. The attachment's record shows which.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ class Arrangement(Protocol):
         """Return closed ranges of the numbers of missing parts, at most `limit` ranges."""
 
 
-class Numbered:
+class NumberedParts:
     """Parts with sequence numbers from 1 up to a count."""
 
     def in_order(self, record: AttachmentRecord, parts: Parts) -> Iterator[tuple[int, int]]:
@@ -39,7 +39,7 @@ class Numbered:
         return parts.missing(record.parts_expected, limit)
 
 
-class Grouped:
+class GroupedParts:
     """The logical messages of an IBM MQ group by MsgSeqNumber, and their segments by Offset (`app.assembly.groups`)."""
 
     def in_order(self, record: AttachmentRecord, parts: Parts) -> Iterator[tuple[int, int]]:  # noqa: ARG002
@@ -52,7 +52,7 @@ class Grouped:
         return groups.missing(parts, None if record.group is None else record.group.last, sizes, limit)
 
 
-NUMBERED, GROUPED = Numbered(), Grouped()
+NUMBERED, GROUPED = NumberedParts(), GroupedParts()
 
 ARRANGEMENTS: Mapping[str, Arrangement] = {"numbered": NUMBERED, "grouped": GROUPED}
 """The arrangements by the names that framings use for them."""

@@ -42,14 +42,14 @@ class Refused(NamedTuple):
 
 
 class Completed(NamedTuple):
-    """An attachment that has all of its `parts` parts. It `had_strays` if others were taken for parts of it before."""
+    """An attachment that has all of its `parts` parts. It `had_strays` if others counted as parts of it before."""
 
     attachment: str
     parts: int
     had_strays: bool = False
 
 
-class ApplicationMessage(NamedTuple):
+class ApplicationArrived(NamedTuple):
     """The application message of a message is at this position. The host gives its body to `set_application`."""
 
     address: Address
@@ -65,7 +65,7 @@ class Warned(NamedTuple):
 
 
 class Identification(NamedTuple):
-    """A header tells what waited under the identifier of an unannounced attachment: an attachment of this message, or
+    """A header identifies what waited as an unannounced attachment: an attachment of this message, or
     its application message."""
 
     attachment: str
@@ -73,11 +73,11 @@ class Identification(NamedTuple):
     is_application: bool
 
 
-Effect = Repeated | Refused | Completed | ApplicationMessage | Identification | Warned
+Effect = Repeated | Refused | Completed | ApplicationArrived | Identification | Warned
 NOTHING: tuple[Effect, ...] = ()
 
 
-class Attachment:
+class TrackedAttachment:
     """An attachment's catalog record, its parts, and the fields that change with every message."""
 
     __slots__ = ("bytes_received", "duplicates", "group", "last_position", "last_received_at", "parts", "record")
@@ -183,6 +183,6 @@ class Attachment:
 
 
 def stray(sequence: int, position: int) -> Refused:
-    """Return the refusal of a part that is none of those of a complete attachment."""
+    """Return the refusal of a part that is not a part of its complete attachment."""
     why = f"part {sequence}, which is {little_endian(sequence)} little-endian, but the attachment has all its parts"
     return Refused(position, "sequence-beyond-count", "correl_id", why)

@@ -1,17 +1,17 @@
-"""The parts of an IBM MQ group: how they come together, their contradictions, their order, and what is missing.
+"""The parts of an IBM MQ group: their assembly, contradictions and order, and which are missing.
 
-A logical message that came in one piece has its MsgSeqNumber as key, so that those of a group sent alone share runs. A
-segment's key holds its MsgSeqNumber, its offset and whether it is the last one, and is higher than any of those. What a
-key says need not be kept elsewhere; the sizes of the parts are where the parts are, in the journal. A part that is only
-a piece of the body that brought it has a key that holds how many units it has, too, and is higher than all others.
-"""
+A logical message that came in one piece has its MsgSeqNumber as key, so that the messages of a group sent alone share
+runs. A segment's key holds its MsgSeqNumber, its offset and whether it is the last one, and is higher than any of
+those. What a key says need not be kept elsewhere; the sizes of the parts are where the parts are, in the journal. A
+part that is only a piece of the body that brought it has a key that holds how many units it has, too, and is higher
+than all others."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import dropwhile, groupby, takewhile
 from typing import NamedTuple
 
-from app.assembly.collecting import NOTHING, Attachment, Effect, Refused
+from app.assembly.collecting import NOTHING, Effect, Refused, TrackedAttachment
 from app.assembly.part_places import Parts, gaps
 from app.model.event import GroupPart
 from app.model.records import GroupProgress
@@ -31,7 +31,7 @@ MOST_UNITS = (1 << _OFFSET_SHIFT - 1) - 1
 """The most units that a piece can have."""
 
 
-class Place(NamedTuple):
+class GroupPlace(NamedTuple):
     """Where a part belongs, as its key says; and of a piece of a body how many units it has."""
 
     message: int
@@ -40,7 +40,7 @@ class Place(NamedTuple):
     units: int | None = None
 
     @classmethod
-    def of(cls, key: int) -> "Place":
+    def of(cls, key: int) -> "GroupPlace":
         if key < SEGMENTS_FROM:
             return cls(key, 0, True)
         if key >= PIECES_FROM:
@@ -60,7 +60,7 @@ class Place(NamedTuple):
 
     @property
     def following(self) -> int:
-        """The lowest key of a segment or piece of the message behind."""
+        """The lowest key of a segment or piece of the next message."""
         return self._replace(message=self.message + 1).first
 
     @property
@@ -72,7 +72,7 @@ class Place(NamedTuple):
 
     @property
     def behind(self) -> int:
-        """The lowest key of a piece that begins behind the place."""
+        """The lowest key of a piece that begins after the place."""
         return self.first + (self.offset + 1 << _OFFSET_SHIFT)
 
     @property
@@ -91,10 +91,10 @@ class Contradiction(NamedTuple):
 # --- one part more ----------------------------------------------------------------------------------------------------
 
 
-def take(attachment: Attachment, part: GroupPart, position: int, most: int) -> tuple[Effect, ...]:
+def take(attachment: TrackedAttachment, part: GroupPart, position: int, most: int) -> tuple[Effect, ...]:
     """Add a part to its group, which takes at most `most` parts. `position` is its packed place in the journal."""
     parts, group = attachment.parts, attachment.group or GroupProgress()
-    place = Place(part.message, part.offset, part.ends_message, part.units)
+    place = GroupPlace(part.message, part.offset, part.ends_message, part.units)
     if (first := parts.find(place.key)) is not None:
         return _again(attachment, group, part, first, position)
     refusal = (
@@ -116,7 +116,7 @@ def take(attachment: Attachment, part: GroupPart, position: int, most: int) -> t
 
 
 def _again(
-    attachment: Attachment, group: GroupProgress, part: GroupPart, first: int, position: int
+    attachment: TrackedAttachment, group: GroupProgress, part: GroupPart, first: int, position: int
 ) -> tuple[Effect, ...]:
     if first == position:
         return NOTHING
@@ -135,7 +135,7 @@ def _grown(group: GroupProgress, part: GroupPart) -> GroupProgress:
     return GroupProgress(last, group.ended + 1, size + part.offset + units)
 
 
-def _no_room(attachment: Attachment, part: GroupPart, most: int) -> Contradiction | None:
+def _no_room(attachment: TrackedAttachment, part: GroupPart, most: int) -> Contradiction | None:
     """Return the contradiction of a part whose group has all of its parts, or as many as are allowed."""
     if attachment.record.parts_expected is not None:
         why = f"offset {part.offset} of message {part.message}, but all bytes of the group have come"
@@ -160,18 +160,18 @@ def _against_group(parts: Parts, group: GroupProgress, part: GroupPart) -> Contr
     return None
 
 
-def _against_piece(parts: Parts, place: Place) -> Contradiction | None:
+def _against_piece(parts: Parts, place: GroupPlace) -> Contradiction | None:
     """Against a piece that begins at the same place and has another size."""
     if place.units is None or (highest := parts.highest_below(place.behind)) < PIECES_FROM:
         return None
-    before = Place.of(highest)
+    before = GroupPlace.of(highest)
     if (before.message, before.offset) != (place.message, place.offset):
         return None
-    why = f"{place.units} units at offset {place.offset} of message {place.message}, where {before.units} came before"
+    why = f"{place.units} units at offset {place.offset} of message {place.message}, but {before.units} came before"
     return Contradiction("conflicting-segment", "offset", why)
 
 
-def _against_message(parts: Parts, place: Place) -> Contradiction | None:
+def _against_message(parts: Parts, place: GroupPlace) -> Contradiction | None:
     """Against the other parts of the same logical message."""
     message, offset, is_last, _ = place
     if parts.find(message) is not None:
@@ -179,7 +179,7 @@ def _against_message(parts: Parts, place: Place) -> Contradiction | None:
     highest = parts.highest_below(place.following)
     if highest < place.first or highest < SEGMENTS_FROM:
         return None
-    furthest = Place.of(highest)
+    furthest = GroupPlace.of(highest)
     if place.is_whole:
         why = f"message {message} came in segments before"
         return Contradiction("conflicting-segment", "msg_flags", why)
@@ -194,7 +194,7 @@ def _against_message(parts: Parts, place: Place) -> Contradiction | None:
 
 def _highest_message(parts: Parts) -> int:
     highest = parts.highest()
-    return max(Place.of(highest).message, parts.highest_below(SEGMENTS_FROM))
+    return max(GroupPlace.of(highest).message, parts.highest_below(SEGMENTS_FROM))
 
 
 # --- all of them ------------------------------------------------------------------------------------------------------
@@ -213,9 +213,9 @@ def misfit(keys: Iterable[int], sizes: Iterable[int], first: int = 1) -> str | N
     """Return why parts, in order, are not contiguous from the start of message `first`; None when they are."""
     message, offset = first, 0
     for key, size in zip(keys, sizes, strict=True):
-        place = Place.of(key)
+        place = GroupPlace.of(key)
         if (place.message, place.offset) != (message, offset):
-            return f"message {place.message} has a part at offset {place.offset}, where {_spoken(message, offset)}"
+            return f"message {place.message} has a part at offset {place.offset}, but {_spoken(message, offset)}"
         units = size if place.units is None else place.units
         message, offset = (message + 1, 0) if place.is_last else (message, offset + units)
     return f"it ends where {_spoken(message, offset)}" if offset else None
@@ -231,7 +231,7 @@ def missing(parts: Parts, last: int | None, sizes: Sizes, limit: int) -> list[tu
 
 
 def _whole_messages(parts: Parts, sizes: Sizes) -> Iterator[int]:
-    for message, members in groupby(in_order(parts), lambda part: Place.of(part[0]).message):
+    for message, members in groupby(in_order(parts), lambda part: GroupPlace.of(part[0]).message):
         keys, positions = zip(*members, strict=True)
         if keys[0] == message or misfit(keys, sizes(positions), message) is None:
             yield message

@@ -80,7 +80,7 @@ def header_address(source: str, header: MessageHeader | MessageRecord) -> Addres
     return source, correlid.compared(addressed(header.header_correl_id, header.message_correl_id))
 
 
-def taken_for(address: Address) -> tuple[Key, int]:
+def waiting_key(address: Address) -> tuple[Key, int]:
     """Return the key and the sequence number that an application message has until a header explains it.
 
     They are the key and the number of a part of an attachment, or of a count (0).
@@ -91,7 +91,7 @@ def taken_for(address: Address) -> tuple[Key, int]:
 
 
 def address_of(key: Key, sequence: int = 0) -> Address:
-    """Return the address of a message if it is an application message, and not a part or a count; see `taken_for`."""
+    """Return the address of a message if it is an application message, and not a part or a count; see `waiting_key`."""
     source, correl_id = key
     return source, correl_id + sequence.to_bytes(correlid.COMPARED_SIZE - correlid.KEY_SIZE, "big")
 
@@ -123,8 +123,8 @@ def _contradictions(
             why = "this header announces this attachment correlid twice"
             return (Refused(position, "conflicting-header", row, why),)
         listed.add(entry.correl_id)
-        said = Announcement(owner, entry.kind, entry.qualifier_1, entry.qualifier_2)
-        if earlier.announced((source, entry.correl_id)) not in {None, said}:
+        announcement = Announcement(owner, entry.kind, entry.qualifier_1, entry.qualifier_2)
+        if earlier.announced((source, entry.correl_id)) not in {None, announcement}:
             why = "an earlier header announced this attachment correlid differently"
             return (Refused(position, "conflicting-header", row, why),)
     return NOTHING

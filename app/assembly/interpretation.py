@@ -6,7 +6,7 @@ the result in its own way: at once, in memory, or with the results of a batch.
 
 from typing import NamedTuple, Protocol
 
-from app.assembly.collecting import Address, ApplicationMessage, Refused, Repeated
+from app.assembly.collecting import Address, ApplicationArrived, Refused, Repeated
 from app.model.errors import DamagedError, InvalidInputError
 from app.model.message import PhysicalMessage
 from app.model.records import MessageRecord, changed
@@ -59,7 +59,7 @@ class Answered(NamedTuple):
 Consequence = Rejected | Duplicate | Unreadable | Answered
 
 
-def interpret(effect: Repeated | Refused | ApplicationMessage, messages: Messages) -> Consequence | None:
+def interpret(effect: Repeated | Refused | ApplicationArrived, messages: Messages) -> Consequence | None:
     """Return the consequence for the host; None when the message that an effect refers to is no longer available."""
     match effect:
         case Repeated():
@@ -67,7 +67,7 @@ def interpret(effect: Repeated | Refused | ApplicationMessage, messages: Message
         case Refused(position, code, row, why, at):
             message = messages.message(position)
             return None if message is None else Rejected(position, message, InvalidInputError(code, row, at, why))
-        case ApplicationMessage(address, position):
+        case ApplicationArrived(address, position):
             answer = messages.message(position)
             return None if answer is None else Answered(address, answer)
 

@@ -6,16 +6,16 @@ message may come in any order, any number of times, from any thread of the broke
 - A part whose sequence number is there already changes nothing. The host compares its bytes (`Repeated`), since the
   machine never holds bytes.
 - A physical message with a bare correlid is the count of an attachment or the application message of a message. The
-  header decides, and tells in which byte order the count is written. Until then the message waits with the attachment
+  header decides, and shows in which byte order the count is written. Until then the message waits with the attachment
   that it may belong to (`pending_*`).
 - The correlid of an application message may use the four bytes where a part has its sequence number. The announcements
-  of headers tell the two apart. One that comes before its header waits as a part of an unannounced attachment. The
-  header tells what it is (`Identification`), and its message keeps the identifier under which it waited.
+  of headers distinguish the two. One that comes before its header waits as a part of an unannounced attachment. The
+  header identifies it (`Identification`), and its message keeps the identifier under which it waited.
 - A message that contradicts an earlier one (another header, another count, a part beyond the count) is refused. The
   first one holds and the later one goes to quarantine.
 - Parts may be numbered in either byte order. An attachment is complete when it has its header, its count and the parts
   1..count in one of them. Parts in the other one are then refused, wherever they came.
-- A group of IBM MQ is an attachment without a header. Each part gives the common facts, and those of the first part
+- A group of IBM MQ is an attachment without a header. Each part gives the common facts, and the facts of the first part
   hold. The group is complete when its last logical message is known, and each message has its end and all the bytes up
   to it. `app.assembly.groups` has the contradictions.
 
@@ -30,13 +30,13 @@ from app.assembly import groups
 from app.assembly.collecting import (
     NOTHING,
     Address,
-    ApplicationMessage,
-    Attachment,
+    ApplicationArrived,
     Effect,
     Identification,
     Key,
     Refused,
     Repeated,
+    TrackedAttachment,
     Warned,
     stray,
 )
@@ -48,7 +48,7 @@ from app.assembly.header_checks import (
     header_address,
     judge,
     message_address,
-    taken_for,
+    waiting_key,
 )
 from app.assembly.interpretation import answered
 from app.assembly.part_places import Parts, little_endian
@@ -64,7 +64,7 @@ _BOTH_ORDERS = frozenset("><")
 _WHOLE = {AttachmentState.COMPLETE, AttachmentState.QUARANTINED}
 
 
-class Limits(NamedTuple):
+class AssemblyLimits(NamedTuple):
     """The limits beyond which messages are refused: `parts` of an attachment, and `attachments` of a message."""
 
     parts: int = 1_000_000
@@ -74,9 +74,9 @@ class Limits(NamedTuple):
 class Assembly:
     """The attachments and messages being received, as far as the host has loaded them."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: AssemblyLimits) -> None:
         self.limits = limits
-        self.attachments: dict[Key, Attachment] = {}
+        self.attachments: dict[Key, TrackedAttachment] = {}
         self.messages: dict[Address, MessageRecord] = {}
         self._changed: dict[Key, None] = {}
         self._changed_messages: dict[str, MessageRecord] = {}
@@ -90,7 +90,7 @@ class Assembly:
         """Return the keys whose attachments must be loaded, where they exist, before `event` is applied."""
         if isinstance(event, Announced):
             correl_ids = [entry.correl_id for entry in event.header.attachments]
-            key, _ = taken_for(header_address(source, event.header))
+            key, _ = waiting_key(header_address(source, event.header))
             return [key, *((source, correl_id) for correl_id in correl_ids)]
         return [(source, event.correl_id)]
 
@@ -118,7 +118,14 @@ class Assembly:
             return self._unsequenced(source, event, position, received_at)
         if isinstance(event, Refuted):
             return self._refuted(source, event)
-        return self._announced(source, event, position, received_at)
+        judged = judge(source, event.header, position, received_at, self.limits.attachments, self)
+        if not isinstance(judged, MessageRecord):
+            again = bool(judged) and isinstance(judged[0], Repeated)
+            return judged + self._claim_unknown(source, event, position, received_at) if again else judged
+        effects = [*self.begin_message(judged)]
+        for claim in claims(judged.id, event):
+            effects += self.claim(source, claim, position, received_at)
+        return tuple(effects)
 
     def is_announced(self, key: Key) -> bool:
         """Tell whether a header has announced this attachment, as far as it is loaded."""
@@ -126,7 +133,7 @@ class Assembly:
         return attachment is not None and attachment.record.kind is not None
 
     def set_application(self, address: Address, answer: PhysicalMessage) -> None:
-        """Set the application message that an `ApplicationMessage` effect found."""
+        """Set the application message that an `ApplicationArrived` effect found."""
         record = answered(self.messages[address], answer)
         self.messages[address] = self._changed_messages[record.id] = record
 
@@ -160,7 +167,7 @@ class Assembly:
                 checkpoint.part_runs[record.id] = runs
             del self.attachments[key]
             if record.state is AttachmentState.RECEIVING:
-                self.attachments[key] = Attachment(record, attachment.parts)
+                self.attachments[key] = TrackedAttachment(record, attachment.parts)
         for message in self._changed_messages.values():
             checkpoint.messages.append(message)
             address = message_address(message)
@@ -271,7 +278,7 @@ class Assembly:
         self._changed[source, event.correl_id] = None
         return (Warned(attachment.record.id, attachment.record.qualifier_2, event.why),)
 
-    def _count(self, attachment: Attachment, counts: tuple[int, ...], position: int) -> tuple[Effect, ...]:
+    def _count(self, attachment: TrackedAttachment, counts: tuple[int, ...], position: int) -> tuple[Effect, ...]:
         record = attachment.record
         if record.parts_expected is not None:
             if record.parts_expected in counts:
@@ -289,16 +296,6 @@ class Assembly:
             return effects
         attachment.record = changed(record, parts_expected=count, pending_counts=(), pending_position=None)
         return NOTHING
-
-    def _announced(self, source: str, event: Announced, position: int, received_at: int) -> tuple[Effect, ...]:
-        judged = judge(source, event.header, position, received_at, self.limits.attachments, self)
-        if not isinstance(judged, MessageRecord):
-            again = bool(judged) and isinstance(judged[0], Repeated)
-            return judged + self._claim_unknown(source, event, position, received_at) if again else judged
-        effects = [*self.begin_message(judged)]
-        for claim in claims(judged.id, event):
-            effects += self.claim(source, claim, position, received_at)
-        return tuple(effects)
 
     def _claim_unknown(self, source: str, event: Announced, position: int, received_at: int) -> tuple[Effect, ...]:
         """Apply a header that came again: announced attachments that are no longer known begin anew."""
@@ -329,7 +326,7 @@ class Assembly:
         address = message_address(message)
         self.messages.setdefault(address, message)
         self._changed_messages[message.id] = message
-        key, _ = taken_for(address)
+        key, _ = waiting_key(address)
         # Where one header announces both, the waiting message belongs to the attachment.
         return NOTHING if attachment_id(*key) in message.attachments else self._claim_application(address)
 
@@ -353,7 +350,7 @@ class Assembly:
 
     # --- shared helpers -------------------------------------------------------------------------------------------
 
-    def _touch(self, source: str, correl_id: bytes, position: int, received_at: int) -> Attachment:
+    def _touch(self, source: str, correl_id: bytes, position: int, received_at: int) -> TrackedAttachment:
         key = (source, correl_id)
         attachment = self.attachments.get(key)
         if attachment is None:
@@ -366,13 +363,16 @@ class Assembly:
                 first_received_at=received_at,
                 last_received_at=received_at,
             )
-            attachment = self.attachments[key] = Attachment(record, Parts())
+            attachment = self.attachments[key] = TrackedAttachment(record, Parts())
         elif attachment.record.state is AttachmentState.EXPIRED:
             state = follow(AttachmentState.EXPIRED, Input.MESSAGE)
             assert state is not None
             attachment.record = changed(attachment.record, state=state, reason=None, reason_code=None)
         elif attachment.is_lost:
-            attachment = self.attachments[key] = _begun_anew(attachment.record)
+            state = follow(attachment.record.state, Input.SENT_AGAIN)
+            assert state is not None
+            begun_again = changed(attachment.record, state=state, **NOTHING_CAME)
+            attachment = self.attachments[key] = TrackedAttachment(begun_again, Parts())
             self._reopened[attachment.record.id] = None
         if position < attachment.record.first_position:
             attachment.record = changed(attachment.record, first_position=position)
@@ -381,7 +381,7 @@ class Assembly:
         self._changed[key] = None
         return attachment
 
-    def _check_complete(self, attachment: Attachment) -> tuple[Effect, ...]:
+    def _check_complete(self, attachment: TrackedAttachment) -> tuple[Effect, ...]:
         record = attachment.record
         if record.kind is None or record.parts_expected is None or attachment.parts.count < record.parts_expected:
             return NOTHING
@@ -390,7 +390,7 @@ class Assembly:
     def _claim_application(self, address: Address) -> tuple[Effect, ...]:
         """Claim a message's application message that waits under its correlid, as a count or a part of no announced
         attachment. The message records as what it has waited."""
-        key, sequence = taken_for(address)
+        key, sequence = waiting_key(address)
         waiting = self.attachments.get(key)
         if waiting is None or waiting.record.kind is not None or (waiting.parts.count and not sequence):
             return NOTHING
@@ -406,7 +406,7 @@ class Assembly:
             self._removed[waited_as] = None
         message = changed(self.messages[address], waited_as=waited_as)
         self.messages[address] = self._changed_messages[message.id] = message
-        return (Identification(waited_as, message.id, True), ApplicationMessage(address, position))
+        return (Identification(waited_as, message.id, True), ApplicationArrived(address, position))
 
 
 def plausible_counts(counts: tuple[int, ...], dialects: int, most: int) -> list[int]:
@@ -417,17 +417,10 @@ def plausible_counts(counts: tuple[int, ...], dialects: int, most: int) -> list[
     return sorted(count for count in in_order if 0 <= count <= most)
 
 
-def _begun_anew(record: AttachmentRecord) -> Attachment:
-    """Return an attachment that has lost all its parts, with only the definition of its header."""
-    state = follow(record.state, Input.SENT_AGAIN)
-    assert state is not None
-    return Attachment(changed(record, state=state, **NOTHING_CAME), Parts())
-
-
 def _application(message: MessageRecord, address: Address, position: int) -> tuple[Effect, ...]:
     """Return the effect of an application message that comes after its header, for the first time or again."""
     if message.application_body is None:
-        return (ApplicationMessage(address, position),)
+        return (ApplicationArrived(address, position),)
     return (Repeated(None, None, position),)
 
 

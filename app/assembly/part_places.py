@@ -9,7 +9,7 @@ from app.model.records import PartRun
 
 BIG, LITTLE = ">", "<"
 LITTLE_ENDIAN_FROM = 1 << 24
-"""The lowest sequence number that is taken for a smaller one written little-endian. No attachment has so many parts."""
+"""The lowest sequence number that counts as a smaller one written little-endian. No attachment has that many parts."""
 LEAST_LITTLE_ENDIAN = 1 << 8
 """All smaller ones written little-endian are multiples of this: their highest byte, which comes last, is zero."""
 
@@ -36,7 +36,7 @@ class Parts:
         "has_less",
     )
 
-    def __init__(self, runs: list[PartRun] | None = None) -> None:
+    def __init__(self, runs: Iterable[PartRun] | None = None) -> None:
         self._firsts = array("q")
         self._lengths = array("q")
         self._positions = array("q")
@@ -53,7 +53,7 @@ class Parts:
                     self._move(first + place, position + place)
 
     def _append(self, first: int, length: int, position: int) -> None:
-        """Add parts with sequence numbers behind all others, as `_insert` would one by one."""
+        """Add parts with sequence numbers after all others, as `_insert` would one by one."""
         if self._firsts and first == self.highest() + 1 and position == self._positions[-1] + self._lengths[-1]:
             self._lengths[-1] += length
         else:
@@ -234,7 +234,7 @@ class Parts:
         return None
 
     def _has_all(self, expected: int, order: str) -> bool:
-        """Tell whether all of 1..expected are there in a byte order. The search goes on at the part that the last one
+        """Tell whether all of 1..expected are there in a byte order. The search continues at the part that the last one
         did not find, so that many strays cost no more than they bring."""
         known = self._known_up_to.get(order, 0)
         while known < expected and self.find(number_in(order, known + 1)) is not None:

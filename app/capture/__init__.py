@@ -3,7 +3,7 @@
 | format | content |
 |---|---|
 | `qload` | the text to which IBM's dmpmqmsg (qload) unloads a queue |
-| `raw` | one message per file: an MQ image, or a body with its descriptor in a file beside it |
+| `raw` | one message per file: an MQ image, or a body with its descriptor in a second file |
 | `mqtt` | lines of hexadecimal, one or more whole MQTT packets on each |
 | `rendezvous` | lines of hexadecimal, one tibrvMsg on each |
 

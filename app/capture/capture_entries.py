@@ -1,16 +1,60 @@
-"""The entries of a capture, and their origin."""
+"""The lines of a capture, up to a maximum length, its entries, and their origin."""
 
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple, Protocol
 
 from app.model.framing_facts import FramingTraits
 from app.model.message import PhysicalMessage
+
+LONGEST_LINE: Final = (1 << 29) + (1 << 16)
+"""Size in bytes of the longest line that is read: the largest MQTT packet in hexadecimal, with some room for a time."""
+
+_PIECE = 1 << 20
+
+
+class Readable(Protocol):
+    """The part of a binary file that `lines` needs."""
+
+    def readline(self, size: int, /) -> bytes: ...
+
+
+class LineError(ValueError):
+    """A malformed line; `at` is the byte of the error."""
+
+    def __init__(self, at: int, why: str) -> None:
+        super().__init__(f"{why} (byte {at})")
+        self.at, self.why = at, why
+
+
+class BoundedLine(NamedTuple):
+    """A line without its line ending. `is_whole` is false if it was longer than `LONGEST_LINE` and was cut there."""
+
+    number: int
+    content: bytes
+    is_whole: bool = True
+
+    def require_whole(self) -> None:
+        """Raise LineError if the line was cut."""
+        if not self.is_whole:
+            raise LineError(len(self.content), f"the line is longer than the limit of {LONGEST_LINE:,} bytes")
+
+
+def lines(file: Readable) -> Iterator[BoundedLine]:
+    """Yield the lines of a file with their numbers, from 1 on."""
+    number = 0
+    while content := file.readline(LONGEST_LINE):
+        number += 1
+        is_whole = content.endswith(b"\n") or len(content) < LONGEST_LINE
+        yield BoundedLine(number, content.removesuffix(b"\n").removesuffix(b"\r"), is_whole)
+        while not is_whole and (rest := file.readline(_PIECE)):
+            is_whole = rest.endswith(b"\n")
+
 
 LONGEST_MESSAGE: Final = 100 << 20
 """Size in bytes of the longest message that is read: the maximum that IBM MQ allows for a queue's MaxMsgLength."""
 
 
-class Refused(NamedTuple):
+class RefusedEntry(NamedTuple):
     """A piece of a capture that could not be read.
 
     `message` has the bytes as its body, and the known facts in its fields. `code` is for programs, and `why` is a
@@ -25,13 +69,13 @@ class Refused(NamedTuple):
     at: int = -1
 
 
-class Skipped(NamedTuple):
+class SkippedEntry(NamedTuple):
     """A well-formed piece of a capture that is not a message; `what` names its kind."""
 
     what: str
 
 
-Entry = PhysicalMessage | Refused | Skipped
+Entry = PhysicalMessage | RefusedEntry | SkippedEntry
 
 
 class Origin(NamedTuple):
@@ -53,8 +97,8 @@ class Origin(NamedTuple):
             return message
         return message._replace(encoding=message.encoding or initial.encoding, ccsid=message.ccsid or initial.ccsid)
 
-    def refused(self, body: bytes | memoryview, code: str, why: str, line: int = 0, at: int = -1) -> Refused:
+    def refused(self, body: bytes | memoryview, code: str, why: str, line: int = 0, at: int = -1) -> RefusedEntry:
         """Return a refusal of bytes of which nothing else is known."""
         initial = self.initial
         unread = PhysicalMessage(initial.source, initial.framing, body=body, received_at=self.now())
-        return Refused(unread, code, why, line, at)
+        return RefusedEntry(unread, code, why, line, at)

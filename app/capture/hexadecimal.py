@@ -1,4 +1,4 @@
-"""Lines of hexadecimal digits: one capture per line, optionally with its time.
+"""Lines of hexadecimal digits, one capture per line, optionally with its time: MQTT packets, or a tibrvMsg.
 
     # the first message of the morning
     2026-11-21T07:30:00.125Z 30 0f 00 03 ...
@@ -7,16 +7,32 @@
 
 Empty lines and text after a `#` are ignored, as are blanks, tabs, colons and hyphens between digits. The first word is
 a time if it is an ISO 8601 time with a `T` (UTC without a zone), or a number of 16 decimal digits without a leading 0.
+
+A publish of MQTT becomes a message as a received one does. It does not state its MQTT version. The envelope reveals it:
+user properties exist only in MQTT 5, and an MQ image stands where the payload of one version or the other begins.
+Framings that travel without an envelope need the version as an argument.
+
+A line of TIB/Rendezvous is a message as a program sends it, or a frame as a daemon and its clients exchange it. Of a
+publication the data are taken, with its subject; other frames are skipped.
 """
 
 import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 
-from app.capture.bounded_lines import Line, LineError
-from app.capture.capture_entries import Origin, Refused
+from app.capture.capture_entries import BoundedLine, Entry, LineError, Origin, RefusedEntry, SkippedEntry
+from app.codecs.ibm_mq.image import is_image
+from app.codecs.mqtt import mqtt_envelope, properties
+from app.codecs.mqtt.packets import ControlPacket, PacketType, Publish, Version, packets, read_publish
+from app.codecs.rendezvous import rendezvous_envelope
+from app.codecs.rendezvous.daemon import DaemonMessageKind, is_frame, read_frame
+from app.codecs.rendezvous.fields import message_end
+from app.model.errors import InvalidInputError
+from app.model.message import PhysicalMessage
 from app.model.times import to_microseconds
+from app.wire import WireError
 
 _BETWEEN_DIGITS = b" \t:-\r\n\f\v"
 _NO_DIGIT = re.compile(rb"[^0-9A-Fa-f \t:\-\r\n\f\v]")
@@ -24,7 +40,7 @@ _ISO_TIME = re.compile(rb"\s*(\d{4}-\d\d-\d\dT\S*)")
 _MICROSECONDS = re.compile(rb"\s*([1-9]\d{15})(?=\s)")
 
 
-class Capture(NamedTuple):
+class CapturedBytes(NamedTuple):
     """The content of a line: its number, its bytes, and their capture time (µs since 1970, 0 if unknown)."""
 
     line: int
@@ -32,7 +48,7 @@ class Capture(NamedTuple):
     time: int = 0
 
 
-def captures(lines: Iterable[Line], origin: Origin) -> Iterator[Capture | Refused]:
+def captures(lines: Iterable[BoundedLine], origin: Origin) -> Iterator[CapturedBytes | RefusedEntry]:
     """Yield the content of each line. A malformed line is refused as `bad-capture`."""
     for line in lines:
         try:
@@ -45,7 +61,7 @@ def captures(lines: Iterable[Line], origin: Origin) -> Iterator[Capture | Refuse
                 yield found
 
 
-def capture(line: Line) -> Capture | None:
+def capture(line: BoundedLine) -> CapturedBytes | None:
     """Return the content of a line of hexadecimal digits, or None if it is empty. Raises LineError."""
     text = line.content.partition(b"#")[0]
     if not text.strip():
@@ -59,7 +75,7 @@ def capture(line: Line) -> Capture | None:
         raise LineError(start, "no bytes follow the time")
     if len(digits) % 2:
         raise LineError(len(text), f"odd number of hexadecimal digits: {len(digits):,}")
-    return Capture(line.number, bytes.fromhex(str(digits, "ascii")), time)
+    return CapturedBytes(line.number, bytes.fromhex(str(digits, "ascii")), time)
 
 
 def _time(line: bytes) -> tuple[int, int]:
@@ -82,3 +98,83 @@ def microseconds(text: str) -> int:
     if since < 0:
         raise ValueError(f"{text!r} is before 1970")
     return since
+
+
+def read_mqtt(lines: Iterable[BoundedLine], origin: Origin, version: Version | None = None) -> Iterator[Entry]:
+    """Yield the publishes of a capture in their order.
+
+    Other packets are skipped, by their names. Refused are, as `bad-capture`, a line; as `bad-mqtt-packet`, a bad packet
+    with the rest of its line; as `bad-envelope`, `bad-mq-image` or `no-envelope`, a publish, with its payload as body.
+    With `version` None, the envelope determines it; framings that travel without an envelope need it.
+    """
+    for found in captures(lines, origin):
+        if isinstance(found, RefusedEntry):
+            yield found
+        else:
+            yield from _mqtt_entries(found, origin, version)
+
+
+def _mqtt_entries(found: CapturedBytes, origin: Origin, version: Version | None) -> Iterator[Entry]:
+    data, received_at = memoryview(found.data), found.time or origin.now()
+    unread = PhysicalMessage(origin.initial.source, origin.initial.framing, received_at=received_at)
+    at = 0
+    try:
+        for packet in packets(data, version):
+            at = packet.at
+            if packet.type is PacketType.PUBLISH:
+                publish = read_publish(data, packet, version or _version(data, packet))
+                yield _read_publish(publish, unread, origin, found.line)
+            else:
+                yield SkippedEntry(packet.type.name)
+            at = packet.end
+    except WireError as error:
+        yield RefusedEntry(unread._replace(body=data[at:]), "bad-mqtt-packet", str(error), found.line)
+
+
+def _read_publish(
+    publish: Publish, unread: PhysicalMessage, origin: Origin, line: int
+) -> PhysicalMessage | RefusedEntry:
+    payload, source, topic = publish.payload, unread.source, partial(str, publish.topic)
+    try:
+        message = mqtt_envelope.read(payload, publish.properties, source, origin.framing, unread.received_at, topic)
+    except InvalidInputError as error:
+        return RefusedEntry(unread._replace(body=payload), error.code, str(error), line)
+    return origin.completed(message)
+
+
+def _version(data: memoryview, packet: ControlPacket) -> Version:
+    """Return the version of a publish by its envelope; 3.1.1 without an envelope."""
+    if is_image(read_publish(data, packet, "3.1.1").payload):
+        return "3.1.1"
+    try:
+        properties.decode(read_publish(data, packet, "5").properties)
+    except WireError:
+        return "3.1.1"
+    return "5"
+
+
+def read_rendezvous(lines: Iterable[BoundedLine], origin: Origin) -> Iterator[Entry]:
+    """Return the messages of a capture in their order. Refused are `bad-capture`: a line; `bad-rendezvous-message`:
+    bytes that are not one whole message; `bad-mq-image`: a publication of an image that cannot be read."""
+    for found in captures(lines, origin):
+        if isinstance(found, RefusedEntry):
+            yield found
+            continue
+        try:
+            yield _rendezvous_entry(found.data, origin, found.time or origin.now())
+        except WireError as error:
+            yield origin.refused(found.data, "bad-rendezvous-message", str(error), found.line)
+        except InvalidInputError as error:
+            yield origin.refused(found.data, error.code, str(error), found.line)
+
+
+def _rendezvous_entry(data: bytes, origin: Origin, received_at: int) -> Entry:
+    initial = origin.initial
+    if message_end(data, 0, len(data)) != len(data):
+        raise WireError("length", 0, f"there are {len(data):,} bytes, and the message has fewer")
+    if not is_frame(data):
+        return PhysicalMessage(initial.source, initial.framing, body=data, received_at=received_at)
+    frame = read_frame(data)
+    if frame.kind != DaemonMessageKind.DATA:
+        return SkippedEntry(f"frames of kind {frame.kind}")
+    return rendezvous_envelope.read(frame, initial.source, origin.framing, received_at)

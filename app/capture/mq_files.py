@@ -1,4 +1,4 @@
-"""Messages of IBM MQ as files: an MQ image, or a body with its descriptor in a file beside it.
+"""Messages of IBM MQ as files: an MQ image, or a body with its descriptor in a second file.
 
 A descriptor is a JSON object with fields of a physical message. `msg_type`, `encoding`, `ccsid`, `msg_seq_number`,
 `offset`, `msg_flags` and `original_length` are numbers. `correl_id`, `message_id` and `group_id` are hexadecimal
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Any, Final
 
-from app.capture.capture_entries import Origin, Refused
+from app.capture.capture_entries import Origin, RefusedEntry
 from app.capture.hexadecimal import microseconds
 from app.codecs.ibm_mq.constants import MQ_NO_ID
 from app.codecs.ibm_mq.image import is_image, read_image
@@ -94,7 +94,7 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def read(content: bytes, descriptor: bytes | None, origin: Origin) -> PhysicalMessage | Refused:
+def read(content: bytes, descriptor: bytes | None, origin: Origin) -> PhysicalMessage | RefusedEntry:
     """Return the message of a file, as the IBM MQ transport would have received it.
 
     With a `descriptor`, the file is a body, whatever it begins with. Without one, it is an MQ image, or else a body
@@ -106,19 +106,19 @@ def read(content: bytes, descriptor: bytes | None, origin: Origin) -> PhysicalMe
         try:
             initial = initial._replace(**_fields(descriptor))
         except ValueError as error:
-            return Refused(initial, "bad-descriptor", str(error))
+            return RefusedEntry(initial, "bad-descriptor", str(error))
     elif is_image(content):
         try:
             return origin.completed(read_image(content, initial.source, initial.framing, initial.received_at))
         except WireError as error:
-            return Refused(initial, "bad-mq-image", f"{error.row}: {error.why}", at=error.at)
+            return RefusedEntry(initial, "bad-mq-image", f"{error.row}: {error.why}", at=error.at)
     elif origin.framing.needs_descriptor and not initial.msg_type:
         why = "not an MQ image; give it a descriptor, or a message type for all bodies"
-        return Refused(initial, "no-descriptor", why)
+        return RefusedEntry(initial, "no-descriptor", why)
     try:
         return unwrap(initial)
     except WireError as error:
-        return Refused(initial, "bad-mq-header", f"{error.row}: {error.why}", at=error.at)
+        return RefusedEntry(initial, "bad-mq-header", f"{error.row}: {error.why}", at=error.at)
 
 
 def _fields(descriptor: bytes) -> dict[str, Any]:

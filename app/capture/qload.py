@@ -35,10 +35,9 @@ from binascii import unhexlify
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from app.capture.bounded_lines import Line, LineError
-from app.capture.capture_entries import LONGEST_MESSAGE, Entry, Origin, Refused
+from app.capture.capture_entries import LONGEST_MESSAGE, BoundedLine, Entry, LineError, Origin, RefusedEntry
 from app.codecs.ibm_mq.constants import MQ_NO_ID, MQMT_DATAGRAM
-from app.codecs.ibm_mq.put_time import microseconds
+from app.codecs.ibm_mq.headers import put_time_in
 from app.codecs.ibm_mq.unwrap import unwrap
 from app.wire import WireError
 
@@ -122,7 +121,7 @@ _ATTRIBUTES = {
 _CODES = str(b", ".join(_ATTRIBUTES), "ascii")
 
 
-def read(lines: Iterable[Line], origin: Origin) -> Iterator[Entry]:
+def read(lines: Iterable[BoundedLine], origin: Origin) -> Iterator[Entry]:
     """Yield the messages of a file in their order, as the IBM MQ transport would have received them.
 
     A message is refused as a whole. As `bad-unload`, its body has the message's lines, at most 200 MiB. As
@@ -155,13 +154,13 @@ class _Draft:
         self._lines = bytearray()
         self._refused: tuple[int, int, str] | None = None
 
-    def ends_before(self, line: Line) -> bool:
+    def ends_before(self, line: BoundedLine) -> bool:
         """Tell whether this line begins another message."""
         if not line.content.startswith((b"A", b"N")):
             return False
         return self._body is not None or line.content[:5] in self._given
 
-    def goes_on(self, line: Line) -> bool:
+    def goes_on(self, line: BoundedLine) -> bool:
         """Add a line of digits to a body that has begun, as nearly all lines are. Return false for any other line."""
         content, body = line.content, self._body
         if body is None or self._refused or not content.startswith(b"X ") or len(body) + len(content) > LONGEST_MESSAGE:
@@ -173,7 +172,7 @@ class _Draft:
         self._keep(content)
         return True
 
-    def add(self, line: Line) -> None:
+    def add(self, line: BoundedLine) -> None:
         self._keep(line.content)
         if self._refused is None:
             try:
@@ -196,20 +195,20 @@ class _Draft:
         found = initial._replace(
             **{"msg_type": initial.msg_type or MQMT_DATAGRAM, **fields},
             body=bytes(self._body or b""),
-            put_time=microseconds(put_at),
+            put_time=put_time_in(put_at),
             received_at=origin.now(),
         )
         found = origin.completed(found)
         try:
             return unwrap(found)
         except WireError as error:
-            return Refused(found, "bad-mq-header", str(error), self._number)
+            return RefusedEntry(found, "bad-mq-header", str(error), self._number)
 
     def _keep(self, content: bytes) -> None:
         if (room := _MOST_KEPT - len(self._lines)) > 0:
             self._lines += content[:room] + b"\n"
 
-    def _take(self, line: Line) -> None:
+    def _take(self, line: BoundedLine) -> None:
         """Add a line to the message. Raises LineError."""
         content, kind = line.content, line.content[:1]
         line.require_whole()

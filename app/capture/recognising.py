@@ -5,11 +5,10 @@ from io import BytesIO
 from typing import Final, Literal, get_args
 
 from app.capture import qload
-from app.capture.bounded_lines import Line, LineError, lines
+from app.capture.capture_entries import BoundedLine, LineError, lines
 from app.capture.hexadecimal import capture
 from app.codecs.ibm_mq.image import is_image
-from app.codecs.mqtt.fixed_header import FixedHeader
-from app.codecs.mqtt.packets import require_flags
+from app.codecs.mqtt.packets import FixedHeader, require_flags
 from app.codecs.rendezvous.tibrv_message import is_message
 from app.wire import WireError
 
@@ -61,7 +60,7 @@ def _beginning(line: bytes) -> bytes:
     """Return the bytes that a possibly cut line begins with; none if it is not hexadecimal."""
     for end in (len(line), len(line) - 1):
         try:
-            found = capture(Line(0, line[:end]))
+            found = capture(BoundedLine(0, line[:end]))
         except LineError:
             continue
         return b"" if found is None else found.data

@@ -33,7 +33,7 @@ from app.cli.demo_command import demo
 from app.cli.rest_client import as_failure
 from app.cli.terminal import Failure, err, print_failure
 from app.model.errors import GatewayError
-from app.model.wording import sentence
+from app.model.validation import sentence
 from app.plugins import PluginError
 
 

@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from app.cli.terminal import Failure, err, out, table
 from app.model.masking import masked
-from app.model.wording import sentence
+from app.model.validation import sentence
 from app.settings import Duration, Settings, SettingsError, load
 
 Config = Annotated[

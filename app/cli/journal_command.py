@@ -15,9 +15,8 @@ from rich.markup import escape
 from rich.progress import DownloadColumn, Progress, TransferSpeedColumn
 
 from app import plugins
-from app.capture import mq_files, mqtt_lines, qload, rendezvous_lines
-from app.capture.bounded_lines import Line, lines
-from app.capture.capture_entries import LONGEST_MESSAGE, Entry, Origin, Refused, Skipped
+from app.capture import hexadecimal, mq_files, qload
+from app.capture.capture_entries import LONGEST_MESSAGE, BoundedLine, Entry, Origin, RefusedEntry, SkippedEntry, lines
 from app.capture.recognising import FORMATS, LOOKED_AT, recognise
 from app.cli.line_tables import ListColumn, ListTable, numbers
 from app.cli.terminal import Failure, bars, err, out, size
@@ -95,10 +94,10 @@ class CaptureFiles:
                 yield entry
 
     def _reader(self, file: BinaryIO, origin: Origin) -> Iterator[Entry]:
-        readers: dict[str, Callable[[Iterable[Line], Origin], Iterator[Entry]]] = {
+        readers: dict[str, Callable[[Iterable[BoundedLine], Origin], Iterator[Entry]]] = {
             "qload": qload.read,
-            "mqtt": partial(mqtt_lines.read, version=self._wanted.version),
-            "rendezvous": rendezvous_lines.read,
+            "mqtt": partial(hexadecimal.read_mqtt, version=self._wanted.version),
+            "rendezvous": hexadecimal.read_rendezvous,
         }
         return readers[self.format](lines(file), origin)
 
@@ -373,10 +372,10 @@ class Importer:
         count, arrivals = ImportCount(), ArrivalsBySource(lambda _source: self._options)
         bar = progress.add_task(escape(shown(capture.path)), total=capture.bytes)
         for path, entry in capture.entries(self._now):
-            if isinstance(entry, Skipped):
+            if isinstance(entry, SkippedEntry):
                 count.skipped[entry.what] += 1
                 continue
-            if isinstance(entry, Refused):
+            if isinstance(entry, RefusedEntry):
                 count.refused += 1
                 message = self._refused(path, entry)
             else:
@@ -394,7 +393,7 @@ class Importer:
         progress.update(bar, completed=capture.bytes)
         return count
 
-    def _refused(self, path: Path, entry: Refused) -> PhysicalMessage:
+    def _refused(self, path: Path, entry: RefusedEntry) -> PhysicalMessage:
         """Return the message that represents an unreadable piece in the journal.
 
         Raises Failure when it is not to be kept.
@@ -416,6 +415,6 @@ class Importer:
         self._batch, self._batch_bytes = [], 0
 
 
-def _place(path: Path, entry: Refused) -> str:
+def _place(path: Path, entry: RefusedEntry) -> str:
     line = f", line {entry.line:,}" if entry.line else ""
     return f"{shown(path)}{line}" + (f", byte {entry.at:,}" if entry.at >= 0 else "")

@@ -58,14 +58,14 @@ def create(
 
     A running gateway accepts it within a second.
     """
-    from app.service.access.api_keys import Limits, make_key  # noqa: PLC0415 - a second of imports
+    from app.service.access.api_keys import KeyLimits, make_key  # noqa: PLC0415 - a second of imports
 
     settings = _settings(path)
     _require_known(sources, settings.sources, "source")
     _require_known(destinations, settings.destinations, "destination")
     now = datetime.now(UTC)
     until = None if expires is None else to_microseconds(now + duration("--expires", expires))
-    limits = Limits(_set(sources), _set(destinations), until)
+    limits = KeyLimits(_set(sources), _set(destinations), until)
     try:
         key, text = make_key(name, frozenset(scopes), to_microseconds(now), limits)
         with _catalog(settings) as catalog:

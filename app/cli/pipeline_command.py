@@ -33,11 +33,11 @@ from app.settings import CatalogSettings, ContentSettings, Settings, TableSettin
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from app.pipeline.commit.commit import Committed
+    from app.pipeline.commit.commit import CommittedBatch
     from app.pipeline.job.spark_session import SparkSettings
-    from app.pipeline.run.runs import Again
+    from app.pipeline.run.runs import ReprocessingScope
     from app.pipeline.watch.expectation_checks import Violation
-    from app.pipeline.watch.report import Report
+    from app.pipeline.watch.report import RunReport
 
 Master = Annotated[
     str | None, typer.Option(help="Spark master: local[*] (default; all cores), local[2], spark://…, k8s://….")
@@ -284,14 +284,14 @@ def _settings(path: Path | None, to: Path | None) -> Settings:
     return settings.model_copy(update=own)
 
 
-def _again(from_segment: int | None, since: datetime | None, source: str | None) -> "Again | None":
+def _again(from_segment: int | None, since: datetime | None, source: str | None) -> "ReprocessingScope | None":
     """Return the messages to process again; None for no messages."""
-    from app.pipeline.run.runs import Again  # noqa: PLC0415
+    from app.pipeline.run.runs import ReprocessingScope  # noqa: PLC0415
 
     if from_segment is None and since is None and source is None:
         return None
     micros = None if since is None else to_microseconds(since)
-    return Again(from_segment, micros, source)
+    return ReprocessingScope(from_segment, micros, source)
 
 
 def _run_batch(
@@ -301,8 +301,8 @@ def _run_batch(
     *,
     in_place: bool,
     tables: bool,
-    again: "Again | None" = None,
-) -> tuple["Committed | None", "Report", "list[Violation]"]:
+    again: "ReprocessingScope | None" = None,
+) -> tuple["CommittedBatch | None", "RunReport", "list[Violation]"]:
     from app.main import SystemClock  # noqa: PLC0415
     from app.pipeline.job.job import Job, open_job  # noqa: PLC0415
     from app.pipeline.run.batch import run  # noqa: PLC0415
@@ -376,7 +376,7 @@ def _require(violations: "list[Violation]") -> None:
 # --- showing ----------------------------------------------------------------------------------------------------------
 
 
-def _show(committed: "Committed", report: "Report") -> None:
+def _show(committed: "CommittedBatch", report: "RunReport") -> None:
     states = ", ".join(f"{count:,} {state}" for state, count in report.states.items())
     out.print(f"attachments   {states or 'none'}", highlight=False)
     if report.unannounced:
@@ -392,7 +392,7 @@ def _show(committed: "Committed", report: "Report") -> None:
             err.print(f"{escape(each.table)}: {escape(warning)}", style="yellow", highlight=False)
 
 
-def _show_damage(committed: "Committed") -> None:
+def _show_damage(committed: "CommittedBatch") -> None:
     """Print on standard error what could not be read, and how to recover it."""
     hint = "put {} back and run the same command with --again-from {}"
     if committed.missing:
@@ -403,7 +403,7 @@ def _show_damage(committed: "Committed") -> None:
         err.print(f"{sentence}; {hint.format('undamaged copies', committed.damaged[0])}", style="red")
 
 
-def _show_incomplete(report: "Report") -> None:
+def _show_incomplete(report: "RunReport") -> None:
     if not report.incomplete:
         return
     grid = ListTable(
@@ -420,7 +420,7 @@ def _show_incomplete(report: "Report") -> None:
         out.print(f"and {len(report.incomplete) - _MOST_SHOWN:,} more", style="dim")
 
 
-def _as_json(committed: "Committed", report: "Report") -> dict[str, Any]:
+def _as_json(committed: "CommittedBatch", report: "RunReport") -> dict[str, Any]:
     return {
         "attachments": report.states,
         "unannounced": report.unannounced,

@@ -18,7 +18,7 @@ from app.plugins import PluginError
 
 if TYPE_CHECKING:
     from app.service.repair.findings import Finding
-    from app.service.repair.repairs import Outcome, Plan
+    from app.service.repair.repairs import Plan, RepairOutcome
 from pathlib import Path
 
 from app import plugins
@@ -163,7 +163,7 @@ def _show_plan(planned: "Plan", as_json: bool) -> None:
     out.print(grid)
 
 
-def _show_outcomes(outcomes: "Sequence[Outcome]", as_json: bool) -> None:
+def _show_outcomes(outcomes: "Sequence[RepairOutcome]", as_json: bool) -> None:
     if as_json:
         for outcome in outcomes:
             result: dict[str, Any] = {"kind": outcome.finding.kind, "subject": outcome.finding.subject}

@@ -75,7 +75,7 @@ def _lines(shown: list[RowCell], batch: pa.RecordBatch) -> Iterator[list[str]]:
 
 
 @contextmanager
-def answered(store: TableStore, sql: str, memory: str) -> Iterator[sql_queries.Answer]:
+def answered(store: TableStore, sql: str, memory: str) -> Iterator[sql_queries.QueryResult]:
     """Run a query, as `app.service.tables.sql_queries.answered`. Raises Failure, also during the iteration."""
     try:
         with sql_queries.answered(store, sql, memory) as answer:

@@ -12,10 +12,10 @@ from typing import Annotated, Any, Final
 import typer
 from rich.cells import cell_len, set_cell_size
 
-from app.capture.bounded_lines import Line, lines
-from app.capture.hexadecimal import Capture, capture
+from app.capture.capture_entries import BoundedLine, lines
+from app.capture.hexadecimal import CapturedBytes, capture
 from app.cli.terminal import FAILED, Failure, err, out
-from app.trace import FORMATS, Frame, Said, explain
+from app.trace import FORMATS, Frame, Hints, explain
 from app.wire import Cell
 
 _SHOWN = 24
@@ -27,7 +27,7 @@ _NAME, _NAME_LEAST, _WIDE = 46, 16, 100
 _DIRECTED: Final = re.compile(rb"\s*(REQUEST|RECEIVE)(?=\s)")
 """The word that may precede an order packet."""
 
-_DIRECTIONS: Final = {b"REQUEST": Said(direction="REQUEST"), b"RECEIVE": Said(direction="RECEIVE"), b"": Said()}
+_DIRECTIONS: Final = {b"REQUEST": Hints(direction="REQUEST"), b"RECEIVE": Hints(direction="RECEIVE"), b"": Hints()}
 
 
 def trace(
@@ -50,10 +50,10 @@ def trace(
     if not content:
         raise Failure("nothing to decode: the input is empty")
     refused = printed = 0
-    for line in lines(BytesIO(content)) if as_hex else [Line(0, content)]:
+    for line in lines(BytesIO(content)) if as_hex else [BoundedLine(0, content)]:
         try:
             word, rest = _direction(line) if as_hex and as_format == "order-packet" else (b"", line)
-            found = capture(rest) if as_hex else Capture(line.number, content)
+            found = capture(rest) if as_hex else CapturedBytes(line.number, content)
             frames = explain(found.data, as_format, _DIRECTIONS[word]) if found else []
         except ValueError as error:
             where = f"line {line.number}: " if as_hex else ""
@@ -77,7 +77,7 @@ def _read(file: str) -> bytes:
         raise Failure(f"cannot read {file}: {error.strerror}") from error
 
 
-def _direction(line: Line) -> tuple[bytes, Line]:
+def _direction(line: BoundedLine) -> tuple[bytes, BoundedLine]:
     """Return the word before a packet, and the line with blanks in its place."""
     found = _DIRECTED.match(line.content)
     if found is None:

@@ -1,1 +1,1 @@
-"""One folder a specification: its words, its tables, its small loops."""
+"""The codecs, one folder a specification: its terms, its tables, and the functions that read and write them."""

@@ -11,7 +11,7 @@ _UTF_16_MARKS = {codecs.BOM_UTF16_BE: "utf-16-be", codecs.BOM_UTF16_LE: "utf-16-
 
 
 class TextDecoder:
-    """A decoder of one text that comes in pieces.
+    """A decoder of one text in pieces.
 
     Bytes that are invalid in the character set become U+FFFD. `undecodable` is the number of such bytes, and `first` is
     the byte offset of the first one (None if there is none). A byte order mark at the beginning is not part of the

@@ -1,7 +1,7 @@
 """Code pages that Python has no codec for, as their differences from a codec of Python, or from the system's iconv.
 
 SAS and other programs use 1047 on z/OS. 1141 to 1149 are the national code pages with the euro; 277 to 871 are those
-without it. The others are those of SAS's own files on other systems. Sources: the code charts of IBM's Character Data
+without it. The others occur in SAS's own files on other systems. Sources: the code charts of IBM's Character Data
 Representation Architecture and Apple's tables of the Mac's character sets, as in glibc, ICU and Java.
 """
 
@@ -157,10 +157,10 @@ def _single_byte(name: str, base: str, differences: str) -> codecs.CodecInfo:
     return codecs.CodecInfo(encode, decode, name=name, incrementalencoder=Encoder, incrementaldecoder=Decoder)
 
 
-def _double_byte(name: str, said: _DoubleByte) -> codecs.CodecInfo:
-    characters = _characters(said)
+def _double_byte(name: str, definition: _DoubleByte) -> codecs.CodecInfo:
+    characters = _characters(definition)
     codes = {character: code for code, character in characters.items()}
-    tokens = re.compile(rb"%b[\x40-\xff]|[\s\S]" % said.lead)
+    tokens = re.compile(rb"%b[\x40-\xff]|[\s\S]" % definition.lead)
 
     def encode(text: str, errors: str = "strict", /) -> tuple[bytes, int]:
         written = bytearray()
@@ -187,7 +187,7 @@ def _double_byte(name: str, said: _DoubleByte) -> codecs.CodecInfo:
             if character is not None:
                 found.append(character)
                 at = token.end()
-            elif not final and token.end() == len(data) and re.fullmatch(said.lead, token[0]):
+            elif not final and token.end() == len(data) and re.fullmatch(definition.lead, token[0]):
                 break
             else:
                 error = UnicodeDecodeError(name, data, at, at + 1, "byte not in the character set")
@@ -206,12 +206,12 @@ def _double_byte(name: str, said: _DoubleByte) -> codecs.CodecInfo:
     return codecs.CodecInfo(encode, decode, name=name, incrementalencoder=Encoder, incrementaldecoder=Decoder)
 
 
-def _characters(said: _DoubleByte) -> dict[bytes, str]:
+def _characters(definition: _DoubleByte) -> dict[bytes, str]:
     pairs = (bytes((first, second)) for first in range(0x80, 256) for second in range(0x40, 256))
     found = {}
     for code in (*(bytes([byte]) for byte in range(256)), *pairs):
-        if re.fullmatch(said.lead, code[:1]) is None or len(code) == 2:
-            character = code.decode(said.base, "ignore")
-            if len(character) == 1 and re.match(said.lacks, code) is None:
+        if re.fullmatch(definition.lead, code[:1]) is None or len(code) == 2:
+            character = code.decode(definition.base, "ignore")
+            if len(character) == 1 and re.match(definition.lacks, code) is None:
                 found[code] = character
-    return found | dict(_differences(said.differences))
+    return found | dict(_differences(definition.differences))

@@ -102,7 +102,7 @@ def blank(charset: str) -> int:
     return encoded[0]
 
 
-class Texts(NamedTuple):
+class CharacterColumn(NamedTuple):
     """A character column.
 
     `damaged` has the whole cells, with trailing blanks, that the character set cannot decode, and null for all others.
@@ -135,29 +135,30 @@ def decode(cells: Bytes, charset: str) -> pa.StringArray:
     return read(cells, charset).strings
 
 
-def read(cells: Bytes, charset: str) -> Texts:
+def read(cells: Bytes, charset: str) -> CharacterColumn:
     """Return the strings of a column given as an array of rows by length bytes, and its undecodable cells."""
     rows, length = cells.shape
     if not cells.size:
-        return Texts(pa.array([""] * rows, pa.string()))
+        return CharacterColumn(pa.array([""] * rows, pa.string()))
     data = side_by_side(cells)
     if _keeps_ascii(charset) and data.max() < 0x80:
-        return Texts(_trimmed(_ends(rows, length), data))
+        return CharacterColumn(_trimmed(_ends(rows, length), data))
     if _is_utf8(charset):
-        return _read_utf8(cells, data)
+        strings = _valid(_trimmed(_ends(*cells.shape), data))
+        return _read_each(cells, "utf-8") if strings is None else CharacterColumn(strings)
     if _is_single_byte(charset):
         return _read_single_bytes(cells, data.tobytes(), charset)
     return _read_many_bytes(cells, charset)
 
 
-def reread(latin_1: pa.StringArray, charset: str) -> Texts:
+def reread(latin_1: pa.StringArray, charset: str) -> CharacterColumn:
     """Return strings without nulls whose bytes, in this character set, were read as Latin-1."""
     offsets, data = buffers(latin_1)
     if not data.size or (_keeps_ascii(charset) and data.max() < 0x80):
-        return Texts(pc.call_function("ascii_rtrim", [latin_1], _BLANKS))
+        return CharacterColumn(pc.call_function("ascii_rtrim", [latin_1], _BLANKS))
     offsets, data = _single_encoded(offsets, data, "latin-1", None)
     if _is_utf8(charset) and (strings := _valid(_trimmed(offsets, data))) is not None:
-        return Texts(strings)
+        return CharacterColumn(strings)
     return read(_padded(offsets, data, int(np.diff(offsets).max()), charset), charset)
 
 
@@ -165,11 +166,6 @@ def side_by_side(cells: Bytes) -> Bytes:
     """Return the bytes of cells without the bytes between them. Whole cells are copied, rather than single bytes."""
     length = cells.shape[1]
     return np.ascontiguousarray(cells.view(f"V{length}")).view(np.uint8).reshape(-1)
-
-
-def _read_utf8(cells: Bytes, data: Bytes) -> Texts:
-    strings = _valid(_trimmed(_ends(*cells.shape), data))
-    return _read_each(cells, "utf-8") if strings is None else Texts(strings)
 
 
 def _valid(strings: pa.StringArray) -> pa.StringArray | None:
@@ -181,11 +177,11 @@ def _valid(strings: pa.StringArray) -> pa.StringArray | None:
     return strings
 
 
-def _read_single_bytes(cells: Bytes, raw: bytes, charset: str) -> Texts:
+def _read_single_bytes(cells: Bytes, raw: bytes, charset: str) -> CharacterColumn:
     tables = _single_bytes(charset)
     ascii_only = np.frombuffer(raw.translate(tables.to_ascii), np.uint8)
     if ascii_only.max() < 0x80:
-        return Texts(_trimmed(_ends(*cells.shape), ascii_only))
+        return CharacterColumn(_trimmed(_ends(*cells.shape), ascii_only))
     rows, length = cells.shape
     more = np.frombuffer(raw.translate(tables.more), np.uint8)
     longer = np.flatnonzero(more > 0)
@@ -195,10 +191,10 @@ def _read_single_bytes(cells: Bytes, raw: bytes, charset: str) -> Texts:
     undefined = np.flatnonzero(np.frombuffer(raw.translate(tables.undefined), np.bool_))
     damaged = np.zeros(rows, np.bool_)
     damaged[undefined // length] = True
-    return Texts(strings, _damaged(cells, damaged))
+    return CharacterColumn(strings, _damaged(cells, damaged))
 
 
-def _read_many_bytes(cells: Bytes, charset: str) -> Texts:
+def _read_many_bytes(cells: Bytes, charset: str) -> CharacterColumn:
     """Decode all values at once, with line feeds between them: no character has a line feed as its last byte."""
     rows, length = cells.shape
     if not _keeps_ascii(charset) or (cells == _LINE_FEED).any():
@@ -212,10 +208,10 @@ def _read_many_bytes(cells: Bytes, charset: str) -> Texts:
     feeds = encoded == _LINE_FEED
     ends = np.zeros(rows + 1, np.int32)
     ends[1:] = np.flatnonzero(feeds) - np.arange(rows)
-    return Texts(_trimmed(ends, encoded[~feeds]))
+    return CharacterColumn(_trimmed(ends, encoded[~feeds]))
 
 
-def _read_each(cells: Bytes, charset: str) -> Texts:
+def _read_each(cells: Bytes, charset: str) -> CharacterColumn:
     """Decode the values one at a time, for columns with damaged values."""
     values = []
     damaged = np.zeros(len(cells), np.bool_)
@@ -228,7 +224,7 @@ def _read_each(cells: Bytes, charset: str) -> Texts:
             value = raw.decode(charset, "replace")
             damaged[row] = True
         values.append(value.rstrip(" "))
-    return Texts(pa.array(values, pa.string()), _damaged(cells, damaged))
+    return CharacterColumn(pa.array(values, pa.string()), _damaged(cells, damaged))
 
 
 def _ends(rows: int, length: int) -> NDArray[np.int32]:

@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from app.dataset import character_columns, format_names
-from app.dataset.format_names import Format
+from app.dataset.format_names import SasFormat
 from app.model.attachment import DataSetVersion
 from app.model.names import in_capitals
 
@@ -118,7 +118,7 @@ def without_controls(label: str) -> str:
     return _CONTROL.sub(" ", label)
 
 
-def format_fault(reference: Format, version: DataSetVersion, *, is_numeric: bool) -> str | None:
+def format_fault(reference: SasFormat, version: DataSetVersion, *, is_numeric: bool) -> str | None:
     """Return the fault in a format or informat of a variable, or None."""
     name = reference.name
     longest = LONGEST_FORMAT[version]
@@ -144,11 +144,11 @@ def is_short(written: str) -> bool:
     return bool(_INTEGER.fullmatch(written)) and -(1 << 15) <= int(written) < 1 << 15
 
 
-def reference(written: str) -> Format:
+def reference(written: str) -> SasFormat:
     """Return the format that a text names; `DATE9` is accepted for `DATE9.`."""
     written = written.strip()
     if len(written) > _LONGEST_REFERENCE:
-        return Format(written)
+        return SasFormat(written)
     return format_names.parse(written if "." in written or not written else f"{written}.")
 
 

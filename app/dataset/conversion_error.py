@@ -1,9 +1,14 @@
 """The error of a value that a column's conversion cannot accept."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+
+from app.model.errors import InvalidInputError
 
 
 class BadValueError(ValueError):
@@ -12,6 +17,18 @@ class BadValueError(ValueError):
     def __init__(self, row: int, why: str) -> None:
         super().__init__(f"row {row}: {why}")
         self.row, self.why = row, why
+
+
+@contextmanager
+def located(column: str, first: int, unit: str = "row") -> Iterator[None]:
+    """Raise InvalidInputError with the column and the number of the row (from 1) for a BadValueError.
+
+    `first` is the number of rows before those that are converted, and `unit` the word for a row.
+    """
+    try:
+        yield
+    except BadValueError as error:
+        raise InvalidInputError("value", column, -1, f"{unit} {first + error.row + 1}: {error.why}") from None
 
 
 def refuse_any(wrong: NDArray[np.bool_], why: str) -> None:

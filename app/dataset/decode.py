@@ -9,7 +9,7 @@ start. So every data set takes at most two passes, and most take one.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +33,7 @@ Blocks = Iterable[bytes | bytearray | memoryview]
 
 
 @dataclass(frozen=True)
-class Plan:
+class DecodingPlan:
     """The way to read the observations of a data set, laid out as `rows`. `observations` is negative if their number is
     unknown."""
 
@@ -49,7 +49,7 @@ class Plan:
     def schema(self) -> pa.Schema:
         return schema.arrow_schema(self.columns, self.metadata)
 
-    def of(self, definition: DataSetDefinition, metadata: Mapping[str, str]) -> "Plan":
+    def of(self, definition: DataSetDefinition, metadata: Mapping[str, str]) -> "DecodingPlan":
         """Return the same plan for a data set with this number of observations and this metadata."""
         if (self.observations, self.metadata) == (definition.observations, metadata):
             return self
@@ -71,7 +71,7 @@ class Plan:
     def has_damaged_texts(self) -> bool:
         return any(column.has_side and not column.variable.is_numeric for column in self.columns)
 
-    def in_charset(self, charset: str, why: str) -> "Plan":
+    def in_charset(self, charset: str, why: str) -> "DecodingPlan":
         """Return the same plan for a character set that should decode all bytes, with the reason as a warning."""
         columns = tuple(
             column if column.variable.is_numeric else replace(column, has_side=False) for column in self.columns
@@ -81,21 +81,21 @@ class Plan:
         return replace(self, columns=columns, how=how, metadata=metadata, surveyed=False)
 
 
-class Planned(NamedTuple):
+class PlannedColumn(NamedTuple):
     """The plan that follows from a definition and its variables alone, and the last one made of it for a data set."""
 
-    own: Plan
-    last: Plan
+    own: DecodingPlan
+    last: DecodingPlan
 
 
-Plans = dict[tuple[Representation, RowLayout], Planned]
+Plans = dict[tuple[Representation, RowLayout], PlannedColumn]
 """The plans of data sets that have the same definition and variables."""
 
 
 class Unforeseen(Exception):
     """The data set has values that its plan does not allow for. `plan` is one that does, for all of them."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: DecodingPlan) -> None:
         super().__init__("values that the plan does not allow for")
         self.plan = plan
 
@@ -108,10 +108,10 @@ def first_plan(
     metadata: Mapping[str, str] | None = None,
     warnings: Sequence[str] = (),
     plans: Plans | None = None,
-) -> Plan:
+) -> DecodingPlan:
     """Return the plan to begin with, based on the definition and the first observations.
 
-    `metadata` are additional `sas.*` entries; `warnings` are added to the metadata, too. `plans` are those of earlier
+    `metadata` are additional `sas.*` entries; `warnings` are added to the metadata, too. `plans` belong to earlier
     data sets that differ from this one in nothing but their observations; the plan is added to them. Raises
     InvalidInputError for an invalid definition or variables (see `schema.check`, `layout.row_layout`).
     """
@@ -120,8 +120,8 @@ def first_plan(
     sample = _sample(blocks(), definition.obs_length)
     rows = observation_layout.row_layout(definition, variables, sample, how)
     doubt = observation_layout.doubts(sample, variables, rows.offsets, how) if len(sample) else None
-    told = [*warnings, *filter(None, [doubt])]
-    return _planned(definition, variables, how, rows, metadata or {}, told, {} if plans is None else plans)
+    all_warnings = [*warnings, *filter(None, [doubt])]
+    return _planned(definition, variables, how, rows, metadata or {}, all_warnings, {} if plans is None else plans)
 
 
 def plan_by_definition(
@@ -131,7 +131,7 @@ def plan_by_definition(
     metadata: Mapping[str, str],
     warnings: Sequence[str],
     plans: Plans,
-) -> Plan | None:
+) -> DecodingPlan | None:
     """Return the plan that `first_plan` makes if the observations raise no doubts; None if it needs them for it.
 
     Raises InvalidInputError for an invalid definition or variables.
@@ -150,27 +150,29 @@ def _planned(
     metadata: Mapping[str, str],
     warnings: Sequence[str],
     plans: Plans,
-) -> Plan:
+) -> DecodingPlan:
     known = plans.get((how, rows))
     own = _plan(definition, variables, how, rows) if known is None else known.own
-    said = {**own.metadata, **metadata}
+    entries = {**own.metadata, **metadata}
     if rows.name != "packed":
-        said["sas.layout"] = rows.name
-    said = _warned(said, *warnings, *_label_warnings(definition, variables))
-    plan = (own if known is None else known.last).of(definition, said)
-    plans[how, rows] = Planned(own, plan)
+        entries["sas.layout"] = rows.name
+    entries = _warned(entries, *warnings, *_label_warnings(definition, variables))
+    plan = (own if known is None else known.last).of(definition, entries)
+    plans[how, rows] = PlannedColumn(own, plan)
     return plan
 
 
-def _plan(definition: DataSetDefinition, variables: Sequence[Variable], how: Representation, rows: RowLayout) -> Plan:
+def _plan(
+    definition: DataSetDefinition, variables: Sequence[Variable], how: Representation, rows: RowLayout
+) -> DecodingPlan:
     """Return the plan that follows from the definition and the variables alone."""
-    said = schema.data_set_metadata(definition, variables, how.charset) | {
+    entries = schema.data_set_metadata(definition, variables, how.charset) | {
         "sas.byte_order": how.order,
         "sas.float": how.float_format,
         "sas.encoding": how.charset,
     }
     columns = schema.columns(variables, rows.offsets)
-    return Plan(columns, rows, definition.observations, definition.obs_length, how, said)
+    return DecodingPlan(columns, rows, definition.observations, definition.obs_length, how, entries)
 
 
 def _label_warnings(definition: DataSetDefinition, variables: Sequence[Variable]) -> Iterator[str]:
@@ -186,7 +188,7 @@ def _warned(metadata: Mapping[str, str], *warnings: str) -> dict[str, str]:
     return {**metadata, **({"sas.warnings": "\n".join(lines)} if lines else {})}
 
 
-def batches(plan: Plan, blocks: Blocks, rows_a_batch: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+def batches(plan: DecodingPlan, blocks: Blocks, rows_a_batch: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
     """Yield the observations of a data set as record batches.
 
     Raises Unforeseen instead of the first batch that does not fit the plan. Raises InvalidInputError if the bytes are
@@ -304,3 +306,41 @@ def _whole_rows(blocks: Blocks, length: int, rows_a_batch: int) -> Iterator[Byte
         raise InvalidInputError("observation-torn", "observations", total - filled % length, why)
     if filled:
         yield room[:filled].reshape(-1, length)
+
+
+class SmallDataSet(NamedTuple):
+    """A data set of few rows: its plan, and the bytes of its observations, at least one."""
+
+    plan: DecodingPlan
+    observations: bytes
+
+    @property
+    def rows(self) -> int:
+        return len(self.observations) // self.plan.obs_length
+
+
+def decode_together(several: Sequence[SmallDataSet]) -> list[pa.RecordBatch] | None:
+    """Return the observations of data sets whose plans differ in nothing but metadata.
+
+    Return None if values of one of them do not fit its plan, or raise doubts about it: then each has to be decoded by
+    itself.
+    """
+    plan = several[0].plan
+    joined = b"".join(each.observations for each in several)
+    cells = np.frombuffer(joined, np.uint8).reshape(-1, plan.obs_length)
+    ends = list(accumulate(each.rows for each in several))
+    starts = [0, *ends[:-1]]
+    variables = [(column.at, column.variable) for column in plan.columns]
+    numbers = [cells[:, at : at + variable.length] for at, variable in variables if variable.is_numeric]
+    if observation_layout.may_doubt(numbers, starts, plan.how):
+        return None
+    arrays: list[pa.Array] = []
+    for column in plan.columns:
+        made, suited = read_column(column, cells, plan.how, 0)
+        if suited is not column:
+            return None
+        arrays += made
+    return [
+        pa.RecordBatch.from_arrays([array.slice(start, each.rows) for array in arrays], schema=each.plan.schema)
+        for each, start in zip(several, starts, strict=True)
+    ]

@@ -46,7 +46,7 @@ class KeyContents(NamedTuple):
     descending: bool
 
 
-class Contents(NamedTuple):
+class DataSetDescription(NamedTuple):
     """A data set. `attributes` are all other `sas.*` entries, by the name after the dot."""
 
     library: str
@@ -67,12 +67,12 @@ class Contents(NamedTuple):
         return [*self.warnings, *(f"{each.name}: {note}" for each in self.variables for note in each.notes)]
 
 
-def contents(schema: pa.Schema, observations: int) -> Contents:
+def contents(schema: pa.Schema, observations: int) -> DataSetDescription:
     """Return the description in a schema.
 
     Facts that it does not state are inferred from its types; it need not be of SAS.
     """
-    said = sas_metadata(schema.metadata)
+    entries = sas_metadata(schema.metadata)
     sides = {
         side_columns.missing_of(field) or side_columns.bytes_of(field): field
         for field in schema
@@ -81,46 +81,48 @@ def contents(schema: pa.Schema, observations: int) -> Contents:
     fields = side_columns.without_sides(schema)
     variables = tuple(_variable(field, position, sides.get(field.name)) for position, field in enumerate(fields, 1))
     needed = str(sum(variable.length for variable in variables))
-    return Contents(
-        library=said.pop("library", ""),
-        member=said.pop("member", ""),
-        label=said.pop("label", ""),
+    return DataSetDescription(
+        library=entries.pop("library", ""),
+        member=entries.pop("member", ""),
+        label=entries.pop("label", ""),
         observations=observations,
-        observation_length=int(said.pop("obs_length", needed)),
+        observation_length=int(entries.pop("obs_length", needed)),
         variables=variables,
-        sort_key=tuple(KeyContents(each["variable"], each["descending"]) for each in _list(said.pop("sort_key", ""))),
+        sort_key=tuple(
+            KeyContents(each["variable"], each["descending"]) for each in _list(entries.pop("sort_key", ""))
+        ),
         indexes=tuple(
             IndexContents(each["name"], tuple(each["variables"]), each["flags"], each.get("upercmx", 0))
-            for each in _list(said.pop("indexes", ""))
+            for each in _list(entries.pop("indexes", ""))
         ),
-        protection=tuple(said.pop("passwords", "").split()),
-        warnings=tuple(said.pop("warnings", "").splitlines()),
-        attributes=said,
+        protection=tuple(entries.pop("passwords", "").split()),
+        warnings=tuple(entries.pop("warnings", "").splitlines()),
+        attributes=entries,
     )
 
 
-def _variable(field: pa.Field, position: int, beside: pa.Field | None) -> VariableContents:
-    said = sas_metadata(field.metadata)
+def _variable(field: pa.Field, position: int, side: pa.Field | None) -> VariableContents:
+    entries = sas_metadata(field.metadata)
     is_numeric = not sas_columns.is_text(field.type)
-    odd = said.get("odd_missing")
-    damaged = beside.name if beside is not None and not is_numeric else None
+    odd = entries.get("odd_missing")
+    damaged = side.name if side is not None and not is_numeric else None
     notes = [
-        said.get("inexact"),
+        entries.get("inexact"),
         f"values that do not decode, as bytes in {damaged}" if damaged else None,
         f"NaNs and infinities that SAS lacks, taken as missing: {odd}" if odd else None,
     ]
     return VariableContents(
-        position=int(said.get("position", position)),
-        name=said.get("name", field.name),
+        position=int(entries.get("position", position)),
+        name=entries.get("name", field.name),
         column=field.name,
         is_numeric=is_numeric,
-        length=int(said.get("length", 8 if is_numeric else 0)),
-        format=said.get("format", ""),
-        informat=said.get("informat", ""),
-        label=said.get("label", ""),
-        kind=said.get("kind", ""),
+        length=int(entries.get("length", 8 if is_numeric else 0)),
+        format=entries.get("format", ""),
+        informat=entries.get("informat", ""),
+        label=entries.get("label", ""),
+        kind=entries.get("kind", ""),
         arrow_type=str(field.type),
-        missing_column=beside.name if beside is not None and is_numeric else None,
+        missing_column=side.name if side is not None and is_numeric else None,
         bytes_column=damaged,
         notes=tuple(filter(None, notes)),
     )
@@ -141,12 +143,12 @@ def sas_metadata(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
 # --- as text ------------------------------------------------------------------------------------------------------
 
 
-def listing(found: Contents) -> str:
+def listing(found: DataSetDescription) -> str:
     """Return the lines of PROC CONTENTS, as far as a data set's messages contain the information."""
     return "\n".join(_lines(found)) + "\n"
 
 
-def _lines(found: Contents) -> Iterator[str]:
+def _lines(found: DataSetDescription) -> Iterator[str]:
     yield _title("The CONTENTS Procedure")
     yield ""
     yield from _attributes(found)
@@ -162,16 +164,16 @@ def _lines(found: Contents) -> Iterator[str]:
         yield from _section("Warnings", [], [[remark] for remark in found.remarks])
 
 
-def _attributes(found: Contents) -> Iterator[str]:
-    said = found.attributes
-    order = {"little": "low byte first", "big": "high byte first"}.get(said.get("byte_order", ""), "")
+def _attributes(found: DataSetDescription) -> Iterator[str]:
+    entries = found.attributes
+    order = {"little": "low byte first", "big": "high byte first"}.get(entries.get("byte_order", ""), "")
     left = {
         "Data Set Name": ".".join(filter(None, [found.library, found.member])),
         "Member Type": "DATA",
-        "Data Set Type": said.get("dataset_type", ""),
+        "Data Set Type": entries.get("dataset_type", ""),
         "Label": found.label,
-        "Data Representation": ", ".join(filter(None, [said.get("float", "").upper(), order])),
-        "Encoding": said.get("encoding", ""),
+        "Data Representation": ", ".join(filter(None, [entries.get("float", "").upper(), order])),
+        "Encoding": entries.get("encoding", ""),
         "Protection": " ".join(word.upper() for word in found.protection),
     }
     right = {
@@ -179,8 +181,8 @@ def _attributes(found: Contents) -> Iterator[str]:
         "Variables": f"{len(found.variables)}",
         "Indexes": f"{len(found.indexes)}",
         "Observation Length": f"{found.observation_length}",
-        "Compressed": said.get("compress", ""),
-        "Encrypted": said.get("encrypt", ""),
+        "Compressed": entries.get("compress", ""),
+        "Encrypted": entries.get("encrypt", ""),
         "Sorted": "YES" if found.sort_key else "NO",
     }
     rows = [[*pair[0], *pair[1]] for pair in zip(left.items(), right.items(), strict=True)]

@@ -6,7 +6,6 @@ are not variables: their contents become values of the columns that they belong 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +14,9 @@ from app.codecs.sas.constants import MessageKind
 from app.codecs.sas.data_set_messages import DataSetDefinition, Variable
 from app.dataset import character_columns, format_names, numeric, sas_columns, side_columns
 from app.dataset.checks import LONGEST_NAME
-from app.dataset.conversion_error import BadValueError
-from app.dataset.format_names import Format
-from app.dataset.numeric import ByteOrder, Bytes, FloatFormat
+from app.dataset.conversion_error import located
+from app.dataset.format_names import SasFormat
+from app.dataset.numeric import ByteOrder, FloatFormat
 from app.dataset.observation_layout import Representation
 from app.dataset.schema import LONGEST_CHARACTER
 from app.model.errors import InvalidInputError
@@ -46,28 +45,28 @@ def describe(
     schema = side_columns.without_sides(schema)
     _check_names(schema, charset)
     lengths = character_lengths or {}
-    said = _text(schema.metadata)
-    into = (said.get("sas.float", "ieee"), float_format)
+    entries = _text(schema.metadata)
+    into = (entries.get("sas.float", "ieee"), float_format)
     variables = [_variable(field, lengths.get(field.name), into) for field in schema]
     definition = DataSetDefinition(
         MessageKind.DEFINITION,
-        version=_integer(said, "sas.version", 0),
-        data_set_type=said.get("sas.dataset_type", ""),
-        label=said.get("sas.label", ""),
+        version=_integer(entries, "sas.version", 0),
+        data_set_type=entries.get("sas.dataset_type", ""),
+        label=entries.get("sas.label", ""),
         observations=observations,
         variables=len(variables),
         obs_length=sum(variable.length for variable in variables),
-        compress=said.get("sas.compress", "NO"),
-        reuse=(said.get("sas.reuse") or "E").encode(charset, "replace")[:1],
-        encrypt=said.get("sas.encrypt", "NO"),
-        sort_variables=_integer(said, "sas.sort_variables", 0),
-        collating=said.get("sas.sort_collating", ""),
-        sort_flags=_integer(said, "sas.sort_flags", 0),
+        compress=entries.get("sas.compress", "NO"),
+        reuse=(entries.get("sas.reuse") or "E").encode(charset, "replace")[:1],
+        encrypt=entries.get("sas.encrypt", "NO"),
+        sort_variables=_integer(entries, "sas.sort_variables", 0),
+        collating=entries.get("sas.sort_collating", ""),
+        sort_flags=_integer(entries, "sas.sort_flags", 0),
     )
     return definition, variables
 
 
-def said_of_data_set(schema: pa.Schema) -> dict[str, str]:
+def entries_of_data_set(schema: pa.Schema) -> dict[str, str]:
     """Return the data set's own entries of a schema's metadata."""
     return _text(schema.metadata)
 
@@ -80,11 +79,11 @@ def character_lengths(batches: Iterable[pa.RecordBatch], charset: str) -> dict[s
     lengths: dict[str, int] = {}
     rows = 0
     for batch in batches:
-        for field, column, beside in _with_sides(batch):
+        for field, column, side in _with_sides(batch):
             if sas_columns.is_text(field.type):
-                with _located(field.name, rows):
+                with located(field.name, rows, "observation"):
                     needed = character_columns.longest(
-                        sas_columns.strings(column), charset, _damaged(batch, beside, charset)
+                        sas_columns.strings(column), charset, _damaged(batch, side, charset)
                     )
                 lengths[field.name] = max(lengths.get(field.name, 1), needed)
         rows += batch.num_rows
@@ -118,23 +117,19 @@ def rows(
 def _block(batch: pa.RecordBatch, variables: Sequence[Variable], how: Representation, first: int) -> memoryview:
     cells = np.empty((batch.num_rows, sum(variable.length for variable in variables)), np.uint8)
     at = 0
-    for variable, (field, column, beside) in zip(variables, _with_sides(batch), strict=True):
-        with _located(field.name, first):
+    for variable, (field, column, side) in zip(variables, _with_sides(batch), strict=True):
+        with located(field.name, first, "observation"):
             if variable.is_numeric:
-                values, tags = sas_columns.doubles_and_tags(column, beside)
+                values, tags = sas_columns.doubles_and_tags(column, side)
                 made = numeric.encode(values, variable.length, how.order, how.float_format, tags, how.charset)
             else:
-                damaged = _damaged(batch, beside, how.charset)
+                damaged = _damaged(batch, side, how.charset)
                 made = character_columns.encode(sas_columns.strings(column), variable.length, how.charset, damaged)
-        _put(made, cells[:, at : at + variable.length])
+        place = cells[:, at : at + variable.length]
+        cell = f"V{place.shape[1]}"
+        place.view(cell)[:] = np.ascontiguousarray(made).view(cell)
         at += variable.length
     return cells.reshape(-1).data
-
-
-def _put(made: Bytes, place: Bytes) -> None:
-    """Copy a column's cells to their place, whole cells rather than single bytes."""
-    cell = f"V{place.shape[1]}"
-    place.view(cell)[:] = np.ascontiguousarray(made).view(cell)
 
 
 def _with_sides(batch: pa.RecordBatch) -> list[tuple[pa.Field, pa.Array, pa.Array | None]]:
@@ -151,10 +146,10 @@ def _with_sides(batch: pa.RecordBatch) -> list[tuple[pa.Field, pa.Array, pa.Arra
     ]
 
 
-def _damaged(batch: pa.RecordBatch, beside: pa.Array | None, charset: str) -> pa.BinaryArray | None:
+def _damaged(batch: pa.RecordBatch, side: pa.Array | None, charset: str) -> pa.BinaryArray | None:
     """Return the undecodable bytes if they have the same meaning in this character set as in their own, else None."""
     own = _text(batch.schema.metadata).get("sas.encoding")
-    return beside.cast(pa.binary()) if beside is not None and own == charset else None
+    return side.cast(pa.binary()) if side is not None and own == charset else None
 
 
 def _check_names(schema: pa.Schema, charset: str) -> None:
@@ -177,33 +172,35 @@ def _name(field: pa.Field) -> str:
 
 
 def _variable(field: pa.Field, needed: int | None, into: tuple[str, FloatFormat]) -> Variable:
-    said = _text(field.metadata)
+    entries = _text(field.metadata)
     numeric_type = sas_columns.numeric_type(field.type)
     if numeric_type is None and not sas_columns.is_text(field.type):
         raise InvalidInputError("column-type", field.name, -1, f"type {field.type} has no counterpart in SAS")
-    length = _numeric_length(field.name, said, *into) if numeric_type else _character_length(field.name, said, needed)
-    inferred = numeric_type.format if numeric_type else Format()
-    output = format_names.parse(said["sas.format"]) if "sas.format" in said else inferred
-    read = format_names.parse(said.get("sas.informat", ""))
+    length = (
+        _numeric_length(field.name, entries, *into) if numeric_type else _character_length(field.name, entries, needed)
+    )
+    inferred = numeric_type.format if numeric_type else SasFormat()
+    output = format_names.parse(entries["sas.format"]) if "sas.format" in entries else inferred
+    read = format_names.parse(entries.get("sas.informat", ""))
     return Variable(
         name=_name(field),
         format=output.name,
         informat=read.name,
-        label=said.get("sas.label", ""),
+        label=entries.get("sas.label", ""),
         type=_NUMERIC if numeric_type else _CHARACTER,
         length=length,
         format_length=output.width,
         format_decimal=output.decimals,
         informat_length=read.width,
         informat_decimal=read.decimals,
-        nsort=_signed_byte(said, "sas.nsort"),
+        nsort=_signed_byte(entries, "sas.nsort"),
     )
 
 
-def _numeric_length(column: str, said: Mapping[str, str], source: str, target: FloatFormat) -> int:
-    if said.get("sas.type", "numeric") != "numeric":
+def _numeric_length(column: str, entries: Mapping[str, str], source: str, target: FloatFormat) -> int:
+    if entries.get("sas.type", "numeric") != "numeric":
         return 8
-    length = _integer(said, "sas.length", 8)
+    length = _integer(entries, "sas.length", 8)
     if not 2 <= length <= 8:
         raise InvalidInputError("variable-length", column, -1, f"a numeric cannot have length {length}")
     if target == "ibm":
@@ -212,8 +209,8 @@ def _numeric_length(column: str, said: Mapping[str, str], source: str, target: F
     return min(8, length + 1) if source == "ibm" else max(3, length)
 
 
-def _character_length(column: str, said: Mapping[str, str], needed: int | None) -> int:
-    kept = _integer(said, "sas.length", 0) if said.get("sas.type") == "character" else 0
+def _character_length(column: str, entries: Mapping[str, str], needed: int | None) -> int:
+    kept = _integer(entries, "sas.length", 0) if entries.get("sas.type") == "character" else 0
     length = max(kept, needed or 0)
     if not 1 <= length <= LONGEST_CHARACTER:
         raise InvalidInputError("variable-length", column, -1, f"a character variable cannot have length {length}")
@@ -224,24 +221,15 @@ def _text(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
     return {key.decode("utf-8", "replace"): value.decode("utf-8", "replace") for key, value in (metadata or {}).items()}
 
 
-def _integer(said: Mapping[str, str], key: str, default: int) -> int:
+def _integer(entries: Mapping[str, str], key: str, default: int) -> int:
     try:
-        return int(said.get(key, default))
+        return int(entries.get(key, default))
     except ValueError:
-        raise InvalidInputError("metadata", key, -1, f"{said[key]!r} is not an integer") from None
+        raise InvalidInputError("metadata", key, -1, f"{entries[key]!r} is not an integer") from None
 
 
-def _signed_byte(said: Mapping[str, str], key: str) -> bytes:
+def _signed_byte(entries: Mapping[str, str], key: str) -> bytes:
     try:
-        return _integer(said, key, 0).to_bytes(1, "big", signed=True)
+        return _integer(entries, key, 0).to_bytes(1, "big", signed=True)
     except OverflowError:
-        raise InvalidInputError("metadata", key, -1, f"{said[key]} does not fit a byte") from None
-
-
-@contextmanager
-def _located(column: str, first: int) -> Iterator[None]:
-    """Raise InvalidInputError with the column and the observation number (from 1) for a BadValueError."""
-    try:
-        yield
-    except BadValueError as e:
-        raise InvalidInputError("value", column, -1, f"observation {first + e.row + 1}: {e.why}") from None
+        raise InvalidInputError("metadata", key, -1, f"{entries[key]} does not fit a byte") from None

@@ -1,4 +1,4 @@
-"""The parts of a data set beside its variables and observations: indexes and integrity constraints.
+"""The indexes and the integrity constraints of a data set.
 
 The layout of integrity constraints is not published. Both are metadata of the data set's table: `sas.indexes` (JSON)
 and `sas.constraints` (base64 of the bytes as received).
@@ -10,7 +10,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from app.codecs.sas.index_messages import Index
+from app.codecs.sas.data_set_messages import Index
 
 INDEXES, CONSTRAINTS = "sas.indexes", "sas.constraints"
 MOST_BYTES = 1 << 20
@@ -29,9 +29,9 @@ def written_indexes(indexes: Iterable[Index]) -> str:
     return json.dumps(listed, ensure_ascii=False, separators=(",", ":"))
 
 
-def read_indexes(said: Mapping[str, str]) -> tuple[Index, ...]:
+def read_indexes(entries: Mapping[str, str]) -> tuple[Index, ...]:
     """Return the indexes in metadata. Raises ValueError that states the fault."""
-    text = said.get(INDEXES, "")
+    text = entries.get(INDEXES, "")
     if not text:
         return ()
     _check_size(text)
@@ -49,9 +49,9 @@ def written_constraints(data: bytes) -> str:
     return b64encode(data).decode()
 
 
-def read_constraints(said: Mapping[str, str]) -> bytes:
+def read_constraints(entries: Mapping[str, str]) -> bytes:
     """Return the integrity constraints in metadata. Raises ValueError that states the fault."""
-    text = said.get(CONSTRAINTS, "")
+    text = entries.get(CONSTRAINTS, "")
     _check_size(text)
     try:
         return b64decode(text, validate=True)
@@ -59,8 +59,8 @@ def read_constraints(said: Mapping[str, str]) -> bytes:
         raise ValueError(f"not base64: {error}") from None
 
 
-def _index(number: int, said: Any) -> Index:
-    given = said if isinstance(said, dict) else {}
+def _index(number: int, entries: Any) -> Index:
+    given = entries if isinstance(entries, dict) else {}
     name, variables = given.get("name"), given.get("variables")
     if not isinstance(name, str) or not name or not isinstance(variables, list) or not variables:
         raise ValueError(f"index {number} needs a name and variables")

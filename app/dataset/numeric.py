@@ -1,6 +1,6 @@
 """Convert SAS numerics to double columns and back.
 
-A numeric of length 2 to 8 is the most significant bytes of an 8-byte float. Floats are IEEE's or those of IBM
+A numeric of length 2 to 8 is the most significant bytes of an 8-byte float. Floats are IEEE's or of IBM
 System/390: a sign, 7 bits of a power of 16 biased by 64, and 56 bits of fraction. Missing values are NaNs in IEEE
 format and fractions of zero in IBM format; `app.dataset.missing` distinguishes them.
 """
@@ -67,7 +67,8 @@ class Numbers(NamedTuple):
 
 
 def read(cells: Bytes, order: ByteOrder, float_format: FloatFormat = "ieee", charset: str = "latin-1") -> Numbers:
-    """Return the numbers of a column given as rows by length bytes. `charset` is that of the data set's texts."""
+    """Return the numbers of a column given as rows by length bytes. `charset` is the character set of the data set's
+    texts."""
     words = _words(cells, order)
     if float_format == "ibm":
         return _read_ibm(words, charset)
@@ -92,7 +93,7 @@ def _read_ibm(words: Words, charset: str) -> Numbers:
     unit += _UNIT
     unit |= words & _SIGN
     doubles *= unit.view(np.float64)
-    # A fraction of zero under any top byte but that of zero itself is a missing value.
+    # A fraction of zero under a top byte other than zero's own is a missing value.
     absent = fraction == 0
     if not absent.any():
         return Numbers(doubles)
@@ -161,7 +162,7 @@ def encode(
 ) -> Bytes:
     """Return a column of rows by length bytes. NaN becomes the missing value in `tags`, or `.` if that has none.
 
-    `charset` is that of the data set's texts: it determines the codes of special missing values in IBM floats. Raises
+    `charset` is the character set of the texts: it determines the codes of special missing values in IBM floats. Raises
     BadValueError for an infinity, which SAS does not have, for a value beyond the range of IBM floats, and for one that
     the length would change.
     """
@@ -177,8 +178,8 @@ def encode(
         codes, shift = missing.TO_IEEE, _TAG_BITS
     if absent.any():
         letters = np.zeros(len(doubles), np.uint8) if tags is None else tags
-        said = codes[letters[absent]].astype(np.uint64) << shift
-        words[absent] = said if float_format == "ibm" else said | _UNTAGGED
+        tagged = codes[letters[absent]].astype(np.uint64) << shift
+        words[absent] = tagged if float_format == "ibm" else tagged | _UNTAGGED
     if length < 8:
         lost = np.uint64((1 << 8 * (8 - length)) - 1)
         refuse_any(words & lost != 0, f"the value does not fit a numeric of length {length} exactly")

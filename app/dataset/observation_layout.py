@@ -83,7 +83,10 @@ def only_layout(definition: DataSetDefinition, variables: Sequence[Variable]) ->
 
 def plausibility(cells: Bytes, variables: Sequence[Variable], offsets: Sequence[int], how: Representation) -> float:
     """Return the share of values, from 0 to 1, that look plausible; 1 if there are no values."""
-    controls = _controls(how.charset)
+    controls = np.zeros(256, np.bool_)
+    controls[: 0x40 if missing.is_ebcdic(how.charset) else 0x20] = True
+    if not missing.is_ebcdic(how.charset):
+        controls[list(_TEXT_CONTROLS)] = False
     shares = [
         _usual(column, how) if variable.is_numeric else 1 - controls[column].mean()
         for variable, at in zip(variables, offsets, strict=True)
@@ -130,7 +133,7 @@ def may_doubt(columns: Sequence[Bytes], starts: Sequence[int], how: Representati
 
 
 def _share(numbers: Sequence[Bytes], how: Representation) -> float:
-    """Return the share of plausible values among all numbers, of which those of each length are together."""
+    """Return the share of plausible values among all numbers, which are grouped by length."""
     return sum(_usual(cells, how) * len(cells) for cells in numbers) / sum(map(len, numbers))
 
 
@@ -146,20 +149,16 @@ def _candidates(obs_length: int, variables: Sequence[Variable]) -> Iterator[RowL
         yield RowLayout("packed", packed)
     elif 0 < spare < ALIGNMENT:
         yield RowLayout("padded", packed)
-        if (first := _numerics_first(variables)) != packed:
+        offsets = [0] * len(variables)
+        at = 0
+        for index in sorted(range(len(variables)), key=lambda index: not variables[index].is_numeric):
+            offsets[index] = at
+            at += variables[index].length
+        if (first := tuple(offsets)) != packed:
             yield RowLayout("numerics-first", first)
     aligned, end = _aligned(variables)
     if spare > 0 and end == obs_length and aligned != packed:
         yield RowLayout("aligned", aligned)
-
-
-def _numerics_first(variables: Sequence[Variable]) -> tuple[int, ...]:
-    offsets = [0] * len(variables)
-    at = 0
-    for index in sorted(range(len(variables)), key=lambda index: not variables[index].is_numeric):
-        offsets[index] = at
-        at += variables[index].length
-    return tuple(offsets)
 
 
 def _aligned(variables: Sequence[Variable]) -> tuple[tuple[int, ...], int]:
@@ -182,12 +181,3 @@ def _usual(cells: Bytes, how: Representation) -> float:
 def _is_usual(sizes: Doubles) -> NDArray[np.bool_]:
     usual: NDArray[np.bool_] = (sizes == 0) | ((sizes >= _USUAL[0]) & (sizes <= _USUAL[1]))
     return usual
-
-
-def _controls(charset: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return for each byte whether it is a control character that texts do not have."""
-    controls = np.zeros(256, np.bool_)
-    controls[: 0x40 if missing.is_ebcdic(charset) else 0x20] = True
-    if not missing.is_ebcdic(charset):
-        controls[list(_TEXT_CONTROLS)] = False
-    return controls

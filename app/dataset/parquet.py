@@ -126,12 +126,10 @@ def parquet_writer(
         return pq.ParquetWriter(file, schema, compression="snappy", use_dictionary=False)
     strings = [field.name for field in schema if pa.types.is_string(field.type)]
     if sample is not None:
-        strings = [name for name in strings if _repeats(sample, name)]
+        strings = [
+            name for name in strings if pc.count_distinct(sample[name], mode="all").as_py() * 2 <= sample.num_rows
+        ]
     return pq.ParquetWriter(file, schema, compression="zstd", compression_level=1, use_dictionary=strings)
-
-
-def _repeats(sample: pa.Table, name: str) -> bool:
-    return bool(pc.count_distinct(sample[name], mode="all").as_py() * 2 <= sample.num_rows)
 
 
 def _size(rows: pa.RecordBatch | pa.Table) -> int:

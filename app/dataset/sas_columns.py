@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from app.dataset import missing, temporal_columns
 from app.dataset.conversion_error import BadValueError, refuse_any
-from app.dataset.format_names import Format
+from app.dataset.format_names import SasFormat
 from app.dataset.missing import Tags
 from app.dataset.numeric import Doubles
 
@@ -25,7 +25,7 @@ class NumericType(NamedTuple):
 
     includes: Callable[[pa.DataType], bool]
     doubles: Callable[[pa.Array], Doubles]
-    format: Format = Format()
+    format: SasFormat = SasFormat()
 
 
 def _plain(column: pa.Array) -> Doubles:
@@ -67,10 +67,10 @@ _NUMERIC_TYPES = (
     NumericType(pa.types.is_boolean, _booleans),
     NumericType(pa.types.is_decimal, _plain),
     NumericType(pa.types.is_null, _plain),
-    NumericType(pa.types.is_date, _days, Format("DATE", 9)),
-    NumericType(pa.types.is_timestamp, _instants, Format("DATETIME", 20)),
-    NumericType(pa.types.is_time, _spans, Format("TIME", 8)),
-    NumericType(pa.types.is_duration, _spans, Format("TIME", 8)),
+    NumericType(pa.types.is_date, _days, SasFormat("DATE", 9)),
+    NumericType(pa.types.is_timestamp, _instants, SasFormat("DATETIME", 20)),
+    NumericType(pa.types.is_time, _spans, SasFormat("TIME", 8)),
+    NumericType(pa.types.is_duration, _spans, SasFormat("TIME", 8)),
 )
 
 

@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from app.codecs.sas.data_set_messages import DataSetDefinition, Variable
 from app.dataset import side_columns, temporal_columns
-from app.dataset.format_names import Format
-from app.dataset.numeric_kinds import Kind, kind_of
+from app.dataset.format_names import Kind, SasFormat, kind_of
 from app.dataset.temporal_columns import Moment
 from app.model.errors import InvalidInputError
 
@@ -61,12 +60,11 @@ class Column:
 
 def columns(variables: Sequence[Variable], offsets: Iterable[int]) -> tuple[Column, ...]:
     """Return a column for each variable, whose values begin at these offsets, for the usual values."""
-    return tuple(
-        Column(variable, name, position, at, _moment(variable))
-        for position, (variable, name, at) in enumerate(
-            zip(variables, column_names(variables), offsets, strict=True), 1
-        )
-    )
+    found = []
+    for position, (variable, name, at) in enumerate(zip(variables, column_names(variables), offsets, strict=True), 1):
+        kind = kind_of(variable.format) if variable.is_numeric else None
+        found.append(Column(variable, name, position, at, None if kind is None else MOMENTS[kind][0]))
+    return tuple(found)
 
 
 def arrow_schema(columns: Sequence[Column], metadata: Mapping[str, str]) -> pa.Schema:
@@ -74,7 +72,11 @@ def arrow_schema(columns: Sequence[Column], metadata: Mapping[str, str]) -> pa.S
     fields = []
     taken = {column.name.casefold() for column in columns}
     for column in columns:
-        fields.append(_field(column))
+        if column.variable.is_numeric:
+            data_type = pa.float64() if column.moment is None else temporal_columns.TYPES[column.moment]
+        else:
+            data_type = pa.string()
+        fields.append(pa.field(column.name, data_type, column.variable.is_numeric, metadata=_variable_metadata(column)))
         if column.has_side:
             made = side_columns.missing_field if column.variable.is_numeric else side_columns.bytes_field
             fields.append(made(column.name, taken))
@@ -132,7 +134,7 @@ def column_names(variables: Sequence[Variable]) -> list[str]:
 def data_set_metadata(definition: DataSetDefinition, variables: Sequence[Variable], charset: str) -> dict[str, str]:
     """Return the attributes that a definition gives a data set as a whole, and the sort key from its variables."""
     flags = {"read": definition.read_flag, "write": definition.write_flag, "alter": definition.alter_flag}
-    said = {
+    entries = {
         "sas.label": definition.label,
         "sas.dataset_type": definition.data_set_type,
         "sas.compress": definition.compress,
@@ -143,7 +145,7 @@ def data_set_metadata(definition: DataSetDefinition, variables: Sequence[Variabl
         "sas.passwords": " ".join(word for word, flag in flags.items() if flag),
         "sas.version": str(definition.version) if definition.version else "",
     }
-    return {key: value for key, value in said.items() if value} | {
+    return {key: value for key, value in entries.items() if value} | {
         "sas.obs_length": str(definition.obs_length),
         "sas.sort_variables": str(definition.sort_variables),
         "sas.sort_flags": str(definition.sort_flags),
@@ -168,31 +170,18 @@ def to_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _moment(variable: Variable) -> Moment | None:
-    kind = kind_of(variable.format) if variable.is_numeric else None
-    return None if kind is None else MOMENTS[kind][0]
-
-
-def _field(column: Column) -> pa.Field:
-    if column.variable.is_numeric:
-        data_type = pa.float64() if column.moment is None else temporal_columns.TYPES[column.moment]
-    else:
-        data_type = pa.string()
-    return pa.field(column.name, data_type, column.variable.is_numeric, metadata=_variable_metadata(column))
-
-
 def _variable_metadata(column: Column) -> dict[str, str]:
     variable = column.variable
-    said = {
+    entries = {
         "sas.name": "" if variable.name == column.name else variable.name,
         "sas.label": variable.label,
-        "sas.format": str(Format(variable.format, variable.format_length, variable.format_decimal)),
-        "sas.informat": str(Format(variable.informat, variable.informat_length, variable.informat_decimal)),
+        "sas.format": str(SasFormat(variable.format, variable.format_length, variable.format_decimal)),
+        "sas.informat": str(SasFormat(variable.informat, variable.informat_length, variable.informat_decimal)),
         "sas.kind": column.kind or "",
         "sas.inexact": column.inexact,
         "sas.odd_missing": str(column.odd) if column.odd else "",
     }
-    return {key: value for key, value in said.items() if value} | {
+    return {key: value for key, value in entries.items() if value} | {
         "sas.type": "numeric" if variable.is_numeric else "character",
         "sas.length": str(variable.length),
         "sas.nsort": str(nsort(variable)),

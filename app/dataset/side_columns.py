@@ -22,12 +22,12 @@ def is_side(field: pa.Field) -> bool:
 
 def missing_of(field: pa.Field) -> str | None:
     """Return the column whose special missing values this field holds, or None if it is not such a side column."""
-    return _said(field, MISSING_OF)
+    return _metadata_of(field, MISSING_OF)
 
 
 def bytes_of(field: pa.Field) -> str | None:
     """Return the column whose undecodable values this field holds, or None if it is not such a side column."""
-    return _said(field, BYTES_OF)
+    return _metadata_of(field, BYTES_OF)
 
 
 def without_sides(schema: pa.Schema) -> pa.Schema:
@@ -45,9 +45,9 @@ def bytes_field(column: str, taken: Container[str]) -> pa.Field:
     return pa.field(_name(f"{column}__bytes", taken), pa.binary(), metadata={BYTES_OF: column})
 
 
-def _said(field: pa.Field, key: bytes) -> str | None:
-    said = (field.metadata or {}).get(key)
-    return None if said is None else said.decode()
+def _metadata_of(field: pa.Field, key: bytes) -> str | None:
+    name = (field.metadata or {}).get(key)
+    return None if name is None else name.decode()
 
 
 def _name(wanted: str, taken: Container[str]) -> str:

@@ -3,7 +3,7 @@
 A *catalog* has the value labels of each format by its name in capitals, with `$` if it is for texts. A value is
 identified by its text: a number in its shortest form, a special missing value as `.A`, a text without trailing blanks.
 
-Messages of data sets have only the names of formats. So a catalog travels as a data set of its own beside them: in the
+Messages of data sets have only the names of formats. So a catalog travels as a data set of its own: in the
 form that PROC FORMAT reads with CNTLIN= and writes with CNTLOUT=.
 """
 
@@ -101,14 +101,14 @@ def to_table(catalog: Catalog) -> pa.Table:
         for value, label in labels.items()
     ]
     types = ["FMTNAME", "START", "END", "LABEL", "TYPE"]
-    said = {
+    named = {
         "FMTNAME": "Format name",
         "START": "Starting value for format",
         "END": "Ending value for format",
         "LABEL": "Format value label",
         "TYPE": "Type of format",
     }
-    fields = [pa.field(name, pa.string(), metadata={"sas.label": said[name]}) for name in types]
+    fields = [pa.field(name, pa.string(), metadata={"sas.label": named[name]}) for name in types]
     return pa.Table.from_pylist(rows, pa.schema(fields, {"sas.member": MEMBER, "sas.label": "Value labels"}))
 
 
@@ -148,9 +148,9 @@ def _entries(batch: pa.RecordBatch) -> Iterator[tuple[str, str | None, str]]:
     ends = _texts(columns["END"]) if "END" in columns else starts
     types = _texts(columns["TYPE"]) if "TYPE" in columns else [""] * rows
     special = _texts(columns["HLO"]) if "HLO" in columns else [""] * rows
-    for said, start, end, label, kind, hlo in zip(names, starts, ends, labels, types, special, strict=True):
-        plain = in_capitals(said).removeprefix("$")
-        is_text = kind.upper() == "C" or said.startswith("$")
+    for named, start, end, label, kind, hlo in zip(names, starts, ends, labels, types, special, strict=True):
+        plain = in_capitals(named).removeprefix("$")
+        is_text = kind.upper() == "C" or named.startswith("$")
         if not plain:
             continue
         name = "$" + plain if is_text else plain

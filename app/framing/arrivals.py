@@ -1,4 +1,4 @@
-"""Messages that do not say what they belong to, numbered as they come in, a source at a time."""
+"""Numbering of messages that do not state what they belong to, on arrival, a source at a time."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -44,7 +44,7 @@ class ArrivalsBySource:
         self._of(source, framing)
 
     def resume(self, messages: Iterable[PhysicalMessage]) -> None:
-        """Take note of messages in the journal, in their order, so that numbering continues behind them. One without a
+        """Take note of messages in the journal, in their order, so that numbering continues after them. One without a
         source may have been any."""
         for message in messages:
             if REPLAYED in message.properties:

@@ -10,7 +10,7 @@ All evidence decides (`Counting.decide`):
 - No loss makes a count smaller: a rule by which more came than was sent is refuted. What is left is the one reading, or
   all rules left agree.
 - The subject has shown before how its senders count. A setting of the source may state it.
-- What the sender announced of the content (`app.framing.rendezvous_tally`) may show that all came. Unless that is
+- What the sender announced of the content (`app.framing.rendezvous_progress`) may show that all came. Unless that is
   certain, the subject has shown a rule only when two attachments agree on it.
 
 Where whole and incomplete readings are left, the attachment is in doubt: it is not finished, and the reason is
@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from app.framing.rendezvous_tally import Whole
+from app.framing.rendezvous_progress import Completeness
 from app.model.evidence import Choice, Ground, OnDoubt, Question
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ _MOST_DONE: Final = 20
 
 class Rule(NamedTuple):
     """What a last message counts: the messages of its attachment, or of all attachments of the header that have not
-    ended before; and beside them the header and the application messages, or not."""
+    ended before; with or without the header and the application messages."""
 
     all_attachments: bool = False
     header: bool = False
@@ -55,38 +55,38 @@ _BY_NAME: Final = {rule.name: rule for rule in RULES}
 RULE_NAMES: Final = tuple(sorted(_BY_NAME))
 
 
-class Came(NamedTuple):
+class AttachmentArrival(NamedTuple):
     """What came of one attachment that a last message may end: its messages, and whether these are all by what was
     announced. `repeats` of them are equal to one shortly before, and may be the same one, which came twice."""
 
     messages: int
-    whole: Whole
+    whole: Completeness
     repeats: int = 0
 
 
-class Ended(NamedTuple):
+class LastMessage(NamedTuple):
     """A last message and what came before it.
 
-    `said` is its number. `came` has the attachments that it may end, the last of which it follows directly; `unbegun`
+    `stated` is its number. `came` has the attachments that it may end, the last of which it follows directly; `unbegun`
     more attachments of the header have no message yet. `applications` is the number of application messages.
     """
 
-    said: int
-    came: Sequence[Came]
+    stated: int
+    came: Sequence[AttachmentArrival]
     unbegun: int = 0
     applications: int = 0
 
     def missing(self, rule: Rule) -> int:
         """Return how many messages are missing by a rule; a negative number if more came than were sent."""
         came = sum(each.messages for each in self.came) if rule.all_attachments else self.came[-1].messages
-        return self.said - came - rule.header - rule.application * self.applications
+        return self.stated - came - rule.header - rule.application * self.applications
 
     def is_possible(self, rule: Rule) -> bool:
-        """Tell whether the count can be that of a rule, if messages were lost, or came twice where announcements do not
-        tell. Each attachment has at least one."""
+        """Tell whether the count can follow a rule, if messages were lost, or came twice where announcements do not
+        show it. Each attachment has at least one."""
         if rule.all_attachments and self.unbegun:
             return self.missing(rule) >= self.unbegun
-        twice = sum(each.repeats for each in self.came if each.whole is Whole.UNKNOWN)
+        twice = sum(each.repeats for each in self.came if each.whole is Completeness.UNKNOWN)
         return self.missing(rule) >= -twice
 
     def is_whole(self, rule: Rule, attachment: int) -> bool:
@@ -107,7 +107,7 @@ class Decision(NamedTuple):
     is_refuted: bool = False
 
 
-class Decided(NamedTuple, Generic[T]):
+class AttachmentDecision(NamedTuple, Generic[T]):
     """A decision for one attachment (a place in `Ended.came`) of the last message that `token` stands for."""
 
     token: T
@@ -118,12 +118,12 @@ class Decided(NamedTuple, Generic[T]):
 @dataclass(slots=True)
 class _Waiting(Generic[T]):
     token: T
-    ended: Ended
+    ended: LastMessage
     decisions: list[Decision]
 
 
 @dataclass(slots=True)
-class Counting(Generic[T]):
+class SubjectCounting(Generic[T]):
     """How the senders on one subject count, as far as it is known."""
 
     rules: frozenset[Rule] = RULES
@@ -134,7 +134,7 @@ class Counting(Generic[T]):
     _done: deque[_Waiting[T]] = field(default_factory=lambda: deque(maxlen=_MOST_DONE))
 
     @classmethod
-    def of(cls, known: str = "", counts: str | None = None, on_doubt: OnDoubt = "hold") -> "Counting[T]":
+    def of(cls, known: str = "", counts: str | None = None, on_doubt: OnDoubt = "hold") -> "SubjectCounting[T]":
         """Return what is known of a subject, by the text of `known` or by the setting `counts`."""
         if counts is not None:
             return cls(frozenset({_BY_NAME[counts]}), is_set=True, on_doubt=on_doubt)
@@ -146,7 +146,7 @@ class Counting(Generic[T]):
         """The rules that are left, as a text; empty if none was refuted."""
         return "" if self.rules == RULES else " ".join(sorted(rule.name for rule in self.rules))
 
-    def decide(self, token: T, ended: Ended) -> list[Decided[T]]:
+    def decide(self, token: T, ended: LastMessage) -> list[AttachmentDecision[T]]:
         """Return the decisions of a last message, for each attachment that it may end, and those that follow for
         earlier ones."""
         before = self.rules
@@ -155,11 +155,13 @@ class Counting(Generic[T]):
         found = _Waiting(token, ended, decisions)
         later = [] if self.rules == before else [*self._reconsidered(), *self._refuted()]
         (self._waiting if any(each.parts is None for each in decisions) else self._done).append(found)
-        return [Decided(token, attachment, decision) for attachment, decision in enumerate(decisions)] + later
+        return [
+            AttachmentDecision(token, attachment, decision) for attachment, decision in enumerate(decisions)
+        ] + later
 
     # --- learning -----------------------------------------------------------------------------------------------------
 
-    def _learn(self, ended: Ended) -> None:
+    def _learn(self, ended: LastMessage) -> None:
         """Take note of what a last message shows of the rules."""
         if self.is_set:
             return
@@ -169,13 +171,13 @@ class Counting(Generic[T]):
         )
         evidence = [ended.came[each].whole for each in self._ended_by_any(whole, ended)]
         standing = {rule for rule in self.rules if ended.is_possible(rule)}
-        if Whole.CONTRADICTED in evidence or not whole:
+        if Completeness.CONTRADICTED in evidence or not whole:
             return
         if standing and all(ended.is_whole(rule, last) for rule in standing):
             self.rules = self.rules & whole or self.rules
-        elif evidence and all(each is Whole.CERTAIN for each in evidence):
+        elif evidence and all(each is Completeness.CERTAIN for each in evidence):
             self._replace(whole)
-        elif all(each.value >= Whole.LIKELY.value for each in evidence):
+        elif all(each.value >= Completeness.LIKELY.value for each in evidence):
             if agreed := self._suggested & whole:
                 self._replace(agreed)
             self._suggested = whole
@@ -185,16 +187,16 @@ class Counting(Generic[T]):
         self._suggested = frozenset()
 
     @staticmethod
-    def _ended_by(rule: Rule, ended: Ended) -> Iterable[int]:
+    def _ended_by(rule: Rule, ended: LastMessage) -> Iterable[int]:
         """Return the attachments that a last message ends by a rule."""
         return range(len(ended.came)) if rule.all_attachments else (len(ended.came) - 1,)
 
-    def _ended_by_any(self, rules: Iterable[Rule], ended: Ended) -> Iterable[int]:
+    def _ended_by_any(self, rules: Iterable[Rule], ended: LastMessage) -> Iterable[int]:
         return sorted({each for rule in rules for each in self._ended_by(rule, ended)})
 
     # --- deciding -----------------------------------------------------------------------------------------------------
 
-    def _decision(self, ended: Ended, attachment: int) -> Decision:
+    def _decision(self, ended: LastMessage, attachment: int) -> Decision:
         came, whole, _ = ended.came[attachment]
         readings = [rule for rule in sorted(self.rules) if ended.is_possible(rule)]
         fits = [rule for rule in readings if ended.is_whole(rule, attachment)]
@@ -202,27 +204,27 @@ class Counting(Generic[T]):
             return Decision(doubt=f"{_counted(ended)}, which contradicts {self._shown()}")
         if not fits:
             return self._incomplete(ended, attachment, readings)
-        if whole is Whole.UNKNOWN and any(each.whole is Whole.CONTRADICTED for each in ended.came):
+        if whole is Completeness.UNKNOWN and any(each.whole is Completeness.CONTRADICTED for each in ended.came):
             return Decision(doubt=_OTHERS_CONTRADICT)
         others = tuple(rule.name for rule in readings if rule not in fits)
-        if not others or whole.value >= Whole.LIKELY.value:
+        if not others or whole.value >= Completeness.LIKELY.value:
             ground = Ground.ANNOUNCED if others else self._ground(ended)
             return Decision(came, Choice(Question.COUNT, fits[0].name, ground, others))
         if self.on_doubt == "warn":
             return Decision(came, Choice(Question.COUNT, fits[0].name, Ground.PREFERENCE, others), _ambiguity(ended))
         return Decision(doubt=_ambiguity(ended))
 
-    def _incomplete(self, ended: Ended, attachment: int, readings: Sequence[Rule]) -> Decision:
+    def _incomplete(self, ended: LastMessage, attachment: int, readings: Sequence[Rule]) -> Decision:
         """Return how many parts an attachment has that is incomplete by all readings, if they agree on it."""
         came, whole, _ = ended.came[attachment]
         numbers = {ended.missing(rule) for rule in readings}
         is_only = len(ended.came) == 1 and not ended.unbegun
         is_own = attachment == len(ended.came) - 1 and not any(rule.all_attachments for rule in readings)
-        if (is_only or is_own) and len(numbers) == 1 and min(numbers) > 0 and whole.value <= Whole.UNKNOWN.value:
+        if (is_only or is_own) and len(numbers) == 1 and min(numbers) > 0 and whole.value <= Completeness.UNKNOWN.value:
             return Decision(came + min(numbers), Choice(Question.COUNT, readings[0].name, self._ground(ended)))
         return Decision(doubt=f"{_counted(ended)}, so that messages are missing by {self._shown()}")
 
-    def _ground(self, ended: Ended) -> Ground:
+    def _ground(self, ended: LastMessage) -> Ground:
         """Return what left no other rule than those that agree."""
         if self.is_set:
             return Ground.SETTING
@@ -238,32 +240,32 @@ class Counting(Generic[T]):
 
     # --- earlier decisions --------------------------------------------------------------------------------------------
 
-    def _reconsidered(self) -> list[Decided[T]]:
+    def _reconsidered(self) -> list[AttachmentDecision[T]]:
         """Return the decisions of waiting last messages that are possible now."""
-        found: list[Decided[T]] = []
+        found: list[AttachmentDecision[T]] = []
         waiting, self._waiting = self._waiting, deque(maxlen=_MOST_WAITING)
         for each in waiting:
             for attachment, before in enumerate(each.decisions):
                 if before.parts is None and (now := self._decision(each.ended, attachment)).parts is not None:
                     each.decisions[attachment] = now
-                    found.append(Decided(each.token, attachment, now))
+                    found.append(AttachmentDecision(each.token, attachment, now))
             undecided = any(decision.parts is None for decision in each.decisions)
             (self._waiting if undecided else self._done).append(each)
         return found
 
-    def _refuted(self) -> list[Decided[T]]:
+    def _refuted(self) -> list[AttachmentDecision[T]]:
         """Return, for whole attachments that are not whole by any rule that is left, that this is in doubt."""
-        found: list[Decided[T]] = []
+        found: list[AttachmentDecision[T]] = []
         done, self._done = self._done, deque(maxlen=_MOST_DONE)
         for each in done:
             refuted = [
                 attachment
                 for attachment, decision in enumerate(each.decisions)
                 if decision.parts == each.ended.came[attachment].messages
-                and each.ended.came[attachment].whole is not Whole.CERTAIN
+                and each.ended.came[attachment].whole is not Completeness.CERTAIN
                 and not any(each.ended.is_whole(rule, attachment) for rule in self.rules)
             ]
-            found += [Decided(each.token, attachment, _REFUTED) for attachment in refuted]
+            found += [AttachmentDecision(each.token, attachment, _REFUTED) for attachment in refuted]
             if not refuted:
                 self._done.append(each)
         return found
@@ -279,12 +281,12 @@ _REFUTED: Final = Decision(
 )
 
 
-def _counted(ended: Ended) -> str:
+def _counted(ended: LastMessage) -> str:
     came = sum(each.messages for each in ended.came)
-    return f"its last message counts {ended.said} messages, and {came} came"
+    return f"its last message counts {ended.stated} messages, and {came} came"
 
 
-def _ambiguity(ended: Ended) -> str:
+def _ambiguity(ended: LastMessage) -> str:
     return (
         f"{_counted(ended)}: either messages are missing, or the sender counts the header, the application message or "
         "other attachments, too; the source's setting `counts` can state it"

@@ -1,16 +1,19 @@
 """The character sets in which the text of a SAS message is read and written."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
 
 from app.codecs.ibm_mq.encodings import EBCDIC, is_ebcdic
 from app.codecs.ibm_mq.encodings import charset as named_charset
 from app.dataset import decode
 from app.dataset.character_columns import GUESSES
-from app.dataset.decode import Blocks, Plan, Unforeseen
+from app.dataset.decode import Blocks, DecodingPlan, Unforeseen
 from app.framing.protocol import StoreTable
 from app.model.message import PhysicalMessage
 from app.model.records import FramingOptions
+from app.wire import WireError
+
+T = TypeVar("T")
 
 
 def charsets(message: PhysicalMessage) -> Iterator[str]:
@@ -22,14 +25,29 @@ def charsets(message: PhysicalMessage) -> Iterator[str]:
     yield from dict.fromkeys(name for name in (named, "utf-8", *GUESSES) if name)
 
 
+def in_first_charset(message: PhysicalMessage, read: Callable[[str], T]) -> T:
+    """Return what `read` returns for the first of `charsets` in which a message's text can be read.
+
+    Raises the WireError of the first one if it can be read in none.
+    """
+    refusal: WireError | None = None
+    for charset in charsets(message):
+        try:
+            return read(charset)
+        except WireError as error:
+            refusal = refusal or error
+    assert refusal is not None
+    raise refusal
+
+
 class Stored(NamedTuple):
     """The number of observations that were stored, and the plan by which they were read."""
 
     observations: int
-    plan: Plan
+    plan: DecodingPlan
 
 
-def store_table(plan: Plan, blocks: Blocks, message: PhysicalMessage, store: StoreTable) -> Stored:
+def store_table(plan: DecodingPlan, blocks: Blocks, message: PhysicalMessage, store: StoreTable) -> Stored:
     """Store the observations of a data set whose first message is given.
 
     If values do not fit the plan, they are stored by one that fits. If texts do not decode and no character set is
@@ -56,6 +74,6 @@ def charset_of(options: FramingOptions) -> str:
 
 
 def _nearest(ccsid: int, encoding: int) -> str | None:
-    """Return the Python codec of a character set. For one of EBCDIC that has none, it is that of code page 500, where
+    """Return the Python codec of a character set. For an EBCDIC one without a codec, it is code page 500, where
     the capitals, digits and blanks are the same."""
     return named_charset(ccsid, encoding) or (EBCDIC if is_ebcdic(ccsid) else None)

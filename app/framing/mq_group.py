@@ -27,9 +27,19 @@ from app.codecs.ibm_mq.constants import (
     MQOL_UNDEFINED,
 )
 from app.codecs.ibm_mq.structure_writing import identifier
-from app.framing.joined import joined_file
-from app.framing.outgoing_parts import Bodies, fixed_records, message_identifier
-from app.framing.protocol import ArrangementName, Contents, DataSetFacts, FileContent, Framing, Received, StoreTable
+from app.framing.protocol import (
+    ArrangementName,
+    Bodies,
+    DataSetFacts,
+    DeliveryContents,
+    FileContent,
+    Framing,
+    Received,
+    StoreTable,
+    fixed_records,
+    joined_file,
+    message_identifier,
+)
 from app.model.attachment import AttachmentDefinition, AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.event import Event, GroupPart
@@ -160,7 +170,7 @@ def messages(delivery: DeliveryRecord, how: FramingOptions, bodies: Bodies) -> I
             why = f"{attachment.size:,} bytes, but segments reach only {HIGHEST:,}: send it as the messages of a group"
             raise InvalidInputError("too-large", "offset", -1, why)
         text = attachment.kind is AttachmentKind.TEXT_FILE
-        told = properties(attachment)
+        given = properties(attachment)
         for place, body in _placed(bodies(attachment), how.group):
             yield PhysicalMessage(
                 source=delivery.destination,
@@ -173,15 +183,15 @@ def messages(delivery: DeliveryRecord, how: FramingOptions, bodies: Bodies) -> I
                 encoding=how.encoding,
                 ccsid=how.ccsid if text else 0,
                 format=MQFMT_STRING if text else "",
-                properties=told if place.msg_seq_number == 1 and not place.offset else NO_PROPERTIES,
+                properties=given if place.msg_seq_number == 1 and not place.offset else NO_PROPERTIES,
                 **place._asdict(),
             )
 
 
 def properties(attachment: OutgoingAttachment) -> Mapping[str, str]:
     """Return the properties that the first message of an attachment has, in addition to its descriptor."""
-    told = {FILE_NAME: attachment.qualifier_2, DESCRIPTION: attachment.description}
-    return {name: text for name, text in told.items() if text}
+    given = {FILE_NAME: attachment.qualifier_2, DESCRIPTION: attachment.description}
+    return {name: text for name, text in given.items() if text}
 
 
 def _placed(bodies: Iterator[bytes | memoryview], group: GroupedAs) -> Iterator[tuple[_Place, bytes | memoryview]]:
@@ -234,7 +244,9 @@ class MqGroup(Framing):
     def properties(self, attachment: OutgoingAttachment) -> Mapping[str, str]:
         return properties(attachment)
 
-    def write(self, delivery: DeliveryRecord, options: FramingOptions, contents: Contents) -> Iterator[PhysicalMessage]:
+    def write(
+        self, delivery: DeliveryRecord, options: FramingOptions, contents: DeliveryContents
+    ) -> Iterator[PhysicalMessage]:
         return messages(
             delivery, options, lambda attachment: fixed_records(contents.pieces(attachment), options.body_limit)
         )

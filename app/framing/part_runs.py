@@ -12,7 +12,7 @@ from app.framing.registry import find_framing
 from app.model.message import PhysicalMessage
 
 
-class Run(NamedTuple):
+class MessageRun(NamedTuple):
     """Sequenced parts of one attachment with consecutive numbers from `first` on, in these rows, which ascend."""
 
     source: str
@@ -21,7 +21,7 @@ class Run(NamedTuple):
     rows: Sequence[int]
 
 
-def runs_and_others(messages: Sequence[PhysicalMessage]) -> list[Run | int]:
+def runs_and_others(messages: Sequence[PhysicalMessage]) -> list[MessageRun | int]:
     """Return the runs of parts, and between them the rows of all other messages.
 
     Parts change places only with parts of other attachments: all messages before another one stay before it.
@@ -62,7 +62,7 @@ def _runs(
     sequences: npt.NDArray[np.int64],
     sources: _Numbered,
     others: npt.NDArray[np.int64],
-) -> list[tuple[int, Run]]:
+) -> list[tuple[int, MessageRun]]:
     """Return the runs, each with the number of other messages before it."""
     if not len(rows):
         return []
@@ -82,7 +82,7 @@ def _runs(
     return [
         (
             at,
-            Run(
+            MessageRun(
                 sources.names[source],
                 packed[number * KEY_SIZE : (number + 1) * KEY_SIZE],
                 first,
@@ -95,9 +95,9 @@ def _runs(
     ]
 
 
-def _merged(runs: Sequence[tuple[int, Run]], others: npt.NDArray[np.int64]) -> list[Run | int]:
+def _merged(runs: Sequence[tuple[int, MessageRun]], others: npt.NDArray[np.int64]) -> list[MessageRun | int]:
     """Return the runs and the other rows, in order. `runs` are in the order of the number of others before them."""
-    merged: list[Run | int] = []
+    merged: list[MessageRun | int] = []
     done = 0
     all_others: list[int] = others.tolist()
     for before, run in runs:

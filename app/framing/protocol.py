@@ -1,4 +1,4 @@
-"""The Protocol of a framing: the facts and functions by which attachments are cut into physical messages.
+"""The Protocol of a framing, by which attachments are cut into physical messages, and functions that framings share.
 
 Each framing is one object, in a module of its own, with one line in `app.framing.registry`, or in another package that
 declares it as an entry point. Hosts, REST, the command line, the settings and the composition root get the object by
@@ -11,6 +11,7 @@ parts together, according to the events.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from hashlib import blake2b
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
@@ -84,7 +85,7 @@ NO_OPTIONS = ArrivalOptions()
 
 
 class Arrivals(Protocol):
-    """Gives the messages of one source what they do not say themselves, in the order in which they come in."""
+    """Numbers the messages of one source, in their order of arrival, where they have no numbers themselves."""
 
     def number(self, message: PhysicalMessage) -> Sequence[PhysicalMessage]:
         """Return what is journalled in place of a message: the message with its attachment and number, or as one that
@@ -95,7 +96,7 @@ class Arrivals(Protocol):
 
     def resume(self, message: PhysicalMessage) -> None:
         """Take note of a message that was journalled before, as `number` returned it, so that numbering continues
-        behind it."""
+        after it."""
 
     def take_learned(self) -> Mapping[str, str]:
         """Return what has been learnt about the senders on each subject since the last call, for
@@ -184,7 +185,7 @@ StoreTable = Callable[[pa.Schema, Iterable[pa.RecordBatch]], int]
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-class Contents(Protocol):
+class DeliveryContents(Protocol):
     """The contents of a delivery's attachments in the content store. Raises KeyError for one that is gone."""
 
     def pieces(self, attachment: OutgoingAttachment) -> Iterator[memoryview]:
@@ -208,7 +209,7 @@ class Framing(Protocol):
     # --- reading messages ---------------------------------------------------------------------------------------------
 
     def arrivals(self, options: ArrivalOptions = NO_OPTIONS) -> Arrivals | None:  # noqa: ARG002
-        """Begin to number the messages of a source as they come in, before they are journalled; None where they say
+        """Begin to number the messages of a source on arrival, before they are journalled; None where they state
         themselves what they belong to."""
         return None
 
@@ -266,7 +267,7 @@ class Framing(Protocol):
         several: Mapping[str, tuple[AttachmentRecord, Received]],  # noqa: ARG002
     ) -> dict[str, DataSetTable]:
         """Return the tables of complete data sets that are read faster together than each by itself, by identifier.
-        Those that are left out are for `data_set`, which tells why one cannot be read."""
+        Data sets that are left out are for `data_set`, which raises the reason why one cannot be read."""
         return {}
 
     def leading_rows(
@@ -300,11 +301,51 @@ class Framing(Protocol):
         return content
 
     def properties(self, attachment: OutgoingAttachment) -> Mapping[str, str]:  # noqa: ARG002
-        """Return the properties of a message of an attachment, beside its descriptor: all of them or none."""
+        """Return the properties of a message of an attachment, in addition to its descriptor: all or none."""
         return NO_PROPERTIES
 
-    def write(self, delivery: DeliveryRecord, options: FramingOptions, contents: Contents) -> Iterator[PhysicalMessage]:
+    def write(
+        self, delivery: DeliveryRecord, options: FramingOptions, contents: DeliveryContents
+    ) -> Iterator[PhysicalMessage]:
         """Make all physical messages of a delivery, one at a time. The same delivery always gives the same messages.
 
         Raises InvalidInputError, WireError, UnicodeEncodeError and ArrowException for content that cannot be written
         so."""
+
+
+def joined_file(received: Received, skip: int = 0) -> FileContent:
+    """Return a file that consists of the bodies of all parts, without the first `skip` bytes of each."""
+
+    def spans() -> Iterator[Span]:
+        for part, body in enumerate(received.bodies()):
+            yield part, skip, body[skip:] if skip else body, True
+
+    return FileContent(spans)
+
+
+Bodies = Callable[[OutgoingAttachment], Iterator[bytes | memoryview]]
+"""The bodies of an attachment's parts, in order."""
+
+
+def message_identifier(delivery: str, number: int) -> bytes:
+    """Return the MsgId of the physical message with this number in a delivery."""
+    return blake2b(f"{delivery}/{number}".encode(), digest_size=24).digest()
+
+
+def fixed_records(pieces: Iterator[memoryview], length: int) -> Iterator[memoryview]:
+    """Yield the same bytes in records of one length; the last one may be shorter."""
+    tail = b""
+    for piece in pieces:
+        start = 0
+        if tail:
+            start = min(length - len(tail), len(piece))
+            tail += piece[:start]
+            if len(tail) < length:
+                continue
+            yield memoryview(tail)
+        whole = start + (len(piece) - start) // length * length
+        for at in range(start, whole, length):
+            yield piece[at : at + length]
+        tail = bytes(piece[whole:])
+    if tail:
+        yield memoryview(tail)

@@ -1,6 +1,5 @@
-"""The framings by name: those of the gateway, and those that other packages declare as entry points."""
+"""The framings by name: the gateway's own, and those of other packages, by entry point."""
 
-from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
@@ -17,7 +16,7 @@ GROUP = "attachment_gateway.framings"
 FRAMINGS: dict[str, Framing] = {
     framing.traits.name: framing for framing in (SAS_QUEUE, MQ_GROUP, SAS_RENDEZVOUS, ORDER_PACKET)
 }
-"""The framings of the gateway, in the order in which people read of them; behind them, those of other packages that
+"""The framings of the gateway, in the order of the documentation; after them, framings of other packages that
 have been asked for. Nothing else of other packages is loaded."""
 
 
@@ -43,7 +42,8 @@ def framing(name: str) -> Framing:
     if known is None:
         entry_point = _declared().get(name)
         if entry_point is None:
-            raise UnknownFraming(name, f"unknown framing {name!r}: use {_choice(framing_names())}")
+            *others, last = map(repr, framing_names())
+            raise UnknownFraming(name, f"unknown framing {name!r}: use {', '.join(others)} or {last}")
         known = FRAMINGS[name] = _loaded(entry_point)
     return known
 
@@ -87,8 +87,3 @@ def _loaded(entry_point: EntryPoint) -> Framing:
         why = f"{where} has the name {name!r} in its traits; declare the entry point with that name"
         raise UnknownFraming(entry_point.name, why)
     return found
-
-
-def _choice(known: Iterable[str]) -> str:
-    *others, last = map(repr, known)
-    return f"{', '.join(others)} or {last}"

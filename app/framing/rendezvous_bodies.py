@@ -17,8 +17,7 @@ from app.codecs.sas.rendezvous_messages import RendezvousDefinition
 from app.codecs.sas.rendezvous_observations import Shape, write_observations
 from app.dataset import encode, indexes_and_constraints
 from app.framing.message_charsets import charset_of
-from app.framing.outgoing_parts import fixed_records
-from app.framing.protocol import Body, Contents
+from app.framing.protocol import Body, DeliveryContents, fixed_records
 from app.framing.rendezvous_content import CONSTRAINTS, MAX_GEN
 from app.framing.sas_bodies import TEXT_LRECL, batches_of, lengths_of, lines, longest
 from app.model.attachment import AttachmentKind
@@ -27,13 +26,13 @@ from app.model.records import FramingOptions, OutgoingAttachment
 from app.wire import WireError
 
 _RECORD_BYTES = 64
-"""What a message of one record has beside the record, at most."""
+"""The most bytes of a message of one record, without the record."""
 
 
 class RendezvousBodies:
     """The messages of an attachment's parts, made as a destination wants them."""
 
-    def __init__(self, options: FramingOptions, contents: Contents) -> None:
+    def __init__(self, options: FramingOptions, contents: DeliveryContents) -> None:
         self._options, self._contents = options, contents
         self._charset = charset_of(options)
 
@@ -66,20 +65,20 @@ class RendezvousBodies:
                 observations=table.metadata.num_rows,
                 character_lengths=lengths_of(table, charset),
             )
-            said = encode.said_of_data_set(table.schema_arrow)
-            definition = RendezvousDefinition(**asdict(described), max_gen=_number(said, MAX_GEN))
+            entries = encode.entries_of_data_set(table.schema_arrow)
+            definition = RendezvousDefinition(**asdict(described), max_gen=_number(entries, MAX_GEN))
             rows = encode.rows(batches_of(table), variables, order="big", charset=charset)
             yield rendezvous_messages.write_definition(definition, charset)
             yield from rendezvous_messages.write_variables(map(_without_padding, variables), charset, limit)
             yield from write_observations(_widened(rows, variables), Shape.of(variables), limit)
             found = (
-                rendezvous_indexes.Index(
+                rendezvous_indexes.RendezvousIndex(
                     each.upercmx, each.name, each.flags, len(each.variables), tuple(each.variables)
                 )
-                for each in indexes_and_constraints.read_indexes(said)
+                for each in indexes_and_constraints.read_indexes(entries)
             )
             yield from rendezvous_indexes.write_indexes(found, charset, limit)
-            yield from _constraints(said)
+            yield from _constraints(entries)
 
 
 def _fitting(records: Iterator[bytes], limit: int) -> Iterator[bytes]:
@@ -113,10 +112,10 @@ def _widened(rows: Iterable[Body], variables: Iterable[Variable]) -> Iterator[Bo
         yield wide.reshape(-1).data
 
 
-def _constraints(said: Mapping[str, str]) -> Iterator[bytes]:
+def _constraints(entries: Mapping[str, str]) -> Iterator[bytes]:
     """Return the messages of integrity constraints as they once came. Raises InvalidInputError for what are none."""
     try:
-        data = b64decode(said.get(CONSTRAINTS, ""), validate=True)
+        data = b64decode(entries.get(CONSTRAINTS, ""), validate=True)
         at = 0
         while at < len(data):
             end = message_end(data, at, len(data))
@@ -127,6 +126,6 @@ def _constraints(said: Mapping[str, str]) -> Iterator[bytes]:
         raise InvalidInputError("bad-constraints", CONSTRAINTS, -1, str(error)) from error
 
 
-def _number(said: Mapping[str, str], key: str) -> int:
-    text = said.get(key, "0")
+def _number(entries: Mapping[str, str], key: str) -> int:
+    text = entries.get(key, "0")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0

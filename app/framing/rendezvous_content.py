@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from app.codecs.sas import index_messages, rendezvous_indexes, rendezvous_messages
+from app.codecs.sas import data_set_messages, rendezvous_indexes, rendezvous_messages
 from app.codecs.sas.data_set_messages import DOUBLE_SIZE, LONGEST_VARIABLE, Variable
 from app.codecs.sas.dialect import DIALECTS
 from app.codecs.sas.file_messages import FileDescription
@@ -21,7 +21,7 @@ from app.dataset import decode, indexes_and_constraints, schema
 from app.dataset.numeric import Bytes
 from app.dataset.observation_layout import Representation
 from app.framing import sas_evidence
-from app.framing.message_charsets import Stored, charsets, store_table
+from app.framing.message_charsets import Stored, in_first_charset, store_table
 from app.framing.protocol import Body, DataSetFacts, FileContent, PartReader, Received, Span, StoreTable
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
@@ -36,7 +36,7 @@ MAX_GEN = "sas.max_gen"
 
 _RECORDS = frozenset({"ATX", "ATB"})
 _NOT_BEHIND = {"DAT": "ATO", "VAR": "ATO", "ATO": None, "ATI": None, "ATC": None}
-"""The messages of a data set, and what none of them may be behind: definitions are sent before the observations (SAS,
+"""The messages of a data set, and what none of them may be after: definitions are sent before the observations (SAS,
 Data Set Attachment Layout). Observations that come before them have changed places with others."""
 
 
@@ -112,30 +112,24 @@ class _TooPrecise(Exception):
 
 def read_data_set(record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
     """Store the table of a data set attachment. Raises InvalidInputError and WireError."""
-    messages = _by_name(received)
-    said = _defined(received, messages)
-    try:
-        rows, plan = _stored(record, received, messages, said, store)
-    except _TooPrecise:
-        wide = tuple(replace(each, length=DOUBLE_SIZE) if each.is_numeric else each for each in said.variables)
-        warning = "numbers have more bytes than the lengths of their variables say: all of them are kept"
-        rows, plan = _stored(record, received, messages, replace(said, variables=wide), store, warning)
-    charset = sas_evidence.charset_of_texts(plan.how.charset, received.first.ccsid, received.first.encoding)
-    return DataSetFacts(rows, len(said.variables), None, plan.warnings, (charset,))
-
-
-def _by_name(received: Received) -> dict[str, list[int]]:
-    """Return the numbers of a data set's messages by their name."""
-    found: dict[str, list[int]] = {name: [] for name in _NOT_BEHIND}
+    messages: dict[str, list[int]] = {name: [] for name in _NOT_BEHIND}
     for number, body in enumerate(received.bodies()):
         name = message_name(body)
-        if name not in found:
+        if name not in messages:
             raise InvalidInputError("unexpected-message", "name", -1, f"{name} among the messages of a data set")
-        if (later := _NOT_BEHIND[name]) is not None and found[later]:
-            why = f"{name} behind {later}, so that the order of the observations is in doubt"
+        if (later := _NOT_BEHIND[name]) is not None and messages[later]:
+            why = f"{name} after {later}, so that the order of the observations is in doubt"
             raise InvalidInputError("out-of-order", "name", -1, why)
-        found[name].append(number)
-    return found
+        messages[name].append(number)
+    defined = _defined(received, messages)
+    try:
+        rows, plan = _stored(record, received, messages, defined, store)
+    except _TooPrecise:
+        wide = tuple(replace(each, length=DOUBLE_SIZE) if each.is_numeric else each for each in defined.variables)
+        warning = "numbers have more bytes than the lengths of their variables say: all of them are kept"
+        rows, plan = _stored(record, received, messages, replace(defined, variables=wide), store, warning)
+    charset = sas_evidence.charset_of_texts(plan.how.charset, received.first.ccsid, received.first.encoding)
+    return DataSetFacts(rows, len(defined.variables), None, plan.warnings, (charset,))
 
 
 def _defined(received: Received, messages: dict[str, list[int]]) -> _Defined:
@@ -146,20 +140,14 @@ def _defined(received: Received, messages: dict[str, list[int]]) -> _Defined:
     if len(set(map(bytes, definitions))) > 1:
         why = f"{len(definitions)} data set definition messages that are not the same"
         raise InvalidInputError("conflicting-definition", "type", 0, why)
-    refusal: WireError | None = None
-    for charset in charsets(received.first):
-        try:
-            definition = rendezvous_messages.read_definition(definitions[0], charset)
-            schema.check_definition(definition)
-            variables = rendezvous_messages.read_variables(
-                _variable_bodies(received, messages, definition), definition.variables, charset
-            )
-        except WireError as error:
-            refusal = refusal or error
-        else:
-            return _Defined(definition, variables, charset)
-    assert refusal is not None
-    raise refusal
+
+    def read(charset: str) -> _Defined:
+        definition = rendezvous_messages.read_definition(definitions[0], charset)
+        schema.check_definition(definition)
+        bodies = _variable_bodies(received, messages, definition)
+        return _Defined(definition, rendezvous_messages.read_variables(bodies, definition.variables, charset), charset)
+
+    return in_first_charset(received.first, read)
 
 
 def _variable_bodies(
@@ -180,26 +168,26 @@ def _stored(
     record: AttachmentRecord,
     received: Received,
     messages: dict[str, list[int]],
-    said: _Defined,
+    defined: _Defined,
     store: StoreTable,
     *warnings: str,
 ) -> Stored:
-    told = list(warnings)
-    metadata = _metadata(record, received, messages, said, told)
-    blocks = _Blocks(received, messages["ATO"], said)
-    definition = replace(said.definition, obs_length=blocks.length)
-    how = Representation("big", "ieee", said.charset)
-    plan = decode.first_plan(definition, said.variables, how, lambda: blocks, metadata, told)
+    all_warnings = list(warnings)
+    metadata = _metadata(record, received, messages, defined, all_warnings)
+    blocks = _Blocks(received, messages["ATO"], defined)
+    definition = replace(defined.definition, obs_length=blocks.length)
+    how = Representation("big", "ieee", defined.charset)
+    plan = decode.first_plan(definition, defined.variables, how, lambda: blocks, metadata, all_warnings)
     return store_table(plan, blocks, received.first, store)
 
 
 class _Blocks:
     """The rows of a data set as bytes, a block for each of its messages of observations."""
 
-    def __init__(self, received: Received, numbers: Sequence[int], said: _Defined) -> None:
-        self._received, self._numbers, self._said = received, numbers, said
-        self._shape = Shape.of(said.variables)
-        lengths = [variable.length for variable in said.variables]
+    def __init__(self, received: Received, numbers: Sequence[int], defined: _Defined) -> None:
+        self._received, self._numbers, self._defined = received, numbers, defined
+        self._shape = Shape.of(defined.variables)
+        lengths = [variable.length for variable in defined.variables]
         self.length = sum(lengths)
         cells = zip(lengths, self._shape.widths, strict=True)
         kept = np.concatenate([np.arange(width) < length for length, width in cells] or [np.empty(0, np.bool_)])
@@ -209,13 +197,13 @@ class _Blocks:
         first = at = 0
         for body in self._received.bodies(self._numbers):
             block = read_observations(body, self._shape, first)
-            self._check(block.said, block.values)
+            self._check(block.stated, block.values)
             yield self._narrowed(block.data, at).data
             first += block.values
             at = (at + len(block.data)) % max(self._shape.length, 1)
 
     def _narrowed(self, data: Bytes, at: int) -> Bytes:
-        """Return the bytes that the lengths of the variables have; those behind them must be zeros."""
+        """Return the bytes that the lengths of the variables have; those after them must be zeros."""
         if self._kept is None:
             return data
         kept = np.resize(np.roll(self._kept, -at), len(data))
@@ -223,27 +211,29 @@ class _Blocks:
             raise _TooPrecise
         return np.ascontiguousarray(data[kept])
 
-    def _check(self, said: int, values: int) -> None:
+    def _check(self, stated: int, values: int) -> None:
         """Make sure of the number that a message says: its values, its rows, or the observations of the data set."""
-        each = max(len(self._said.variables), 1)
-        total = self._said.definition.observations
-        if said in {values, total, total * each} or (said * each - values) in range(-each + 1, 2 * each):
+        each = max(len(self._defined.variables), 1)
+        total = self._defined.definition.observations
+        if stated in {values, total, total * each} or (stated * each - values) in range(-each + 1, 2 * each):
             return
-        why = f"a message of {said:,} observations by its number, which has {values:,} values of {each:,} variables"
+        why = f"a message of {stated:,} observations by its number, which has {values:,} values of {each:,} variables"
         raise InvalidInputError("observation-count", "ATO.count", -1, why)
 
 
 def _metadata(
-    record: AttachmentRecord, received: Received, messages: dict[str, list[int]], said: _Defined, warnings: list[str]
+    record: AttachmentRecord, received: Received, messages: dict[str, list[int]], defined: _Defined, warnings: list[str]
 ) -> dict[str, str]:
     metadata = {"sas.library": record.qualifier_1, "sas.member": record.qualifier_2}
-    metadata[MAX_GEN] = str(said.definition.max_gen) if said.definition.max_gen else ""
+    metadata[MAX_GEN] = str(defined.definition.max_gen) if defined.definition.max_gen else ""
     metadata = {key: text for key, text in metadata.items() if text}
-    metadata |= {"sas.dialect": DIALECTS[0].name, "sas.obs_length": str(said.definition.obs_length)}
-    return metadata | _beside(received, messages, said, warnings)
+    metadata |= {"sas.dialect": DIALECTS[0].name, "sas.obs_length": str(defined.definition.obs_length)}
+    return metadata | _beside(received, messages, defined, warnings)
 
 
-def _beside(received: Received, messages: dict[str, list[int]], said: _Defined, warnings: list[str]) -> dict[str, str]:
+def _beside(
+    received: Received, messages: dict[str, list[int]], defined: _Defined, warnings: list[str]
+) -> dict[str, str]:
     """Return indexes, as JSON, and the messages of integrity constraints.
 
     Neither can cost the data set: what cannot be read or is too long is a warning.
@@ -256,21 +246,18 @@ def _beside(received: Received, messages: dict[str, list[int]], said: _Defined, 
             warnings.append(f"{size:,} bytes of {name} messages were not kept")
             continue
         try:
+            if name == "ATC":
+                for body in bodies:
+                    rendezvous_indexes.read_constraints(body, defined.charset)
             if bodies:
-                metadata[key] = _indexes(bodies, said) if name == "ATI" else _constraints(bodies, said)
+                metadata[key] = _indexes(bodies, defined) if name == "ATI" else b64encode(b"".join(bodies)).decode()
         except WireError as error:
             warnings.append(f"the {name} messages could not be read: {error}")
     return metadata
 
 
-def _indexes(bodies: Sequence[memoryview], said: _Defined) -> str:
-    found = [each for body in bodies for each in rendezvous_indexes.read_indexes(body, said.charset)]
+def _indexes(bodies: Sequence[memoryview], defined: _Defined) -> str:
+    found = [each for body in bodies for each in rendezvous_indexes.read_indexes(body, defined.charset)]
     return indexes_and_constraints.written_indexes(
-        index_messages.Index(each.upercmx, each.name, each.flags, len(each.keys), list(each.keys)) for each in found
+        data_set_messages.Index(each.upercmx, each.name, each.flags, len(each.keys), list(each.keys)) for each in found
     )
-
-
-def _constraints(bodies: Sequence[memoryview], said: _Defined) -> str:
-    for body in bodies:
-        rendezvous_indexes.read_constraints(body, said.charset)
-    return b64encode(b"".join(bodies)).decode()

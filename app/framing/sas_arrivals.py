@@ -1,4 +1,4 @@
-"""The messages of attachments on TIB/Rendezvous, numbered as they come in.
+"""The messages of attachments on TIB/Rendezvous, numbered on arrival.
 
 Nothing in such a message says which attachment it belongs to. A header (HDR) opens its attachments, what follows on
 the same subject from the same sender belongs to them in turn, and a last message (LST) closes one, or all. So a message
@@ -6,13 +6,13 @@ gets its key and its number when it is received, before it is journalled, and ne
 
 Rules.
 
-- Senders are told apart by the session in the subject that they want replies on, where they name one.
+- Senders are distinguished by the session in the subject that they want replies on, where they name one.
 - Where a header comes before the attachments of the one before it have ended, two senders may share the line. What
-  follows cannot be told apart; all of it is refused, up to the last message of an attachment, and nothing is mixed.
+  follows cannot be assigned; all of it is refused, up to the last message of an attachment, and nothing is mixed.
 - Where the transport may have missed messages (`GAP`), every line is closed: what was open stays unfinished, and what
   comes without a header is refused. A message that the transport could not read closes its own line, where it is known.
 - A data set begins with its definition (DAT), a file with its descriptor (FDC): each begins the next attachment of the
-  header. So does any part behind a last message: then the first one is missing. A sender may send a last message for
+  header. So does any part after a last message: then the first one is missing. A sender may send a last message for
   each attachment, or one for all.
 - What a last message counts is decided by all evidence (`app.framing.counting`), subject by subject. The decision is a
   property of it. One that is in doubt says why; when it is decided later, a copy of the last message says the number.
@@ -21,19 +21,19 @@ Rules.
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from app.codecs.rendezvous.subjects import INBOX, REPLY_PROPERTY, SUBJECT_PROPERTY
 from app.codecs.sas import correlid
-from app.codecs.sas.attachment_messages import Attachment
+from app.codecs.sas.correlid import attachment_key, header_key, key_of
 from app.codecs.sas.numbered import message_name
-from app.codecs.sas.rendezvous_keys import attachment_key, key_of, made
 from app.codecs.sas.rendezvous_messages import MAP_NAMES, read_header, read_last
-from app.framing.counting import Came, Counting, Decided, Decision, Ended
+from app.framing.counting import AttachmentArrival, AttachmentDecision, Decision, LastMessage, SubjectCounting
 from app.framing.protocol import NO_OPTIONS, ArrivalOptions
-from app.framing.rendezvous_tally import AttachmentTally, Whole
+from app.framing.rendezvous_progress import AttachmentProgress, Completeness
+from app.model.attachment import AttachmentKind
 from app.model.evidence import Choice, Ground, Question
 from app.model.message import GAP, UNREADABLE, PhysicalMessage
 from app.wire import WireError
@@ -43,7 +43,7 @@ PARTS: Final = "rendezvous.parts"
 COUNTED: Final = "rendezvous.counted"
 """By which rule that was decided, what decided it, and the other rules that fit: words with blanks between."""
 DOUBT: Final = "rendezvous.doubt"
-"""Why it is in doubt what a last message says, or, beside `PARTS`, why the decision may be wrong: a sentence."""
+"""Why it is in doubt what a last message says, or, together with `PARTS`, why the decision may be wrong: a sentence."""
 REFUTED: Final = "rendezvous.refuted"
 """Why an attachment that was finished by its last message may lack messages: a sentence."""
 COPY: Final = "rendezvous.copy"
@@ -59,7 +59,7 @@ _SESSION_ELEMENTS: Final = 3
 """An inbox begins with a word and the two elements of its session."""
 
 
-class Line(NamedTuple):
+class SubjectSender(NamedTuple):
     """On which subject a message came, and from whom."""
 
     subject: str
@@ -72,15 +72,15 @@ class _Coming:
     are missing before those that came."""
 
     key: bytes
-    tally: AttachmentTally
+    progress: AttachmentProgress
     closed: bool = False
     lost: int = 0
     repeats: int = 0
 
     @property
-    def came(self) -> Came:
-        whole = Whole.CONTRADICTED if self.lost else self.tally.whole()
-        return Came(self.tally.messages, whole, self.repeats)
+    def came(self) -> AttachmentArrival:
+        whole = Completeness.CONTRADICTED if self.lost else self.progress.whole()
+        return AttachmentArrival(self.progress.messages, whole, self.repeats)
 
 
 class _Last(NamedTuple):
@@ -105,7 +105,7 @@ class _Open:
     applications: int = 0
     current: int = -1
     recent: deque[int] = field(default_factory=lambda: deque(maxlen=_COMPARED))
-    deferred: list[Decided[_Last]] = field(default_factory=list)
+    deferred: list[AttachmentDecision[_Last]] = field(default_factory=list)
 
     @property
     def is_at_last(self) -> bool:
@@ -118,7 +118,7 @@ class _Open:
     def attachment(self, name: str) -> _Coming:
         """Return the attachment that a message of this name is a part of."""
         now = self.coming[self.current]
-        is_next = self.current < 0 or now.closed or (name in _BEGINS and now.tally.messages > 0)
+        is_next = self.current < 0 or now.closed or (name in _BEGINS and now.progress.messages > 0)
         if is_next and not self.is_at_last:
             self.current += 1
             now = self.coming[self.current]
@@ -130,9 +130,9 @@ class NumberedArrivals:
     """Numbers the messages of one source, in the order in which they come; see `app.framing.protocol.Arrivals`."""
 
     def __init__(self, options: ArrivalOptions = NO_OPTIONS) -> None:
-        self._open: dict[Line, _Open] = {}
+        self._open: dict[SubjectSender, _Open] = {}
         self._options, self._known = options, dict(options.known)
-        self._counting: dict[str, Counting[_Last]] = {}
+        self._counting: dict[str, SubjectCounting[_Last]] = {}
         self._learned: dict[str, str] = {}
         self._headers = 0
 
@@ -175,13 +175,13 @@ class NumberedArrivals:
         learned, self._learned = self._learned, {}
         return learned
 
-    def _numbered(self, message: PhysicalMessage, name: str, line: Line) -> list[PhysicalMessage]:
+    def _numbered(self, message: PhysicalMessage, name: str, line: SubjectSender) -> list[PhysicalMessage]:
         if name == "HDR":
             return [self._header(message, line)]
         opened = self._open.pop(line, None)
         if opened is None or not opened.coming:
             on = f" on {line.subject}" if line.subject else ""
-            why = f"{name or 'a message without fields'}{on}, where no header has opened an attachment"
+            why = f"{name or 'a message without fields'}{on}, but no header has opened an attachment"
             return [message.unreadable("no-header", why)]
         if not (opened.doubtful and name == "LST"):
             self._open[line] = opened
@@ -194,33 +194,37 @@ class NumberedArrivals:
 
     def _part(self, message: PhysicalMessage, name: str, opened: _Open) -> list[PhysicalMessage]:
         coming = opened.attachment(name)
-        coming.tally.add(name, message.body)
+        coming.progress.add(name, message.body)
         content = hash(bytes(message.body))
         coming.repeats += content in opened.recent
         opened.recent.append(content)
-        numbered = message._replace(correl_id=correlid.join(coming.key, coming.lost + coming.tally.messages))
+        numbered = message._replace(correl_id=correlid.join(coming.key, coming.lost + coming.progress.messages))
         if not (opened.deferred and opened.is_at_last):
             return [numbered]
         deferred, opened.deferred = opened.deferred, []
         return [*map(_again, deferred), numbered]
 
-    def _header(self, message: PhysicalMessage, line: Line, base: bytes = b"") -> PhysicalMessage:
+    def _header(self, message: PhysicalMessage, line: SubjectSender, base: bytes = b"") -> PhysicalMessage:
         """Open the attachments of a header, whose key is `base` if it has one already."""
         before = self._open.pop(line, None)
         header = read_header(message.body)
         self._headers += 1
         on, of = (each.encode("utf-8", "surrogatepass") for each in line)
         facts = (message.body, on, of, b"%d" % message.received_at)
-        base = base or key_of(header.header_correlid) or made(*map(bytes, facts), b"%d" % self._headers)
+        base = base or key_of(header.header_correlid) or header_key(*map(bytes, facts), b"%d" % self._headers)
         is_interleaved = before is not None and not all(each.closed for each in before.coming)
-        self._open[line] = _Open(base, list(_coming(base, header.attachments)), is_interleaved)
+        coming = [
+            _Coming(attachment_key(entry.correlid, base, number), AttachmentProgress(AttachmentKind(entry.type)))
+            for number, entry in enumerate(header.attachments)
+        ]
+        self._open[line] = _Open(base, coming, is_interleaved)
         if len(self._open) > _MOST_LINES:
             del self._open[next(iter(self._open))]
         if is_interleaved:
             return message.unreadable("interleaved-attachments", _INTERLEAVED)
         return message._replace(correl_id=correlid.join(base, 0))
 
-    def _last(self, message: PhysicalMessage, line: Line, opened: _Open) -> list[PhysicalMessage]:
+    def _last(self, message: PhysicalMessage, line: SubjectSender, opened: _Open) -> list[PhysicalMessage]:
         """Return a last message once for each attachment that it may end, and earlier ones that are decided by it."""
         count = read_last(message.body)
         opened.current = max(opened.current, 0)
@@ -231,24 +235,24 @@ class NumberedArrivals:
         for coming in ended:
             coming.closed = True
         came = [each.came for each in ended]
-        facts = Ended(count, came, opened.unbegun, opened.applications)
+        facts = LastMessage(count, came, opened.unbegun, opened.applications)
         last = _Last(message._replace(body=bytes(message.body)), tuple(each.key for each in ended))
         decided = self._decided(line.subject, last, facts)
         found: list[PhysicalMessage] = []
         for each in decided:
             if each.token is not last:
                 found.append(_again(each))
-            elif opened.unbegun and each.decision.parts is not None and came[-1].whole is Whole.UNKNOWN:
+            elif opened.unbegun and each.decision.parts is not None and came[-1].whole is Completeness.UNKNOWN:
                 opened.deferred.append(each)
-                found.append(_said(each._replace(decision=Decision(doubt=_UNBEGUN))))
+                found.append(_with_decision(each._replace(decision=Decision(doubt=_UNBEGUN))))
             else:
-                found.append(_said(each))
+                found.append(_with_decision(each))
         return found
 
-    def _decided(self, subject: str, last: _Last, facts: Ended) -> list[Decided[_Last]]:
+    def _decided(self, subject: str, last: _Last, facts: LastMessage) -> list[AttachmentDecision[_Last]]:
         counting = self._counting.pop(subject, None)
         if counting is None:
-            counting = Counting.of(self._known.get(subject, ""), self._options.counts, self._options.on_doubt)
+            counting = SubjectCounting.of(self._known.get(subject, ""), self._options.counts, self._options.on_doubt)
         self._counting[subject] = counting
         if len(self._counting) > _MOST_LINES:
             del self._counting[next(iter(self._counting))]
@@ -258,12 +262,7 @@ class NumberedArrivals:
         return decided
 
 
-def _coming(base: bytes, entries: Sequence[Attachment]) -> Iterator[_Coming]:
-    for number, entry in enumerate(entries):
-        yield _Coming(attachment_key(entry.correlid, base, number), AttachmentTally.of(entry))
-
-
-def _said(decided: Decided[_Last]) -> PhysicalMessage:
+def _with_decision(decided: AttachmentDecision[_Last]) -> PhysicalMessage:
     """Return a last message with what was decided of one of its attachments."""
     (message, keys), attachment, (parts, choice, doubt, _) = decided
     properties = dict(message.properties)
@@ -276,9 +275,9 @@ def _said(decided: Decided[_Last]) -> PhysicalMessage:
     return message._replace(correl_id=correlid.join(keys[attachment], 0), properties=properties)
 
 
-def _again(decided: Decided[_Last]) -> PhysicalMessage:
+def _again(decided: AttachmentDecision[_Last]) -> PhysicalMessage:
     """Return a last message that was returned before, with what was decided now."""
-    message = _said(decided)
+    message = _with_decision(decided)
     properties = {**message.properties, COPY: "1"}
     if decided.decision.is_refuted:
         properties[REFUTED] = properties.pop(DOUBT)
@@ -295,14 +294,14 @@ def choice_of(message: PhysicalMessage) -> Choice | None:
 
 _INTERLEAVED: Final = (
     "its header came before the attachments of the one before it had ended: they may be of two senders on one subject "
-    "that name no subject to reply to, and cannot be told apart"
+    "that name no subject to reply to, and cannot be distinguished"
 )
 _UNBEGUN: Final = (
-    "attachments of its header have not begun, so its last message may be that of another one whose beginning was lost"
+    "attachments of its header have not begun, so its last message may belong to another one whose beginning was lost"
 )
 
 
-def _line(message: PhysicalMessage) -> Line:
+def _line(message: PhysicalMessage) -> SubjectSender:
     reply = message.properties.get(REPLY_PROPERTY, "").split(".")
     sender = ".".join(reply[:_SESSION_ELEMENTS]) if reply[0] == INBOX else ""
-    return Line(message.properties.get(SUBJECT_PROPERTY, ""), sender)
+    return SubjectSender(message.properties.get(SUBJECT_PROPERTY, ""), sender)

@@ -9,13 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.codecs.ibm_mq import encodings
-from app.codecs.sas import data_set_messages, file_messages, index_messages
+from app.codecs.sas import data_set_messages, file_messages
 from app.codecs.sas.dialect import Dialect
 from app.dataset import encode, indexes_and_constraints
 from app.dataset.numeric import ByteOrder, FloatFormat
 from app.framing.message_charsets import charset_of
-from app.framing.outgoing_parts import fixed_records
-from app.framing.protocol import Contents
+from app.framing.protocol import DeliveryContents, fixed_records
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.records import FramingOptions, OutgoingAttachment
@@ -32,7 +31,7 @@ TEXT_LRECL = 32_767
 class SasBodies:
     """The bodies of an attachment's parts, in the form that a destination's options describe."""
 
-    def __init__(self, options: FramingOptions, contents: Contents) -> None:
+    def __init__(self, options: FramingOptions, contents: DeliveryContents) -> None:
         self._options, self._contents = options, contents
         self._dialect = Dialect.parse(options.dialect)
         self._charset = charset_of(options)
@@ -72,9 +71,13 @@ class SasBodies:
             yield data_set_messages.write_definition(definition, dialect, charset)
             yield from data_set_messages.write_variables(variables, dialect, charset, limit)
             yield from data_set_messages.write_observations(rows, definition.obs_length, dialect, limit)
-            said = encode.said_of_data_set(table.schema_arrow)
-            yield from index_messages.write_indexes(indexes_and_constraints.read_indexes(said), dialect, charset, limit)
-            yield from index_messages.write_constraints(indexes_and_constraints.read_constraints(said), dialect, limit)
+            entries = encode.entries_of_data_set(table.schema_arrow)
+            yield from data_set_messages.write_indexes(
+                indexes_and_constraints.read_indexes(entries), dialect, charset, limit
+            )
+            yield from data_set_messages.write_constraints(
+                indexes_and_constraints.read_constraints(entries), dialect, limit
+            )
 
 
 def lengths_of(table: pq.ParquetFile, charset: str) -> dict[str, int]:

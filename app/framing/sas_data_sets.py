@@ -8,16 +8,16 @@ from typing import NamedTuple
 
 from app.codecs.ibm_mq.encodings import charset as named_charset
 from app.codecs.ibm_mq.encodings import float_format, integer_order, is_ebcdic
-from app.codecs.sas import data_set_messages, dialect, index_messages
+from app.codecs.sas import data_set_messages, dialect
 from app.codecs.sas.constants import MessageKind
 from app.codecs.sas.data_set_messages import DataSetDefinition, Variable
-from app.codecs.sas.typed_entries import TYPE_SIZE
+from app.codecs.sas.message_reader import TYPE_SIZE
 from app.dataset import decode, indexes_and_constraints, missing, schema
-from app.dataset.joint_decoding import Small, decode_together
+from app.dataset.decode import SmallDataSet, decode_together
 from app.dataset.numeric import FloatFormat
 from app.dataset.observation_layout import SAMPLE_ROWS, Representation
 from app.framing import sas_evidence
-from app.framing.message_charsets import charsets, store_table
+from app.framing.message_charsets import in_first_charset, store_table
 from app.framing.protocol import Body, DataSetFacts, DataSetTable, Received, StoreTable
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
@@ -64,9 +64,11 @@ class _Defined:
 def read_data_set(record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
     """Store the table of a data set attachment. Raises InvalidInputError and WireError."""
     messages = _by_kind(received, record.dialects or dialect.ALL)
-    said = _defined(received.first, messages, record.dialects or dialect.ALL)
-    blocks = data_set_messages.observation_blocks(messages[MessageKind.OBSERVATIONS], said.definition, said.dialects)
-    return _stored(record, received, messages, said, blocks, store)
+    defined = _defined(received.first, messages, record.dialects or dialect.ALL)
+    blocks = data_set_messages.observation_blocks(
+        messages[MessageKind.OBSERVATIONS], defined.definition, defined.dialects
+    )
+    return _stored(record, received, messages, defined, blocks, store)
 
 
 def read_small_data_sets(several: Mapping[str, tuple[AttachmentRecord, Received]]) -> dict[str, DataSetTable]:
@@ -75,7 +77,7 @@ def read_small_data_sets(several: Mapping[str, tuple[AttachmentRecord, Received]
     Data sets are left out that have faults, indexes, constraints or more rows than a sample, or whose values do not fit
     the usual plan.
     """
-    alike: dict[int, dict[str, tuple[Small, DataSetFacts]]] = {}
+    alike: dict[int, dict[str, tuple[SmallDataSet, DataSetFacts]]] = {}
     for name, (record, received) in several.items():
         with suppress(InvalidInputError, WireError):
             if (found := _small(record, received)) is not None:
@@ -99,8 +101,8 @@ class _Alike(NamedTuple):
 
 
 class _Planned(NamedTuple):
-    said: _Defined
-    plan: decode.Plan
+    defined: _Defined
+    plan: decode.DecodingPlan
 
 
 _MOST_PLANNED = 128
@@ -110,7 +112,7 @@ _planned: dict[_Alike, _Planned | None] = {}
 """The plans of small data sets, the oldest first."""
 
 
-def _small(record: AttachmentRecord, received: Received) -> tuple[Small, DataSetFacts] | None:
+def _small(record: AttachmentRecord, received: Received) -> tuple[SmallDataSet, DataSetFacts] | None:
     """Return a data set to be decoded with others; None if it has to be read by itself."""
     known, first, bodies = record.dialects or dialect.ALL, received.first, list(received.bodies())
     heads = tuple([bytes(body[:TYPE_SIZE]) for body in bodies])
@@ -125,16 +127,16 @@ def _small(record: AttachmentRecord, received: Received) -> tuple[Small, DataSet
         if len(_planned) >= _MOST_PLANNED:
             _planned.pop(next(iter(_planned)), None)
         _planned[alike] = _plan_of(record, received, known)
-    if (found := _planned[alike]) is None or _kinds(heads, found.said.dialects) != kinds:
+    if (found := _planned[alike]) is None or _kinds(heads, found.defined.dialects) != kinds:
         return None
-    said, plan = found
+    defined, plan = found
     joined = b"".join([body[TYPE_SIZE:] for body in observations])
     rows = len(joined) // plan.obs_length if plan.obs_length else 0
     if rows * plan.obs_length != len(joined) or plan.observations not in {rows, -1}:
         return None
     if not 0 < rows <= SAMPLE_ROWS:
         return None
-    return Small(plan, joined), _facts(received, said, plan, rows)
+    return SmallDataSet(plan, joined), _facts(received, defined, plan, rows)
 
 
 @lru_cache(maxsize=64)
@@ -144,50 +146,52 @@ def _kinds(heads: tuple[bytes, ...], dialects: int) -> list[MessageKind]:
 
 
 def _plan_of(record: AttachmentRecord, received: Received, known: int) -> _Planned | None:
-    said = _defined(received.first, _by_kind(received, known), known)
-    if sas_evidence.dialect_of_data_set(said.dialects, received.first.encoding).others:
+    defined = _defined(received.first, _by_kind(received, known), known)
+    if sas_evidence.dialect_of_data_set(defined.dialects, received.first.encoding).others:
         return None
-    how, warnings = _representation(received, said)
-    names = _names(record, received.first, said)
-    plan = decode.plan_by_definition(said.definition, said.variables, how, names, warnings, said.plans)
-    return None if plan is None else _Planned(said, plan)
+    how, warnings = _representation(received, defined)
+    names = _names(record, received.first, defined)
+    plan = decode.plan_by_definition(defined.definition, defined.variables, how, names, warnings, defined.plans)
+    return None if plan is None else _Planned(defined, plan)
 
 
 def read_leading_rows(record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
     """Store the whole rows in the leading parts of a data set whose other parts have not come. Raises InvalidInputError
     and WireError, also if the definition is not among these parts."""
     messages = _by_kind(received, record.dialects or dialect.ALL)
-    said = _defined(received.first, messages, record.dialects or dialect.ALL)
-    blocks = data_set_messages.leading_blocks(messages[MessageKind.OBSERVATIONS], said.definition, said.dialects)
-    return _stored(record, received, messages, replace(said, definition=blocks.definition, plans={}), blocks, store)
+    defined = _defined(received.first, messages, record.dialects or dialect.ALL)
+    blocks = data_set_messages.leading_blocks(messages[MessageKind.OBSERVATIONS], defined.definition, defined.dialects)
+    return _stored(record, received, messages, replace(defined, definition=blocks.definition, plans={}), blocks, store)
 
 
 def _stored(
     record: AttachmentRecord,
     received: Received,
     messages: Mapping[MessageKind, _Bodies],
-    said: _Defined,
+    defined: _Defined,
     blocks: data_set_messages.ObservationBlocks,
     store: StoreTable,
 ) -> DataSetFacts:
     first = received.first
-    how, warnings = _representation(received, said)
-    metadata = _names(record, first, said) | _beside(said, messages, warnings)
-    plan = decode.first_plan(said.definition, said.variables, how, lambda: blocks, metadata, warnings, said.plans)
+    how, warnings = _representation(received, defined)
+    metadata = _names(record, first, defined) | _beside(defined, messages, warnings)
+    plan = decode.first_plan(
+        defined.definition, defined.variables, how, lambda: blocks, metadata, warnings, defined.plans
+    )
     rows, used = store_table(plan, blocks, first, store)
-    return _facts(received, said, used, rows)
+    return _facts(received, defined, used, rows)
 
 
-def _facts(received: Received, said: _Defined, plan: decode.Plan, rows: int) -> DataSetFacts:
+def _facts(received: Received, defined: _Defined, plan: decode.DecodingPlan, rows: int) -> DataSetFacts:
     """Return what was found of a data set that has been read by this plan."""
     first, how = received.first, plan.how
     evidence = (
-        sas_evidence.dialect_of_data_set(said.dialects, first.encoding),
+        sas_evidence.dialect_of_data_set(defined.dialects, first.encoding),
         sas_evidence.charset_of_texts(how.charset, first.ccsid, first.encoding),
-        sas_evidence.floats_of(how.float_format, missing.is_ebcdic(said.charset), first.encoding, received.encoding),
+        sas_evidence.floats_of(how.float_format, missing.is_ebcdic(defined.charset), first.encoding, received.encoding),
         *sas_evidence.rows_of(plan.rows),
     )
-    return DataSetFacts(rows, len(said.variables), said.dialects, plan.warnings, evidence)
+    return DataSetFacts(rows, len(defined.variables), defined.dialects, plan.warnings, evidence)
 
 
 def _by_kind(received: Received, dialects: int) -> dict[MessageKind, _Bodies]:
@@ -217,16 +221,13 @@ def _defined(first: PhysicalMessage, messages: Mapping[MessageKind, _Bodies], kn
         why = f"the {len(definitions)} data set definition messages differ"
         raise InvalidInputError("conflicting-definition", "type", 0, why)
     definition, variables = next(iter(definitions)), messages[MessageKind.VARIABLES]
-    refusal: WireError | None = None
-    for charset in charsets(first):
-        try:
-            if len(definition) + variables.size <= _LONGEST_CACHED:
-                return _read_known(bytes(definition), tuple(map(bytes, variables)), known, charset)
-            return _read_definitions(definition, variables, known, charset)
-        except WireError as error:
-            refusal = refusal or error
-    assert refusal is not None
-    raise refusal
+
+    def read(charset: str) -> _Defined:
+        if len(definition) + variables.size <= _LONGEST_CACHED:
+            return _read_known(bytes(definition), tuple(map(bytes, variables)), known, charset)
+        return _read_definitions(definition, variables, known, charset)
+
+    return in_first_charset(first, read)
 
 
 def _read_definitions(body: Body, variables: _Bodies | Sequence[Body], known: int, charset: str) -> _Defined:
@@ -240,8 +241,8 @@ def _read_definitions(body: Body, variables: _Bodies | Sequence[Body], known: in
         return _Defined(definition, *_read_variables(variables, definition.variables, dialects, charset), charset)
     defining = tuple(map(bytes, variables))
     read, dialects = _read_known_variables(defining, definition.variables, dialects, charset)
-    said = tuple(getattr(definition, name) for name in _SHARED)
-    return _Defined(definition, read, dialects, charset, _plans(said, defining, dialects, charset))
+    defined = tuple(getattr(definition, name) for name in _SHARED)
+    return _Defined(definition, read, dialects, charset, _plans(defined, defining, dialects, charset))
 
 
 def _read_variables(
@@ -258,41 +259,43 @@ _SHARED = [field.name for field in fields(DataSetDefinition) if field.name != "o
 
 
 @lru_cache(maxsize=32)
-def _plans(said: tuple[object, ...], variables: tuple[bytes, ...], dialects: int, charset: str) -> decode.Plans:  # noqa: ARG001 - the key
+def _plans(defined: tuple[object, ...], variables: tuple[bytes, ...], dialects: int, charset: str) -> decode.Plans:  # noqa: ARG001 - the key
     """Return the plans of data sets with these definitions: none at first, to which `decode` adds those it makes."""
     return {}
 
 
-def _representation(received: Received, said: _Defined) -> tuple[Representation, list[str]]:
+def _representation(received: Received, defined: _Defined) -> tuple[Representation, list[str]]:
     """Return the representation of the values, and warnings about facts that contradict it.
 
-    The byte order is that of the definitions. The floating-point format is that of the descriptor, or else of the
-    source's configuration. Without either, values beside EBCDIC texts are IBM floating point.
+    The definitions state the byte order. The descriptor states the floating-point format, or else the
+    source's configuration. Without either, the values of EBCDIC data sets are IBM floating point.
     """
     first = received.first
-    chosen = dialect.preferred(said.dialects, first.encoding)
+    chosen = dialect.preferred(defined.dialects, first.encoding)
     named = float_format(first.encoding) or float_format(received.encoding)
-    is_ibm = missing.is_ebcdic(said.charset) if named is None else named == "s390"
+    is_ibm = missing.is_ebcdic(defined.charset) if named is None else named == "s390"
     floats: FloatFormat = "ibm" if is_ibm else "ieee"
     warnings = []
     if integer_order(first.encoding) not in {None, chosen.order}:
         warnings.append(f"the descriptor's Encoding {first.encoding} is not the byte order of the definitions")
     declared = named_charset(first.ccsid, first.encoding)
     if declared is None and is_ebcdic(first.ccsid):
-        warnings.append(f"no codec for CCSID {first.ccsid}: texts are read as {said.charset}")
-    elif declared not in {None, said.charset}:
-        warnings.append(f"names and labels are not {declared}, which is declared: all texts are read as {said.charset}")
-    return Representation("big" if chosen.order == ">" else "little", floats, said.charset), warnings
+        warnings.append(f"no codec for CCSID {first.ccsid}: texts are read as {defined.charset}")
+    elif declared not in {None, defined.charset}:
+        warnings.append(
+            f"names and labels are not {declared}, which is declared: all texts are read as {defined.charset}"
+        )
+    return Representation("big" if chosen.order == ">" else "little", floats, defined.charset), warnings
 
 
-def _names(record: AttachmentRecord, first: PhysicalMessage, said: _Defined) -> dict[str, str]:
+def _names(record: AttachmentRecord, first: PhysicalMessage, defined: _Defined) -> dict[str, str]:
     names = {"sas.library": record.qualifier_1, "sas.member": record.qualifier_2}
     return {key: name for key, name in names.items() if name} | {
-        "sas.dialect": dialect.preferred(said.dialects, first.encoding).name
+        "sas.dialect": dialect.preferred(defined.dialects, first.encoding).name
     }
 
 
-def _beside(said: _Defined, messages: Mapping[MessageKind, _Bodies], warnings: list[str]) -> dict[str, str]:
+def _beside(defined: _Defined, messages: Mapping[MessageKind, _Bodies], warnings: list[str]) -> dict[str, str]:
     """Return the metadata of indexes, as JSON, and of integrity constraints, in base64, as their layout is not
     published.
 
@@ -305,19 +308,19 @@ def _beside(said: _Defined, messages: Mapping[MessageKind, _Bodies], warnings: l
             warnings.append(f"{bodies.size:,} bytes of {kind.name.lower()} were not kept")
         elif len(bodies):
             try:
-                metadata[key] = shown(list(bodies), said)
+                metadata[key] = shown(list(bodies), defined)
             except WireError as error:
                 warnings.append(f"the {kind.name.lower()} could not be read: {error}")
     return metadata
 
 
-def _indexes(bodies: Sequence[memoryview], said: _Defined) -> str:
-    found, _ = index_messages.read_indexes(bodies, said.dialects, said.charset)
+def _indexes(bodies: Sequence[memoryview], defined: _Defined) -> str:
+    found, _ = data_set_messages.read_indexes(bodies, defined.dialects, defined.charset)
     return indexes_and_constraints.written_indexes(found)
 
 
 def _constraints(bodies: Sequence[memoryview], _: _Defined) -> str:
-    return indexes_and_constraints.written_constraints(index_messages.read_constraints(bodies))
+    return indexes_and_constraints.written_constraints(data_set_messages.read_constraints(bodies))
 
 
 _BESIDE: tuple[tuple[MessageKind, str, Callable[[Sequence[memoryview], _Defined], str]], ...] = (

@@ -1,6 +1,6 @@
 """The choices between readings of an attachment of the SAS Common Messaging Interface, and what decided them.
 
-The functions here tell what the readers have decided; they decide nothing. Data sets and files of a sender are mostly
+The functions here report what the readers have decided; they decide nothing. Data sets and files of a sender are mostly
 alike, so that the choices are the same objects.
 """
 
@@ -22,7 +22,7 @@ Evidence = tuple[Choice, ...]
 def of_file(dialects: int, chosen: Dialect, rivals: tuple[Dialect, ...] = ()) -> Evidence:
     """Return the choices of a file whose records were read in the `chosen` dialect, and could be read in `rivals`.
 
-    The rule for the NUL behind a record is a question of its own, since it need not be that of the other messages.
+    The rule for the NUL after a record is a question of its own, since other messages may have another rule.
     """
     frame = dialect.frames(dialect.mask_of(chosen))
     others = [each for each in rivals if not dialect.mask_of(each) & frame]
@@ -55,9 +55,9 @@ def dialect_of_data_set(dialects: int, encoding: int) -> Choice:
     others = dialect.with_order(dialects, "<" if chosen.order == ">" else ">")
     if not others:
         return Choice(Question.DIALECT, chosen.name, Ground.ONLY_READING)
-    is_said = integer_order(encoding) == chosen.order
-    names = () if is_said else (dialect.preferred(others).name,)
-    return Choice(Question.DIALECT, chosen.name, Ground.DESCRIPTOR if is_said else Ground.PREFERENCE, names)
+    is_declared = integer_order(encoding) == chosen.order
+    names = () if is_declared else (dialect.preferred(others).name,)
+    return Choice(Question.DIALECT, chosen.name, Ground.DESCRIPTOR if is_declared else Ground.PREFERENCE, names)
 
 
 @lru_cache(maxsize=256)
@@ -90,8 +90,4 @@ def rows_of(rows: RowLayout) -> Evidence:
     """Return the choice of the layout of rows, if there was any."""
     if rows.is_only:
         return ()
-    return (Choice(Question.ROW_LAYOUT, rows.name, _by_values(rows.others), rows.others),)
-
-
-def _by_values(others: Collection[str]) -> Ground:
-    return Ground.PREFERENCE if others else Ground.VALUES
+    return (Choice(Question.ROW_LAYOUT, rows.name, Ground.PREFERENCE if rows.others else Ground.VALUES, rows.others),)

@@ -24,7 +24,7 @@ def read_file(record: AttachmentRecord, received: Received, *, is_whole: bool = 
         lambda: received.bodies(behind), dialects, text=is_text and has_bytes_as_characters, is_whole=is_whole
     )
 
-    rivals = file_messages.Rivals(dialects, chosen, joined=not is_text)
+    rivals = file_messages.RivalDialects(dialects, chosen, joined=not is_text)
 
     def spans() -> Iterator[Span]:
         body: Body = b""
@@ -67,7 +67,7 @@ class SasPartReader:
         self._possible = dialects or dialect.ALL
         self._chosen: Dialect | None = None
         self._plain = file_messages.tried_first(self._possible)
-        self._rivals: file_messages.Rivals | None = None
+        self._rivals: file_messages.RivalDialects | None = None
 
     @property
     def evidence(self) -> sas_evidence.Evidence:
@@ -97,7 +97,7 @@ class SasPartReader:
 
     def _see(self, bodies: Sequence[Body], chosen: Dialect) -> None:
         if self._rivals is None:
-            self._rivals = file_messages.Rivals(self._possible, chosen, joined=True)
+            self._rivals = file_messages.RivalDialects(self._possible, chosen, joined=True)
         if not self._rivals.is_settled:
             for body in bodies:
                 self._rivals.see(body)

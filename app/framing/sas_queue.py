@@ -1,7 +1,7 @@
 """The framing `sas_queue`: attachments of the SAS Common Messaging Interface on a queue.
 
-An attachment header has message type 100000. All messages that belong to it have type 100001 and are told apart only by
-their correlid (SAS, "Using the Common Messaging Interface": attachment layout for WebSphere MQ and MSMQ).
+An attachment header has message type 100000. All messages that belong to it have type 100001 and are distinguished only
+by their correlid (SAS, "Using the Common Messaging Interface": attachment layout for WebSphere MQ and MSMQ).
 
 Messages are written in the order of the specification: the header, the application message, and for each attachment its
 sequenced parts and then its count. So a receiver that has the count can rely on the parts. A message without an
@@ -18,24 +18,25 @@ from app.codecs.sas import correlid, dialect
 from app.codecs.sas.attachment_messages import read_counts, read_header, write_count, write_header
 from app.codecs.sas.constants import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
 from app.codecs.sas.dialect import Dialect
-from app.framing import sas_files, sas_queue_columns
+from app.framing import sas_files
 from app.framing.descriptors import Descriptors
-from app.framing.message_charsets import charset_of, charsets
-from app.framing.outgoing_parts import Bodies, message_identifier
+from app.framing.message_charsets import charset_of, in_first_charset
 from app.framing.protocol import (
     ArrangementName,
+    Bodies,
     Body,
     Columns,
-    Contents,
     DataSetFacts,
     DataSetTable,
+    DeliveryContents,
     FileContent,
     Framing,
     PartReader,
     Received,
     StoreTable,
+    message_identifier,
 )
-from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
+from app.model.attachment import AttachmentKind, MessageHeader
 from app.model.errors import InvalidInputError
 from app.model.event import Announced, Event, PartArrived, Unsequenced
 from app.model.framing_facts import Captures, FramingTraits
@@ -77,14 +78,12 @@ def _header(message: PhysicalMessage, known: int) -> tuple[MessageHeader, int]:
     if len(message.body) > LONGEST_HEADER:
         why = f"{len(message.body):,} bytes, at most {LONGEST_HEADER:,} are read"
         raise InvalidInputError("bad-header", "AttachmentHeader", LONGEST_HEADER, why)
-    refusal: WireError | None = None
-    for charset in charsets(message):
-        try:
-            return read_header(message.body, charset=charset, encoding=message.encoding, known=known)
-        except WireError as error:
-            refusal = refusal or error
-    assert refusal is not None
-    raise InvalidInputError("bad-header", refusal.row, refusal.at, refusal.why) from refusal
+    try:
+        return in_first_charset(
+            message, lambda charset: read_header(message.body, charset=charset, encoding=message.encoding, known=known)
+        )
+    except WireError as error:
+        raise InvalidInputError("bad-header", error.row, error.at, error.why) from error
 
 
 def attachment_key(message: PhysicalMessage) -> bytes:
@@ -136,18 +135,7 @@ def _announced(delivery: DeliveryRecord) -> MessageHeader:
         original_msg_type=delivery.original_msg_type,
         original_correl_id=delivery.original_correl_id,
         message_correl_id=delivery.message_correl_id,
-        attachments=tuple(
-            AttachmentDefinition(
-                attachment.kind,
-                attachment.correl_id,
-                attachment.qualifier_1,
-                attachment.qualifier_2,
-                attachment.description,
-                attachment.minor_version,
-                attachment.major_version,
-            )
-            for attachment in delivery.attachments
-        ),
+        attachments=tuple(attachment.definition for attachment in delivery.attachments),
     )
 
 
@@ -174,7 +162,7 @@ class SasQueue(Framing):
         return message.msg_type == HEADER_MSG_TYPE
 
     def read_columns(self, batch: Descriptors, framed: npt.NDArray[np.bool_]) -> Columns:
-        return sas_queue_columns.read_columns(batch, framed)
+        return read_columns(batch, framed)
 
     def attachment_key(self, message: PhysicalMessage) -> bytes:
         return attachment_key(message)
@@ -203,10 +191,31 @@ class SasQueue(Framing):
 
         return read_leading_rows(record, received, store)
 
-    def write(self, delivery: DeliveryRecord, options: FramingOptions, contents: Contents) -> Iterator[PhysicalMessage]:
+    def write(
+        self, delivery: DeliveryRecord, options: FramingOptions, contents: DeliveryContents
+    ) -> Iterator[PhysicalMessage]:
         from app.framing.sas_bodies import SasBodies  # noqa: PLC0415 - it loads pandas, which commands do without
 
         return messages(delivery, options, SasBodies(options, contents).of)
 
 
 SAS_QUEUE = SasQueue()
+
+
+_BLANK_SEQUENCE = int.from_bytes(b"    ", "big")
+
+
+def read_columns(batch: Descriptors, framed: npt.NDArray[np.bool_]) -> Columns:
+    """Return the sequenced parts and the unsequenced messages among the `framed` rows of a batch."""
+    types, starts, lengths = batch.msg_types, batch.offsets[:-1], np.diff(batch.offsets)
+    rows = np.flatnonzero(framed & (types == SUBORDINATE_MSG_TYPE) & (lengths >= correlid.COMPARED_SIZE))
+    correl_ids = batch.correl_ids[starts[rows, None] + np.arange(correlid.COMPARED_SIZE)]
+    sequences = correl_ids[:, correlid.KEY_SIZE :].copy().view(">u4")[:, 0].astype(np.int64)
+    numbered = (sequences != 0) & (sequences != _BLANK_SEQUENCE)
+    return Columns(
+        rows[numbered],
+        correl_ids[numbered, : correlid.KEY_SIZE],
+        sequences[numbered],
+        rows[~numbered],
+        correl_ids[~numbered, : correlid.KEY_SIZE],
+    )

@@ -1,6 +1,6 @@
 """The framing `sas_rendezvous`: attachments of the SAS Common Messaging Interface on TIB/Rendezvous.
 
-Each message is a tibrvMsg whose name tells its type (SAS, "Using the Common Messaging Interface": attachment layout
+Each message is a tibrvMsg whose name is its type (SAS, "Using the Common Messaging Interface": attachment layout
 for TIB/Rendezvous). Its attachment and its number come from the order of arrival (`sas_arrivals`). They stand in its
 CorrelId as in `sas_queue`: 16 bytes of the attachment's key, 4 of the number.
 
@@ -10,12 +10,13 @@ messages and then the last one, which counts them. All of a delivery belongs to 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from app.codecs.sas import correlid
-from app.codecs.sas.attachment_messages import Attachment
+from app.codecs.sas.attachment_messages import definition_of, entry_of
+from app.codecs.sas.correlid import BLANK_CORRELID, attachment_key, correlid_of
 from app.codecs.sas.dialect import DIALECTS, mask_of
 from app.codecs.sas.numbered import message_name
-from app.codecs.sas.rendezvous_keys import BLANK, attachment_key, correlid_of
 from app.codecs.sas.rendezvous_messages import (
     CHAR,
     MAP_NAMES,
@@ -30,25 +31,25 @@ from app.codecs.sas.rendezvous_messages import (
     write_map,
 )
 from app.framing import rendezvous_content
-from app.framing.message_charsets import charset_of, charsets
-from app.framing.outgoing_parts import message_identifier
+from app.framing.message_charsets import charset_of, in_first_charset
 from app.framing.protocol import (
     NO_OPTIONS,
     ArrangementName,
     ArrivalOptions,
     Arrivals,
     Body,
-    Contents,
     DataSetFacts,
+    DeliveryContents,
     FileContent,
     Framing,
     PartReader,
     Received,
     StoreTable,
+    message_identifier,
 )
 from app.framing.rendezvous_bodies import RendezvousBodies
 from app.framing.sas_arrivals import DOUBT, PARTS, REFUTED, NumberedArrivals, choice_of
-from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
+from app.model.attachment import AttachmentKind, MessageHeader
 from app.model.errors import InvalidInputError
 from app.model.event import Announced, Event, PartArrived, Refuted, Unsequenced
 from app.model.framing_facts import Captures, FramingTraits
@@ -82,7 +83,9 @@ def read(message: PhysicalMessage) -> Event:
                 "no-header", "correl_id", -1, f"{name or 'a message'} that no header opened an attachment for"
             )
         if number:
-            return _part(name, PartArrived(key, number, len(message.body)))
+            if name not in _PARTS:
+                raise _unknown(name)
+            return PartArrived(key, number, len(message.body))
         if name == "LST":
             return _last(message, key)
         if name in MAP_NAMES:
@@ -93,14 +96,10 @@ def read(message: PhysicalMessage) -> Event:
     raise _unknown(name)
 
 
-def _part(name: str, part: PartArrived) -> PartArrived:
-    if name not in _PARTS:
-        raise _unknown(name)
-    return part
-
-
 def _unknown(name: str) -> InvalidInputError:
-    return InvalidInputError("unknown-message-name", "name", _HEAD_AT, f"{name[:80]!r} is no message of an attachment")
+    return InvalidInputError(
+        "unknown-message-name", "name", _HEAD_AT, f"{name[:80]!r} is not a message of an attachment"
+    )
 
 
 def _last(message: PhysicalMessage, key: bytes) -> Unsequenced | Refuted:
@@ -108,37 +107,23 @@ def _last(message: PhysicalMessage, key: bytes) -> Unsequenced | Refuted:
     properties = message.properties
     if REFUTED in properties:
         return Refuted(key, properties[REFUTED], len(message.body))
-    doubt, told = properties.get(DOUBT, ""), properties.get(PARTS, "")
-    if told.isascii() and told.isdigit() and len(told) <= _COUNT_DIGITS:
-        counts: tuple[int, ...] = (int(told),) * 2
+    doubt, parts = properties.get(DOUBT, ""), properties.get(PARTS, "")
+    if parts.isascii() and parts.isdigit() and len(parts) <= _COUNT_DIGITS:
+        counts: tuple[int, ...] = (int(parts),) * 2
     else:
         counts = () if doubt else (read_last(message.body),) * 2
     return Unsequenced(key, counts, len(message.body), doubt, choice_of(message))
 
 
 def _header(message: PhysicalMessage) -> MessageHeader:
-    refusal: WireError | None = None
-    for charset in charsets(message):
-        try:
-            return _meaning(read_header(message.body, charset), correlid.split(message.correl_id)[0])
-        except WireError as error:
-            refusal = refusal or error
-    assert refusal is not None
-    raise InvalidInputError("bad-header", refusal.row, refusal.at, refusal.why) from refusal
-
-
-def _meaning(header: RendezvousHeader, base: bytes) -> MessageHeader:
-    """Return a header by its key. Whether an application message follows, it does not say; one has the same key."""
+    """Return what a header says. It does not say whether an application message follows; one has the header's key."""
+    base = correlid.split(message.correl_id)[0]
+    try:
+        header = in_first_charset(message, partial(read_header, message.body))
+    except WireError as error:
+        raise InvalidInputError("bad-header", error.row, error.at, error.why) from error
     attachments = tuple(
-        AttachmentDefinition(
-            AttachmentKind(entry.type),
-            attachment_key(entry.correlid, base, number),
-            entry.qualifier1,
-            entry.qualifier2,
-            entry.description,
-            entry.minor_version,
-            entry.major_version,
-        )
+        definition_of(entry, attachment_key(entry.correlid, base, number))
         for number, entry in enumerate(header.attachments)
     )
     return MessageHeader(correlid.join(base, 0), header.original_msg_type, bytes(24), bytes(24), attachments)
@@ -196,21 +181,10 @@ def _announced(delivery: DeliveryRecord) -> RendezvousHeader:
     return RendezvousHeader(
         correlid_of(delivery.header_correl_id),
         0,
-        BLANK,
+        BLANK_CORRELID,
         correlid_of(delivery.message_correl_id),
         len(delivery.attachments),
-        [
-            Attachment(
-                attachment.kind,
-                correlid_of(attachment.correl_id),
-                attachment.qualifier_1,
-                attachment.qualifier_2,
-                attachment.description,
-                attachment.minor_version,
-                attachment.major_version,
-            )
-            for attachment in delivery.attachments
-        ],
+        [entry_of(each.definition, correlid_of(each.correl_id)) for each in delivery.attachments],
     )
 
 
@@ -259,7 +233,9 @@ class SasRendezvous(Framing):
     def application(self, content: bytes | Sequence[MapItem]) -> bytes:
         return application(content)
 
-    def write(self, delivery: DeliveryRecord, options: FramingOptions, contents: Contents) -> Iterator[PhysicalMessage]:
+    def write(
+        self, delivery: DeliveryRecord, options: FramingOptions, contents: DeliveryContents
+    ) -> Iterator[PhysicalMessage]:
         return messages(delivery, options, RendezvousBodies(options, contents))
 
 

@@ -1,1 +1,1 @@
-"""Plain frozen records that every other package may speak of; they import nothing."""
+"""Plain frozen records that every other package may use; they import none of the others."""

@@ -1,4 +1,4 @@
-"""Who may do what: scopes, the principals that have them, and API keys."""
+"""Access: scopes, the principals that have them, and API keys."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,7 +8,7 @@ PrincipalKind = Literal["anonymous", "token", "key", "oidc"]
 
 
 class Scope(StrEnum):
-    """What a principal may do. `admin` includes all others."""
+    """A permission of a principal. `admin` includes all others."""
 
     READ = "read"
     SEND = "send"

@@ -44,13 +44,12 @@ class DeliveryState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AttachmentDefinition:
-    """What a sender says of an attachment: an entry of an attachment header's list, or the descriptor of a message.
+    """A sender's facts about an attachment: an entry of an attachment header's list, or the descriptor of a message.
 
     `correl_id` is the 16-byte attachment correlid; of an IBM MQ group its GroupId of 24 bytes, and of a message that is
     a file by itself its MsgId. For files qualifier 1 is FILENAME or FILEREF and qualifier 2 the sender's file name or
-    fileref, for data sets they are the library and the member; what has no name is called by its GROUPID or MSGID, in
-    hexadecimal. Names are data, never paths.
-    """
+    fileref, for data sets they are the library and the member; an attachment without a name has its GROUPID or MSGID,
+    in hexadecimal. Names are data, never paths."""
 
     kind: AttachmentKind
     correl_id: bytes
@@ -71,7 +70,7 @@ _DEFINITION_VALUES = attrgetter(*(each.name for each in fields(AttachmentDefinit
 
 @dataclass(frozen=True, slots=True)
 class MessageHeader:
-    """What an attachment header message says. Correlids of 24 bytes, attachment correlids of 16."""
+    """The contents of an attachment header message. Correlids have 24 bytes, attachment correlids 16."""
 
     header_correl_id: bytes
     original_msg_type: int

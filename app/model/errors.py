@@ -1,4 +1,4 @@
-"""Whose fault it is. Theirs is quarantined and never stops the stream; ours is loud."""
+"""Errors: of input, which is quarantined and never stops the stream, and of this program or its machine."""
 
 import re
 from typing import Final
@@ -23,37 +23,37 @@ class InvalidInputError(Exception):
 
 
 def kind_of_reason(why: str) -> str:
-    """Return what reasons of one kind have in common: the text with … for each number and hexadecimal identifier."""
+    """Return the common text of reasons of one kind, with … for each number and hexadecimal identifier."""
     return _NUMBERS.sub("…", why.encode("utf-8", "replace").decode())[:LONGEST_KIND]
 
 
 def with_type(error: BaseException) -> str:
-    """Return the type of an error and its text, as people are told of errors that are not this program's own."""
+    """Return the type and the text of an error of another program or library, for people."""
     return masked(f"{type(error).__name__}: {error}".removesuffix(": "))
 
 
 class GatewayError(Exception):
-    """A fault of this program or of the machine under it. Its text shows no secret that a library's error quotes."""
+    """An error of this program or its machine. Secrets that a library's error quotes are masked in its text."""
 
     def __init__(self, why: str = "") -> None:
         super().__init__(masked(why))
 
 
 class JournalTaken(GatewayError):
-    """Another gateway has opened the journal since: this process may write nothing more, and acknowledge nothing."""
+    """Another gateway has opened the journal: this process must neither write nor acknowledge anything."""
 
 
 class JournalFull(GatewayError):
-    """The journal can take nothing at present (no space left, or a limit of ours); what it has is safe."""
+    """The journal is full: no space is left, or a configured limit is reached. Its messages are safe."""
 
 
 class StoreFull(GatewayError):
-    """The content store can take nothing at present for want of space; the objects it has are safe."""
+    """The content store has no space left. Its objects are safe."""
 
 
 class DamagedError(GatewayError):
-    """Bytes on disk are not as they were written, or cannot be read: `damage` says which of the journal, or `name`
-    which object of the content store."""
+    """Bytes on disk are damaged or cannot be read: the places `damage` of the journal, or the object `name` of the
+    content store."""
 
     def __init__(self, why: str, *, damage: tuple[Damage, ...] = (), name: str | None = None) -> None:
         super().__init__(why)
@@ -74,7 +74,7 @@ class LimitExceeded(Exception):
 
 
 class CatalogError(GatewayError):
-    """The catalog cannot be read or written at present."""
+    """The catalog cannot be read or written."""
 
 
 class CatalogTaken(CatalogError):

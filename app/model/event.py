@@ -1,4 +1,4 @@
-"""What a physical message means to assembly. Framings produce events; the machine consumes them."""
+"""The events of physical messages, which framings produce and the assembly machine consumes."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -20,7 +20,7 @@ class Announced(NamedTuple):
 
 
 class PartArrived(NamedTuple):
-    """A sequenced part. `sequence` is read big-endian from the four bytes behind the correlid; a sender that writes
+    """A sequenced part. `sequence` is read big-endian from the four bytes after the correlid; a sender that writes
     them little-endian is recognised by the machine, over the whole set."""
 
     correl_id: bytes
@@ -31,7 +31,7 @@ class PartArrived(NamedTuple):
 class PartsArrived(NamedTuple):
     """Sequenced parts of one attachment with numbers from `first` on: their sizes, and when each was received (µs).
 
-    It is `PartArrived` for each of them, said at once."""
+    It stands for one `PartArrived` each."""
 
     correl_id: bytes
     first: int
@@ -42,11 +42,11 @@ class PartsArrived(NamedTuple):
 class Unsequenced(NamedTuple):
     """A subordinate message with a bare correlid: an attachment's count, or a message's application message.
 
-    Which of the two only the header can tell. `counts` holds the body as one integer, read big-endian and
+    Only the header decides which of the two. `counts` holds the body as one integer, read big-endian and
     little-endian; it is empty when the body cannot be a count.
 
-    A count may be in `doubt`, for a reason in a sentence: without `counts` it is not known, and with them it may be
-    wrong. `choice` is how it was decided what a count counts.
+    `doubt` is a sentence why a count is unknown (without `counts`) or may be wrong (with them). `choice` is the choice
+    of what the count counts.
     """
 
     correl_id: bytes
@@ -57,7 +57,7 @@ class Unsequenced(NamedTuple):
 
 
 class Refuted(NamedTuple):
-    """A count that was taken earlier has turned out to be wrong, for this reason: messages may be missing."""
+    """An earlier count has turned out to be wrong, for the reason `why`: messages may be missing."""
 
     correl_id: bytes
     why: str
@@ -70,9 +70,8 @@ class GroupPart(NamedTuple):
     `message` is its MsgSeqNumber and `offset` its place in the logical message, in bytes. A part that `ends_message` is
     the last segment, or the only one; `ends_group` is said by any part of the group's last logical message.
 
-    Parts of packets of the order interface come together alike. Their places may count other things than bytes: then
-    `units` says how many of these the part has. Only the first part of a group has its `trace_parent`.
-    """
+    Parts of packets of the order interface are assembled in the same way. Their places may count other units than
+    bytes: then `units` says how many of these the part has. Only the first part of a group has its `trace_parent`."""
 
     definition: AttachmentDefinition
     message: int
@@ -96,10 +95,10 @@ Event = Announced | PartArrived | Unsequenced | GroupPart | Refuted
 
 
 class Pieces(NamedTuple):
-    """A physical message that brings several parts, of one attachment or of several, or none at all.
+    """A physical message with any number of parts, of one attachment or of several.
 
-    Hosts take each part as an event of its own. `refused` is why something else in the message belongs in quarantine:
-    what a `InvalidInputError` is made of.
+    Hosts apply each part as an event. If something else in the message belongs in quarantine, `refused` has the
+    arguments of its `InvalidInputError`.
     """
 
     parts: tuple[GroupPart, ...] = ()

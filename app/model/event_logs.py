@@ -1,14 +1,18 @@
-"""The identifiers of events, which say in which log an event has its number.
+"""The logs of events: the identifiers of events, and the selection of events for streams and webhooks.
 
-A catalog begins a log each time a gateway opens it. The numbers go on. A gateway that was restored from an older copy,
-or that has lost its newest events in a power failure, gives the numbers of the lost events to others; a rebuilt catalog
-begins again with 1. So an identifier has the number and the log. One of a log that ended before this number names an
-event that is no longer there, and is not mistaken for another one.
+A catalog begins a log each time a gateway opens it; the numbers of its events continue. A gateway that was restored
+from an older copy, or has lost its newest events in a power failure, gives the numbers of the lost events to others. A
+rebuilt catalog begins again with 1. So an identifier has the number and the log. If the log ended before this number,
+the event no longer exists, and no other event is taken for it.
 """
 
 import re
 from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from app.model.records import EventRecord
 
 BEGINNING: Final = "0"
 """The identifier before the first event of every log."""
@@ -30,7 +34,7 @@ class EventLogs(NamedTuple):
     def number(self, identifier: str) -> int | None:
         """Return the number of an event; None if the identifier is of a log that has no such event.
 
-        Raises ValueError for what is no identifier.
+        Raises ValueError for a text that is not an identifier.
         """
         if identifier == BEGINNING:
             return 0
@@ -43,3 +47,47 @@ class EventLogs(NamedTuple):
     def _log(self, number: int) -> str | None:
         at = bisect_left(self.begin_after, number) - 1
         return self.names[at] if at >= 0 else None
+
+
+PATTERN: Final = r"[a-z]+\.([a-z]+|\*)"
+"""The pattern of a type such as `attachment.finished`, or of all types of one kind, such as `attachment.*`."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventFilter:
+    """A selection of events. Each set that is not empty must contain the event's value.
+
+    `sources` and `destinations` are names of the settings. Events about deliveries have a destination, all others have
+    a source.
+    """
+
+    types: frozenset[str] = frozenset()
+    sources: frozenset[str] = frozenset()
+    destinations: frozenset[str] = frozenset()
+    subjects: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(
+        cls,
+        types: Iterable[str] = (),
+        sources: Iterable[str] = (),
+        destinations: Iterable[str] = (),
+        subjects: Iterable[str] = (),
+    ) -> "EventFilter":
+        """Return a filter of lists. Raises ValueError for a type that is neither a type nor a pattern."""
+        types = frozenset(types)
+        if wrong := sorted(each for each in types if not re.fullmatch(PATTERN, each)):
+            raise ValueError(f"unknown type {wrong[0]!r}; write a type such as attachment.finished, or attachment.*")
+        return cls(types, frozenset(sources), frozenset(destinations), frozenset(subjects))
+
+    def selects(self, event: EventRecord) -> bool:
+        """Return whether an event is selected."""
+        return (
+            (not self.types or event.type in self.types or f"{event.type.partition('.')[0]}.*" in self.types)
+            and (not self.subjects or event.subject in self.subjects)
+            and (not self.sources or event.data.get("source") in self.sources)
+            and (not self.destinations or event.data.get("destination") in self.destinations)
+        )
+
+
+ALL: Final = EventFilter()

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple
 
 OnDoubt = Literal["hold", "warn"]
-"""What happens to an attachment in doubt: it is not finished, or it is finished with a warning."""
+"""The treatment of an attachment in doubt: it is not finished, or it is finished with a warning."""
 
 
 class Question(StrEnum):
@@ -31,13 +31,13 @@ class Ground(StrEnum):
     ONLY_READING = "only-reading"
     """The bytes have no other reading."""
     DESCRIPTOR = "descriptor"
-    """The message's descriptor says it: the MQMD's Encoding or CodedCharSetId, or properties in their place."""
+    """The message's descriptor states it: the MQMD's Encoding or CodedCharSetId, or properties in their place."""
     ANNOUNCED = "announced"
     """The sender announced a size, or a number of observations or variables, and one reading agrees with it."""
     SOURCE = "source"
     """Earlier attachments of the source, or of the subject, have shown it."""
     SETTING = "setting"
-    """A setting of the source says it."""
+    """A setting of the source states it."""
     VALUES = "values"
     """The values read as one would expect in this reading alone."""
     PREFERENCE = "preference"

@@ -1,4 +1,4 @@
-"""What transports and captures know of a framing; `app.framing` knows the rest."""
+"""The facts about a framing that transports and captures need; `app.framing` has the rest."""
 
 from typing import NamedTuple
 
@@ -16,12 +16,12 @@ class Captures(NamedTuple):
 
 
 class FramingTraits(NamedTuple):
-    """What it takes to receive messages of a framing and to keep them in the journal.
+    """The facts about a framing that are needed to receive its messages and to keep them in the journal.
 
     `name` is the name in settings, in the journal and on the command line. A message that `needs_descriptor` means
     nothing without an MQMD, or an envelope over MQTT. A framing that `reads_segments` puts the segments of a message
-    together itself, so that a queue manager must not. Messages that are `numbered_on_arrival` do not say what they
-    belong to; a transport tells of those that it may have missed (`app.model.message.GAP`).
+    together itself, so that a queue manager must not. Messages that are `numbered_on_arrival` do not state what
+    they belong to; a transport reports when it may have missed some (`app.model.message.GAP`).
     """
 
     name: str

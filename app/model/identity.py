@@ -1,5 +1,4 @@
-"""Identifiers that follow from what a sender wrote, so that a replay and another host give the same ones; and what a
-sender's own tell."""
+"""Identifiers of attachments and messages, made of their correlids, so that a replay and another host make the same."""
 
 from hashlib import blake2b
 

@@ -1,38 +1,41 @@
-"""The physical message: what a broker delivers once."""
+"""The physical message, which a broker delivers once, and where the journal keeps it: its position, and its segment.
+
+Segments have the same names in the journal's folder, in the archive and in backups.
+"""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 UNREADABLE = "unreadable"
-"""The framing under which the journal keeps a message whose envelope no transport could read; the reason is in its
-properties `refused-code` and `refused-why`, so that a replay of the journal puts it into quarantine again."""
+"""The framing of a journalled message whose envelope no transport could read. The reason is in its properties
+`refused-code` and `refused-why`, so that a replay of the journal puts it into quarantine again."""
 
 NO_PROPERTIES: Mapping[str, str] = {}
 
 GAP = "gap"
-"""The property by which a transport says, in the first message that it receives then, why it may have missed some."""
+"""The property of the first message after a gap, in which a transport states why it may have missed messages."""
 
 EVIDENCE = "evidence"
-"""The property in which an envelope says, in sentences for people, where a message is not as it announces itself: a
-header in another byte order, or a property that contradicts another one. Warnings of the attachment repeat it."""
+"""The property of a message that contradicts its own announcements, such as a header in another byte order or two
+contradictory properties: sentences for people, which the attachment's warnings repeat."""
 
 DELIVERY = "gateway.delivery"
-"""The property by which a transport says which of its broker's deliveries a message is. Only the transport understands
-it, and knows by it that a message comes again which is in the journal (`app.ports.Receiver.resume`)."""
+"""The property with the identity of a broker's delivery. Only the transport understands it, and recognises by it a
+redelivered message that is in the journal (`app.ports.Receiver.resume`)."""
 
 REPLAYED = "gateway.replayed"
 """The property of a message that was journalled again, not received."""
 
 PROPERTY_BYTES = 128
-"""What a property takes in memory beside its name and its value."""
+"""The memory in bytes that a property takes in addition to its name and its value."""
 
 
 class PhysicalMessage(NamedTuple):
-    """Descriptor fields and a body, whichever broker brought them.
+    """Descriptor fields and a body, from any broker.
 
-    The names are IBM MQ's, since MQ's descriptor is the richest of the three; a transport that lacks a field leaves
-    its default. `encoding` and `ccsid` of 0 mean "not said". Times are microseconds since 1970-01-01 UTC, 0 for
-    unknown. A body may be a memoryview of a larger buffer: whoever keeps it, keeps that buffer.
+    The names are IBM MQ's, since its descriptor has the most fields; a transport that lacks a field leaves its default.
+    `encoding` and `ccsid` of 0 mean "not stated". Times are microseconds since 1970-01-01 UTC, 0 for unknown. A body
+    may be a memoryview of a larger buffer, which it keeps in memory.
     """
 
     source: str
@@ -54,18 +57,18 @@ class PhysicalMessage(NamedTuple):
     properties: Mapping[str, str] = NO_PROPERTIES
 
     def unreadable(self, code: str, why: str) -> "PhysicalMessage":
-        """Return the message as the journal keeps it if it could not be read; `why` is a sentence for people."""
+        """Return the message as the journal keeps one that could not be read; `why` is a sentence for people."""
         reason = {**self.properties, "refused-code": code, "refused-why": why}
         return self._replace(framing=UNREADABLE, properties=reason)
 
     def replayed(self) -> "PhysicalMessage":
-        """Return the message as it is journalled again. How it was delivered is no longer said."""
+        """Return the message as it is journalled again, without the facts about its delivery."""
         kept = {name: value for name, value in self.properties.items() if name not in (GAP, DELIVERY)}
         return self._replace(properties={REPLAYED: "1", **kept})
 
 
 def utf8_length(text: str) -> int:
-    """Return the bytes of a text in UTF-8; a lone surrogate counts as what it would take."""
+    """Return the bytes of a text in UTF-8, lone surrogates included."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
@@ -75,15 +78,15 @@ def properties_length(properties: Mapping[str, str]) -> int:
 
 
 def footprint(message: PhysicalMessage) -> int:
-    """Return the bytes that a message takes by what its sender wrote: its body, and its properties as they are kept."""
+    """Return the bytes that a message takes: its body, and its properties as they are kept."""
     properties = message.properties
     if not properties:
         return len(message.body)
     return len(message.body) + properties_length(properties) + PROPERTY_BYTES * len(properties)
 
 
-def cut_properties(properties: Mapping[str, str], limit: int) -> dict[str, str]:
-    """Return the first properties, as far as they take no more than so many bytes together."""
+def limited_properties(properties: Mapping[str, str], limit: int) -> dict[str, str]:
+    """Return the first properties that together take at most `limit` bytes."""
     kept: dict[str, str] = {}
     for name, value in properties.items():
         limit -= utf8_length(name) + utf8_length(value)
@@ -114,3 +117,21 @@ ROW_BITS = 12
 MAX_SEGMENTS = 1 << 31
 MAX_BATCHES_A_SEGMENT = 1 << 20
 MAX_ROWS_A_BATCH = 512
+
+
+SEALED_SEGMENT: Final = ".arrows"
+OPEN_SEGMENT: Final = ".open.arrows"
+DAMAGED_SEGMENT: Final = ".damaged"
+"""The ending of what is kept aside of a damaged segment."""
+SEGMENT_DIGITS: Final = 10
+
+
+def segment_name(number: int, ending: str = SEALED_SEGMENT) -> str:
+    """Return the name of a segment, a sealed one unless said otherwise."""
+    return f"{number:0{SEGMENT_DIGITS}}{ending}"
+
+
+def sealed_number(name: str) -> int | None:
+    """Return the number of the sealed segment that has this name; None where it is another file's."""
+    number, ending = name[:SEGMENT_DIGITS], name[SEGMENT_DIGITS:]
+    return int(number) if ending == SEALED_SEGMENT and number.isascii() and number.isdigit() else None

@@ -9,7 +9,7 @@ RunKind = Literal["batch", "stream"]
 
 
 class RunState(StrEnum):
-    """How far a run is. `interrupted` ones did not end: their process was killed."""
+    """The state of a run. An `interrupted` one did not end: its process was killed."""
 
     RUNNING = "running"
     COMMITTED = "committed"
@@ -21,8 +21,8 @@ class RunState(StrEnum):
 class PipelineRun:
     """One run. Times are microseconds since 1970-01-01 UTC.
 
-    `messages` are physical messages that no earlier run has counted, `attachments` those finished, `refused` those
-    whose parts gave no content, `quarantined` the messages that went to quarantine, `rows` those added to tables.
+    `messages` are physical messages that no earlier run has counted, `attachments` the finished attachments, `refused`
+    the attachments without valid content, `quarantined` the quarantined messages, `rows` the rows added to tables.
     """
 
     id: str

@@ -6,7 +6,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
+from app.model.attachment import AttachmentDefinition, AttachmentKind, AttachmentState, DeliveryState
 from app.model.evidence import Choice
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ else:
 Storage = Literal["journal", "store"]
 QuarantineState = Literal["kept", "replayed", "dismissed"]
 Subscribers = Literal["none", "unknown"]
-"""What a broker said of subscribers when it confirmed messages. `none`: it had none for at least one message and
-discarded it. `unknown`: the protocol does not tell. Elsewhere None stands for a broker that reported no lack, or that
-keeps messages until somebody takes them."""
+"""What a broker reported of subscribers when it confirmed messages. `none`: it had none for at least one message and
+discarded it. `unknown`: the protocol does not report it. Elsewhere None stands for a broker that reported no lack, or
+that keeps messages until somebody takes them."""
 GroupedAs = Literal["messages", "segments"]
 
 DEFAULT_FRAMING = "sas_queue"
@@ -43,8 +43,8 @@ DOUBTFUL_CONTENT = "doubtful-content"
 """Reason code of an attachment with a warning, of a source that holds all attachments in doubt."""
 PARTS_GONE, CONTENT_LOST = "parts-gone", "content-lost"
 LOST_CODES = frozenset((PARTS_GONE, CONTENT_LOST))
-"""Reason codes of an attachment that nothing can bring back: the journal has its parts no more; its finished content is
-gone. Sent again, it begins anew."""
+"""Reason codes of an attachment that cannot be recovered: the journal has lost its parts, or the store its finished
+content. If it is sent again, it begins anew."""
 
 
 class JournalIdentity(NamedTuple):
@@ -56,8 +56,9 @@ class JournalIdentity(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """What of the journal is not as it was written: a row, all of a batch (`row` None), or what is not in a batch
-    (`batch` None); `why` is a sentence for people."""
+    """A damaged place of the journal: a row, a whole batch (`row` None), or bytes outside batches (`batch` None).
+
+    `why` is a sentence for people."""
 
     segment: int
     batch: int | None
@@ -74,11 +75,12 @@ class Damage(NamedTuple):
 
 
 class GroupProgress(NamedTuple):
-    """How far an IBM MQ group has come: the MsgSeqNumber of its `last` logical message, None until that is known, and
-    of how many logical messages the end has come (`ended`), which hold so many bytes by the offsets of their ends.
+    """The received share of an IBM MQ group.
 
-    Where offsets count other things than bytes, `size` is so many bytes more than these promise as the parts that have
-    come have more bytes than units: either way all is there once so many bytes have come.
+    `last` is the MsgSeqNumber of its last logical message, None until that is known. `ended` is the number of logical
+    messages whose end was received, and `size` their bytes by the offsets of these ends. Where offsets count other
+    units than bytes, `size` also has the bytes that received parts have in excess of their units. So the group is
+    complete when `size` bytes were received.
     """
 
     last: int | None = None
@@ -88,16 +90,15 @@ class GroupProgress(NamedTuple):
 
 @record(frozen=True, slots=True)
 class AttachmentRecord:
-    """What is known of one attachment, announced or not.
+    """The facts about one attachment, announced or not.
 
-    `kind` and the names are None or empty until its header has come. Until then it is not known to be an attachment: it
-    may be the application message of a message. `parts_expected` is None until its count has come.
-    Of an IBM MQ group (`group` is not None) it is known when all is there.
-    `record_length` and `announced_size` are what the sender says of a file, known once it is finished; `warnings` are
-    sentences about what contradicts the sender or is in doubt, and `evidence` the choices between readings.
-    `storage` says where finished content is: "journal" (by extents) or "store" (the object `object_name`, whose blocks
-    have `checksums`, if it was written since there are any). `settled_at` says when it was copied from the one to the
-    other.
+    `kind` and the names are None or empty until its header was received. Until then it is not known to be an
+    attachment: it may be the application message of a message. `parts_expected` is None until its count was received;
+    of an IBM MQ group (`group` is not None), until the group is complete.
+    `record_length` and `announced_size` are the sender's facts about a file, known once it is finished; `warnings` are
+    sentences about contradictions and doubts, and `evidence` the choices between readings.
+    `storage` is the place of finished content: "journal" (by extents) or "store" (the object `object_name`, whose
+    blocks may have `checksums`). `settled_at` is the time when it was copied from the journal to the store.
     `pending_*` hold an unsequenced message that no header has explained yet. `trace_parent` is the `traceparent` of the
     message that announced it, or the first of its group (`app.model.trace_context`).
     """
@@ -177,7 +178,7 @@ NOTHING_CAME: Mapping[str, Any] = MappingProxyType(
         "settled_at": None,
     }
 )
-"""What an `AttachmentRecord` says when nothing is known of the attachment but its header."""
+"""The fields of an `AttachmentRecord` of which only the header is known."""
 
 
 _VALUES = attrgetter(*(each.name for each in fields(AttachmentRecord)))
@@ -187,8 +188,8 @@ _VALUES = attrgetter(*(each.name for each in fields(AttachmentRecord)))
 class MessageRecord:
     """One application message with its header's fields.
 
-    `complete_at` is set once every attachment is finished and the application message, where one is announced, is
-    there. `waited_as` is the identifier of the unannounced attachment as which the application message waited, if it
+    `complete_at` is set once every attachment is finished and the application message, if one is announced, was
+    received. `waited_as` is the identifier of the unannounced attachment as which the application message waited, if it
     came before the header.
     """
 
@@ -219,7 +220,7 @@ _MESSAGE_VALUES = attrgetter(*(each.name for each in fields(MessageRecord)))
 class QuarantineRecord:
     """A physical message that could not be understood: `code` for programs, `row`, `at` (byte) and `why` for people.
 
-    `in_journal` says that its bytes are in the journal only, whose segment they keep. Otherwise they have been copied:
+    If it is `in_journal`, its bytes are in the journal only, which keeps their segment. Otherwise they have been copied
     to the catalog, or to the object `object_name` of the content store.
     """
 
@@ -241,7 +242,7 @@ class QuarantineRecord:
 
 @dataclass(frozen=True, slots=True)
 class OutgoingAttachment:
-    """One attachment of a delivery: what its header entry says and the object that holds its bytes."""
+    """One attachment of a delivery: the fields of its header entry, and the object that holds its bytes."""
 
     correl_id: bytes
     kind: AttachmentKind
@@ -254,13 +255,25 @@ class OutgoingAttachment:
     size: int
     sha256: str
 
+    @property
+    def definition(self) -> AttachmentDefinition:
+        return AttachmentDefinition(
+            self.kind,
+            self.correl_id,
+            self.qualifier_1,
+            self.qualifier_2,
+            self.description,
+            self.minor_version,
+            self.major_version,
+        )
+
 
 class FramingOptions(NamedTuple):
-    """How a destination wants deliveries to be cut into physical messages; a framing says which of it concerns it.
+    """A destination's options for splitting deliveries into physical messages; each framing uses some of them.
 
     Bodies have at most `body_limit` bytes. The dialect has its name, the character set and the encoding the numbers
-    that IBM MQ gives them. `record_length` is that of a file's records (None: as a body allows). `group` says what a
-    file becomes where the framing has groups: the messages of a group, or the segments of one message."""
+    that IBM MQ gives them. `record_length` is the length of a file's records (None: as a body allows). With `group`, a
+    file becomes the messages of a group or the segments of one message, where the framing has groups."""
 
     body_limit: int
     dialect: str
@@ -276,8 +289,8 @@ class DeliveryRecord:
     """One outgoing message.
 
     `messages_sent` of `messages_total` physical messages are confirmed by the broker (the total is None until all are).
-    `cut` is set by the first attempt and kept by all others: parts of two different cuts would
-    make a whole that was never sent. `cancel_requested` while it is open and a client has cancelled it.
+    `cut` has the options of the first attempt, which all others use, too: parts that were split by different options
+    do not fit together. `cancel_requested` is set while it is open and a client has cancelled it.
     `trace_parent` is the `traceparent` of the request that queued it."""
 
     id: str
@@ -307,8 +320,8 @@ class DeliveryRecord:
 
 
 class EventRecord(NamedTuple):
-    """One entry of the event log: `number` grows by one, `type` is a word such as `attachment.finished`,
-    `subject` the identifier of what it is about, `data` a JSON object. `trace_parent` is the subject's."""
+    """One entry of the event log: `number` grows by one, `type` is a word such as `attachment.finished`, `subject` an
+    identifier, `data` a JSON object. `trace_parent` is the subject's."""
 
     number: int
     type: str
@@ -338,8 +351,8 @@ class QuarantineCopy(NamedTuple):
 
 
 class ReceivingMark(NamedTuple):
-    """All that was journalled up to the packed `position` had come by the time that `counted` microseconds had passed
-    in which a source could receive."""
+    """The packed `position` up to which the journal went when a source had been able to receive for `counted`
+    microseconds."""
 
     source: str
     counted: int
@@ -347,7 +360,7 @@ class ReceivingMark(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """How many there are of something that retention looks after, and their bytes (0 where nobody counts them)."""
+    """The number of objects under retention, and their bytes (0 where they are not counted)."""
 
     number: int
     size: int = 0
@@ -372,18 +385,17 @@ class Extent(NamedTuple):
 
 @dataclass(slots=True)
 class Checkpoint:
-    """Everything that one step of assembly changed; the catalog takes it in one transaction.
+    """All changes of one step of assembly, which the catalog applies in one transaction.
 
-    `progress` is the packed position of the last physical message that these changes include. What is `reopened` was
-    quarantined, and begins anew before anything else is done: nothing that came of it before is kept. So does what is
-    `reprocessed`, in any state but deleted. `attachments` and `messages` are upserted whole; `part_runs` are added to
-    what is kept for their attachment, of which all else is forgotten first where `without_parts` names it. Then
-    complete attachments become finished or quarantined as `finished` and `refused` say, where a host has read their
-    content before it saves.
+    `progress` is the packed position of the last physical message that these changes include. The catalog first resets
+    the attachments in `reopened`, which were quarantined, and in `reprocessed`, which have any state but deleted. Then
+    it upserts `attachments` and `messages`. It adds `part_runs` to the runs of their attachment, or replaces these if
+    `without_parts` names it. At last complete attachments become finished or quarantined by `finished` and `refused`,
+    if a host has read their content already.
 
-    Of the `identified` events, which are about what waited for its header, only those are logged whose subject the
-    catalog had as unannounced. Attachments that are finished get the warnings of the `warned` events; only those are
-    logged that bring a new warning.
+    An event in `identified`, which is about something that waited for its header, is logged only if the catalog had
+    its subject as unannounced. Finished attachments get the warnings of the events in `warned`, which are logged only
+    for a new warning.
     """
 
     progress: int | None = None
@@ -421,7 +433,7 @@ class StoredObject(NamedTuple):
 
 @record(frozen=True, slots=True)
 class Finished:
-    """What finishing found out about an attachment's content."""
+    """The facts that finishing has found about an attachment's content."""
 
     id: str
     size: int
@@ -450,7 +462,7 @@ _FINISHED_VALUES = attrgetter(*(each.name for each in fields(Finished)))
 _Changing = TypeVar("_Changing", AttachmentRecord, MessageRecord, Finished)
 _READ: Mapping[type, Callable[[Any], tuple[Any, ...]]] = {
     AttachmentRecord: _VALUES,
-    MessageRecord: attrgetter(*(each.name for each in fields(MessageRecord))),
+    MessageRecord: _MESSAGE_VALUES,
     Finished: _FINISHED_VALUES,
 }
 

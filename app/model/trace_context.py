@@ -62,7 +62,7 @@ def span_id_of(subject: str, phase: str) -> str:
     """Return the span of a phase of an attachment or a delivery, 16 hexadecimal digits.
 
     It follows from the subject's identifier. So another process, and one that was restarted, continue the same trace
-    without being told.
+    without a message.
     """
     return blake2b(f"{phase}/{subject}".encode(), digest_size=8, person=b"span").hexdigest()
 
@@ -71,7 +71,7 @@ def own_trace_parent(subject: str, phase: str, ratio: float) -> str | None:
     """Return the `traceparent` of a trace that begins with the first phase of a subject without one.
 
     Of all subjects this is the share `ratio` (0 to 1), chosen by their identifiers; None for the others. The
-    identifier, 32 hexadecimal digits, becomes that of the trace.
+    identifier, 32 hexadecimal digits, becomes the trace's identifier.
     """
     if int(subject[16:], 16) >= ratio * (1 << 64):
         return None

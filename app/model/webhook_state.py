@@ -1,4 +1,4 @@
-"""What is kept of webhooks: how far each has got in the event log, and the events that it did not take."""
+"""The records of webhooks: the progress of each in the event log, and the events that were given up."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,7 +16,7 @@ class WebhookState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WebhookRecord:
-    """How far a webhook has got. Times are microseconds since 1970-01-01 UTC.
+    """The progress of a webhook. Times are microseconds since 1970-01-01 UTC.
 
     All events up to the number `position` were delivered, left out or given up. `attempts` have failed one after the
     other since `failing_since`, the last one for `reason`; none will be made before `next_attempt_at`.

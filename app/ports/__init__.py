@@ -3,40 +3,27 @@
 Each module is one port. Every method may be called from any thread, unless it says otherwise.
 """
 
-from app.ports.catalog import (
+from app.ports.catalog import Catalog, CatalogPlugin
+from app.ports.catalog.assembly import JournalReferences
+from app.ports.catalog.database import CatalogDatabase
+from app.ports.catalog.deliveries import IdempotencyConflict
+from app.ports.catalog.keys import KeyCatalog
+from app.ports.catalog.listing import (
     NEWEST_FIRST,
-    PACKED_AT_ONCE,
-    AssemblyCatalog,
     AttachmentFilter,
     BadCursor,
-    Catalog,
-    CatalogBinding,
-    CatalogDatabase,
-    CatalogPlugin,
-    CatalogRepair,
-    DeliveryCatalog,
-    EventCatalog,
-    ExpiryCatalog,
-    FinishingCatalog,
-    IdempotencyConflict,
     Identified,
-    JournalReferences,
-    KeyCatalog,
     ListingCatalog,
-    NumberingCatalog,
-    Packed,
-    PackedCatalog,
     Page,
-    QuarantineCatalog,
-    QuarantineGroup,
-    QuarantineGroups,
-    RetentionCatalog,
     Sort,
     Tallies,
 )
+from app.ports.catalog.pipeline import PACKED_AT_ONCE, Packed
+from app.ports.catalog.quarantine import QuarantineCatalog, QuarantineGroup, QuarantineGroups
 from app.ports.clock import Clock
 from app.ports.content_store import ContentStore, ContentStorePlugin, ObjectWriter
 from app.ports.journal import (
+    JOURNAL_SCHEMA,
     ArchivePlugin,
     Journal,
     JournalArchive,
@@ -46,32 +33,27 @@ from app.ports.journal import (
     PlacedBodies,
     Prepared,
     Segment,
+    is_damaged,
+    messages_of,
 )
-from app.ports.journal_batch import JOURNAL_SCHEMA, is_damaged, messages_of
 from app.ports.span_exporter import Span, SpanExporter, SpanExporterPlugin
 from app.ports.table_store import IcebergPlugin, IcebergTables, TableFile, TableStore, TableStorePlugin, TableVersion
-from app.ports.transport import Intake, Progress, Receiver, Sender, SendFailed, TransportPlugin
+from app.ports.transport import DeliveryProgress, Intake, Receiver, Sender, SendFailed, TransportPlugin
 
 __all__ = [
     "JOURNAL_SCHEMA",
     "NEWEST_FIRST",
     "PACKED_AT_ONCE",
     "ArchivePlugin",
-    "AssemblyCatalog",
     "AttachmentFilter",
     "BadCursor",
     "Catalog",
-    "CatalogBinding",
     "CatalogDatabase",
     "CatalogPlugin",
-    "CatalogRepair",
     "Clock",
     "ContentStore",
     "ContentStorePlugin",
-    "DeliveryCatalog",
-    "EventCatalog",
-    "ExpiryCatalog",
-    "FinishingCatalog",
+    "DeliveryProgress",
     "IcebergPlugin",
     "IcebergTables",
     "IdempotencyConflict",
@@ -84,20 +66,16 @@ __all__ = [
     "JournalReferences",
     "KeyCatalog",
     "ListingCatalog",
-    "NumberingCatalog",
     "ObjectWriter",
     "OpenSegment",
     "Packed",
-    "PackedCatalog",
     "Page",
     "PlacedBodies",
     "Prepared",
-    "Progress",
     "QuarantineCatalog",
     "QuarantineGroup",
     "QuarantineGroups",
     "Receiver",
-    "RetentionCatalog",
     "Segment",
     "SendFailed",
     "Sender",

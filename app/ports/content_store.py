@@ -23,7 +23,7 @@ class ContentStore(Protocol):
         """Write an object: it gets its name if the block ends normally and is discarded if the block raises. An
         existing object of that name is replaced."""
 
-    def together(self) -> AbstractContextManager["ContentStore"]:
+    def batch(self) -> AbstractContextManager["ContentStore"]:
         """Write many objects at once, which costs less than one after the other.
 
         The block gets a store for one thread, which reads what it has created. All objects that it creates are durable

@@ -12,7 +12,7 @@ from app.model.records import Subscribers
 
 
 class Intake(Protocol):
-    """Where a receiver hands over what the broker delivered."""
+    """Accepts the messages that a broker has delivered to a receiver."""
 
     def submit(self, messages: Sequence[PhysicalMessage], on_durable: Callable[[], None]) -> None:
         """Take messages for the journal; block while the backlog is at its limit.
@@ -38,25 +38,25 @@ class Receiver(Protocol):
         many as needed.
 
         Only for framings that number messages on arrival, before `run`. Return whether the transport will prove that
-        nothing is missing behind them, and that none of them is handed over again, or say `GAP` otherwise. If so, what
-        they began continues.
+        nothing is missing behind them, and that none of them is submitted again, or set `GAP` otherwise. If so,
+        attachments that they began are continued.
         """
 
     def status(self) -> dict[str, Any]:
         """Return the state of the connection, for health checks and people.
 
         It has at least `connected` (bool), `since` (µs or None) and `error` (text or None). An optional `warning`
-        (text) describes a problem that does not stop messages. A source that can lose messages tells how many it
-        `dropped`, and one whose transport sends `advisories` counts them by their level. One that logs in tells the
-        setting of its `credential`, and `refused_since` (µs or None).
+        (text) describes a problem that does not stop messages. A source that can lose messages has the number
+        `dropped`, and one whose transport sends `advisories` counts them by their level. One that logs in has the name
+        of its `credential`'s setting, and `refused_since` (µs or None).
         """
 
 
 class SendFailed(Exception):
     """A broker did not take messages. If `permanent`, trying again cannot help. The broker has confirmed the first
-    `confirmed` of the messages nevertheless; any number of the later ones may have arrived. An attempt that was only
-    made to wait `counts` not among those that a delivery may have. Neither does one that waits for other credentials in
-    a file: it is made again `within` some seconds."""
+    `confirmed` of the messages nevertheless; any number of the later ones may have arrived. An attempt that only had to
+    wait does not `count` against the limit of attempts. Neither does one that waits for other credentials in a file:
+    it is repeated `within` some seconds."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class SendFailed(Exception):
         self.counts = counts and within is None
 
 
-class Progress(NamedTuple):
+class DeliveryProgress(NamedTuple):
     """How far a delivery is when messages of it are sent: the broker has confirmed its first `messages_sent`, and this
     is attempt number `attempt`. If `in_doubt`, an earlier attempt may have sent the messages that follow already."""
 
@@ -107,18 +107,18 @@ class Sender(Protocol):
         `known` is None for the first attempt. Called before each attempt. Raises SendFailed.
         """
 
-    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> Subscribers | None:
+    def send(self, messages: Sequence[PhysicalMessage], progress: DeliveryProgress | None = None) -> Subscribers | None:
         """Send messages and return when the broker has confirmed all of them. `progress` is that of their delivery
         before this call.
 
-        The result is what the broker said of subscribers: None if it reported no lack, or if it is not of that kind.
+        Return what the broker reported of subscribers: None if there are some, or if it does not report them.
         Raises SendFailed; any number of messages after the confirmed ones may have arrived then.
         """
 
     def forget(self, delivery: str) -> None:
         """Remove the record of a delivery that was sent completely, after the catalog says so. Raises SendFailed."""
 
-    def tidy(self, may_go_on: Callable[[str], bool]) -> None:
+    def tidy(self, may_continue: Callable[[str], bool]) -> None:
         """Remove the records of deliveries to this destination of which no more can be sent. Raises SendFailed."""
 
     def repeats(self) -> str | None:
@@ -135,7 +135,7 @@ class TransportPlugin(Protocol):
     """The object that an entry point of the group `attachment_gateway.transports` refers to.
 
     `source_settings` and `destination_settings` validate the keys of a source or a destination that are the
-    transport's own, beside the gateway's (transport, framing, dialect ...).
+    transport's own, in addition to the gateway's (transport, framing, dialect ...).
     """
 
     source_settings: type[BaseModel]

@@ -1,19 +1,19 @@
 """The service: the stream from brokers to finished attachments and back, inside one process.
 
-Each step has a thread of its own with a bounded queue before it. So a slow step holds back the broker and never fills
-memory: receivers -> journal -> assembly -> finishing; deliveries -> senders.
-
 | module | does |
 |---|---|
-| `gateway` | builds everything, starts and stops it, and answers REST |
-| `intake` | receivers -> journal; messages are acknowledged once they are on disk |
+| `stream` | builds the stages and queues of the way in: read it first |
+| `gateway` | builds everything, starts and stops it |
+| `receiving` | receivers -> journal; messages are acknowledged once they are on disk |
 | `assembling` | journal -> attachments, in this process or by a job on Spark |
 | `finishing` | complete attachments -> content |
 | `content` | reads finished content, detects damage, copies it to the content store |
+| `sending`, `uploads` | messages of clients -> brokers; pieces of large files that wait for their message |
 | `retention` | expires unfinished attachments, removes old data |
 | `quarantine`, `events` | records and copies of messages that could not be read; entries of the event log |
-| `archiver` | copies sealed journal segments to where others read them |
-| `belonging` | checks that catalog and journal belong together, and that only one gateway uses them |
+| `monitoring` | health, metrics, and what people look at while messages come |
+| `access`, `webhooks` | who may do what; events sent to programs |
+| `standby` | the election of the active gateway |
 | `conversion` | converts data sets in separate processes |
 | `repair` | checks, repairs, records, backs up and restores |
 | `tables` | reads the tables that the pipeline wrote |

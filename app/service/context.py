@@ -1,7 +1,10 @@
 """The context that every part of the service gets: settings, adapters of the ports, and metrics."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from threading import Lock
+from typing import Final
 
 from app.assembly.collecting import Key
 from app.codecs.ibm_mq.encodings import in_charset
@@ -10,9 +13,39 @@ from app.model.evidence import OnDoubt
 from app.model.message import PhysicalMessage
 from app.ports import Catalog, Clock, ContentStore, Journal, JournalReader
 from app.service.events.event_spans import Traces
-from app.service.repeated_parts import RepeatedParts
 from app.service.threads import Notifier
 from app.settings import Settings
+
+REPEATED_ATTACHMENTS: Final = 1000
+REPEATED_NUMBERS: Final = 10_000
+"""The most sequence numbers of an attachment that are kept."""
+
+
+class RepeatedParts:
+    """The parts that came again with the same bytes, for people who look at an attachment while it is received: the
+    sequence numbers, of the attachments that got one last. The catalog keeps only their number.
+
+    The lock guards `_known`.
+    """
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, set[int]] = OrderedDict()
+        self._lock = Lock()
+
+    def add(self, attachment_id: str, sequence: int) -> None:
+        """Record that a part came again."""
+        with self._lock:
+            numbers = self._known.setdefault(attachment_id, set())
+            self._known.move_to_end(attachment_id)
+            if len(numbers) < REPEATED_NUMBERS:
+                numbers.add(sequence)
+            if len(self._known) > REPEATED_ATTACHMENTS:
+                self._known.popitem(last=False)
+
+    def of(self, attachment_id: str) -> frozenset[int]:
+        """Return the sequence numbers of an attachment's repeated parts."""
+        with self._lock:
+            return frozenset(self._known.get(attachment_id, ()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,7 +71,8 @@ def together(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
 
 
 class Notifier:
-    """Wakes every waiter when notified. `notifications` counts, so that a waiter misses none between two calls."""
+    """Wakes every waiter when notified. `notifications` counts, so that a waiter misses none between two calls. The
+    lock of `_changed` guards `notifications`."""
 
     def __init__(self) -> None:
         self._changed = Condition()

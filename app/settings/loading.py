@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic_settings import EnvSettingsSource
 
 from app.model.masking import masked
-from app.model.wording import sentence
+from app.model.validation import sentence
 from app.settings.configuration import ENVIRONMENT_PREFIX, Settings
 from app.settings.transports import validating_transports
 

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, StringConstraints
 from app.codecs.sas.dialect import Dialect
 from app.framing.counting import RULE_NAMES
 from app.framing.registry import framing
-from app.model.patterns import SETTING_NAME, SHA_256
+from app.model.validation import SETTING_NAME, SHA_256
 
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 DURATION = re.compile(r"(?:\s*\d+(?:\.\d+)?\s*(?:ms|[smhdw]))+\s*")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, field_validator
 
-from app.model.event_filter import EventFilter
+from app.model.event_logs import EventFilter
 from app.secret import Secret, Words, split_url
 from app.settings.section import Section
 from app.settings.setting_types import Duration, Name

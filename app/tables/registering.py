@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 import pyarrow as pa
 
-from app.model.table_names import library_and_member
+from app.model.names import library_and_member
 
 Format = Literal["delta", "parquet"]
 

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from app import plugins
 from app.assembly.arrangement import ARRANGEMENTS, arrangement_of
-from app.assembly.machine import Limits
+from app.assembly.machine import AssemblyLimits
 from app.codecs.sas import dialect
 from app.framing.message_events import FAILED, is_header, read_event
 from app.framing.protocol import Framing
@@ -29,7 +29,7 @@ from app.model.event import Announced, PartArrived, Pieces
 from app.model.evidence import Question
 from app.model.message import EVIDENCE, PhysicalMessage
 from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions
-from app.pipeline.assemble.assemble_key import Held, Outcome, assemble, by_key
+from app.pipeline.assemble.assemble_key import KeyOutcome, KeyState, assemble, by_key
 from app.pipeline.finish import finish_outcomes
 from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.job.job import Job, open_job
@@ -39,9 +39,9 @@ from app.pipeline.run import batch
 from app.ports import AttachmentFilter
 from app.service.assembling.assembler import Assembler
 from app.service.context import ServiceContext
-from app.service.finishing.finisher import Complete, Finisher
-from app.service.finishing.stored_parts import missing_ranges
-from app.service.sending.dry_run import count_messages
+from app.service.finishing.finisher import Finisher
+from app.service.finishing.stored_parts import CompleteAttachment, missing_ranges
+from app.service.sending.delivery_creation import count_messages
 from app.service.sending.framer import Framer
 from app.service.sending.sending_errors import CannotSend
 from app.settings import Settings
@@ -108,7 +108,7 @@ class FramingContract:
     def test_what_it_writes_is_the_same_each_time(self, tmp_path: Path) -> None:
         with service_context(tmp_path) as context:
             sent = self.written(context)
-            assert sent == self.written(context), "an interrupted delivery goes on with the same messages"
+            assert sent == self.written(context), "an interrupted delivery continues with the same messages"
             assert len({message.message_id for message in sent}) == len(sent)
             assert {(message.source, message.framing) for message in sent} == {(SOURCE, self.framing.traits.name)}
             assert max(len(message.body) for message in sent) <= self.options.body_limit
@@ -314,7 +314,7 @@ class FramingContract:
         assert_same(in_folder(batched, journal), by_the_gateway(alone, journal), settled=True)
 
     def number_of(self, part: int) -> int:
-        """Return what is told to be missing where this part (0 is the first) has not come."""
+        """Return what is reported missing where this part (0 is the first) has not come."""
         return part + 1
 
     def check(self, context: ServiceContext, found: Iterable[AttachmentRecord]) -> None:
@@ -389,7 +389,7 @@ def damaged(message: PhysicalMessage, random: Random) -> PhysicalMessage:
 def receive(context: ServiceContext, slices: Iterable[Sequence[PhysicalMessage]]) -> None:
     """Run the stages of a new process for each slice, one after the other in this thread."""
     for some in slices:
-        complete: dict[str, Complete | None] = {}
+        complete: dict[str, CompleteAttachment | None] = {}
         for start in range(0, len(some), 50):
             context.journal.append(some[start : start + 50])
         Assembler(context, complete.update).recover()
@@ -405,7 +405,7 @@ def in_the_pipeline(folder: Path, sent: Sequence[PhysicalMessage]) -> list[Resul
     archive = journalled(folder / "journal", sent)
     job = Job.of(Settings.model_validate({"data": folder}), str(folder / "journal"), in_place=False)
     coming = sorted(Announcing(archive).references(all_references(archive)), key=lambda each: (each.source, each.key))
-    outcomes: list[Outcome] = []
+    outcomes: list[KeyOutcome] = []
     for key, some in by_key(coming):
-        outcomes += assemble(key, some, Held(), Limits())[0]
+        outcomes += assemble(key, some, KeyState(), AssemblyLimits())[0]
     return list(finish_outcomes.finish(outcomes, open_job(job).stores, archive))

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import time_ns
 from typing import Any
 
@@ -12,11 +13,10 @@ from app.metrics import Metrics
 from app.service.context import ServiceContext
 from app.service.receiving.ownership import assembled
 from app.settings import Settings
-from app.testing.migrated_catalog import migrated
 
 
 class ManualClock:
-    """A clock that starts at the real time, which brokers use, and moves only when it is told to."""
+    """A clock that starts at the real time, which brokers use, and moves only when the test advances it."""
 
     def __init__(self) -> None:
         self.time = time_ns() // 1000
@@ -65,3 +65,23 @@ def service_context(
     finally:
         journal.close()
         catalog.close()
+
+
+def migrated(path: Path) -> str:
+    """Return the URL of a catalog in a file, which is made, as empty as the migrations leave it, if it is missing."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(_empty())
+    return _url(path)
+
+
+@cache
+def _empty() -> bytes:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "catalog.sqlite"
+        plugins.catalog()(_url(path)).close()
+        return path.read_bytes()
+
+
+def _url(path: Path) -> str:
+    return f"sqlite:///{path}"

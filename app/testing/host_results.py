@@ -13,8 +13,8 @@ from app import plugins
 from app.main import SystemClock
 from app.metrics import Metrics
 from app.model.attachment import AttachmentState
-from app.model.records import AttachmentRecord, MessageRecord, QuarantineRecord
-from app.ports import AttachmentFilter, Catalog, ContentStore, Journal, Page, TableStore
+from app.model.records import AttachmentRecord, QuarantineRecord
+from app.ports import AttachmentFilter, Catalog, ContentStore, Journal, Page
 from app.service.content.settling import Settler
 from app.service.content.stored_content import open_content
 from app.service.context import ServiceContext
@@ -39,7 +39,7 @@ PATIENT = {
 """Settings with which old traffic neither expires nor is deleted."""
 
 
-class Found(NamedTuple):
+class HostResults(NamedTuple):
     """The catalog's rows, with missing ranges and with content that was read and measured again; and quarantine."""
 
     attachments: dict[str, dict[str, Any]]
@@ -52,7 +52,7 @@ def settings(folder: Path) -> Settings:
     return Settings.model_validate({"data": folder, **PATIENT})
 
 
-def by_the_gateway(folder: Path, journal: Path) -> Found:
+def by_the_gateway(folder: Path, journal: Path) -> HostResults:
     """Return the results of the gateway's own process for a journal, with all content in its store."""
     chosen = settings(folder)
     store = plugins.content_store()(chosen.content_url)
@@ -63,23 +63,23 @@ def by_the_gateway(folder: Path, journal: Path) -> Found:
         gateway = Gateway(context, {}, {})
         gateway.start()
         until(lambda: not catalog.complete_attachments(), 120)
-        until(lambda: _settled(context), 120)
+
+        def is_settled() -> bool:
+            Settler(context).settle()
+            return not catalog.unsettled_attachments(context.clock.now(), 1)
+
+        until(is_settled, 120)
         found = _found(catalog, store, opened)
         gateway.stop()
     return found
 
 
-def _settled(context: ServiceContext) -> bool:
-    Settler(context).settle()
-    return not context.catalog.unsettled_attachments(context.clock.now(), 1)
-
-
-def in_folder(folder: Path, journal: Path) -> Found:
+def in_folder(folder: Path, journal: Path) -> HostResults:
     """Return the results that a pipeline has left in its folder."""
     return where_configured(settings(folder), journal)
 
 
-def where_configured(chosen: Settings, journal: Path) -> Found:
+def where_configured(chosen: Settings, journal: Path) -> HostResults:
     """Return the results that a pipeline has left in the places of its settings."""
     with closing(plugins.journal()(journal)) as opened, closing(plugins.catalog()(chosen.catalog_url)) as catalog:
         return _found(catalog, plugins.content_store()(chosen.content_url), opened)
@@ -93,22 +93,17 @@ def tables(folder: Path) -> dict[str, tuple[int, str]]:
 def tables_at(url: str) -> dict[str, tuple[int, str]]:
     """Return rows and checksum of every table; the checksum ignores the order of rows and the times of finishing."""
     store = plugins.table_store()(url)
-    return {name: _checksum(_rows(store, name)) for name in store.names()}
+    found: dict[str, tuple[int, str]] = {}
+    for name in store.names():
+        rows = pa.Table.from_batches(store.rows(name), store.schema(name))
+        rows = summed(rows.to_batches()) if name == QUALITY else rows
+        kept = sorted(column for column in rows.column_names if column not in OF_THE_HOST)
+        lines = sorted(map(repr, zip(*(rows[column].to_pylist() for column in kept), strict=True)))
+        found[name] = rows.num_rows, sha256("\n".join([repr(kept), *lines]).encode()).hexdigest()
+    return found
 
 
-def _rows(store: TableStore, name: str) -> pa.Table:
-    rows = pa.Table.from_batches(store.rows(name), store.schema(name))
-    rows = summed(rows.to_batches()) if name == QUALITY else rows
-    kept = sorted(column for column in rows.column_names if column not in OF_THE_HOST)
-    return rows.select(kept)
-
-
-def _checksum(rows: pa.Table) -> tuple[int, str]:
-    lines = sorted(map(repr, zip(*(column.to_pylist() for column in rows.columns), strict=True)))
-    return rows.num_rows, sha256("\n".join([repr(rows.column_names), *lines]).encode()).hexdigest()
-
-
-def assert_same(mine: Found, theirs: Found, *, settled: bool) -> None:
+def assert_same(mine: HostResults, theirs: HostResults, *, settled: bool) -> None:
     """Assert equal results; the place of content, store or journal, counts only if both hosts have it `settled`."""
     ignored = frozenset() if settled else WHERE
     assert mine.attachments.keys() == theirs.attachments.keys()
@@ -118,7 +113,7 @@ def assert_same(mine: Found, theirs: Found, *, settled: bool) -> None:
     assert mine.dialects == theirs.dialects
 
 
-def _unlike(mine: Found, theirs: Found, key: str, ignored: frozenset[str]) -> dict[str, tuple[Any, Any]]:
+def _unlike(mine: HostResults, theirs: HostResults, key: str, ignored: frozenset[str]) -> dict[str, tuple[Any, Any]]:
     """Yield the fields of one attachment that differ between the hosts."""
     both = mine.attachments[key], theirs.attachments[key]
     names = (both[0].keys() | both[1].keys()) - ignored
@@ -129,14 +124,17 @@ def _without(item: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
     return {name: value for name, value in item.items() if name not in names}
 
 
-def _found(catalog: Catalog, store: ContentStore, journal: Journal) -> Found:
+def _found(catalog: Catalog, store: ContentStore, journal: Journal) -> HostResults:
     everything = AttachmentFilter()
-    return Found(
+    return HostResults(
         {
             record.id: _attachment(record, catalog, store, journal)
             for record in _all(lambda cursor: catalog.attachments(everything, cursor, 200))
         },
-        {record.id: _message(record) for record in _all(lambda cursor: catalog.messages(None, cursor, 200))},
+        {
+            record.id: (_without(asdict(record), OF_THE_HOST) | {"is_complete": record.complete_at is not None})
+            for record in _all(lambda cursor: catalog.messages(None, cursor, 200))
+        },
         sorted(_all(lambda cursor: catalog.quarantined(None, None, cursor, 200)), key=lambda entry: entry.id),
         catalog.source_dialects(),
     )
@@ -152,10 +150,6 @@ def _attachment(record: AttachmentRecord, catalog: Catalog, store: ContentStore,
     is_open = record.state is AttachmentState.RECEIVING
     missing = missing_ranges(record, catalog, journal, MOST_RANGES) if is_open else []
     return _without(asdict(record), OF_THE_HOST) | {"missing": missing}
-
-
-def _message(record: MessageRecord) -> dict[str, Any]:
-    return _without(asdict(record), OF_THE_HOST) | {"is_complete": record.complete_at is not None}
 
 
 def _all(fetch: Callable[[str | None], Page[T]]) -> Iterator[T]:

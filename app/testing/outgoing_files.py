@@ -24,7 +24,7 @@ FILES: list[tuple[AttachmentKind, str, bytes]] = [
 ]
 
 
-def cut(
+def framing_options(
     dialect: str = "big-4-excluded-packed", body_limit: int = 32_000, record_length: int | None = None
 ) -> FramingOptions:
     """Return the message format of a destination with UTF-8 and big-endian numbers."""

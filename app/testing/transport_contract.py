@@ -62,7 +62,7 @@ def _has(collector: Collector, body: bytes) -> bool:
 
 
 def message(number: int, size: int = 100) -> PhysicalMessage:
-    """Return a part as a SAS program sends it, told from others by its number."""
+    """Return a part as a SAS program sends it, distinguished from others by its number."""
     body = number.to_bytes(4, "big").ljust(size, b"\xa5")[:size]
     return PhysicalMessage(
         "",
@@ -146,7 +146,7 @@ class TransportContract:
 
 
 class KeepingTransportContract(TransportContract):
-    """What a transport keeps beside that whose broker holds messages until they are acknowledged."""
+    """The additional contract of a transport whose broker holds messages until they are acknowledged."""
 
     def test_all_of_many_arrive_in_batches(self, line: Line) -> None:
         line.open_session()

@@ -7,10 +7,10 @@ explained: a descriptor's message type, correlid, Encoding and CodedCharSetId.
 """
 
 from app.trace import ibm_mq, mqtt, rendezvous, sapdb, sas
-from app.trace.frames import NOTHING_SAID, Formats, Frame, NotRecognised, Said, TooManyFrames, Tried, first_that_fits
+from app.trace.frames import NO_HINTS, Formats, Frame, Hints, NotRecognised, TooManyFrames, Tried, first_that_fits
 from app.wire.kinds import Buffer
 
-__all__ = ["FORMATS", "Frame", "NotRecognised", "Said", "TooManyFrames", "Tried", "explain"]
+__all__ = ["FORMATS", "Frame", "Hints", "NotRecognised", "TooManyFrames", "Tried", "explain"]
 
 _EXACT = ["sas-data-set-definition", "sas-variables", "sas-indexes", "sas-attachment-header"]
 
@@ -27,12 +27,12 @@ FORMATS: Formats = {
 """The formats that bytes can be explained as, in the order of recognition."""
 
 
-def explain(data: Buffer, as_format: str | None = None, said: Said = NOTHING_SAID) -> list[Frame]:
+def explain(data: Buffer, as_format: str | None = None, hints: Hints = NO_HINTS) -> list[Frame]:
     """Return the structures that bytes consist of, in order and without gaps.
 
-    `as_format` is one of `FORMATS`, for bytes that match several; without it they are recognised. `said` has the facts
+    `as_format` is one of `FORMATS`, for bytes that match several; without it they are recognised. `hints` has the facts
     known from elsewhere. Raises NotRecognised, TooManyFrames for more packets than are explained at once, and KeyError
     for an unknown format.
     """
     formats = {as_format: FORMATS[as_format]} if as_format else FORMATS
-    return first_that_fits(memoryview(data), formats, said)
+    return first_that_fits(memoryview(data), formats, hints)

@@ -48,7 +48,7 @@ class TooManyFrames(ValueError):
     """Bytes with more structures, or more cells of them, than are explained at once."""
 
 
-class Said(NamedTuple):
+class Hints(NamedTuple):
     """Facts about bytes that are known from the data before them; 0 if unknown.
 
     `direction` is the word before an order packet.
@@ -75,21 +75,21 @@ class Said(NamedTuple):
         return list(dict.fromkeys(name for name in (self.charset, "utf-8", "cp1252", "latin-1") if name))
 
 
-NOTHING_SAID = Said()
+NO_HINTS = Hints()
 """No facts known."""
 
-Explain = Callable[[memoryview, Said], list[Frame]]
+Explain = Callable[[memoryview, Hints], list[Frame]]
 """A function that explains all of some bytes as one format. It raises WireError where they stop matching."""
 
 Formats = Mapping[str, Explain]
 
 
-def first_that_fits(data: memoryview, formats: Formats, said: Said) -> list[Frame]:
+def first_that_fits(data: memoryview, formats: Formats, hints: Hints) -> list[Frame]:
     """Return the structures of the first format that fits the bytes. Raises NotRecognised."""
     tried = []
     for name, explain in formats.items():
         try:
-            return explain(data, said)
+            return explain(data, hints)
         except WireError as error:
             tried.append(Tried(name, error.at, f"{error.row}: {error.why}" if error.row else error.why))
     raise NotRecognised(tried)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from app.codecs.ibm_mq.constants import MQFMT_MD_EXTENSION
 from app.codecs.ibm_mq.encodings import EBCDIC
 from app.codecs.ibm_mq.extension import grouping_in
-from app.codecs.ibm_mq.header_chain import Data, Link, peel
+from app.codecs.ibm_mq.header_chain import Data, HeaderLink, peel
 from app.codecs.ibm_mq.headers import MQRFH2
 from app.codecs.ibm_mq.image import descriptor_context, read_image
 from app.codecs.ibm_mq.unwrap import properties
@@ -14,8 +14,8 @@ from app.codecs.sas.attachment_messages import read_counts
 from app.codecs.sas.constants import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
 from app.model.message import PhysicalMessage
 from app.trace import rendezvous, sas
-from app.trace.frames import Formats, Frame, NotRecognised, Said, first_that_fits, moved, raw
-from app.wire import Cell, Context, WireError
+from app.trace.frames import Formats, Frame, Hints, NotRecognised, first_that_fits, moved, raw
+from app.wire import Cell, WireError
 
 
 def _only(names: Iterable[str]) -> Formats:
@@ -28,7 +28,7 @@ _FIRST_PARTS = _only(["sas-file-description", "sas-data-set-definition"])
 _OTHER_PARTS = _only(["sas-variables", "sas-indexes", "sas-file-records", "sas-observations", "sas-constraints"])
 
 
-def descriptor(data: memoryview, _: Said) -> list[Frame]:
+def descriptor(data: memoryview, _: Hints) -> list[Frame]:
     """Explain an MQMD of version 1 or 2, the headers after it, and the body."""
     layout, context = descriptor_context(data)
     own, end = layout.decode(data, 0, context)
@@ -37,7 +37,7 @@ def descriptor(data: memoryview, _: Said) -> list[Frame]:
     links, _data = peel(
         data, Data(own.format, own.encoding, own.coded_char_set_id, end, grouping_in(own), own.msg_type)
     )
-    frames = [_frame(data, link) for link in [Link(own, 0, end, context, 0), *links]]
+    frames = [_frame(data, link) for link in [HeaderLink(own, 0, end, context, 0), *links]]
     return frames + moved(body(message), body_at)
 
 
@@ -48,7 +48,7 @@ def body(message: PhysicalMessage) -> list[Frame]:
     return [_application(message)] if _is_application(message) else _parts(message)
 
 
-def extension(data: memoryview, _: Said) -> list[Frame]:
+def extension(data: memoryview, _: Hints) -> list[Frame]:
     """Explain an MQMDE without an MQMD, and the data after it."""
     links, behind = peel(data, Data(MQFMT_MD_EXTENSION, 0, 0))
     if not links:
@@ -57,13 +57,13 @@ def extension(data: memoryview, _: Said) -> list[Frame]:
     if behind.at == len(data):
         return frames
     try:
-        rest = first_that_fits(data[behind.at :], sas.FORMATS, Said(behind.encoding, behind.ccsid))
+        rest = first_that_fits(data[behind.at :], sas.FORMATS, Hints(behind.encoding, behind.ccsid))
     except NotRecognised:
         rest = [raw(data[behind.at :])]
     return [*frames, *moved(rest, behind.at)]
 
 
-def _frame(data: memoryview, link: Link) -> Frame:
+def _frame(data: memoryview, link: HeaderLink) -> Frame:
     """Return the frame of a header. Data after its rows is one cell: names and values where the header has them."""
     header = link.header
     cells = list(type(header).cells(data, link.at, link.context))
@@ -72,18 +72,15 @@ def _frame(data: memoryview, link: Link) -> Frame:
         held: object = properties(data, link) or bytes(data[at : link.end])
         cells.append(Cell(at, size, f"{type(header).__name__}.rest", held))
     name = "mqrfh2" if isinstance(header, MQRFH2) else f"mq{header.struc_id.lower()}"
-    return Frame(name, link.at, cells, _written(link.context))
-
-
-def _written(context: Context) -> str:
-    return f"{'big' if context.order == '>' else 'little'}-endian, {'EBCDIC' if context.charset == EBCDIC else 'ASCII'}"
+    order = "big" if link.context.order == ">" else "little"
+    return Frame(name, link.at, cells, f"{order}-endian, {'EBCDIC' if link.context.charset == EBCDIC else 'ASCII'}")
 
 
 def _is_application(message: PhysicalMessage) -> bool:
     """Tell whether a body is the application's own.
 
     A subordinate message without a sequence number is a count or an application message. Only the attachment header
-    could tell which, so a body that can be a count is taken for one.
+    could decide, so a body that can be a count counts as one.
     """
     if message.msg_type == HEADER_MSG_TYPE:
         return False
@@ -92,27 +89,21 @@ def _is_application(message: PhysicalMessage) -> bool:
 
 
 def _parts(message: PhysicalMessage) -> list[Frame]:
-    body, said = memoryview(message.body), Said(message.encoding, message.ccsid)
+    body, hints = memoryview(message.body), Hints(message.encoding, message.ccsid)
     try:
-        return first_that_fits(body, _formats(message), said)
+        sequence = correlid.split(message.correl_id)[1]
+        of_part = {0: _COUNT, 1: _FIRST_PARTS}.get(sequence, _OTHER_PARTS)
+        return first_that_fits(body, _HEADER if message.msg_type == HEADER_MSG_TYPE else of_part, hints)
     except NotRecognised as refused:
         first = refused.tried[0]
         where = f"at byte {first.at} of the body, {first.why}"
-        if cells := sas.beginning(first.format, body, said):
+        if cells := sas.beginning(first.format, body, hints):
             return [Frame(first.format, 0, cells, f"incomplete: {where}")]
         return [raw(body, f"not {first.format}: {where}")]
 
 
-def _formats(message: PhysicalMessage) -> Formats:
-    """Return the formats possible for a message of this type and correlid."""
-    if message.msg_type == HEADER_MSG_TYPE:
-        return _HEADER
-    sequence = correlid.split(message.correl_id)[1]
-    return {0: _COUNT, 1: _FIRST_PARTS}.get(sequence, _OTHER_PARTS)
-
-
 def _application(message: PhysicalMessage) -> Frame:
-    body, charset = memoryview(message.body), Said(message.encoding, message.ccsid).charset
+    body, charset = memoryview(message.body), Hints(message.encoding, message.ccsid).charset
     if charset is None:
         return raw(body, "application message")
     try:

@@ -9,14 +9,13 @@ from typing import NamedTuple
 
 from app.codecs.ibm_mq.image import is_image
 from app.codecs.mqtt import mqtt_envelope, properties
-from app.codecs.mqtt.fixed_header import FixedHeader, PacketType
-from app.codecs.mqtt.packets import Packet, Publish, Version, read_publish
+from app.codecs.mqtt.packets import ControlPacket, FixedHeader, PacketType, Publish, Version, read_publish
 from app.codecs.mqtt.packets import packets as whole_packets
 from app.codecs.mqtt.properties import PublishProperties
 from app.model.errors import InvalidInputError
 from app.model.framing_facts import FramingTraits
 from app.trace import ibm_mq, rendezvous
-from app.trace.frames import MOST_FRAMES, NOTHING_SAID, Frame, Said, TooManyFrames, moved
+from app.trace.frames import MOST_FRAMES, NO_HINTS, Frame, Hints, TooManyFrames, moved
 from app.wire import Cell, WireError
 
 _VERSIONS: tuple[Version, ...] = ("5", "3.1.1")
@@ -32,7 +31,7 @@ class _Read(NamedTuple):
     frames: list[Frame]
 
 
-def packets(data: memoryview, _: Said) -> list[Frame]:
+def packets(data: memoryview, _: Hints) -> list[Frame]:
     """Explain whole packets, one after the other."""
     if not data:
         FixedHeader.decode(data)
@@ -41,7 +40,10 @@ def packets(data: memoryview, _: Said) -> list[Frame]:
         if len(frames) >= MOST_FRAMES:
             raise TooManyFrames(f"more than {MOST_FRAMES:,} packets; byte {packet.at} begins another")
         cells = list(FixedHeader.cells(data, packet.at))
-        read = _read(data, packet) if packet.type is PacketType.PUBLISH else None
+        versions = _VERSIONS if packet.type is PacketType.PUBLISH else ()
+        readings = [read for version in versions if (read := _read_as(version, data, packet)) is not None]
+        # The version counts that explains most of the packet.
+        read = next((read for read in readings if read.frames), readings[0] if readings else None)
         if read is not None:
             cells += _cells(data, packet, read)
             frames.append(Frame("mqtt", packet.at, cells, f"PUBLISH, read as MQTT {read.version}"))
@@ -54,13 +56,7 @@ def packets(data: memoryview, _: Said) -> list[Frame]:
     return frames
 
 
-def _read(data: memoryview, packet: Packet) -> _Read | None:
-    """Return a PUBLISH in the version that explains most of it; None if it can be read in neither."""
-    found = [read for version in _VERSIONS if (read := _read_as(version, data, packet)) is not None]
-    return next((read for read in found if read.frames), found[0] if found else None)
-
-
-def _read_as(version: Version, data: memoryview, packet: Packet) -> _Read | None:
+def _read_as(version: Version, data: memoryview, packet: ControlPacket) -> _Read | None:
     try:
         publish = read_publish(data, packet, version)
         given = properties.decode(publish.properties)
@@ -75,13 +71,13 @@ def _payload(publish: Publish, given: PublishProperties) -> list[Frame]:
     try:
         message = mqtt_envelope.read(payload, publish.properties, "", _ANY_FRAMING, 0, lambda: publish.topic)
         if is_image(payload) and mqtt_envelope.MSG_TYPE not in dict(given.user):
-            return ibm_mq.descriptor(payload, NOTHING_SAID)
+            return ibm_mq.descriptor(payload, NO_HINTS)
         return ibm_mq.body(message) if message.msg_type else rendezvous.payload(payload)
     except (InvalidInputError, WireError):
         return []
 
 
-def _cells(data: memoryview, packet: Packet, read: _Read) -> list[Cell]:
+def _cells(data: memoryview, packet: ControlPacket, read: _Read) -> list[Cell]:
     """Return the cells between the fixed header and what is explained of the payload."""
     topic, at = read.publish.topic, packet.start + 2
     size = int.from_bytes(data[packet.start : at], "big")
@@ -96,15 +92,11 @@ def _cells(data: memoryview, packet: Packet, read: _Read) -> list[Cell]:
         size = len(read.publish.properties)
         cells.append(Cell(at, payload_at - size - at, "PUBLISH.properties_length", size))
         if size:
-            cells.append(Cell(payload_at - size, size, "PUBLISH.properties", _shown(read.given)))
+            given = read.given
+            own = {"correlation-data": given.correlation_data.hex()} if given.correlation_data is not None else {}
+            own |= {mqtt_envelope.CONTENT_TYPE: given.content_type} if given.content_type is not None else {}
+            cells.append(Cell(payload_at - size, size, "PUBLISH.properties", own | dict(given.user)))
     if not read.frames and payload_at < packet.end:
         payload = bytes(read.publish.payload)
         cells.append(Cell(payload_at, len(payload), "PUBLISH.payload", payload))
     return cells
-
-
-def _shown(given: PublishProperties) -> dict[str, str]:
-    """Return properties by name: the descriptor fields and the others that the gateway uses."""
-    own = {"correlation-data": given.correlation_data.hex()} if given.correlation_data is not None else {}
-    own |= {mqtt_envelope.CONTENT_TYPE: given.content_type} if given.content_type is not None else {}
-    return own | dict(given.user)

@@ -9,16 +9,16 @@ from typing import Any
 from app.codecs.rendezvous.constants import HEADER_SIZE, MAGIC, MOST_DEPTH, WireType
 from app.codecs.rendezvous.daemon import PARAMETERS_SIZE, RESPONSE, VERSION
 from app.codecs.rendezvous.field_values import DateTime, write_value
-from app.codecs.rendezvous.fields import Place, message_end, places
+from app.codecs.rendezvous.fields import FieldPlace, message_end, places
 from app.codecs.rendezvous.tibrv_message import Field, RawValue, by_name, decode_field, is_message
-from app.trace.frames import Frame, Said
+from app.trace.frames import Frame, Hints
 from app.wire import Cell, WireError
 from app.wire.kinds import Buffer, named
 
 _NAMED = named(WireType) or (lambda value: value)
 
 
-def messages(data: memoryview, _: Said) -> list[Frame]:
+def messages(data: memoryview, _: Hints) -> list[Frame]:
     """Explain whole messages, one after the other."""
     if not data:
         raise WireError("length", 0, "there is no message")
@@ -42,12 +42,12 @@ def payload(data: Buffer) -> list[Frame]:
     if not is_message(data):
         return []
     try:
-        return messages(memoryview(data), Said())
+        return messages(memoryview(data), Hints())
     except WireError:
         return []
 
 
-def agreements(data: memoryview, _: Said) -> list[Frame]:
+def agreements(data: memoryview, _: Hints) -> list[Frame]:
     """Explain the versions and parameters that a daemon and a client exchange before their first message."""
     frames: list[Frame] = []
     at = 0
@@ -94,18 +94,19 @@ _KINDS = {
 def _note(fields: Sequence[Field]) -> str:
     """Return how many fields there are, and what a message of SAS or a frame is for."""
     count = f"{len(fields)} fields"
-    told = by_name(fields)
-    if "mtype" in told and not told["mtype"].id:
-        subject = f" {told['sub'].value}" if "sub" in told else ""
-        return f"{count}: {_KINDS.get(str(told['mtype'].value), 'frame')}{subject}"
+    by_its_name = by_name(fields)
+    if "mtype" in by_its_name and not by_its_name["mtype"].id:
+        subject = f" {by_its_name['sub'].value}" if "sub" in by_its_name else ""
+        return f"{count}: {_KINDS.get(str(by_its_name['mtype'].value), 'frame')}{subject}"
     what = _MESSAGES.get(fields[0].name or "") if fields else None
     return f"{count}: {what}" if what else count
 
 
-def _cells(data: memoryview, found: list[Place], fields: list[Field]) -> Iterator[Cell]:
+def _cells(data: memoryview, found: list[FieldPlace], fields: list[Field]) -> Iterator[Cell]:
     for number, (place, field) in enumerate(zip(found, fields, strict=True)):
         row = f"field[{number}]"
-        yield Cell(place.at, place.type_at - place.at, f"{row}.name", _called(field))
+        name = "no name" if field.name is None else repr(field.name)
+        yield Cell(place.at, place.type_at - place.at, f"{row}.name", f"{name} id {field.id}" if field.id else name)
         yield Cell(place.type_at, 1, f"{row}.type", _NAMED(place.type))
         yield Cell(place.type_at + 1, place.data_at - place.type_at - 1, f"{row}.size", place.end - place.data_at)
         if place.end > place.data_at:
@@ -113,11 +114,6 @@ def _cells(data: memoryview, found: list[Place], fields: list[Field]) -> Iterato
                 field.value if isinstance(field.value, int | float | str) else bytes(data[place.data_at : place.end])
             )
             yield Cell(place.data_at, place.end - place.data_at, f"{row}.data", shown)
-
-
-def _called(field: Field) -> str:
-    name = "no name" if field.name is None else repr(field.name)
-    return f"{name} id {field.id}" if field.id else name
 
 
 def described(fields: Iterable[Field]) -> list[dict[str, Any]]:

@@ -3,17 +3,17 @@
 from collections.abc import Iterator
 from typing import Any
 
-from app.codecs.sapdb.packet import Packet, Part, Segment, packet_at
+from app.codecs.sapdb.packet import Packet, PacketSegment, Part, packet_at
 from app.codecs.sapdb.packet_records import CommandSegment, PacketHeader, PartHeader, ReturnSegment
 from app.codecs.sapdb.parameter_values import Manner
-from app.codecs.sapdb.part_buffers import Held, decode_part
+from app.codecs.sapdb.part_buffers import PartBuffer, decode_part
 from app.codecs.sapdb.text_codes import code_of
-from app.trace.frames import MOST_FRAMES, Frame, Said, TooManyFrames
+from app.trace.frames import MOST_FRAMES, Frame, Hints, TooManyFrames
 from app.trace.vtrace import elements, vtrace
 from app.wire import Cell, WireError
 
 
-def packets(data: memoryview, said: Said) -> list[Frame]:
+def packets(data: memoryview, hints: Hints) -> list[Frame]:
     """Explain whole packets, one after the other."""
     if not data:
         raise WireError("PacketHeader", 0, "there is no packet")
@@ -23,7 +23,7 @@ def packets(data: memoryview, said: Said) -> list[Frame]:
         if len(frames) == MOST_FRAMES:
             raise TooManyFrames(f"more than {MOST_FRAMES:,} packets; byte {at} begins another")
         packet, end = packet_at(data, at)
-        lines = vtrace(packet, said.direction or None)
+        lines = vtrace(packet, hints.direction or None)
         count = len(packet.segments)
         note = f"{'big' if packet.order == '>' else 'little'}-endian, {count} segment" + "s" * (count != 1)
         frames.append(
@@ -44,23 +44,21 @@ def _cells(data: memoryview, packet: Packet, at: int) -> Iterator[Cell]:
         yield from type(segment.header).cells(data, at, packet.context, row)
         at += type(segment.header).SIZE
         for index, part in enumerate(segment.parts):
-            yield from _part_cells(data, part, at, f"{row}part[{index}].", manner)
-            at += PartHeader.SIZE + len(part.buffer) + len(part.fill)
-
-
-def _part_cells(data: memoryview, part: Part, at: int, row: str, manner: Manner) -> Iterator[Cell]:
-    yield from type(part.header).cells(data, at, manner.context, row)
-    at += PartHeader.SIZE
-    if part.buffer:
-        yield Cell(at, len(part.buffer), f"{row}buffer", _shown(part, at, manner))
-    if part.fill:
-        yield Cell(at + len(part.buffer), len(part.fill), f"{row}fill", part.fill)
+            of_part = f"{row}part[{index}]."
+            yield from type(part.header).cells(data, at, packet.context, of_part)
+            at += PartHeader.SIZE
+            if part.buffer:
+                yield Cell(at, len(part.buffer), f"{of_part}buffer", _shown(part, at, manner))
+            at += len(part.buffer)
+            if part.fill:
+                yield Cell(at, len(part.fill), f"{of_part}fill", part.fill)
+            at += len(part.fill)
 
 
 def _shown(part: Part, at: int, manner: Manner) -> str | int | bytes:
     """Return the text or the number that a part holds; its bytes where it holds anything else."""
     try:
-        held = decode_part(part.header.part_kind, Held(part.buffer, part.header.arg_count, manner, "buffer", at))
+        held = decode_part(part.header.part_kind, PartBuffer(part.buffer, part.header.arg_count, manner, "buffer", at))
     except WireError:
         return part.buffer
     return held if isinstance(held, str | int) else part.buffer
@@ -99,7 +97,7 @@ def _segments(packet: Packet) -> Iterator[dict[str, Any]]:
         }
 
 
-def _special(segment: Segment) -> dict[str, Any]:
+def _special(segment: PacketSegment) -> dict[str, Any]:
     """Return the fields that a segment has by its kind."""
     match segment.header:
         case CommandSegment() as header:
@@ -127,7 +125,7 @@ def _special(segment: Segment) -> dict[str, Any]:
             return {"rest": getattr(header, "rest", b"").hex()}
 
 
-def _parts(segment: Segment, room: int) -> Iterator[dict[str, Any]]:
+def _parts(segment: PacketSegment, room: int) -> Iterator[dict[str, Any]]:
     at = segment.header.segm_offset + type(segment.header).SIZE
     for part in segment.parts:
         header = part.header
@@ -147,7 +145,7 @@ def _parts(segment: Segment, room: int) -> Iterator[dict[str, Any]]:
 
 
 _SIZE_RULES = {0: "kernel", PartHeader.SIZE: "jdbc"}
-"""Who counts the bytes that are available so: the driver adds those of the part's header."""
+"""Who counts the available bytes like this: the driver adds the part's header."""
 
 
 def _named(value: int) -> str | int:

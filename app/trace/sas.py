@@ -9,13 +9,19 @@ from typing import Any
 from app.codecs.ibm_mq.encodings import integer_order
 from app.codecs.sas.attachment_messages import AttachmentHeader, read_counts, read_header
 from app.codecs.sas.constants import MessageKind
-from app.codecs.sas.data_set_messages import DataSetDefinition, ObservationMessage, VariableMessage, read_definition
+from app.codecs.sas.data_set_messages import (
+    ConstraintMessage,
+    DataSetDefinition,
+    IndexMessage,
+    ObservationMessage,
+    VariableMessage,
+    read_definition,
+)
 from app.codecs.sas.dialect import Dialect, furthest, members, preferred, survey
 from app.codecs.sas.file_messages import FileDescriptionMessage, detect, read_file_description, spans
-from app.codecs.sas.index_messages import ConstraintMessage, IndexMessage
 from app.codecs.sas.message_reader import Fault, attempt, control_in
 from app.codecs.sas.message_reader import explain as why_not
-from app.trace.frames import Explain, Formats, Frame, Said
+from app.trace.frames import Explain, Formats, Frame, Hints
 from app.wire import Cell, Context, Layout, WireError
 from app.wire.kinds import Order
 
@@ -32,7 +38,7 @@ _LAYOUTS: Mapping[str, type[Layout]] = {
 }
 """The layouts of formats that are one structure."""
 
-Possible = Callable[[memoryview, Said, str], int]
+Possible = Callable[[memoryview, Hints, str], int]
 """A function that returns the dialects in which bytes can be read in a character set. It raises WireError if none fits.
 """
 
@@ -40,11 +46,11 @@ Possible = Callable[[memoryview, Said, str], int]
 def _message(name: str, possible: Possible) -> Explain:
     layout = _LAYOUTS[name]
 
-    def frames(data: memoryview, said: Said) -> list[Frame]:
+    def frames(data: memoryview, hints: Hints) -> list[Frame]:
         refusals = []
-        for charset in said.charsets:
+        for charset in hints.charsets:
             try:
-                dialect = preferred(possible(data, said, charset), said.encoding)
+                dialect = preferred(possible(data, hints, charset), hints.encoding)
             except WireError as error:
                 refusals.append(error)
                 continue
@@ -55,12 +61,12 @@ def _message(name: str, possible: Possible) -> Explain:
     return frames
 
 
-def _header(data: memoryview, said: Said, charset: str) -> int:
-    return read_header(data, charset=charset, encoding=said.encoding)[1]
+def _header(data: memoryview, hints: Hints, charset: str) -> int:
+    return read_header(data, charset=charset, encoding=hints.encoding)[1]
 
 
-def _definition(data: memoryview, said: Said, charset: str) -> int:
-    return read_definition(data, said.dialects, charset)[1]
+def _definition(data: memoryview, hints: Hints, charset: str) -> int:
+    return read_definition(data, hints.dialects, charset)[1]
 
 
 def _typed(name: str, kind: MessageKind) -> Possible:
@@ -75,10 +81,10 @@ def _typed(name: str, kind: MessageKind) -> Possible:
             return "type", f"{value.type} is not the type identifier {int(kind)}"
         return control_in(**dict(_texts(value)))
 
-    def possible(data: memoryview, said: Said, charset: str) -> int:
-        found = survey(lambda dialect: attempt(layout, data, dialect.context(charset), check), said.dialects)
+    def possible(data: memoryview, hints: Hints, charset: str) -> int:
+        found = survey(lambda dialect: attempt(layout, data, dialect.context(charset), check), hints.dialects)
         if found is None:
-            raise furthest(lambda dialect: why_not(layout, data, dialect.context(charset), check), said.dialects)
+            raise furthest(lambda dialect: why_not(layout, data, dialect.context(charset), check), hints.dialects)
         return found[1]
 
     return possible
@@ -96,16 +102,16 @@ def _texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
             yield from _texts(getattr(value, field.name), f"{path}.{field.name}" if path else field.name)
 
 
-def beginning(name: str, data: memoryview, said: Said) -> list[Cell]:
+def beginning(name: str, data: memoryview, hints: Hints) -> list[Cell]:
     """Return the cells of a format up to the byte where the data stops matching it, and the rest as one cell.
 
-    They are those of the dialect that reads furthest. The list is empty if nothing could be read, or the format has no
+    They are read in the dialect that reads furthest. The list is empty if nothing could be read, or the format has no
     layout.
     """
     layout = _LAYOUTS.get(name)
     if layout is None:
         return []
-    readings = (_until_error(layout, data, dialect, said.charset or "latin-1") for dialect in members(said.dialects))
+    readings = (_until_error(layout, data, dialect, hints.charset or "latin-1") for dialect in members(hints.dialects))
     cells = max(readings, key=_end)
     end = _end(cells)
     return [*cells, Cell(end, len(data) - end, "rest", bytes(data[end:]))] if cells and end < len(data) else cells
@@ -123,28 +129,28 @@ def _end(cells: list[Cell]) -> int:
     return cells[-1].at + cells[-1].size if cells else 0
 
 
-def _file_description(data: memoryview, said: Said) -> list[Frame]:
+def _file_description(data: memoryview, hints: Hints) -> list[Frame]:
     if len(data) not in {8, 16}:
         raise WireError("FileDescriptionMessage", min(len(data), 16), "two numeric integers must have 8 or 16 bytes")
-    order = preferred(read_file_description(data, said.dialects)[1], said.encoding).order
+    order = preferred(read_file_description(data, hints.dialects)[1], hints.encoding).order
     context = Context(order, long=8 if len(data) == 16 else 4)
     return [Frame("sas-file-description", 0, list(FileDescriptionMessage.cells(data, 0, context)), _WORDS[order])]
 
 
-def _count(data: memoryview, said: Said) -> list[Frame]:
+def _count(data: memoryview, hints: Hints) -> list[Frame]:
     readings = read_counts(data)
     if not readings:
         raise WireError("Count.count", min(len(data), 8), "a count must be a non-negative number of 4 or 8 bytes")
     numbers: dict[Order, int] = {order: number for order, number in zip(_WORDS, readings, strict=True) if number >= 0}
-    told = integer_order(said.encoding)
-    order = told if told in numbers else min(numbers, key=numbers.__getitem__)
+    stated = integer_order(hints.encoding)
+    order = stated if stated in numbers else min(numbers, key=numbers.__getitem__)
     return [Frame("sas-count", 0, [Cell(0, len(data), "Count.count", numbers[order])], _WORDS[order])]
 
 
-def _records(data: memoryview, said: Said) -> list[Frame]:
+def _records(data: memoryview, hints: Hints) -> list[Frame]:
     if not data:
         raise WireError("Record.length", 0, "no record found")
-    dialect = detect(lambda: [data], said.dialects)
+    dialect = detect(lambda: [data], hints.dialects)
     cells: list[Cell] = []
     at = number = 0
     for _, start, length, _ends in spans([data], dialect):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, Literal
 
 from app.codecs.sapdb.constants import CommandOption, IoType, ParameterMode, PartAttribute, PartKind, Undef
-from app.codecs.sapdb.packet import Packet, Part, Segment
+from app.codecs.sapdb.packet import Packet, PacketSegment, Part
 from app.codecs.sapdb.packet_records import (
     ApplicationParameter,
     CommandSegment,
@@ -30,7 +30,7 @@ _PIECE: Final = 61
 
 _HEX_LINE: Final = 28
 _TEXT_RUN: Final = 3
-"""Printable characters in a row that make text worth showing beside hexadecimal digits."""
+"""The number of consecutive printable characters from which text is shown next to hexadecimal digits."""
 
 
 def direction(packet: Packet) -> Direction:
@@ -38,9 +38,9 @@ def direction(packet: Packet) -> Direction:
     return "RECEIVE" if isinstance(packet.segments[0].header, ReturnSegment) else "REQUEST"
 
 
-def vtrace(packet: Packet, said: Direction | None = None) -> list[str]:
-    """Return the lines of a packet's trace. `said` is where it goes; without it, its segments tell."""
-    goes = said or direction(packet)
+def vtrace(packet: Packet, known: Direction | None = None) -> list[str]:
+    """Return the lines of a packet's trace. `known` is its direction; without it, the segments show it."""
+    goes = known or direction(packet)
     lines = [" "] if goes == "REQUEST" else []
     header = packet.header
     code = names.CODES.get(header.mess_code) or f"mess_code{header.mess_code:3}  "
@@ -54,7 +54,7 @@ def vtrace(packet: Packet, said: Direction | None = None) -> list[str]:
 
 
 def _latin(raw: bytes) -> str:
-    """Text of any bytes; those that are not printable are points, as in texts beside hexadecimal digits."""
+    """Text of any bytes; those that are not printable are points, as in texts next to hexadecimal digits."""
     return "".join(char if char.isprintable() else "." for char in raw.decode("latin-1"))
 
 
@@ -62,7 +62,7 @@ def _counted(number: int, what: str) -> str:
     return f"{number} {what}" + "s" * (number != 1)
 
 
-def _segment(segment: Segment, context: Context) -> Iterator[str]:
+def _segment(segment: PacketSegment, context: Context) -> Iterator[str]:
     header = segment.header
     extent = f"({_counted(header.no_of_parts, 'part')}, len: {header.segm_len}"
     if isinstance(header, CommandSegment):
@@ -105,15 +105,15 @@ def _flags(header: CommandSegment, rows: Iterable[str]) -> Iterator[str]:
 
 def _return(header: ReturnSegment) -> Iterator[str]:
     function = names.FUNCTION_CODES.get(header.function_code)
-    told = [f"FUNCTION_CODE={header.function_code}" if function is None else function] if header.function_code else []
+    shown = [f"FUNCTION_CODE={header.function_code}" if function is None else function] if header.function_code else []
     if header.returncode:
-        told.append(f"errpos: {header.errorpos}")
+        shown.append(f"errpos: {header.errorpos}")
     state = _latin(header.sqlstate)
     is_usual = (state[:1].isdecimal() or state[:1] in {"S", "I"}) and state[1:].isdecimal() and state.isascii()
-    told.append("*** " * (not is_usual) + f"sqlstate: '{state}'")
+    shown.append("*** " * (not is_usual) + f"sqlstate: '{state}'")
     if header.tracelevel:
-        told.append(f"trace: {header.tracelevel}")
-    yield _INDENT + ", ".join(told)
+        shown.append(f"trace: {header.tracelevel}")
+    yield _INDENT + ", ".join(shown)
     external = elements(header.extern_warning)
     if not header.returncode or 15 in external:
         if external and 0 not in external:
@@ -135,13 +135,13 @@ def _warnings(which: str, found: list[int], known: dict[int, str]) -> Iterator[s
 def _part(part: Part, context: Context) -> Iterator[str]:
     header = part.header
     name = names.PART_KINDS.get(header.part_kind) or f"PART_KIND={int(header.part_kind)}"
-    told = [_counted(header.arg_count, "argument")]
+    shown = [_counted(header.arg_count, "argument")]
     if header.buf_len <= 0:
-        told.append(f"len: {header.buf_len}")
-    told.append(f"size: {header.buf_size}")
+        shown.append(f"len: {header.buf_len}")
+    shown.append(f"size: {header.buf_size}")
     if header.segm_offset:
-        told.append(f"segm_offset: {header.segm_offset}")
-    yield f"   {name}{_place(header.attributes)} PART   ({', '.join(told)})"
+        shown.append(f"segm_offset: {header.segm_offset}")
+    yield f"   {name}{_place(header.attributes)} PART   ({', '.join(shown)})"
     kept = part.buffer[:MOST_KEPT]
     if kept:
         yield from _buffer(header.part_kind, header.arg_count, header.buf_len, kept, context)
@@ -155,7 +155,7 @@ def _place(attributes: int) -> str:
 
 
 def _buffer(kind: int, count: int, length: int, kept: bytes, context: Context) -> Iterator[str]:
-    """Return the lines of a buffer that is so long, of which so many bytes are kept."""
+    """Return the lines of a buffer of this length, of which the bytes `kept` are left."""
     match kind:
         case PartKind.SHORTINFO | PartKind.OUTPUT_COLS_NO_PARAMETER | PartKind.VARDATA_SHORTINFO:
             yield from _short_infos(kept, count, context, is_vardata=kind == PartKind.VARDATA_SHORTINFO)
@@ -189,12 +189,12 @@ def _parsid(field: bytes) -> str:
     statement = names.STATEMENTS.get(number)
     if statement is None:
         statement = f"MESS={number}" if number <= names.LAST_STATEMENT else f"{number:02X}"
-    told = (names.PARSID_INFOS.get(info) or f"P_INFO={info}") + ", " if info else ""
-    return f"{told}mess_type: {statement}"
+    shown = (names.PARSID_INFOS.get(info) or f"P_INFO={info}") + ", " if info else ""
+    return f"{shown}mess_type: {statement}"
 
 
 def _fitted(number: int, width: int) -> str:
-    """Return a number on the right of so many places. Of one that does not fit, * and its last digits."""
+    """Return a number right-aligned in `width` places. Of one that does not fit, * and its last digits."""
     text = f"{number:{width}}"
     return text if len(text) <= width else "*" + text[1 - width :]
 

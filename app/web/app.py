@@ -13,9 +13,8 @@ from fastapi.routing import APIRoute, iter_route_contexts
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware.cors import CORSMiddleware
 
-from app.service.access.audit import FILE_BYTES, AuditLog
+from app.service.access.audit import FILE_BYTES, AuditLog, Repeats
 from app.service.access.authentication import Authenticator
-from app.service.access.repeated_sign_ins import Repeats
 from app.service.access.signed_links import Links
 from app.service.access.token_buckets import Rates
 from app.service.conversion import Conversions
@@ -33,35 +32,37 @@ from app.web.http.methods import HeadMiddleware
 from app.web.middleware import problem_handlers
 from app.web.middleware.browsers import NOT_OF_FORMS, BrowserMiddleware
 from app.web.middleware.request_metrics import MeasuringMiddleware
-from app.web.resources import documentation, field_descriptions, root
-from app.web.resources.access import endpoints as access
-from app.web.resources.access import link_endpoints, sign_in_endpoints
-from app.web.resources.archives import endpoints as archives
-from app.web.resources.attachments import arrival, data_set_rows
+from app.web.resources import (
+    access,
+    archives,
+    deliveries,
+    documentation,
+    events,
+    field_descriptions,
+    files,
+    health,
+    iceberg,
+    pipeline,
+    sign_in,
+    summary,
+    table_queries,
+    tables,
+    trace,
+    webhooks,
+)
+from app.web.resources.attachments import arrival, data_sets
+from app.web.resources.attachments import content as attachment_content
 from app.web.resources.attachments import endpoints as attachments
-from app.web.resources.deliveries import endpoints as deliveries
-from app.web.resources.events import endpoints as events
-from app.web.resources.files import endpoints as files
-from app.web.resources.health import endpoints as health
-from app.web.resources.iceberg import endpoints as iceberg
 from app.web.resources.messages import draft_schemas
 from app.web.resources.messages import endpoints as messages
-from app.web.resources.pipeline import endpoints as pipeline
-from app.web.resources.problems import endpoints as problem_types
-from app.web.resources.quarantine import bulk
 from app.web.resources.quarantine import endpoints as quarantine
-from app.web.resources.summary import endpoints as summary
-from app.web.resources.tables import endpoints as tables
-from app.web.resources.tables import table_queries
-from app.web.resources.trace import endpoints as trace
 from app.web.resources.uploads import endpoints as uploads
-from app.web.resources.uploads.tus import TusMiddleware
+from app.web.resources.uploads import tus
 from app.web.resources.uploads.upload_receiving import Receivers
-from app.web.resources.webhooks import endpoints as webhooks
 from app.web.responses import disconnection
 from app.web.responses.event_feed import Feed
 from app.web.server.deadline import DeadlineMiddleware
-from app.web.server.fair_queue import TurnsMiddleware
+from app.web.server.fair_queue import FairQueueMiddleware
 from app.web.server.thread_pools import Pools
 
 OIDC_SCHEME = "OpenIdConnect"
@@ -87,15 +88,15 @@ _TAGS = [
 
 _RESOURCES = (
     attachments,
+    attachment_content,
     arrival,
-    data_set_rows,
+    data_sets,
     messages,
     archives,
     files,
     uploads,
     deliveries,
     quarantine,
-    bulk,
     tables,
     table_queries,
     pipeline,
@@ -104,7 +105,6 @@ _RESOURCES = (
     summary,
     trace,
     access,
-    link_endpoints,
 )
 
 
@@ -120,8 +120,7 @@ _CORS: dict[str, Any] = {
     "expose_headers": [
         *("ETag", "Link", "Location", "Content-Disposition", "Content-Range", "Accept-Ranges", "Repr-Digest"),
         *("Idempotency-Replayed", "Retry-After", "Undecodable-Bytes", "WWW-Authenticate", "Total-Count"),
-        *("Tus-Resumable", "Tus-Version", "Tus-Extension", "Tus-Max-Size", "Tus-Checksum-Algorithm"),
-        *("Upload-Offset", "Upload-Length", "Upload-Defer-Length", "Upload-Metadata", "Upload-Expires"),
+        *tus.RESPONSE_FIELDS,
         *("RateLimit", "RateLimit-Policy"),
         *("Missing-Parts", "Truncated"),
     ],
@@ -203,22 +202,21 @@ def _add_middleware(app: FastAPI, gateway: Gateway, audit: AuditLog, repeats: Re
     app.add_middleware(HeadMiddleware)
     problem_handlers.install(app)
     disconnection.install(app)
-    app.add_middleware(TusMiddleware)
+    app.add_middleware(tus.TusMiddleware)
     app.add_middleware(AuditMiddleware, add=audit.add, add_failed=repeats.add)
     if origins := http.cors_origins:
         app.add_middleware(CORSMiddleware, allow_origins=origins, **_CORS)
-    app.add_middleware(TurnsMiddleware)
+    app.add_middleware(FairQueueMiddleware)
 
 
 def _add_routes(app: FastAPI, settings: Settings) -> None:
     app.include_router(_api())
-    app.include_router(sign_in_endpoints.router)
-    app.include_router(root.router)
+    app.include_router(sign_in.router)
+    app.include_router(documentation.router)
     app.include_router(console.router)
     if settings.tables.iceberg:
         app.include_router(iceberg.router)
     app.include_router(health.router)
-    app.include_router(problem_types.router)
 
 
 def _require_operations(app: FastAPI) -> None:

@@ -4,8 +4,7 @@ It knows no protocol and imports no other package of this project.
 """
 
 from app.wire.cells import Cell
-from app.wire.errors import WireError
-from app.wire.kinds import Bits, Chars, Context, Many, Num, Raw, Rest, Text, Texts, Varint
+from app.wire.kinds import Bits, Chars, Context, Many, Num, Raw, Rest, Text, Texts, Varint, WireError
 from app.wire.layout import Layout, row
 
 __all__ = [

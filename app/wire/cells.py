@@ -8,7 +8,6 @@ import struct
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple
 
-from app.wire.errors import WireError
 from app.wire.kinds import (
     PADDING,
     Bits,
@@ -24,6 +23,7 @@ from app.wire.kinds import (
     Text,
     Texts,
     Varint,
+    WireError,
     bit_groups,
     least_size,
     named,

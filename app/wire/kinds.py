@@ -5,6 +5,22 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
+
+class WireError(ValueError):
+    """Bytes or values that do not fit a layout.
+
+    `row` is the dotted path of the row (`AttachmentHeader.attachments[0].description`). `at` is the byte of the message
+    where the error is, and `why` explains it in a sentence.
+    """
+
+    def __init__(self, row: str, at: int, why: str) -> None:
+        super().__init__(row, at, why)
+        self.row, self.at, self.why = row, at, why
+
+    def __str__(self) -> str:
+        return f"{self.row} at byte {self.at}: {self.why}"
+
+
 Order = Literal["<", ">"]
 Long = Literal[4, 8]
 Nul = Literal["excluded", "included", "absent", "excluded_nonempty"]
@@ -178,11 +194,11 @@ class Table(Protocol):
     ROWS: ClassVar[tuple[Row, ...]]
 
     @classmethod
-    def plan(cls, context: Context) -> "Planned": ...
+    def plan(cls, context: Context) -> "PlannedLayout": ...
 
 
-class Planned(Protocol):
-    """A layout prepared for one context; `app.wire.plan.Plan` implements it."""
+class PlannedLayout(Protocol):
+    """A layout prepared for one context; `app.wire.plan.LayoutPlan` implements it."""
 
     least: int
 

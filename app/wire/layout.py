@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self, cast, dataclass_transform, get_args, get
 
 from app.wire.cells import Cell, markdown, walk
 from app.wire.kinds import Bits, Buffer, Chars, Context, Kind, Many, Num, Raw, Rest, Row, Texts, bit_groups, least_size
-from app.wire.plan import MISFITS, Plan
+from app.wire.plan import MISFITS, LayoutPlan
 
 DEFAULT = Context()
 
@@ -38,7 +38,7 @@ class Layout:
 
     ROWS: ClassVar[tuple[Row, ...]] = ()
     SIZE: ClassVar[int] = 0
-    _plans: ClassVar[dict[Context, Plan]]
+    _plans: ClassVar[dict[Context, LayoutPlan]]
 
     def __init_subclass__(cls) -> None:
         dataclasses.dataclass(cls)
@@ -51,11 +51,11 @@ class Layout:
         cls.SIZE = least_size(cls.ROWS, DEFAULT) if is_fixed else 0
 
     @classmethod
-    def plan(cls, context: Context) -> Plan:
+    def plan(cls, context: Context) -> LayoutPlan:
         """Return the layout prepared for a context. It is created once for each context."""
         plan = cls._plans.get(context)
         if plan is None:
-            plan = cls._plans[context] = Plan(cls, cls.ROWS, context)
+            plan = cls._plans[context] = LayoutPlan(cls, cls.ROWS, context)
         return plan
 
     @classmethod

@@ -12,7 +12,6 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple, NoReturn
 
-from app.wire.errors import WireError
 from app.wire.kinds import (
     PADDING,
     Bits,
@@ -27,6 +26,7 @@ from app.wire.kinds import (
     Text,
     Texts,
     Varint,
+    WireError,
     bit_groups,
     least_size,
     named,
@@ -34,8 +34,8 @@ from app.wire.kinds import (
     number_size,
 )
 from app.wire.tails import (
-    MisfitError,
     Put,
+    TailError,
     Take,
     TextDump,
     bits_put,
@@ -52,7 +52,7 @@ from app.wire.tails import (
     varint_take,
 )
 
-MISFITS = (MisfitError, struct.error, IndexError, UnicodeError)
+MISFITS = (TailError, struct.error, IndexError, UnicodeError)
 
 Dump = Callable[[Any], Any]
 
@@ -79,7 +79,7 @@ class _Step(NamedTuple):
     tail: int
 
 
-class Plan:
+class LayoutPlan:
     """One layout's rows in one context."""
 
     def __init__(self, make: type[Any], rows: tuple[Row, ...], context: Context) -> None:
@@ -100,7 +100,7 @@ class Plan:
                 values += run.unpack_from(buffer, at)
                 for start, end in pads:
                     if any(buffer[at + start : at + end]):
-                        raise MisfitError
+                        raise TailError
                 at += run.size
             if take is not None:
                 at = take(buffer, at, origin, values)

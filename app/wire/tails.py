@@ -8,15 +8,26 @@ errors. A *dump* gets the values of all rows and returns a text's length and the
 from collections.abc import Callable
 from typing import Any
 
-from app.wire.errors import WireError
-from app.wire.kinds import Bits, Buffer, Context, Nul, Planned, Row, Text, Varint, counts_nuls, texts_in
+from app.wire.kinds import (
+    Bits,
+    Buffer,
+    Context,
+    Nul,
+    PlannedLayout,
+    Row,
+    Text,
+    Varint,
+    WireError,
+    counts_nuls,
+    texts_in,
+)
 
 Take = Callable[[Buffer, int, int, list[Any]], int]
 Put = Callable[[bytearray, tuple[Any, ...], str], None]
 TextDump = Callable[[tuple[Any, ...]], tuple[int, bytes]]
 
 
-class MisfitError(Exception):
+class TailError(Exception):
     """Bytes that do not fit the layout."""
 
 
@@ -25,22 +36,13 @@ def text_take(kind: Text, context: Context) -> Take:
     return _or_one(take) if kind.or_one else take
 
 
-def _excluded(charset: str) -> Take:
+def _nul_ended(charset: str, counted: int = 0) -> Take:
+    """Return the reader of a text with a NUL, of whose bytes the length counts `counted` (0 or 1)."""
+
     def take(buffer: Buffer, at: int, _: int, values: list[Any]) -> int:
-        end: int = at + values[-1]
+        end: int = at + values[-1] - counted
         if end < at or buffer[end]:
-            raise MisfitError
-        values[-1] = str(buffer[at:end], charset)
-        return end + 1
-
-    return take
-
-
-def _included(charset: str) -> Take:
-    def take(buffer: Buffer, at: int, _: int, values: list[Any]) -> int:
-        end: int = at + values[-1] - 1
-        if end < at or buffer[end]:
-            raise MisfitError
+            raise TailError
         values[-1] = str(buffer[at:end], charset)
         return end + 1
 
@@ -51,7 +53,7 @@ def _absent(charset: str) -> Take:
     def take(buffer: Buffer, at: int, _: int, values: list[Any]) -> int:
         end: int = at + values[-1]
         if not at <= end <= len(buffer):
-            raise MisfitError
+            raise TailError
         values[-1] = str(buffer[at:end], charset)
         return end
 
@@ -59,7 +61,7 @@ def _absent(charset: str) -> Take:
 
 
 def _excluded_nonempty(charset: str) -> Take:
-    nonempty, empty = _excluded(charset), _absent(charset)
+    nonempty, empty = _nul_ended(charset), _absent(charset)
 
     def take(buffer: Buffer, at: int, origin: int, values: list[Any]) -> int:
         return (nonempty if values[-1] else empty)(buffer, at, origin, values)
@@ -78,8 +80,8 @@ def _or_one(otherwise: Take) -> Take:
 
 
 _TEXT_TAKES: dict[Nul, Callable[[str], Take]] = {
-    "excluded": _excluded,
-    "included": _included,
+    "excluded": _nul_ended,
+    "included": lambda charset: _nul_ended(charset, 1),
     "absent": _absent,
     "excluded_nonempty": _excluded_nonempty,
 }
@@ -102,7 +104,7 @@ def texts_take(counted: int, context: Context) -> Take:
     def take(buffer: Buffer, at: int, _: int, values: list[Any]) -> int:
         texts = texts_in(buffer, at, values[-1], values[counted], context)
         if texts is None:
-            raise MisfitError
+            raise TailError
         values[-1] = [str(text, charset) for text in texts]
         return at + len(texts) + sum(map(len, texts))
 
@@ -134,7 +136,7 @@ def varint_take(buffer: Buffer, at: int, _: int, values: list[Any]) -> int:
         if digit < 0x80:
             values.append(value)
             return at
-    raise MisfitError
+    raise TailError
 
 
 def varint_put(index: int, name: str) -> Put:
@@ -161,7 +163,7 @@ def bits_take(group: list[Bits]) -> Take:
     def take(buffer: Buffer, at: int, _: int, values: list[Any]) -> int:
         end = at + width // 8
         if end > len(buffer):
-            raise MisfitError
+            raise TailError
         word = int.from_bytes(buffer[at:end], "big")
         values += [word >> shift & mask for shift, mask in shifts]
         return end
@@ -184,7 +186,7 @@ def bits_put(group: list[Bits], first: int, rows: tuple[Row, ...]) -> Put:
     return put
 
 
-def many_take(plan: Planned, counted: int | None) -> Take:
+def many_take(plan: PlannedLayout, counted: int | None) -> Take:
     read, least = plan.read, plan.least
 
     def to_the_end(buffer: Buffer, at: int, origin: int, values: list[Any]) -> int:
@@ -198,7 +200,7 @@ def many_take(plan: Planned, counted: int | None) -> Take:
     def so_often(buffer: Buffer, at: int, origin: int, values: list[Any]) -> int:
         times: int = values[counted]  # type: ignore[index]
         if times < 0 or times * least > len(buffer) - at:
-            raise MisfitError
+            raise TailError
         items = []
         for _ in range(times):
             item, at = read(buffer, at, origin)
@@ -209,7 +211,7 @@ def many_take(plan: Planned, counted: int | None) -> Take:
     return to_the_end if counted is None else so_often
 
 
-def many_put(plan: Planned, counted: int | None, index: int, name: str) -> Put:
+def many_put(plan: PlannedLayout, counted: int | None, index: int, name: str) -> Put:
     def put(out: bytearray, values: tuple[Any, ...], path: str) -> None:
         items = values[index]
         if counted is not None and values[counted] != len(items):

@@ -346,7 +346,7 @@ class TestCache:
 FETCHES = """
 import sys
 from pathlib import Path
-from adapters.arrow_journal.cache import FileCache
+from adapters.arrow_journal.segment_cache import FileCache
 def fetch(start, end):
     print("fetching", flush=True)
     assert sys.stdin.readline()
@@ -368,6 +368,7 @@ class TestProcesses:
             process.kill()
             process.communicate()
 
+    @pytest.mark.process
     def test_of_two_that_want_the_same_one_fetches_it(
         self, processes: list["subprocess.Popen[str]"], tmp_path: Path
     ) -> None:
@@ -379,6 +380,7 @@ class TestProcesses:
         assert sorted(said) == ["True\n", "fetching\nTrue\n"]
         assert [path.name for path in (tmp_path / "cache").iterdir()] == ["object"]
 
+    @pytest.mark.process
     def test_what_a_killed_one_leaves_the_other_fetches(
         self, processes: list["subprocess.Popen[str]"], tmp_path: Path
     ) -> None:
@@ -400,6 +402,7 @@ class TestProcesses:
         assert spoke.stdout.readline() == "fetching\n"
         return spoke
 
+    @pytest.mark.process
     def test_room_is_made_of_what_a_killed_one_left_and_not_of_what_another_is_fetching(self, tmp_path: Path) -> None:
         cache = FileCache(tmp_path / "cache", 10_000)
         left = tmp_path / "cache" / "left.partial"

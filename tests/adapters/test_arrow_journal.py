@@ -17,10 +17,10 @@ from adapters.arrow_journal import ArrowJournal, arrow_ipc
 from adapters.arrow_journal.archive import ArrowArchive
 from adapters.arrow_journal.arrow_ipc import END_OF_STREAM
 from adapters.arrow_journal.batch_columns import NO_LAYOUT
+from adapters.arrow_journal.position_reader import OPEN_SEGMENTS
 from adapters.arrow_journal.recent_batches import LAYOUTS, Recent
 from adapters.arrow_journal.segment_files import SegmentState, segment_path
 from adapters.arrow_journal.segment_header import header_of, seed_of
-from adapters.arrow_journal.segment_reader import OPEN_SEGMENTS
 from adapters.arrow_journal.segment_repair import END_BYTES
 from adapters.arrow_journal.segment_scan import find_batches
 from adapters.arrow_journal.segment_writer import seal_file
@@ -303,6 +303,7 @@ class TestRecovery:
             assert segment_names(tmp_path) == []
             assert journal.append(messages_of([1])) == [Position(7, 0, 0)]
 
+    @pytest.mark.process
     def test_a_killed_process_loses_nothing_it_had_taken(self, tmp_path: Path) -> None:
         taken = 0
         for _ in range(5):
@@ -325,7 +326,7 @@ class TestRecovery:
 APPENDS_FOR_EVER = """
 import os, sys
 from pathlib import Path
-from adapters.arrow_journal import ArrowJournal, ipc
+from adapters.arrow_journal import ArrowJournal
 from app.model.message import PhysicalMessage
 journal = ArrowJournal(Path(sys.argv[1]), segment_bytes=1 << 20)
 number = int(sys.argv[2])
@@ -421,7 +422,7 @@ class TestTrouble:
             journal.append(messages_of([10]))
             clock.time += 10
             with monkeypatch.context() as disk:
-                for module in ("journal", "writing"):
+                for module in ("journal", "segment_writer"):
                     disk.setattr(f"adapters.arrow_journal.{module}.seal_file", broken_first)
                 with pytest.raises(GatewayError, match="the disk fails"):
                     journal.seal()

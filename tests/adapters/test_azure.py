@@ -27,7 +27,7 @@ class TestContent(StoreContract):
 
     def test_many_objects_are_deleted_at_once(self, store: ObjectStore) -> None:
         names = [f"a/{number}" for number in range(300)]
-        with store.together() as together:
+        with store.batch() as together:
             for name in names:
                 put(together, name, b"x")
         store.delete_all([*names[:299], "missing"])

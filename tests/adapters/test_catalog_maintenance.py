@@ -1,6 +1,5 @@
 """Catalog databases as a whole, SQLite and PostgreSQL."""
 
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -12,26 +11,16 @@ from app.model.errors import GatewayError
 from app.model.records import Checkpoint, JournalIdentity, NewEvent, PartRun
 from app.ports import AttachmentFilter
 from tests.contracts.catalog.records import attachment, delivery, message
-from tests.support.postgresql import binaries, running_postgresql
 
 JOURNAL = JournalIdentity("0" * 32, 3)
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Path]:
-    programs = binaries()
-    if programs is None:
-        pytest.skip("PostgreSQL is not installed")
-    with running_postgresql(programs) as folder:
-        yield folder
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.database)])
 def urls(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
     """Two databases of one kind."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/one.sqlite", f"sqlite:///{tmp_path}/other.sqlite"
-    folder = request.getfixturevalue("server")
+    folder = request.getfixturevalue("postgresql")
     names = [f"maintenance_{abs(hash(tmp_path))}_{n}" for n in range(2)]
     with psycopg.connect(f"host={folder} user=postgres", autocommit=True) as connection:
         for name in names:

@@ -4,8 +4,9 @@ from pathlib import Path
 from threading import Event
 
 import pytest
+import structlog
 
-from adapters.connections import FIRST_PAUSE, LONGEST_PAUSE, REFUSED_PAUSE, Backoff, LogIn, connected, not_connected
+from adapters.connections import FIRST_PAUSE, LONGEST_PAUSE, REFUSED_PAUSE, Backoff, ConnectionState, LogIn
 from app.secret import Secret, ValueFile
 
 
@@ -89,6 +90,8 @@ def test_refused_credentials_that_cannot_change_are_not_tried_more_often(stop: W
 
 
 def test_a_status_says_since_when_or_why_not() -> None:
-    status = connected(version="5")
-    assert status == {"connected": True, "since": status["since"], "error": None, "version": "5"}
-    assert not_connected("refused") == {"connected": False, "since": None, "error": "refused"}
+    state = ConnectionState(structlog.get_logger())
+    state.opened(version="5")
+    assert state.status == {"connected": True, "since": state.status["since"], "error": None, "version": "5"}
+    state.failed("refused")
+    assert state.status == {"connected": False, "since": None, "error": "refused"}

@@ -8,15 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.delta_tables import DeltaTables, delta_log
-from adapters.delta_tables.delta_log import Active
-from adapters.delta_tables.delta_store import JOIN_EVERY
-from adapters.delta_tables.file_joining import last_files
+from adapters.delta_tables.delta_log import ActiveFile
+from adapters.delta_tables.delta_store import JOIN_EVERY, last_files
 from app.model.errors import GatewayError
 from tests.contracts.tables import APP, content, numbered, numbers, put, written
 
 
-def active(rows: int, size: int = 1) -> Active:
-    return Active(f"{rows}", size, rows, 0, None)
+def active(rows: int, size: int = 1) -> ActiveFile:
+    return ActiveFile(f"{rows}", size, rows, 0, None)
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,8 @@ from hypothesis import strategies as st
 from obstore.store import from_url
 
 from adapters.delta_tables import DeltaTables, delta_log, table_folders
-from adapters.delta_tables.bucket_storage import Bucket
 from adapters.delta_tables.delta_store import CHECKPOINT_EVERY
-from adapters.delta_tables.local_storage import LocalFolder
+from adapters.delta_tables.table_storage import BucketStorage, LocalStorage
 from app.model.errors import GatewayError, StoreFull
 from tests.contracts.tables import APP, HOSTILE, TableContract, content, numbered, numbers, put, received, written
 from tests.support.disk import small_disk
@@ -46,8 +45,10 @@ class TestBucket(TableContract):
     @pytest.fixture
     def tables(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DeltaTables:
         """A bucket that lies in a folder, as obstore has it."""
-        monkeypatch.setattr("adapters.delta_tables.bucket_storage.bucket", from_url)
-        monkeypatch.setattr("adapters.delta_tables.delta_store.LocalFolder", lambda folder: Bucket(folder.as_uri()))
+        monkeypatch.setattr("adapters.delta_tables.table_storage.bucket", from_url)
+        monkeypatch.setattr(
+            "adapters.delta_tables.delta_store.LocalStorage", lambda folder: BucketStorage(folder.as_uri())
+        )
         return DeltaTables(tmp_path)
 
 
@@ -62,7 +63,7 @@ class TestBucketWhoseAnswersAreLost(TestBucket):
             put(store, path, data, **options)
             return put(store, path, data, **options)
 
-        monkeypatch.setattr("adapters.delta_tables.bucket_storage.obstore.put", putting)
+        monkeypatch.setattr("adapters.delta_tables.table_storage.obstore.put", putting)
 
 
 class TestFolderWhoseAnswersAreLost(TestLocalFolder):
@@ -291,6 +292,7 @@ put(store, "T", numbered(8), 8)
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("moment", ["while writing", "before the commit", "before the version"])
 @pytest.mark.parametrize("is_new", [True, False])
 def test_what_a_killed_process_left_is_never_seen_and_goes(tmp_path: Path, moment: str, is_new: bool) -> None:
@@ -315,10 +317,10 @@ def test_a_version_is_on_disk_before_anybody_builds_upon_it(tmp_path: Path, monk
     """Also when who made it was killed between making it and waiting for the disk."""
     store, synced = DeltaTables(tmp_path), list[Path]()
     with monkeypatch.context() as killed:
-        killed.setattr("adapters.delta_tables.local_storage.LocalFolder.put_new", made_and_killed)
+        killed.setattr("adapters.delta_tables.table_storage.LocalStorage.put_new", made_and_killed)
         with pytest.raises(KeyboardInterrupt):
             put(store, "T", numbered(8), 8)
-    monkeypatch.setattr("adapters.delta_tables.local_storage.sync_folder", synced.append)
+    monkeypatch.setattr("adapters.delta_tables.table_storage.sync_folder", synced.append)
     assert store.reached("T", APP) == 8
     assert synced == [Path(store.location("T"), "_delta_log")]
     synced.clear()
@@ -326,7 +328,7 @@ def test_a_version_is_on_disk_before_anybody_builds_upon_it(tmp_path: Path, monk
     assert synced == [Path(store.location("T"), "_delta_log")]
 
 
-def made_and_killed(place: LocalFolder, path: str, data: bytes) -> bool:
+def made_and_killed(place: LocalStorage, path: str, data: bytes) -> bool:
     version = Path(place.location(path))
     version.parent.mkdir()
     version.write_bytes(data)
@@ -368,12 +370,14 @@ def race(folder: Path, *commands: tuple[str, ...]) -> list[list[int]]:
     return [[int(word) for word in process.communicate()[0].split()] for process in processes]
 
 
+@pytest.mark.process
 def test_a_transaction_of_two_processes_happens_once(tmp_path: Path) -> None:
     done = race(tmp_path, ("same", "-"), ("same", "-"))
     assert sorted(done[0] + done[1]) == list(range(30))
     assert numbers(DeltaTables(tmp_path), "T") == list(range(30))
 
 
+@pytest.mark.process
 def test_transactions_of_two_applications_all_happen(tmp_path: Path) -> None:
     assert race(tmp_path, ("one", "-"), ("other", "-")) == [list(range(30))] * 2
     store = DeltaTables(tmp_path)
@@ -381,6 +385,7 @@ def test_transactions_of_two_applications_all_happen(tmp_path: Path) -> None:
     assert store.describe("T").version == 60  # one of them has joined small files
 
 
+@pytest.mark.process
 def test_compaction_and_commits_do_not_mind_each_other(tmp_path: Path) -> None:
     store = DeltaTables(tmp_path)
     with subprocess.Popen(

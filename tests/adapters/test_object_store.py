@@ -72,7 +72,7 @@ class TestLocalFolder(StoreContract):
 
     def test_names_nothing_of_a_block_that_raises(self, store: ObjectStore, tmp_path: Path) -> None:
         def fail() -> None:
-            with store.together() as writing:
+            with store.batch() as writing:
                 put(writing, "a", b"x")
                 raise ZeroDivisionError
 
@@ -89,7 +89,7 @@ class TestLocalFolder(StoreContract):
         for module, name in ((local_objects, "sync_file_system"), (os, "fsync"), (os, "rename")):
             real = getattr(module, name)
             monkeypatch.setattr(module, name, partial(_noting, calls, name, real))
-        with store.together() as writing:
+        with store.batch() as writing:
             for n in range(count):
                 put(writing, f"{n}", b"x")
             assert "rename" not in calls
@@ -103,13 +103,13 @@ class TestLocalFolder(StoreContract):
         put(store, "outgoing/0/kept", b"x")
         for n in range(100):
             store.delete(f"outgoing/{n}/0")
-        with store.together() as writing:
+        with store.batch() as writing:
             put(writing, "outgoing/a/b/c", b"x")
         store.delete_all(["outgoing/a/b/c", "outgoing/a/b/none"])
         assert [path.name for path in (tmp_path / "content/outgoing").iterdir()] == ["0"]
         assert list(store.names()) == ["outgoing/0/kept"]
 
-    @pytest.mark.parametrize("writing", [nullcontext, lambda store: store.together()])
+    @pytest.mark.parametrize("writing", [nullcontext, lambda store: store.batch()])
     def test_a_folder_that_is_removed_while_an_object_is_named_is_made_again(
         self,
         store: ObjectStore,
@@ -157,7 +157,7 @@ class TestLocalFolder(StoreContract):
         (top / "a/b").mkdir(parents=True)  # by a writer that may not have flushed it yet
         put(store, "a/b/1", b"x")
         assert flushed == ["a/b", "a", "."]
-        with store.together() as writing:
+        with store.batch() as writing:
             put(writing, "a/b/2", b"x")
         assert flushed[3:] == ["a/b", "a"], "folders directly in the store are never removed"
 
@@ -175,7 +175,7 @@ class TestBucket(StoreContract):
     def test_uploads_small_objects_at_the_same_time(self, store: ObjectStore, bucket: Bucket) -> None:
         bucket.delay(0.2)
         try:
-            with store.together() as writing:
+            with store.batch() as writing:
                 for n in range(32):
                     put(writing, f"{n}", b"x")
             assert bucket.at_once() > 8
@@ -184,7 +184,7 @@ class TestBucket(StoreContract):
 
     def test_an_upload_that_fails_fails_the_block(self, bucket: Bucket) -> None:
         missing = ObjectStore(f"{bucket.url}-missing")
-        with pytest.raises(GatewayError, match="failed for object a"), missing.together() as writing:
+        with pytest.raises(GatewayError, match="failed for object a"), missing.batch() as writing:
             put(writing, "a", b"x")
 
 
@@ -199,7 +199,7 @@ def test_a_small_object_that_is_late_does_not_replace_the_large_one_that_replace
 
     monkeypatch.setattr(bucket_objects._Uploads, "_put", late)
     store = ObjectStore("memory://")
-    with store.together() as together:
+    with store.batch() as together:
         put(together, "a", b"small")
         put(together, "a", bytes(3 << 20))
     assert store.size("a") == 3 << 20
@@ -226,7 +226,7 @@ with ObjectStore(sys.argv[1]).create("a") as writer:
 WRITES_TOGETHER_FOR_EVER = """
 import sys
 from adapters.object_store import ObjectStore
-with ObjectStore(sys.argv[1]).together() as store:
+with ObjectStore(sys.argv[1]).batch() as store:
     for name in "abc":
         with store.create(name) as writer:
             writer.write(b"x")
@@ -235,6 +235,7 @@ with ObjectStore(sys.argv[1]).together() as store:
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("program", "left"), [(WRITES_FOR_EVER, 1), (WRITES_TOGETHER_FOR_EVER, 5)])
 def test_sweeps_away_what_a_killed_process_was_writing_and_nothing_else(
     tmp_path: Path, program: str, left: int

@@ -30,7 +30,7 @@ from tests.contracts.catalog import CatalogContract
 from tests.contracts.catalog.finishing import told
 from tests.contracts.catalog.packed import NOW, checkpoint, pack
 from tests.contracts.catalog.records import HAPPENED, attachment, delivery, finished, keep, known, message, spoilt
-from tests.support.postgresql import binaries, running_postgresql
+from tests.support.cases import for_each
 
 ROOT = Path(__file__).parents[2]
 KILLED = 5
@@ -87,15 +87,6 @@ SEARCHES: list[Callable[[SqlCatalog], object]] = [
     lambda catalog: catalog.deliveries(None, "pier", "MTI6", 5, None, 1, 9),
     lambda catalog: catalog.attachments(AttachmentFilter(source="quay"), None, 5, "received"),
 ]
-
-
-@pytest.fixture(scope="session")
-def postgresql() -> Iterator[Path]:
-    programs = binaries()
-    if programs is None:
-        pytest.skip("PostgreSQL's programs (initdb, postgres) are not installed")
-    with running_postgresql(programs) as folder:
-        yield folder
 
 
 class SqlCatalogContract(CatalogContract):
@@ -267,6 +258,7 @@ class SqlCatalogContract(CatalogContract):
         other.lock()
         other.close()
 
+    @pytest.mark.process
     def test_a_killed_gateway_has_it_no_more(self, catalog: SqlCatalog, url: str) -> None:
         code = f"from adapters.sql_catalog import SqlCatalog\nc = SqlCatalog({url!r})\nc.lock()\nprint(1, flush=True)\n"
         lives_on = [sys.executable, "-c", f"{code}import time\ntime.sleep(600)"]
@@ -294,6 +286,7 @@ class SqlCatalogContract(CatalogContract):
         later.checkpoint(Checkpoint(progress=3))
         later.close()
 
+    @pytest.mark.process
     def test_a_killed_writer_leaves_whole_checkpoints(self, url: str) -> None:
         writes_for_ever = [sys.executable, "-m", __name__, url]
         done = 0
@@ -354,7 +347,7 @@ class TestSqlite(SqlCatalogContract):
         assert catalog.last_event() == 100
         catalog.close()
 
-    @pytest.mark.parametrize("search", SEARCHES)
+    @for_each("search", SEARCHES)
     def test_searches_use_indexes(self, catalog: SqlCatalog, url: str, search: Callable[[SqlCatalog], object]) -> None:
         asked: list[tuple[str, Any]] = []
 
@@ -488,7 +481,7 @@ class TestPostgresql(SqlCatalogContract):
     def test_a_lock_whose_connection_was_lost_is_taken_again_or_missed(
         self, catalog: SqlCatalog, url: str, postgresql: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("adapters.sql_catalog.locks._PATIENCE", 0.5)
+        monkeypatch.setattr("adapters.sql_catalog.locks._LONGEST_WAIT", 0.5)
         catalog.lock()
         cut_off(postgresql, url)
         catalog.lock()
@@ -524,6 +517,7 @@ class TestPostgresql(SqlCatalogContract):
         with pytest.raises(CatalogError, match="cannot be used at present"):
             SqlCatalog(url.replace("catalog_", "no_such_catalog_"))
 
+    @pytest.mark.process
     def test_gateways_that_start_at_once_make_one_schema(self, url: str) -> None:
         opened = [
             subprocess.Popen(

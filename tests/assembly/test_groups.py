@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from app.assembly import groups
 from app.assembly.collecting import Completed, Refused, Repeated
-from app.assembly.groups import Place
-from app.assembly.machine import Assembly, Limits
+from app.assembly.groups import GroupPlace
+from app.assembly.machine import Assembly, AssemblyLimits
 from app.assembly.part_places import Parts
 from app.model.attachment import AttachmentDefinition, AttachmentKind, AttachmentState
 from app.model.event import GroupPart
@@ -187,16 +187,16 @@ def test_a_neighbour_contradicts_nothing() -> None:
 
 def test_more_parts_than_are_taken_are_refused() -> None:
     arrived = [part(1, 1, offset=offset, ends=False) for offset in range(4)]
-    host = Host(limits=Limits(parts=3)).feed(arrived)
+    host = Host(limits=AssemblyLimits(parts=3)).feed(arrived)
     assert [(effect.code, effect.position) for effect in host.of(Refused)] == [("too-many-parts", 3)]
 
 
 @pytest.mark.parametrize(
     ("arrived", "why"),
     [
-        ([part(1, 6, ends=False), LAST], "message 1 has a part at offset 8, where byte 6 of message 1 is expected"),
-        ([FIRST, part(1, 8, offset=2, ends=False), LAST], "message 1 has a part at offset 2, where byte 4 of"),
-        ([FIRST, SECOND, part(1, 9, offset=6, ends=False), LAST], "message 1 has a part at offset 6, where byte 8 of"),
+        ([part(1, 6, ends=False), LAST], "message 1 has a part at offset 8, but byte 6 of message 1 is expected"),
+        ([FIRST, part(1, 8, offset=2, ends=False), LAST], "message 1 has a part at offset 2, but byte 4 of"),
+        ([FIRST, SECOND, part(1, 9, offset=6, ends=False), LAST], "message 1 has a part at offset 6, but byte 8 of"),
     ],
 )
 def test_bytes_that_do_not_lie_side_by_side_are_told(arrived: list[GroupPart], why: str) -> None:
@@ -225,7 +225,7 @@ def test_whatever_comes_what_is_kept_is_free_of_contradictions(arrived: list[Gro
         return
     record = host.attachments[attachment()]
     assert record.group is not None
-    kept = {Place.of(key): arrived[at] for key, at in Parts(host.runs[record.id])}
+    kept = {GroupPlace.of(key): arrived[at] for key, at in Parts(host.runs[record.id])}
     assert all((each.message, each.offset, each.ends_message, each.units) == place for place, each in kept.items())
     assert record.bytes_received == sum(each.size for each in kept.values())
     assert len({place[:2] for place in kept}) == len(kept)
@@ -248,7 +248,7 @@ def test_the_first_part_of_all_tells_what_the_file_is() -> None:
 def test_an_expired_group_is_revived_by_a_part() -> None:
     host = Host().feed([part(1)])
     host.attachments[attachment()] = replace(host.attachments[attachment()], state=AttachmentState.EXPIRED)
-    host.machine = Assembly(Limits())
+    host.machine = Assembly(AssemblyLimits())
     host.feed([part(2, last=True)], 7)
     assert host.of(Completed) == [Completed(attachment(), 2)]
     assert places(host) == [0, 7]
@@ -259,7 +259,7 @@ def test_what_comes_for_a_finished_group_is_a_duplicate(state: AttachmentState) 
     host = Host().feed(whole([[1], [2, 2]]))
     host.attachments[attachment()] = replace(host.attachments[attachment()], state=state)
     host.runs.clear()
-    host.machine, host.effects = Assembly(Limits()), []
+    host.machine, host.effects = Assembly(AssemblyLimits()), []
     host.feed([*whole([[1], [2, 2]]), part(9)], 100)
     assert len(host.of(Repeated)) == len(host.effects) == 4
     assert host.attachments[attachment()].state is state
@@ -267,8 +267,8 @@ def test_what_comes_for_a_finished_group_is_a_duplicate(state: AttachmentState) 
 
 @given(st.integers(1, 10**9 - 1), st.integers(0, 10**9 - 1), st.booleans())
 def test_a_key_says_its_place(message: int, offset: int, is_last: bool) -> None:
-    place = Place(message, offset, is_last)
-    assert Place.of(place.key) == place
+    place = GroupPlace(message, offset, is_last)
+    assert GroupPlace.of(place.key) == place
     assert 0 < place.key < 1 << 62
 
 
@@ -280,10 +280,10 @@ def test_a_group_sent_alone_costs_one_run() -> None:
 def test_places_of_pieces_come_back_from_their_keys() -> None:
     random = Random(3)
     for _ in range(2000):
-        place = Place(
+        place = GroupPlace(
             random.randrange(1, 4), random.randrange(1 << 31), random.random() < 0.5, random.randrange(1 << 18)
         )
-        assert Place.of(place.key) == place
+        assert GroupPlace.of(place.key) == place
         assert groups.PIECES_FROM <= place.first <= place.key < place.behind <= place.following
 
 

@@ -10,9 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.assembly.collecting import ApplicationMessage, Attachment, Completed, Effect, Identification, Refused, Repeated
+from app.assembly.collecting import (
+    ApplicationArrived,
+    Completed,
+    Effect,
+    Identification,
+    Refused,
+    Repeated,
+    TrackedAttachment,
+)
 from app.assembly.header_checks import message_address
-from app.assembly.machine import Assembly, Limits
+from app.assembly.machine import Assembly, AssemblyLimits
 from app.assembly.part_places import Parts, number_in
 from app.codecs.sas import dialect
 from app.codecs.sas.dialect import with_order
@@ -57,8 +65,8 @@ class Host:
     """The catalog's side of the machine, in memory. With `forgetful` it saves and lets go of everything after each
     event, as a host that was started again does."""
 
-    def __init__(self, *, forgetful: bool = False, limits: Limits | None = None) -> None:
-        self.machine, self.forgetful = Assembly(limits or Limits()), forgetful
+    def __init__(self, *, forgetful: bool = False, limits: AssemblyLimits | None = None) -> None:
+        self.machine, self.forgetful = Assembly(limits or AssemblyLimits()), forgetful
         self.attachments: dict[str, AttachmentRecord] = {}
         self.runs: dict[str, list[PartRun]] = {}
         self.messages: dict[str, MessageRecord] = {}
@@ -69,7 +77,7 @@ class Host:
             self.load(event)
             for effect in self.machine.apply(SOURCE, event, position, 1_000 + position):
                 self.effects.append(effect)
-                if isinstance(effect, ApplicationMessage):
+                if isinstance(effect, ApplicationArrived):
                     assert arrived[effect.position - start] in APPLICATIONS
                     answer = PhysicalMessage(SOURCE, "", body=b"application", format="MQSTR", ccsid=1208, received_at=9)
                     self.machine.set_application(effect.address, answer)
@@ -83,7 +91,7 @@ class Host:
         for key in self.machine.keys(SOURCE, event):
             known = self.attachments.get(attachment_id(*key))
             if known is not None and key not in self.machine.attachments:
-                self.machine.attachments[key] = Attachment(known, Parts(self.runs.get(known.id)))
+                self.machine.attachments[key] = TrackedAttachment(known, Parts(self.runs.get(known.id)))
         address = self.machine.address(SOURCE, event)
         for message in self.messages.values():
             if address == message_address(message) and address not in self.machine.messages:
@@ -270,7 +278,7 @@ def test_missing_parts_are_told_in_the_order_of_most(order: Order) -> None:
 
 
 def test_too_many_attachments_are_refused_whole() -> None:
-    host = Host(limits=Limits(attachments=2)).feed([header([1, 1, 1])])
+    host = Host(limits=AssemblyLimits(attachments=2)).feed([header([1, 1, 1])])
     assert [effect.code for effect in host.of(Refused)] == ["too-many-attachments"]
     assert not host.attachments
 
@@ -289,7 +297,7 @@ def test_an_expired_attachment_is_revived_by_a_message() -> None:
     host = Host().feed(events([2])[:3])
     identifier = attachment_id(SOURCE, correl_id(0))
     host.attachments[identifier] = replace(host.attachments[identifier], state=AttachmentState.EXPIRED)
-    host.machine = Assembly(Limits())
+    host.machine = Assembly(AssemblyLimits())
     late: list[Event] = [PartArrived(correl_id(0), 2, 100), Unsequenced(correl_id(0), (2,), 4)]
     for position, event in enumerate(late, 100):
         host.load(event)
@@ -305,7 +313,7 @@ def test_what_comes_for_a_finished_attachment_is_a_duplicate(state: AttachmentSt
     identifier = attachment_id(SOURCE, correl_id(0))
     host.attachments[identifier] = replace(host.attachments[identifier], state=state)
     host.runs.clear()
-    host.machine, host.effects = Assembly(Limits()), []
+    host.machine, host.effects = Assembly(AssemblyLimits()), []
     host.feed(events([2]), start=100)
     assert not host.of(Completed)
     assert not host.of(Refused)
@@ -320,7 +328,7 @@ def test_an_application_message_that_looks_like_a_count_waits_for_its_header() -
     for position, event in enumerate(arrived):
         host.load(event)
         host.effects += host.machine.apply(SOURCE, event, position, 0)
-    assert host.of(ApplicationMessage) == [ApplicationMessage((SOURCE, APPLICATION + bytes(4)), 0)]
+    assert host.of(ApplicationArrived) == [ApplicationArrived((SOURCE, APPLICATION + bytes(4)), 0)]
 
 
 def test_a_header_that_lists_a_correlid_twice_is_refused_whole() -> None:
@@ -377,7 +385,7 @@ def test_application_messages_are_told_from_parts_by_their_headers(arrived: list
     assert sorted(host.attachments) == [attachment_id(SOURCE, correl_id(0))]
     assert not host.of(Refused)
     assert len(host.of(Completed)) == 1
-    assert len(host.of(ApplicationMessage)) == len(NUMBERED)
+    assert len(host.of(ApplicationArrived)) == len(NUMBERED)
 
 
 def test_what_no_header_claims_stays_with_the_others() -> None:
@@ -391,7 +399,7 @@ def test_what_no_header_claims_stays_with_the_others() -> None:
         if event is claimed:
             identified, application = effects
             assert identified == Identification(key, message_id(SOURCE, b"H" * 24), True)
-            assert application == ApplicationMessage((SOURCE, NUMBERED[1][:20]), 1)
+            assert application == ApplicationArrived((SOURCE, NUMBERED[1][:20]), 1)
         else:
             assert not effects
         host.save()
@@ -406,4 +414,4 @@ def test_an_announced_attachment_keeps_its_parts_from_messages_that_look_alike()
     for order in permutations(arrived):
         host = Host(forgetful=True).feed(list(order))
         assert len(host.of(Completed)) == 1
-        assert not host.of(ApplicationMessage)
+        assert not host.of(ApplicationArrived)

@@ -4,10 +4,11 @@ import pytest
 
 from app.assembly.states import CLOSED, DECISIONS, TRANSITIONS, Input, diagram, follow, sources_of
 from app.model.attachment import AttachmentState as State
+from tests.support.cases import for_each
 
 
-@pytest.mark.parametrize("state", State)
-@pytest.mark.parametrize("happened", Input)
+@for_each("state", State)
+@for_each("happened", Input)
 def test_every_pair_is_in_the_table_or_refused(state: State, happened: Input) -> None:
     assert follow(state, happened) is TRANSITIONS.get((state, happened))
 

@@ -6,17 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.capture import bounded_lines as lines_module
-from app.capture.bounded_lines import Line, lines
-from app.capture.capture_entries import Refused
-from app.capture.hexadecimal import Capture, captures
+from app.capture import capture_entries as lines_module
+from app.capture.capture_entries import BoundedLine, RefusedEntry, lines
+from app.capture.hexadecimal import CapturedBytes, captures
 from tests.support.captures import origin
 
 MOMENT = 1_795_246_200_125_000
 """2026-11-21T07:30:00.125Z"""
 
 
-def read(text: bytes) -> list[Capture | Refused]:
+def read(text: bytes) -> list[CapturedBytes | RefusedEntry]:
     return list(captures(lines(BytesIO(text)), origin()))
 
 
@@ -34,16 +33,19 @@ def read(text: bytes) -> list[Capture | Refused]:
     ],
 )
 def test_a_line_holds_bytes_and_perhaps_a_time(line: str, time: int) -> None:
-    assert read(line.encode()) == [Capture(1, b"\x0a\xff", time)]
+    assert read(line.encode()) == [CapturedBytes(1, b"\x0a\xff", time)]
 
 
 def test_sixteen_digits_that_nothing_follows_are_bytes() -> None:
-    assert read(b"1795246200125000") == [Capture(1, bytes.fromhex("1795246200125000"))]
-    assert read(b"0795246200125000 00") == [Capture(1, bytes.fromhex("079524620012500000"))]
+    assert read(b"1795246200125000") == [CapturedBytes(1, bytes.fromhex("1795246200125000"))]
+    assert read(b"0795246200125000 00") == [CapturedBytes(1, bytes.fromhex("079524620012500000"))]
 
 
 def test_empty_lines_and_comments_mean_nothing() -> None:
-    assert read(b"# a capture\r\n\r\n  \n  # of two lines\n01\r\n02") == [Capture(5, b"\1"), Capture(6, b"\2")]
+    assert read(b"# a capture\r\n\r\n  \n  # of two lines\n01\r\n02") == [
+        CapturedBytes(5, b"\1"),
+        CapturedBytes(6, b"\2"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +63,7 @@ def test_empty_lines_and_comments_mean_nothing() -> None:
 )
 def test_what_is_wrong_has_its_place(line: str, at: int, why: str) -> None:
     _, refused = read(b"00\n" + line.encode())
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RefusedEntry)
     assert (refused.code, refused.line, refused.message.body) == ("bad-capture", 2, line.encode())
     assert why in refused.why
     assert refused.at == at
@@ -70,7 +72,7 @@ def test_what_is_wrong_has_its_place(line: str, at: int, why: str) -> None:
 @given(st.binary(max_size=100) | st.text("09afTZ:-. #\n2026", max_size=100).map(str.encode))
 def test_any_bytes_are_captures_or_refused(text: bytes) -> None:
     for found in read(text):
-        if isinstance(found, Capture):
+        if isinstance(found, CapturedBytes):
             assert found.data
         else:
             assert 0 <= found.at <= len(found.message.body)
@@ -80,11 +82,11 @@ def test_a_line_without_end_is_cut_and_skipped(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(lines_module, "LONGEST_LINE", 8)
     monkeypatch.setattr(lines_module, "_PIECE", 3)
     assert list(lines(BytesIO(b"0011\n00112233445566\n0022\n00112233445566"))) == [
-        Line(1, b"0011"),
-        Line(2, b"00112233", is_whole=False),
-        Line(3, b"0022"),
-        Line(4, b"00112233", is_whole=False),
+        BoundedLine(1, b"0011"),
+        BoundedLine(2, b"00112233", is_whole=False),
+        BoundedLine(3, b"0022"),
+        BoundedLine(4, b"00112233", is_whole=False),
     ]
     _, refused, _ = read(b"0011\n00112233445566\n0022\n")
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RefusedEntry)
     assert "longer than the limit" in refused.why

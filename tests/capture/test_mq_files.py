@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.capture import mq_files
-from app.capture.capture_entries import Refused
+from app.capture.capture_entries import RefusedEntry
 from app.codecs.ibm_mq.headers import MQMD1
 from app.codecs.ibm_mq.image import write_image
 from app.model.message import PhysicalMessage
@@ -137,4 +137,4 @@ def test_a_bad_descriptor_says_why(descriptor: bytes, why: str) -> None:
 )
 def test_any_bytes_are_a_message_or_refused(content: bytes, descriptor: bytes | None) -> None:
     for head in (b"", b"MD  \0\0\0\1"):
-        assert isinstance(read(head + content, descriptor), PhysicalMessage | Refused)
+        assert isinstance(read(head + content, descriptor), PhysicalMessage | RefusedEntry)

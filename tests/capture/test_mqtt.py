@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.capture import mqtt_lines
-from app.capture.capture_entries import Entry, Refused, Skipped
-from app.codecs.mqtt.fixed_header import FixedHeader, PacketType
-from app.codecs.mqtt.packets import Version
+from app.capture import hexadecimal
+from app.capture.capture_entries import Entry, RefusedEntry, SkippedEntry
+from app.codecs.mqtt.packets import FixedHeader, PacketType, Version
 from app.codecs.rendezvous.subjects import SUBJECT_PROPERTY
 from app.model.message import PhysicalMessage
 from tests.codecs.mqtt.test_envelope import MESSAGES, VALID_EXTENSION
@@ -23,7 +22,7 @@ CONNACK, PINGREQ = bytes.fromhex("20020000"), bytes.fromhex("C000")
 
 
 def read(text: bytes, version: Version | None = None, framing: str = "sas_queue") -> list[Entry]:
-    return entries(partial(mqtt_lines.read, version=version), text, framing)
+    return entries(partial(hexadecimal.read_mqtt, version=version), text, framing)
 
 
 def expected(sent: PhysicalMessage) -> PhysicalMessage:
@@ -47,8 +46,8 @@ def test_many_packets_stand_on_a_line_and_only_publishes_are_messages() -> None:
     sent = message(program, [binary_file(program, "a", random.randbytes(100))])
     whole = CONNACK + b"".join(packet(each, "5") + PINGREQ for each in sent)
     found = read(whole.hex(" ").encode())
-    assert [each for each in found if not isinstance(each, Skipped)] == [expected(each) for each in sent]
-    assert [each.what for each in found if isinstance(each, Skipped)] == ["CONNACK"] + ["PINGREQ"] * len(sent)
+    assert [each for each in found if not isinstance(each, SkippedEntry)] == [expected(each) for each in sent]
+    assert [each.what for each in found if isinstance(each, SkippedEntry)] == ["CONNACK"] + ["PINGREQ"] * len(sent)
 
 
 def test_a_capture_may_have_its_time() -> None:
@@ -73,7 +72,7 @@ def test_a_packet_cut_anywhere_is_refused() -> None:
         whole = packet(sent, version)
         for cut in range(1, len(whole)):
             (found,) = read(in_hexadecimal([whole[:cut]]))
-            assert isinstance(found, Refused)
+            assert isinstance(found, RefusedEntry)
             assert (found.code, found.line, bytes(found.message.body)) == ("bad-mqtt-packet", 1, whole[:cut])
 
 
@@ -83,7 +82,7 @@ def test_a_packet_whose_parts_do_not_fit_is_refused() -> None:
     for cut in range(start, len(whole)):
         cut_packet = replace(header, remaining_length=cut - start).encode() + whole[start:cut]
         (found,) = read(in_hexadecimal([cut_packet]), "5")
-        assert isinstance(found, Refused)
+        assert isinstance(found, RefusedEntry)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +101,7 @@ def test_a_packet_whose_parts_do_not_fit_is_refused() -> None:
 )
 def test_what_cannot_be_read_says_why(hexadecimal: str, code: str, why: str) -> None:
     *_, found = read(b"c000\n" + hexadecimal.encode())
-    assert isinstance(found, Refused)
+    assert isinstance(found, RefusedEntry)
     assert (found.code, found.line) == (code, 2)
     assert why in found.why
 
@@ -111,11 +110,11 @@ def test_reading_goes_on_behind_a_bad_line_and_a_bad_envelope() -> None:
     good = packet(PhysicalMessage("", "sas_queue", 100001, body=b"x"), "5")
     bare = bytes.fromhex("3003000174")
     found = read(in_hexadecimal([bare + good, good + b"\0", good]) + b"zz\n" + in_hexadecimal([good]))
-    said = [each.code if isinstance(each, Refused) else getattr(each, "body", None) for each in found]
+    said = [each.code if isinstance(each, RefusedEntry) else getattr(each, "body", None) for each in found]
     assert said == ["no-envelope", b"x", b"x", "bad-mqtt-packet", b"x", "bad-capture", b"x"]
 
 
 @given(st.binary(max_size=60), st.sampled_from([None, "5", "3.1.1"]))
 def test_any_bytes_are_entries(data: bytes, version: Version | None) -> None:
     for found in read(in_hexadecimal([data, bytes([PacketType.PUBLISH << 4, len(data)]) + data]), version):
-        assert isinstance(found, PhysicalMessage | Refused | Skipped)
+        assert isinstance(found, PhysicalMessage | RefusedEntry | SkippedEntry)

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.capture import qload
-from app.capture.bounded_lines import lines
-from app.capture.capture_entries import Entry, Refused
+from app.capture.capture_entries import Entry, RefusedEntry, lines
 from app.model.message import PhysicalMessage
 from tests.support import captures
 from tests.support.captures import NOW, Display, entries, origin, unloaded
@@ -51,15 +50,15 @@ def only(text: str) -> Entry:
     return entry
 
 
-def refusal(text: str) -> Refused:
+def refusal(text: str) -> RefusedEntry:
     entry = only(text)
-    assert isinstance(entry, Refused)
+    assert isinstance(entry, RefusedEntry)
     return entry
 
 
 def refused(entry: Entry) -> tuple[int, bytes]:
     """A refusal's line and bytes."""
-    assert isinstance(entry, Refused)
+    assert isinstance(entry, RefusedEntry)
     return entry.line, bytes(entry.message.body)
 
 
@@ -130,13 +129,13 @@ def test_a_file_cut_anywhere_gives_the_messages_before_the_cut() -> None:
         whole = sum(end < cut for end in ends)
         assert found[:whole] == sent[:whole]
         assert len(found) <= whole + 1
-        assert all(isinstance(each, PhysicalMessage | Refused) for each in found)
+        assert all(isinstance(each, PhysicalMessage | RefusedEntry) for each in found)
 
 
 @given(st.binary(max_size=300) | st.text('ANXST *"~\nVERMSTCOI0123456789abcf<>', max_size=300).map(str.encode))
 def test_any_bytes_are_messages_or_refused(text: bytes) -> None:
     for entry in read(text):
-        if isinstance(entry, Refused):
+        if isinstance(entry, RefusedEntry):
             assert (entry.code, entry.message.received_at) == ("bad-unload", NOW)
             assert 1 <= entry.line <= text.count(b"\n") + 1
             assert bytes(entry.message.body).strip(b"\n")

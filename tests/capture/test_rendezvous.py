@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.capture import rendezvous_lines
-from app.capture.capture_entries import Refused, Skipped
+from app.capture import hexadecimal
+from app.capture.capture_entries import RefusedEntry, SkippedEntry
 from app.codecs.rendezvous import daemon
 from app.model.message import PhysicalMessage
 from tests.support.captures import NOW, SOURCE, entries, in_hexadecimal
@@ -16,7 +16,7 @@ FRAMING = "sas_rendezvous"
 
 def test_a_message_is_taken_as_it_is() -> None:
     text = b"# a message\n" + in_hexadecimal([MESSAGE]) + b"2026-11-21T07:30:01Z " + in_hexadecimal([MESSAGE])
-    assert entries(rendezvous_lines.read, text, FRAMING) == [
+    assert entries(hexadecimal.read_rendezvous, text, FRAMING) == [
         PhysicalMessage(SOURCE, FRAMING, body=MESSAGE, received_at=NOW),
         PhysicalMessage(SOURCE, FRAMING, body=MESSAGE, received_at=NOW + 1_000_000),
     ]
@@ -25,8 +25,8 @@ def test_a_message_is_taken_as_it_is() -> None:
 @pytest.mark.parametrize("framing", ["sas_rendezvous", "order_packet"])
 def test_a_message_cut_anywhere_is_refused(framing: str) -> None:
     for cut in range(1, len(MESSAGE)):
-        (found,) = entries(rendezvous_lines.read, in_hexadecimal([MESSAGE[:cut]]), framing)
-        assert isinstance(found, Refused)
+        (found,) = entries(hexadecimal.read_rendezvous, in_hexadecimal([MESSAGE[:cut]]), framing)
+        assert isinstance(found, RefusedEntry)
         assert (found.code, found.line, found.message.body) == ("bad-rendezvous-message", 1, MESSAGE[:cut])
         assert found.why
 
@@ -34,9 +34,9 @@ def test_a_message_cut_anywhere_is_refused(framing: str) -> None:
 @given(st.binary(min_size=1, max_size=40))
 def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
     for head in (b"", MESSAGE[:8]):
-        (found,) = entries(rendezvous_lines.read, in_hexadecimal([head + data]), FRAMING)
+        (found,) = entries(hexadecimal.read_rendezvous, in_hexadecimal([head + data]), FRAMING)
         is_whole = (head + data)[4:8] == MESSAGE[4:8] and int.from_bytes((head + data)[:4]) == len(head + data)
-        assert isinstance(found, PhysicalMessage if is_whole else Refused)
+        assert isinstance(found, PhysicalMessage if is_whole else RefusedEntry)
 
 
 def test_of_frames_the_publications_are_taken_with_their_subjects() -> None:
@@ -45,8 +45,8 @@ def test_of_frames_the_publications_are_taken_with_their_subjects() -> None:
         b"".join(map(bytes, daemon.publish(daemon.publish_head("SAS.A", "_INBOX.1.2.3"), MESSAGE, is_message=True))),
         b"".join(map(bytes, daemon.publish(daemon.publish_head("SAS.B"), b"text", is_message=False))),
     ]
-    listening, first, second = entries(rendezvous_lines.read, in_hexadecimal(frames), FRAMING)
-    assert listening == Skipped("frames of kind L")
+    listening, first, second = entries(hexadecimal.read_rendezvous, in_hexadecimal(frames), FRAMING)
+    assert listening == SkippedEntry("frames of kind L")
     assert isinstance(first, PhysicalMessage)
     assert isinstance(second, PhysicalMessage)
     assert (first.body, second.body) == (MESSAGE, b"text")

@@ -26,6 +26,8 @@ from tests.support.mosquitto import Mosquitto, free_port
 from tests.support.tables import visits
 from tests.tables.out.making import made
 
+pytestmark = pytest.mark.process
+
 PROGRAM = Path(sys.executable).parent / "attachment-gateway"
 
 

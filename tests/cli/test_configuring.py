@@ -5,9 +5,13 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Run
 from tests.support.forked_command import program
 from tests.support.gateway import GatewayProcess
+
+pytestmark = pytest.mark.process
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "gateway.toml"
 

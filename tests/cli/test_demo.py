@@ -18,6 +18,8 @@ from app.cli.terminal import Failure
 from tests.cli.conftest import Run
 from tests.support import environment
 
+pytestmark = pytest.mark.process
+
 PROGRAM = Path(sys.executable).parent / "attachment-gateway"
 CLOSED = "127.0.0.1:9"
 """Where nobody listens: what goes there fails."""

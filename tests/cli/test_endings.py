@@ -24,6 +24,8 @@ from tests.support.disk import SMALL_DISK, small_disk
 from tests.support.forked_command import program
 from tests.support.mosquitto import free_port
 
+pytestmark = pytest.mark.process
+
 __all__ = ["small_disk"]
 
 PROGRAM = Path(sys.executable).parent / "attachment-gateway"

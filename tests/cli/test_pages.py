@@ -31,6 +31,8 @@ from tests.support.readstat import Written, write_sas7bcat, write_sas7bdat
 from tests.support.sas_client import Program, message, text_file
 from tests.support.terminal import InTerminal
 
+pytestmark = pytest.mark.process
+
 PROGRAM = Path(sys.executable).parent / "attachment-gateway"
 CONNACK = bytes.fromhex("2003000000")
 

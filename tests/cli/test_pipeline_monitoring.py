@@ -20,7 +20,7 @@ from app.main import SystemClock
 from app.model.errors import GatewayError
 from app.model.message import PhysicalMessage, Position
 from app.pipeline.commit import tables
-from app.pipeline.commit.commit import Committed
+from app.pipeline.commit.commit import CommittedBatch
 from app.pipeline.watch.expectation_checks import violations
 from app.pipeline.watch.lineage import dataset_name
 from app.pipeline.watch.pipeline_metrics import PipelineMetrics
@@ -199,7 +199,7 @@ def test_metrics_are_read_at_a_port_and_tell_the_lag(tmp_path: Path) -> None:
             opened.seal()
         first, second = opened.segments()
         metrics = PipelineMetrics(PipelineSettings(metrics_port=0), opened, catalog, clock)
-        metrics.batch(Committed(0, finished=3, received=(Increment("s", 0, messages=5),)), first.size)
+        metrics.batch(CommittedBatch(0, finished=3, received=(Increment("s", 0, messages=5),)), first.size)
         metrics.start()
         try:
             answer = httpx.get(f"http://127.0.0.1:{metrics.port}/metrics")

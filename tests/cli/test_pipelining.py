@@ -16,13 +16,13 @@ from app.cli.terminal import Failure
 from app.model.attachment import AttachmentKind
 from app.model.errors import GatewayError, StoreFull
 from app.model.message import PhysicalMessage
-from app.pipeline.commit.commit import Committed
+from app.pipeline.commit.commit import CommittedBatch
 from app.pipeline.job.spark_session import SparkSettings
-from app.pipeline.run.runs import Again
+from app.pipeline.run.runs import ReprocessingScope
 from app.pipeline.watch.expectation_checks import Violation
-from app.pipeline.watch.report import Report
+from app.pipeline.watch.report import RunReport
 from app.settings import Settings
-from app.testing.host_results import Found, by_the_gateway, in_folder
+from app.testing.host_results import HostResults, by_the_gateway, in_folder
 from tests.cli.conftest import Run
 from tests.support import mixed_journal
 
@@ -35,13 +35,13 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def embedded(journal: Path, tmp_path_factory: pytest.TempPathFactory) -> Found:
+def embedded(journal: Path, tmp_path_factory: pytest.TempPathFactory) -> HostResults:
     """What the gateway makes of it by itself."""
     return by_the_gateway(tmp_path_factory.mktemp("embedded"), journal)
 
 
 def test_a_batch_tells_what_the_gateway_finds(
-    run: Run, spark: SparkSession, journal: Path, embedded: Found, tmp_path: Path
+    run: Run, spark: SparkSession, journal: Path, embedded: HostResults, tmp_path: Path
 ) -> None:
     folder = tmp_path / "result"
     done = run("pipeline", "batch", journal, "--out", folder, "--json")
@@ -154,11 +154,17 @@ def test_no_stream_beside_a_gateway_that_assembles(run: Run, tmp_path: Path) -> 
 def test_a_batch_names_damaged_and_missing_segments_and_what_recovers_them(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Again | None] = []
+    asked: list[ReprocessingScope | None] = []
 
-    def run_batch(*_given: object, again: Again | None, **_named: object) -> tuple[Committed, Report, list[Violation]]:
+    def run_batch(
+        *_given: object, again: ReprocessingScope | None, **_named: object
+    ) -> tuple[CommittedBatch, RunReport, list[Violation]]:
         asked.append(again)
-        return Committed(1, damaged=(3, 4), missing=((6, 6), (8, 9))), Report({}, 0, [], {"damaged-message": 2}), []
+        return (
+            CommittedBatch(1, damaged=(3, 4), missing=((6, 6), (8, 9))),
+            RunReport({}, 0, [], {"damaged-message": 2}),
+            [],
+        )
 
     monkeypatch.setattr(pipeline_command, "spark_session", lambda *_: nullcontext())
     monkeypatch.setattr(pipeline_command, "_run_batch", run_batch)
@@ -170,5 +176,5 @@ def test_a_batch_names_damaged_and_missing_segments_and_what_recovers_them(
     assert "damaged segments: 3, 4" in done.err
     assert "put undamaged copies back and run the same command with --again-from 3" in done.err
     run(*command, "--again-from", 3, "--source", "orders", "--since", "2026-11-01T08:30")
-    assert asked == [None, Again(3, 1_793_521_800_000_000, "orders")]
+    assert asked == [None, ReprocessingScope(3, 1_793_521_800_000_000, "orders")]
     assert json.loads(run(*command, "--json").out)["damaged_segments"] == [3, 4]

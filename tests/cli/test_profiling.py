@@ -84,6 +84,7 @@ def test_the_profile_of_a_file_needs_no_gateway(run: Run, pupils: Path) -> None:
     assert (told["member"], told["observations"]) == ("PUPILS", 3)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("columns", [80, 60])
 def test_a_profile_has_a_line_for_each_variable(pupils: Path, columns: int) -> None:
     with InTerminal([PROGRAM, "profile", pupils], columns, os.environ) as terminal:

@@ -15,6 +15,8 @@ from app.testing.waiting import until
 from tests.support.forked_command import program
 from tests.support.mosquitto import free_port
 
+pytestmark = pytest.mark.process
+
 PROGRAM = Path(sys.executable).parent / "attachment-gateway"
 ROOT = Path(__file__).parents[2]
 

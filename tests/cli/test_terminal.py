@@ -20,6 +20,8 @@ from tests.support.forked_gateway import ForkedGateway
 from tests.support.mosquitto import Mosquitto
 from tests.support.terminal import InTerminal
 
+pytestmark = pytest.mark.process
+
 PROGRAM = Path(sys.executable).parent / "attachment-gateway"
 LONG = "a name that is much longer than any terminal of sixty or eighty columns can show in one line.bin"
 

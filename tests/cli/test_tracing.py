@@ -210,5 +210,5 @@ def test_a_damaged_order_packet_is_refused_at_its_byte(run: Run, in_folder: Path
     Path("packets.hex").write_text(f"REQUEST {sent[:-2]}\n{sent}\n")
     result = run("trace", "--as", "order-packet", "--hex", "packets.hex")
     assert result.code == 1
-    assert "order-packet: to byte 16: PacketHeader.varpart_len: 120 bytes, where 119 are left" in result.err
+    assert "order-packet: to byte 16: PacketHeader.varpart_len: 120 bytes, but 119 are left" in result.err
     assert "dbs SEGMENT 1" in result.out

@@ -15,6 +15,8 @@ from tests.support.forked_command import program
 from tests.support.forked_gateway import ForkedGateway
 from tests.support.mosquitto import Mosquitto
 
+pytestmark = pytest.mark.broker
+
 DOCS = Path(__file__).parents[2] / "docs"
 PROGRAM = Path(sys.executable).parent / "attachment-gateway"
 

@@ -199,6 +199,7 @@ def test_is_connected(target: Target, connect: Callable[..., Session]) -> None:
     assert not session.connection.is_connected
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("ccsid", "expected"), [("850", 850), ("", 1208)])
 def test_no_character_set_is_the_clients(
     target: Target, session: Session, queue: str, ccsid: str, expected: int, double: QueueManager

@@ -15,6 +15,8 @@ from tests.conformance.headers import GROUP, properties
 from tests.conformance.target import CONNECT, Target
 from tests.support.mqi import Library
 
+pytestmark = pytest.mark.process
+
 
 def test_the_default_version_of_the_descriptor(library: Library, mq: ModuleType) -> None:
     """pymqi describes messages with version 1, ibmmq with version 2."""

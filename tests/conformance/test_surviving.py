@@ -41,6 +41,7 @@ def application(target: Target, program: str, *queues: str) -> Iterator[None]:
         process.kill()
 
 
+@pytest.mark.process
 def test_a_killed_application_is_backed_out(
     target: Target, session: Session, queue: str, new_queue: Callable[..., str], c: ModuleType
 ) -> None:
@@ -54,6 +55,7 @@ def test_a_killed_application_is_backed_out(
     assert session.bodies(session.source(other)) == []
 
 
+@pytest.mark.process
 def test_a_killed_application_takes_nothing_more(target: Target, session: Session, queue: str, c: ModuleType) -> None:
     """IBM MQ: MQDISC - Disconnect queue manager, "Usage notes": its MQGET no longer waits."""
     with application(target, WAITING, queue):

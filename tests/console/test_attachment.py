@@ -19,6 +19,8 @@ from tests.support.publish import publish
 from tests.support.sas_client import Attached, Program, binary_file, data_set, message, text_file
 from tests.support.tables import field, visits
 
+pytestmark = pytest.mark.broker
+
 Opened = Callable[..., Console]
 
 LINES = b"".join(b"line %d of the withheld text\n" % number for number in range(40))
@@ -79,7 +81,7 @@ def test_a_withheld_part_is_a_gap_that_closes_when_it_comes(world: World, open_c
     page.evaluate("() => { window.stayed = true; }")
     row = page.get_by_role("row").filter(has_text="withheld.txt")
     expect(row.get_by_role("img")).to_have_attribute(
-        "aria-label", "Parts: 4 parts; how many there are is not known yet; missing 3"
+        "aria-label", "Parts: 4 parts; their number is not known yet; missing 3"
     )
     console.picture("attachments")
     page.get_by_role("link", name="withheld.txt").click()
@@ -141,8 +143,8 @@ def test_what_waits_for_its_header_is_apart_until_it_is_known(world: World, open
 
     world.send([header])
     expect(other.get_by_role("link", name="late-header.bin")).to_be_visible()
-    expect(waiting.get_by_text("Nothing without a header has these properties")).to_be_visible()
-    expect(page.get_by_role("alert")).to_contain_text("It is an application message")
+    expect(waiting.get_by_text("Nothing without a header matches the filter")).to_be_visible()
+    expect(page.get_by_role("alert")).to_contain_text("This is an application message")
     expect(page.get_by_role("region", name="Its message")).to_contain_text("This is the actual application message.")
 
 
@@ -274,7 +276,7 @@ def test_warnings_are_counted_in_the_list_and_told_with_how_it_was_read(world: W
     expect(page.get_by_role("list", name="Warnings")).to_contain_text("announced records of at most 2 bytes")
     read = page.get_by_role("region", name="How it was read")
     line = read.get_by_role("row").filter(has_text="End of the last line")
-    expect(line).to_contain_text("nothing: the most usual reading was taken")
+    expect(line).to_contain_text("nothing: the most common reading was chosen")
     expect(line).to_contain_text("no-line-end")
     assert console.accessibility_violations() == []
 

@@ -10,8 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.web.app import create_app
-from app.web.console.endpoints import POLICY
-from app.web.console.static_files import FOLDER
+from app.web.console.endpoints import FOLDER, POLICY
 from tests.console.support import LARGEST_PICTURE, PICTURES
 from tests.web.stock import Stock
 

@@ -107,7 +107,7 @@ def test_a_hundred_thousand_attachments(world: World, open_console: Opened) -> N
     console = open_console(world.address, "attachments?source=many")
     page = console.page
     status = page.locator(".more > [role=status]")
-    expect(status).to_contain_text("100,000 attachments, 200 of them read")
+    expect(status).to_contain_text("100,000 attachments, 200 of them loaded")
     painted = page.evaluate("() => performance.getEntriesByName('first-contentful-paint')[0].startTime")
     measured(f"first paint after {painted:.0f} ms")
     box = page.locator(".attachments-rows")
@@ -115,7 +115,7 @@ def test_a_hundred_thousand_attachments(world: World, open_console: Opened) -> N
     expect(page.get_by_role("table")).to_have_attribute("aria-rowcount", "100001")
     expect(page.get_by_role("link", name="many-099000.bin")).to_have_count(0)
     box.evaluate("(box) => { box.scrollTop = box.scrollHeight; }")
-    expect(status).not_to_contain_text(", 200 of them read")
+    expect(status).not_to_contain_text(", 200 of them loaded")
     assert page.locator(".attachments-rows .virtual-row").count() < 100
 
     box.evaluate("(box) => { box.scrollTop = 2200; }")

@@ -21,13 +21,15 @@ from app.model.message import PhysicalMessage
 from app.model.pipeline_run import PipelineRun, RunState
 from app.tables.quality import QUALITY, Increment, quality_rows
 from app.trace import FORMATS
-from app.web.console.static_files import FOLDER
+from app.web.console.endpoints import FOLDER
 from tests.console.support import Console
 from tests.support.gateway import GatewayProcess, mqtt_destination, mqtt_source
 from tests.support.mosquitto import Mosquitto
 from tests.support.publish import publish
 from tests.support.sas_client import Program, message, text_file
 from tests.support.tables import visits
+
+pytestmark = pytest.mark.broker
 
 HOSTILE = """<img src=x onerror='alert("1")'>\\.csv"""
 CSV = b"order no,city\n1,Oslo\n2,Rome\n"

@@ -13,7 +13,7 @@ from app.model.pipeline_run import PipelineRun, RunState
 from app.tables.quality import QUALITY, Increment, quality_rows
 from app.testing.outgoing_files import delivery
 from app.web.app import create_app
-from app.web.console.static_files import FOLDER
+from app.web.console.endpoints import FOLDER
 from tests.console.support import Console
 from tests.support.tables import visits
 from tests.web.stock import Stock, arriving, serving
@@ -44,12 +44,12 @@ class World:
         stock.attachment(state=AttachmentState.QUARANTINED, warnings=("a warning",))
         for number in range(3):
             self.entry = stock.quarantined(b"spoilt %d" % number)
-        context = stock.gateway._context
+        context = stock.gateway.context
         self.delivery = delivery(context, [(AttachmentKind.BINARY_FILE, f"{LONG}.bin", b"x")])
         stock.catalog.add_delivery(self.delivery, [])
         stock.table("CLINIC.VISITS", "orders")
         rows = quality_rows([Increment("orders", 1_780_000_000_000_000, 7200, missing_ranges=2)])
-        tables = stock.gateway.tables()
+        tables = stock.gateway.tables.delta()
         tables.commit(QUALITY, rows.schema, [tables.write(QUALITY, rows.schema, rows.to_batches())], "test", 2)
         run = PipelineRun("a" * 32, "batch", RunState.RUNNING, 1_795_000_000_000_000)
         stock.catalog.begin_run(run, 9)

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.model.access import Scope as May
 from app.model.records import Checkpoint, NewEvent, StoredObject
-from app.service.access.api_keys import UNLIMITED, Limits, make_key
+from app.service.access.api_keys import UNLIMITED, KeyLimits, make_key
 from app.web.app import create_app
 from tests.console.support import Console
 from tests.support.openid_provider import AUDIENCE, CLIENT, Provider, running_provider
@@ -43,7 +43,7 @@ class World:
         self.stock, self._app, self.address = stock, app, f"{address}{BASE}"
         self.entry = stock.quarantined(b"\x00\x01\x02\x03 spoilt")
 
-    def key(self, name: str, *scopes: May, limits: Limits = UNLIMITED) -> str:
+    def key(self, name: str, *scopes: May, limits: KeyLimits = UNLIMITED) -> str:
         key, text = make_key(name, frozenset(scopes), self.stock.clock.now(), limits)
         self.stock.catalog.add_key(key)
         self._app.state.authenticator.keys._read_at = None  # so that it is read with the next request
@@ -116,7 +116,7 @@ def test_a_key_with_limits_shows_its_own_and_offers_nothing_else(world: World, o
     stock.table("WORK.OTHER", "secret")
     mine, other = (stock.stored(b"x", qualifier_2=f"{name}.bin", source=name) for name in ("orders", "secret"))
     stock.quarantined(b"x", source="secret")
-    limits = Limits(sources=frozenset({"orders"}), destinations=frozenset({"partner"}))
+    limits = KeyLimits(sources=frozenset({"orders"}), destinations=frozenset({"partner"}))
     console = open_console(world.address, "attachments", key=world.key("limited", May.READ, May.SEND, limits=limits))
     page = console.page
     main = page.locator("main")
@@ -293,7 +293,7 @@ def test_content_is_downloaded_with_a_key_and_only_read(world: World, open_conso
     assert record.object_name is not None
     world.stock.catalog.settle({record.id: StoredObject(record.object_name)}, world.stock.clock.now())
     page.reload()
-    happened = page.get_by_role("region", name="What happened")
+    happened = page.get_by_role("region", name="Timeline")
     expect(happened).to_contain_text("Content was copied to the content store")
     expect(happened).to_contain_text("Content was read")
     expect(happened).not_to_contain_text("downloads")

@@ -129,7 +129,7 @@ class StoreContract:
     def test_writes_many_objects_together(self, store: ContentStore) -> None:
         put(store, "a/0", b"old")
         contents = {f"a/{n}": os.urandom(n) for n in range(100)} | {"large": os.urandom(3_000_000)}
-        with store.together() as writing:
+        with store.batch() as writing:
             for name, data in contents.items():
                 put(writing, name, data[: len(data) // 2], data[len(data) // 2 :])
                 assert writing.size(name) == len(data)
@@ -146,7 +146,7 @@ class StoreContract:
                 writer.write(bytes(size))
                 raise ZeroDivisionError
 
-        with store.together() as writing:
+        with store.batch() as writing:
             put(writing, "a", b"a")
             for name, size in (("small", 10), ("large", 3_000_000)):
                 with pytest.raises(ZeroDivisionError):
@@ -155,7 +155,7 @@ class StoreContract:
         assert sorted(store.names()) == ["a", "b"]
 
     def test_replaces_a_small_object_by_a_large_one_and_back(self, store: ContentStore) -> None:
-        with store.together() as writing:
+        with store.batch() as writing:
             for name, sizes in (("a", (1, 3_000_000)), ("b", (3_000_000, 1))):
                 for size in sizes:
                     put(writing, name, bytes(size))

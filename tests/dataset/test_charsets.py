@@ -7,11 +7,11 @@ from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
 from app.codecs.charset_text import TextDecoder
 from app.dataset import character_columns
 from app.wire import Chars, Context, Layout, row
+from tests.support.cases import for_each
 from tests.support.charsets import WORDS, every_codec
 
 LENGTH = 12
@@ -29,7 +29,7 @@ BEGINNINGS = (
 )
 """What begins a character, or shifts the meaning of what follows."""
 
-codecs = pytest.mark.parametrize("codec", every_codec())
+codecs = for_each("codec", every_codec())
 
 
 class Two(Layout):
@@ -90,7 +90,7 @@ def test_each_text_that_was_read_as_latin_1_is_decoded_alone(codec: str) -> None
             assert bytes_.startswith(each)
 
 
-def kept(found: character_columns.Texts, rows: int) -> Sequence[bytes | None]:
+def kept(found: character_columns.CharacterColumn, rows: int) -> Sequence[bytes | None]:
     return [None] * rows if found.damaged is None else found.damaged.to_pylist()
 
 

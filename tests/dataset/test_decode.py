@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from app.dataset.decode import BATCH_BYTES, Plan, Plans, batches, first_plan
+from app.dataset.decode import BATCH_BYTES, DecodingPlan, Plans, batches, first_plan
 from app.dataset.encode import describe
 from app.dataset.numeric import ByteOrder
 from app.dataset.observation_layout import Representation
@@ -123,7 +123,7 @@ def test_data_sets_with_the_same_definition_share_what_follows_from_it() -> None
     definition, variables = data_set(2, x=8, text=9)
     plans: Plans = {}
 
-    def planned(numbers: str, observations: int, **own: str) -> Plan:
+    def planned(numbers: str, observations: int, **own: str) -> DecodingPlan:
         rows = b"".join(pack(f"{numbers}d", n) + b"some text" for n in range(1, 3))
         same = replace(definition, observations=observations)
         return first_plan(same, variables, Representation("little"), lambda: [rows], own, plans=plans)

@@ -187,7 +187,7 @@ def test_everything_known_of_a_data_set_survives_parquet_and_sending() -> None:
 
 @given(st.from_regex(r"(\$?[A-Z_][A-Z0-9_]{0,30}[A-Z_])?", fullmatch=True), st.integers(0, 32767), st.integers(0, 31))
 def test_format_references_are_read_as_they_are_written(name: str, width: int, decimals: int) -> None:
-    reference = format_names.Format(name, width, decimals)
+    reference = format_names.SasFormat(name, width, decimals)
     assert format_names.parse(str(reference)) == reference
 
 
@@ -202,7 +202,7 @@ def test_format_references_are_read_as_they_are_written(name: str, width: int, d
     ],
 )
 def test_format_references_look_as_in_sas(parts: tuple[Any, ...], reference: str) -> None:
-    assert str(format_names.Format(*parts)) == reference
+    assert str(format_names.SasFormat(*parts)) == reference
 
 
 @pytest.mark.parametrize(

@@ -4,22 +4,12 @@ STORAGE=servers runs every test of this folder with PostgreSQL and S3.
 """
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.gateway import GatewayProcess
-from tests.support.postgresql import binaries, running_postgresql
 from tests.support.storage import Servers
-
-
-@pytest.fixture(scope="session")
-def postgresql() -> Iterator[Path]:
-    if (programs := binaries()) is None:
-        pytest.skip("PostgreSQL's programs (initdb, postgres) are not installed")
-    with running_postgresql(programs) as folder:
-        yield folder
 
 
 @pytest.fixture
@@ -28,7 +18,7 @@ def servers(postgresql: Path, object_store: int, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(GatewayProcess, "storage", staticmethod(Servers(postgresql, object_store).environment))
 
 
-@pytest.fixture(params=["folder", "servers"])
+@pytest.fixture(params=["folder", pytest.param("servers", marks=pytest.mark.database)])
 def storage(request: pytest.FixtureRequest) -> str:
     kind: str = request.param
     if kind == "servers":

@@ -30,6 +30,8 @@ from tests.support.mosquitto import Mosquitto
 from tests.support.publish import publish
 from tests.support.sas_client import Program, binary_file
 
+pytestmark = pytest.mark.broker
+
 SECONDS = float(os.environ.get("ATTACK_SECONDS", "8"))
 IS_LONG = SECONDS > 30
 TOPIC = "attack"

@@ -6,6 +6,8 @@ from pathlib import Path
 from random import Random
 from threading import Thread
 
+import pytest
+
 from tests.support.forked_command import program
 from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess, mqtt_source
@@ -13,6 +15,8 @@ from tests.support.loads import assert_received, messages, mixed
 from tests.support.mosquitto import Mosquitto
 from tests.support.publish import publish
 from tests.support.sas_client import Program, binary_file, disordered
+
+pytestmark = pytest.mark.broker
 
 TOPIC = "sas/attachments"
 SETTINGS = '[limits]\nfree_bytes = "0"\n[content]\nsettle_after = "0s"\n[retention]\njournal = "0s"\n'

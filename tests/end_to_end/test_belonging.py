@@ -14,6 +14,8 @@ from tests.support.mosquitto import Mosquitto
 from tests.support.publish import publish
 from tests.support.sas_client import Program, binary_file, message
 
+pytestmark = pytest.mark.broker
+
 SETTINGS = '[journal]\nsegment_bytes = "64 KiB"\n[content]\nsettle_after = "1h"\n[limits]\nfree_bytes = 0\n'
 
 

@@ -14,6 +14,8 @@ from tests.support.mosquitto import Mosquitto
 from tests.support.publish import publish
 from tests.support.sas_client import Attached, Program, binary_file, message, text_file
 
+pytestmark = pytest.mark.broker
+
 BLOCK = 4096
 MARK = b"the end of a file that only the journal has"
 SETTINGS = '[content]\nsettle_after = "1h"\n[scrub]\nenabled = false\n[limits]\nfree_bytes = 0\n'

@@ -22,6 +22,8 @@ from tests.support.mosquitto import Mosquitto
 from tests.support.peers import Cell, Cells
 from tests.support.readstat import write_sas7bcat
 
+pytestmark = pytest.mark.broker
+
 MANNERS: Mapping[str, tuple[str, str]] = {
     "mqtt5": ("sas_queue", "5"),
     "image": ("sas_queue", "3.1.1"),

@@ -16,6 +16,8 @@ from tests.support.mosquitto import Mosquitto
 from tests.support.publish import Version, publish
 from tests.support.sas_client import Attached, Program, disordered
 
+pytestmark = pytest.mark.broker
+
 GROUPS, SAS = "mq/groups", "sas/attachments"
 
 

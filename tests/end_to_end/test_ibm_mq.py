@@ -25,8 +25,10 @@ from tests.support.mqi import load
 from tests.support.queue_manager import QueueManager
 from tests.support.sas_client import Program, binary_file, disordered
 
+pytestmark = pytest.mark.broker
+
 QUEUE = "SAS.ATTACHMENTS"
-ATTACHMENTS = 200
+ATTACHMENTS = 100
 IN_DOUBT: tuple[Literal["before", "after"], ...] = ("before", "after", "before", "after")
 PROGRAMS = (
     Program(Random(1), Dialect.parse("big-4-excluded-packed"), ccsid=500, encoding=785),

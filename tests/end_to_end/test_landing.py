@@ -13,8 +13,12 @@ from tests.support.publish import publish
 from tests.support.sas_client import Program, binary_file, disordered, message
 from tests.support.stream_job import StreamJob
 
+pytestmark = pytest.mark.broker
+
 TOPIC = "sas/landing"
-SPARK = 'assembler = "spark"\n[journal]\nsegment_age = "1s"\n[pipeline]\ntrigger = "1s"\n'
+SPARK = (
+    'assembler = "spark"\n[journal]\nsegment_age = "1s"\n[pipeline]\ntrigger = "1s"\n[content]\nsettle_after = "1s"\n'
+)
 PATIENCE = 150.0
 
 
@@ -25,7 +29,7 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
 
 
 @pytest.mark.timeout(900)
-def test_what_lands_is_assembled_by_spark_and_shown_by_the_gateway(broker: Mosquitto, tmp_path: Path) -> None:
+def test_what_lands_is_assembled_by_spark_shown_by_the_gateway_and_heals(broker: Mosquitto, tmp_path: Path) -> None:
     program = Program(Random(1))
     early, late = mixed(program, 12), mixed(program, 9)
     large = binary_file(program, "begun.bin", program.random.randbytes(300_000))
@@ -48,34 +52,35 @@ def test_what_lands_is_assembled_by_spark_and_shown_by_the_gateway(broker: Mosqu
         tables = {table["name"]: table["row_count"] for table in gateway.listing("/v1/tables")}
         files = [item for item in gateway.listing("/v1/attachments") if item["kind"] != "data-set"]
         assert tables["files"] == len(files)
+        assert_heals(gateway, broker, tmp_path)
         assert job.stop() == 0, job.log[-4000:]
 
 
-@pytest.mark.timeout(900)
-def test_damaged_content_heals_when_it_is_sent_again_to_a_gateway_that_only_takes(
-    broker: Mosquitto, tmp_path: Path
-) -> None:
+def assert_heals(gateway: GatewayProcess, broker: Mosquitto, folder: Path) -> None:
+    """Damage content, and have it sent again."""
     program = Program(Random(2))
     large = binary_file(program, "large.bin", program.random.randbytes(100_000))
     sent = message(program, [large])
-    first = SPARK + '[content]\nsettle_after = "1s"\n'
-    with GatewayProcess(tmp_path, mqtt_source("sas", broker.port, TOPIC), first=first) as gateway, StreamJob(tmp_path):
-        gateway.await_source("sas")
-        publish(sent, broker.port, TOPIC, "5")
-        gateway.until(lambda: gateway.listing("/v1/attachments", state="finished"), PATIENCE)
-        (found,) = gateway.listing("/v1/attachments", state="finished")
-        path = tmp_path / "var/content/attachments" / found["id"]
-        gateway.until(path.exists, PATIENCE)
-        data = bytearray(path.read_bytes())
-        data[5000] ^= 1
-        path.write_bytes(data)
-        for other in (tmp_path / "var/journal").glob("*.arrows"):
-            rot(other, large.content[7000:7100])
-        content = f"/v1/attachments/{found['id']}/content"
-        assert gateway.client.get(content).status_code != 200
-        publish(sent, broker.port, TOPIC, "5")
-        gateway.until(lambda: gateway.client.get(content).status_code == 200, PATIENCE)
-        assert gateway.client.get(content).content == large.content
+
+    def finished() -> list[str]:
+        listing = gateway.listing("/v1/attachments", state="finished")
+        return [item["id"] for item in listing if item["name"] == "large.bin"]
+
+    publish(sent, broker.port, TOPIC, "5")
+    gateway.until(finished, PATIENCE)
+    (found,) = finished()
+    path = folder / "var/content/attachments" / found
+    gateway.until(path.exists, PATIENCE)
+    data = bytearray(path.read_bytes())
+    data[5000] ^= 1
+    path.write_bytes(data)
+    for other in (folder / "var/journal").glob("*.arrows"):
+        rot(other, large.content[7000:7100])
+    content = f"/v1/attachments/{found}/content"
+    assert gateway.client.get(content).status_code != 200
+    publish(sent, broker.port, TOPIC, "5")
+    gateway.until(lambda: gateway.client.get(content).status_code == 200, PATIENCE)
+    assert gateway.client.get(content).content == large.content
 
 
 def rot(path: Path, body: bytes) -> None:

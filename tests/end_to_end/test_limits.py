@@ -14,6 +14,8 @@ from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess, mqtt_destination, mqtt_source
 from tests.support.mosquitto import Mosquitto
 
+pytestmark = pytest.mark.broker
+
 TOPIC = "limits"
 MIB = 1 << 20
 MOST_MEMORY = 1 << 30

@@ -9,6 +9,8 @@ from bench.memory import TOPIC, data_set, large, peak_without_files, unfinished
 from tests.support.gateway import GatewayProcess, mqtt_destination, mqtt_source
 from tests.support.mosquitto import Mosquitto
 
+pytestmark = pytest.mark.broker
+
 MOST = 220
 """MiB that a gateway may take besides the files of its libraries, whatever comes."""
 

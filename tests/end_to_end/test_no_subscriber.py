@@ -12,6 +12,8 @@ from tests.support.gateway import GatewayProcess
 from tests.support.mosquitto import Mosquitto
 from tests.support.subscribe import left_in_session, subscribe
 
+pytestmark = pytest.mark.broker
+
 
 def settings(port: int) -> str:
     """One destination for each behaviour; all retry soon."""

@@ -23,6 +23,8 @@ from tests.support.mosquitto import Mosquitto
 from tests.support.publish import connected, publish
 from tests.support.sas_client import disordered
 
+pytestmark = pytest.mark.broker
+
 ROWS = 100_000
 MOST = 400
 """MiB that a gateway may take where tables are made, as in `test_memory`."""

@@ -18,6 +18,8 @@ from tests.support.mosquitto import Mosquitto
 from tests.support.publish import publish
 from tests.support.sas_client import Program
 
+pytestmark = pytest.mark.broker
+
 TOPIC = "sas/attachments"
 
 

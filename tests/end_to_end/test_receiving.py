@@ -19,6 +19,8 @@ from tests.support.mosquitto import Mosquitto
 from tests.support.publish import Version, publish
 from tests.support.sas_client import Program, binary_file, disordered, message
 
+pytestmark = pytest.mark.broker
+
 TOPIC = "sas/attachments"
 DIALECTS = ("big-4-excluded-packed", "little-8-absent-packed", "little-4-included-aligned", "big-8-excluded-aligned")
 

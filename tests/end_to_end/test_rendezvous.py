@@ -13,7 +13,7 @@ from uuid import uuid4
 import pyarrow.parquet as pq
 import pytest
 
-from adapters.rendezvous.client import Client
+from adapters.rendezvous.client import DaemonClient
 from adapters.rendezvous.settings import DaemonSettings
 from app.codecs.rendezvous.daemon import publish, publish_head
 from app.model.attachment import AttachmentKind
@@ -27,6 +27,8 @@ from tests.support.publish import publish as publish_mqtt
 from tests.support.rendezvous_daemon import RendezvousDaemon, real_daemon
 from tests.support.rendezvous_program import messages
 from tests.support.sas_client import Attached, Program, binary_file, data_set, message
+
+pytestmark = pytest.mark.broker
 
 ATTACHMENTS = 50
 
@@ -61,8 +63,8 @@ class Place:
         return {each.session for each in self.daemon.connections() if each.subscriptions[self.subject]}
 
     @contextmanager
-    def client(self) -> Iterator[Client]:
-        made = Client(DaemonSettings.model_validate({"daemon": self.address}), 1 << 20)
+    def client(self) -> Iterator[DaemonClient]:
+        made = DaemonClient(DaemonSettings.model_validate({"daemon": self.address}), 1 << 20)
         try:
             yield made
         finally:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from adapters.rendezvous.client import Client, DaemonError
+from adapters.rendezvous.client import DaemonClient, DaemonError
 from adapters.rendezvous.settings import DaemonSettings
 from app.codecs.rendezvous.daemon import publish, publish_head
 from app.testing.waiting import until
@@ -75,7 +75,7 @@ class Sending:
             self._stop.wait(0.02)
 
     def _send(self, subject: str, bodies: list[bytes]) -> None:
-        client = Client(self._settings, 1 << 20)
+        client = DaemonClient(self._settings, 1 << 20)
         try:
             for body in bodies:
                 client.publish(publish(publish_head(subject), body, is_message=True), 5)

@@ -23,7 +23,9 @@ from tests.support.publish import Version, connected
 from tests.support.rendezvous_program import messages
 from tests.support.sas_client import Attached, Program, binary_file
 
-KILLS = int(os.environ.get("KILLS", "5"))
+pytestmark = pytest.mark.broker
+
+KILLS = int(os.environ.get("KILLS", "3"))
 TOPICS, IN_FLIGHT = 6, 20
 SESSIONS = pytest.mark.parametrize(("version", "qos"), [("5", 1), ("5", 2), ("3.1.1", 1), ("3.1.1", 2)])
 

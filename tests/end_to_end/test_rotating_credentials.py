@@ -25,6 +25,8 @@ from tests.support.publish import publish
 from tests.support.queue_manager import QueueManager
 from tests.support.sas_client import Program
 
+pytestmark = pytest.mark.broker
+
 BACK_WITHIN = 10.0
 FIRST, SECOND = "marker-0f4c-first", "marker-0f4c-second"
 TOPIC, QUEUE, SENT_TO = "sas/attachments", "SAS.ATTACHMENTS", "SENT.TO"

@@ -11,12 +11,14 @@ from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess, mqtt_destination, mqtt_source
 from tests.support.mosquitto import Mosquitto
 
+pytestmark = pytest.mark.broker
+
 TOPIC = "there/and/back"
 
 
 @pytest.mark.parametrize(
     ("storage", "size", "kills"),
-    [("folder", 24 << 20, (10, 300, 600)), ("servers", 6 << 20, (10, 100))],
+    [("folder", 12 << 20, (10, 300)), ("servers", 6 << 20, (10, 100))],
     indirect=["storage"],
 )
 @pytest.mark.usefixtures("storage")

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from app.framing.outgoing_parts import message_identifier
+from app.framing.protocol import message_identifier
 from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess
 from tests.support.mq import mq_destination
@@ -16,7 +16,9 @@ from tests.support.mqi import load
 from tests.support.queue_manager import QueueManager
 from tests.support.sending_campaign import BODY, QUEUE, SETTINGS, UNIT, publish_under_fire, send_under_fire, taken
 
-KILLS, BROKER_KILLS = 8, 3
+pytestmark = pytest.mark.broker
+
+KILLS, BROKER_KILLS = 4, 2
 
 
 def test_with_a_state_queue_every_message_arrives_exactly_once(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ from tests.support.publish import publish
 from tests.support.sas_client import Program, binary_file, disordered
 from tests.support.subscribe import left_in_session, subscribe
 
+pytestmark = pytest.mark.broker
+
 TOPIC = "sas/attachments"
 FAIL_OVERS = int(os.environ.get("FAIL_OVERS", "5"))
 SUPERSEDED = 75

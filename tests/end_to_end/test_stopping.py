@@ -21,6 +21,8 @@ from tests.support.mosquitto import Mosquitto
 from tests.support.publish import publish
 from tests.support.sas_client import Program, binary_file
 
+pytestmark = pytest.mark.broker
+
 MIB = 1 << 20
 TOPIC = "stopping"
 PATIENCE = 3

@@ -23,6 +23,8 @@ from tests.support.publish import publish
 from tests.support.sas_client import Attached, Program, binary_file, disordered
 from tests.support.subscribe import left_in_session, subscribe
 
+pytestmark = pytest.mark.broker
+
 TOPIC = "sas/attachments"
 SMALL, LARGE = 32 << 20, 512 << 20
 FILLING_AT_MOST = 20_000

@@ -5,6 +5,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
+
 from app.model.trace_context import TRACE_PARENT, TraceContext
 from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess, mqtt_destination, mqtt_source
@@ -12,6 +14,8 @@ from tests.support.mosquitto import Mosquitto
 from tests.support.otlp_receiver import receiving
 from tests.support.publish import publish
 from tests.support.sas_client import Program, binary_file, message
+
+pytestmark = pytest.mark.broker
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 SENDER = TraceContext(TRACE, "b7ad6b7169203331", is_sampled=True)

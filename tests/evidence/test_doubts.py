@@ -106,7 +106,7 @@ def test_a_file_with_another_size_than_was_announced_is_held(tmp_path: Path) -> 
         assert "on_doubt" in record.reason
         (entry,) = entries(context)
     with receiving(tmp_path, short_file(SIZE + 1000), on_doubt="warn") as (context, gateway):
-        replayed = gateway.replay_quarantine(entry.id)
+        replayed = gateway.replayer.replay(entry.id)
         assert replayed is not None
         replayed()
         record = only(context)

@@ -22,7 +22,7 @@ from adapters.object_store import ObjectStore
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.pipeline.commit import commit_intent
 from app.pipeline.commit.tables import QUALITY
-from app.testing.host_results import Found, assert_same, in_folder, settings, tables
+from app.testing.host_results import HostResults, assert_same, in_folder, settings, tables
 from tests.faults.judging import Verdict
 from tests.faults.pipeline_kills import Kill, drawn, one
 from tests.faults.pipeline_run import Run
@@ -208,7 +208,7 @@ class _Round:
         self._compare_tables(mine)
         self._compare_objects(mine)
 
-    def _compare_content(self, mine: Found) -> None:
+    def _compare_content(self, mine: HostResults) -> None:
         store = ObjectStore(settings(self._archive.out).content_url)
         items: dict[tuple[str, bytes], list[dict[str, Any]]] = {}
         for item in mine.attachments.values():
@@ -228,7 +228,7 @@ class _Round:
             elif item["sha256"] != attached.sha256:
                 self.wrong.append(f"{key}: other bytes than were sent")
 
-    def _compare_tables(self, mine: Found) -> None:
+    def _compare_tables(self, mine: HostResults) -> None:
         found, expected = (tables(each) for each in (self._archive.out, self._archive.whole))
         for name in sorted(found.keys() | expected.keys()):
             here, there = found.get(name, (0, "")), expected.get(name, (0, ""))
@@ -247,7 +247,7 @@ class _Round:
                 place.append(f"{id_} has {rows} rows in the tables instead of {expected_rows}")
         self.wrong += [f"{id_} is only in the tables" for id_ in in_tables]
 
-    def _compare_objects(self, mine: Found) -> None:
+    def _compare_objects(self, mine: HostResults) -> None:
         store = ObjectStore(settings(self._archive.out).content_url)
         if commit_intent.begun(store) is not None:
             self.hung.append("a commit was begun and not ended")

@@ -10,6 +10,8 @@ from tests.faults.kinds import KINDS
 from tests.faults.pipeline_kills import MOMENTS
 from tests.faults.scenarios import SCENARIOS, SHORT, run
 
+pytestmark = pytest.mark.broker
+
 SEED = "short"
 
 

@@ -20,6 +20,8 @@ from tests.faults.traffic import Attachment, Message
 from tests.faults.world import Setting, World
 from tests.support.forked_gateway import ForkedGateway
 
+pytestmark = pytest.mark.broker
+
 VECTORS = Path(__file__).parents[1] / "vectors" / "sas"
 
 

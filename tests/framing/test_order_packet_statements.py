@@ -36,6 +36,7 @@ from tests.framing.order_packets import (
     reply,
     stored,
 )
+from tests.support.cases import for_each
 
 
 def test_a_result_set_is_put_together_by_its_row_counts(tmp_path: Path) -> None:
@@ -159,7 +160,7 @@ def test_a_long_value_is_put_together_by_its_positions(tmp_path: Path) -> None:
         ),
         (putval(b"abc", ValMode.DATAPART, 0), "no-place", "position 0 does not say where the 3 bytes belong"),
         (putval(b"abc", ValMode.ALLDATA, 1, bytes(8)), "no-identifier", "has no identifier"),
-        (PhysicalMessage(SOURCE, "order_packet", body=b"x" * 80, received_at=1), "bad-packet", "no byte order"),
+        (PhysicalMessage(SOURCE, "order_packet", body=b"x" * 80, received_at=1), "bad-packet", "not a byte order"),
     ],
     ids=["error", "no-statement", "no-count", "uncounted", "no-position", "no-identifier", "no-packet"],
 )
@@ -202,7 +203,7 @@ def test_other_packets_are_of_no_attachment() -> None:
         assert ORDER_PACKET.read(message, 0) == Pieces()
 
 
-@pytest.mark.parametrize("name", ALL)
+@for_each("name", ALL)
 def test_every_packet_of_the_vectors_is_read(name: str) -> None:
     message = PhysicalMessage(SOURCE, "order_packet", body=PACKETS[name])
     codes = {"error-reply", "no-statement", "no-place", "no-identifier", "bad-part"}
@@ -217,7 +218,7 @@ def test_every_packet_of_the_vectors_is_read(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("broken", "at", "why"),
-    [("00c1a00000", 2, "A0 are no two decimal digits"), ("00c7123456", 0, "the number does not fit fixed(5,0)")],
+    [("00c1a00000", 2, "A0 are not two decimal digits"), ("00c7123456", 0, "the number does not fit fixed(5,0)")],
     ids=["no digits", "too large"],
 )
 def test_a_value_that_is_none_is_told_with_its_row_and_byte(tmp_path: Path, broken: str, at: int, why: str) -> None:

@@ -19,7 +19,7 @@ MODULE = "framing_of_a_stranger"
 GOOD = """
 from dataclasses import dataclass
 from app.framing.protocol import Framing
-from app.model.framing import FramingTraits
+from app.model.framing_facts import FramingTraits
 
 @dataclass(frozen=True)
 class Strange(Framing):

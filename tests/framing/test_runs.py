@@ -6,7 +6,7 @@ import pytest
 
 from app.codecs.sas import correlid, dialect
 from app.framing.message_events import read_event
-from app.framing.part_runs import Run, runs_and_others
+from app.framing.part_runs import MessageRun, runs_and_others
 from app.model.event import PartArrived
 from app.model.message import PhysicalMessage
 from tests.support.mq_client import any_bodies, group
@@ -40,22 +40,22 @@ def key(message: PhysicalMessage) -> tuple[str, bytes]:
 def test_nothing_is_missing_and_each_attachment_keeps_its_order(seed: int) -> None:
     sent = traffic(Random(seed))
     steps = runs_and_others(sent)
-    rows = [row for step in steps for row in (step.rows if isinstance(step, Run) else (step,))]
+    rows = [row for step in steps for row in (step.rows if isinstance(step, MessageRun) else (step,))]
     assert sorted(rows) == list(range(len(sent)))
     for each in {key(one) for one in sent}:
         theirs = [row for row in rows if key(sent[row]) == each]
         assert theirs == sorted(theirs)
     for step in steps:
-        if isinstance(step, Run):
+        if isinstance(step, MessageRun):
             for number, row in enumerate(step.rows, step.first):
                 event = read_event(sent[row], dialect.ALL)
                 assert event == PartArrived(step.correl_id, number, len(sent[row].body))
                 assert sent[row].source == step.source
-    others = [step for step in steps if not isinstance(step, Run)]
+    others = [step for step in steps if not isinstance(step, MessageRun)]
     assert others == sorted(others)
     for at, step in enumerate(steps):
-        if not isinstance(step, Run):  # all messages before another one stay before it
-            before = {row for each in steps[:at] for row in (each.rows if isinstance(each, Run) else (each,))}
+        if not isinstance(step, MessageRun):  # all messages before another one stay before it
+            before = {row for each in steps[:at] for row in (each.rows if isinstance(each, MessageRun) else (each,))}
             assert before == set(range(step))
     numbered = [row for row in others if sent[row].framing == "sas_queue" and sent[row].msg_type == 100_001]
     assert all(correlid.split(sent[row].correl_id)[1] == 0 for row in numbered)
@@ -65,4 +65,4 @@ def test_interleaved_parts_are_few_runs() -> None:
     program = Program(Random(1), body_limit=600)
     streams = [message(program, [binary_file(program, str(n), bytes(20_000))]) for n in range(4)]
     sent = [each for row in zip(*streams, strict=True) for each in row]
-    assert sum(isinstance(step, Run) for step in runs_and_others(sent)) == 4
+    assert sum(isinstance(step, MessageRun) for step in runs_and_others(sent)) == 4

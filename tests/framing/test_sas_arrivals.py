@@ -7,11 +7,10 @@ from typing import Literal
 
 import pytest
 
-from app.codecs.sas.attachment_messages import Attachment
-from app.codecs.sas.correlid import split
+from app.codecs.sas.attachment_messages import AttachmentEntry
+from app.codecs.sas.correlid import BLANK_CORRELID, correlid_of, key_of, split
 from app.codecs.sas.file_messages import FileDescription
 from app.codecs.sas.numbered import message_name
-from app.codecs.sas.rendezvous_keys import BLANK, correlid_of, key_of
 from app.codecs.sas.rendezvous_messages import (
     MapItem,
     RendezvousHeader,
@@ -32,6 +31,7 @@ from app.model.event import Announced, Refuted, Unsequenced
 from app.model.evidence import Ground
 from app.model.message import UNREADABLE, PhysicalMessage
 from tests.evidence.senders import contents, sas_rendezvous
+from tests.support.cases import for_each
 
 FDC = write_file_description(FileDescription(80, 0))
 MSG = write_map([MapItem(4, b"about")])
@@ -49,13 +49,13 @@ def sized(size: int) -> bytes:
 
 def header(
     attachments: int = 1,
-    correlid: bytes = BLANK,
+    correlid: bytes = BLANK_CORRELID,
     own: Iterable[bytes] = (),
     kind: AttachmentKind = AttachmentKind.TEXT_FILE,
 ) -> bytes:
-    correlids = [*own] or [BLANK] * attachments
-    entries = [Attachment(kind, each, "FILENAME", f"{n}.txt", "") for n, each in enumerate(correlids)]
-    return write_header(RendezvousHeader(correlid, 0, BLANK, BLANK, len(entries), entries))
+    correlids = [*own] or [BLANK_CORRELID] * attachments
+    entries = [AttachmentEntry(kind, each, "FILENAME", f"{n}.txt", "") for n, each in enumerate(correlids)]
+    return write_header(RendezvousHeader(correlid, 0, BLANK_CORRELID, BLANK_CORRELID, len(entries), entries))
 
 
 def message(body: bytes, subject: str = "SAS.A", reply: str = "", at: int = 1, **properties: str) -> PhysicalMessage:
@@ -151,7 +151,7 @@ def test_subjects_are_told_apart() -> None:
     assert UNREADABLE not in {each.framing for each in got}
 
 
-@pytest.mark.parametrize("seed", range(50))
+@for_each("seed", range(50))
 def test_what_cannot_be_told_apart_is_refused_and_never_mixed(seed: int) -> None:
     """Two senders on one subject, in any interleaving: what is numbered as one attachment is of one sender."""
     random = Random(seed)
@@ -212,7 +212,7 @@ def test_the_gateways_own_correlids_are_the_keys_and_others_are_made_new_each_ti
     assert made[0] != made[1]
 
 
-@pytest.mark.parametrize("text", [BLANK, b"", b"AG" + b"!" * 22, b"AG" + b"A" * 21 + b"B", b"XY" + b"A" * 22])
+@pytest.mark.parametrize("text", [BLANK_CORRELID, b"", b"AG" + b"!" * 22, b"AG" + b"A" * 21 + b"B", b"XY" + b"A" * 22])
 def test_other_correlids_hold_no_key(text: bytes) -> None:
     assert key_of(text) is None
 

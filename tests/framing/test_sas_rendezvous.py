@@ -169,7 +169,7 @@ def test_numbers_shorter_than_a_double_are_cut_and_none_loses_precision() -> Non
     [
         ([VARIABLES, observations("A", 1.0)], "no data set definition"),
         ([definition(1, 2, 16), definition(2, 2, 16), VARIABLES], "not the same"),
-        ([definition(1, 3, 16), VARIABLES, observations("A", 1.0)], "2 variables, where 3 belong"),
+        ([definition(1, 3, 16), VARIABLES, observations("A", 1.0)], "2 variables instead of 3"),
         ([definition(2, 2, 16), VARIABLES, observations("A", 1.0)], "states 2 observations, but 1 were received"),
         ([definition(1, 2, 16), VARIABLES, observations("A", 1.0, "B")], "the last row has 8 of 16 bytes"),
         ([definition(1, 2, 16), VARIABLES, observations("A", 1.0, said=77)], "77 observations by its number"),
@@ -209,7 +209,7 @@ def test_a_file_has_one_descriptor_and_records() -> None:
 
 
 class Contents:
-    """`app.framing.protocol.Contents` of one content."""
+    """`app.framing.protocol.DeliveryContents` of one content."""
 
     def __init__(self, content: pa.Table | bytes) -> None:
         self._content = content
@@ -296,7 +296,7 @@ def test_a_map_that_contradicts_itself_is_refused() -> None:
     _, application, *_ = written(AttachmentKind.BINARY_FILE, bytes(10))
     for fields, why in (
         ([i32(9), i32(1), i16(7)], "9 times 2 fields"),
-        ([i32(1), i32(1), i32(7)], "where I16 belongs"),
+        ([i32(1), i32(1), i32(7)], "instead of I16"),
     ):
         with pytest.raises(InvalidInputError, match=why) as refused:
             SAS_RENDEZVOUS.read(application._replace(body=message("MSG", fields)), dialect.ALL)

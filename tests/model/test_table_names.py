@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.model.table_names import FILES, library_and_member, plain_library, table_name
+from app.model.names import FILES, library_and_member, plain_library, table_name
 from app.pipeline.commit.tables import QUALITY
 
 

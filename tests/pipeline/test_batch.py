@@ -13,7 +13,7 @@ from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
 from app.model.message import PhysicalMessage
 from app.pipeline.commit import commit_intent
-from app.pipeline.commit.commit import Committed
+from app.pipeline.commit.commit import CommittedBatch
 from app.pipeline.job.job import Job
 from app.pipeline.run import batch, streaming
 from app.testing.host_results import assert_same, in_folder, settings, tables
@@ -73,7 +73,7 @@ def _last_segment(journal: Path) -> int:
         return max(segment.number for segment in opened.segments() if segment.sealed_at is not None)
 
 
-def _run(spark: SparkSession, folder: Path, journal: Path) -> Committed | None:
+def _run(spark: SparkSession, folder: Path, journal: Path) -> CommittedBatch | None:
     with closing(SqlCatalog(settings(folder).catalog_url)) as catalog:
         return batch.run(spark, _job(folder, journal), catalog, SystemClock())
 

@@ -19,10 +19,12 @@ from app.model.attachment import AttachmentState
 from app.model.pipeline_run import RunState
 from app.pipeline.job.job import Job
 from app.pipeline.run import batch, streaming
-from app.testing.host_results import Found, assert_same, by_the_gateway, in_folder, settings, tables
+from app.testing.host_results import HostResults, assert_same, by_the_gateway, in_folder, settings, tables
 from tests.support import mixed_journal
 from tests.support.mixed_journal import MIB
 from tests.support.stream_driver import MOMENTS
+
+pytestmark = pytest.mark.process
 
 LARGEST = 66 * MIB
 """More than a partition and than several micro-batches have."""
@@ -43,7 +45,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def embedded(journal: Path, tmp_path_factory: pytest.TempPathFactory) -> Found:
+def embedded(journal: Path, tmp_path_factory: pytest.TempPathFactory) -> HostResults:
     return by_the_gateway(tmp_path_factory.mktemp("embedded"), journal)
 
 
@@ -56,7 +58,7 @@ def batched(journal: Path, spark: SparkSession, tmp_path_factory: pytest.TempPat
     return folder
 
 
-def test_traffic_has_what_hosts_might_differ_in(embedded: Found) -> None:
+def test_traffic_has_what_hosts_might_differ_in(embedded: HostResults) -> None:
     states = {item["state"] for item in embedded.attachments.values()}
     assert states == {AttachmentState.RECEIVING, AttachmentState.FINISHED, AttachmentState.QUARANTINED}
     assert {"conflicting-part", "bad-header", "unknown-message-type", "unknown-framing", "bad-envelope"} <= {
@@ -68,11 +70,13 @@ def test_traffic_has_what_hosts_might_differ_in(embedded: Found) -> None:
     assert any(message["application_body"] is None for message in embedded.messages.values())
 
 
-def test_a_batch_finds_the_same(journal: Path, embedded: Found, batched: Path) -> None:
+def test_a_batch_finds_the_same(journal: Path, embedded: HostResults, batched: Path) -> None:
     assert_same(in_folder(batched, journal), embedded, settled=True)
 
 
-def test_a_batch_again_changes_nothing(journal: Path, embedded: Found, batched: Path, spark: SparkSession) -> None:
+def test_a_batch_again_changes_nothing(
+    journal: Path, embedded: HostResults, batched: Path, spark: SparkSession
+) -> None:
     before = tables(batched)
     with _catalog(batched) as catalog:
         again = batch.run(spark, _job(batched, journal), catalog, SystemClock())
@@ -83,7 +87,7 @@ def test_a_batch_again_changes_nothing(journal: Path, embedded: Found, batched: 
 
 
 def test_a_stream_finds_the_same(
-    journal: Path, embedded: Found, batched: Path, spark: SparkSession, tmp_path: Path
+    journal: Path, embedded: HostResults, batched: Path, spark: SparkSession, tmp_path: Path
 ) -> None:
     batches: list[int] = []
     with _catalog(tmp_path) as catalog:

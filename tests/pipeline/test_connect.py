@@ -15,6 +15,8 @@ from app.testing.host_results import assert_same, by_the_gateway, in_folder
 from tests.support import mixed_journal
 from tests.support.connect_server import connect_server
 
+pytestmark = pytest.mark.process
+
 PROGRAM = Path(sys.executable).with_name("attachment-gateway")
 
 

@@ -11,6 +11,8 @@ import pytest
 from app.pipeline.job.container import command
 from app.pipeline.job.java import java_home
 
+pytestmark = pytest.mark.process
+
 HOME = str(Path(pyspark.__file__).parent)
 SAID_BY_SPARK = {
     "JAVA_HOME": str(java_home()),

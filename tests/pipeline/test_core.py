@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from app.assembly.collecting import ApplicationMessage, Attachment, Completed, Effect, Key, Refused, Repeated
-from app.assembly.machine import Assembly, Limits
+from app.assembly.collecting import ApplicationArrived, Completed, Effect, Key, Refused, Repeated, TrackedAttachment
+from app.assembly.machine import Assembly, AssemblyLimits
 from app.assembly.part_places import Parts
 from app.codecs.sas import dialect
 from app.framing.message_events import read_event
@@ -18,7 +18,7 @@ from app.model.event import Announced, Pieces
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, MessageRecord, PartRun
 from app.pipeline.assemble import key_state
-from app.pipeline.assemble.assemble_key import Held, Outcome, assemble, assemble_news, by_key, missing_count
+from app.pipeline.assemble.assemble_key import KeyOutcome, KeyState, assemble, assemble_news, by_key, missing_count
 from app.pipeline.references.lazy_bodies import JournalBatch
 from app.pipeline.references.message_references import Reference
 from app.testing.reference_passes import LIMIT, Announcing, all_references, batches, journalled
@@ -26,7 +26,7 @@ from tests.support import mixed_journal
 from tests.support.sas_client import Program
 from tests.support.sas_client import message as sent_message
 
-LIMITS = Limits(parts=1_000_000, attachments=LIMIT)
+LIMITS = AssemblyLimits(parts=1_000_000, attachments=LIMIT)
 
 
 class Found(NamedTuple):
@@ -72,29 +72,29 @@ def note(found: Found, assembly: Assembly, effect: Effect) -> None:
             found.repeated.append((first, again))
         case Refused():
             found.refused.append(effect)
-        case ApplicationMessage(address, at):
+        case ApplicationArrived(address, at):
             found.applications.append(at)
             assembly.set_application(address, PhysicalMessage("", ""))
 
 
 def key_by_key(
     slices: Iterable[list[Reference]], announcing: Announcing, random: Random
-) -> tuple[Found, list[Outcome]]:
+) -> tuple[Found, list[KeyOutcome]]:
     """Slice by slice, the keys of each in any order; what is held goes through a row of state every time."""
-    held: dict[Key, key_state.Row] = {}
-    outcomes: list[Outcome] = []
+    held: dict[Key, key_state.KeyStateRow] = {}
+    outcomes: list[KeyOutcome] = []
     for some in slices:
         coming = announcing.references(some)
         random.shuffle(coming)
         coming.sort(key=lambda each: (each.source, each.key))
         for key, together in by_key(coming):
-            made, after = assemble(key, together, key_state.unpack(held.get(key, key_state.Row())), LIMITS)
+            made, after = assemble(key, together, key_state.unpack(held.get(key, key_state.KeyStateRow())), LIMITS)
             outcomes += made
             held[key] = key_state.pack(after)
     return _found(outcomes, held.values()), outcomes
 
 
-def _found(outcomes: Iterable[Outcome], rows: Iterable[key_state.Row]) -> Found:
+def _found(outcomes: Iterable[KeyOutcome], rows: Iterable[key_state.KeyStateRow]) -> Found:
     found = Found({}, {}, {}, [], [], [], [])
     for outcome in outcomes:
         found.repeated.extend(outcome.repeated)
@@ -147,11 +147,13 @@ def test_keys_apart_come_to_the_same(tmp_path: Path, seed: int, count: int) -> N
     _check_quality(outcomes, expected, len(sent))
 
 
-def _check_quality(outcomes: list[Outcome], expected: Found, messages_sent: int) -> None:
+def _check_quality(outcomes: list[KeyOutcome], expected: Found, messages_sent: int) -> None:
     """Increments add up to what there is."""
     assert sum(outcome.quality.messages for outcome in outcomes) == messages_sent
     assert sum(outcome.quality.attachments_completed for outcome in outcomes) == len(expected.completed)
-    held = [Attachment(record, Parts(_runs(expected.parts[record.id]))) for record in expected.attachments.values()]
+    held = [
+        TrackedAttachment(record, Parts(_runs(expected.parts[record.id]))) for record in expected.attachments.values()
+    ]
     assert sum(outcome.quality.missing_ranges for outcome in outcomes) == sum(map(missing_count, held)) > 0
 
 
@@ -201,7 +203,7 @@ def test_what_is_held_survives_its_row(tmp_path: Path) -> None:
     announcing, seen = Announcing(archive), 0
     coming = sorted(announcing.references(all_references(archive)), key=lambda each: (each.source, each.key))
     for key, together in by_key(coming):
-        _, held = assemble(key, together, Held(), LIMITS)
+        _, held = assemble(key, together, KeyState(), LIMITS)
         again = key_state.unpack(key_state.pack(held))
         assert again.messages == held.messages
         assert (again.attachment is None) == (held.attachment is None)

@@ -21,21 +21,21 @@ from adapters.sql_catalog import SqlCatalog
 from app.assembly.header_checks import Claim, claims
 from app.model.message import Position
 from app.model.records import DAMAGED_MESSAGE, DAMAGED_PART, QuarantineRecord
-from app.pipeline.commit.commit import Committed
+from app.pipeline.commit.commit import CommittedBatch
 from app.pipeline.commit.reprocessing import Reprocessor
 from app.pipeline.finish import finish_outcomes
 from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.read.segment_gaps import missing_segments, spoken
 from app.pipeline.references import header_pass
 from app.pipeline.run import spark_steps
-from app.pipeline.run.runs import Again
+from app.pipeline.run.runs import ReprocessingScope
 from app.service import context
 from app.testing.host_results import assert_same, in_folder, settings, tables
 from tests.support.damaged_archive import Archive, Killed, die_after, objects
 from tests.support.kept import flip
 from tests.support.passes import LocalPasses, run_batch
 
-EVERYTHING = Again(1)
+EVERYTHING = ReprocessingScope(1)
 
 
 def quarantined(folder: Path) -> list[QuarantineRecord]:
@@ -61,21 +61,21 @@ def test_missing_segments_are_named_and_recovered_when_they_are_put_back(archive
     assert again is not None
     assert again.was_known
     assert (tables(archive.out), objects(archive.out)) == before
-    recovered = run_batch(archive.out, archive.journal, Again(3))
+    recovered = run_batch(archive.out, archive.journal, ReprocessingScope(3))
     assert recovered is not None
     assert (recovered.was_known, recovered.missing) == (False, ())
     assert recovered.finished > 3
     assert messages_in(committed) + messages_in(recovered) == archive.messages
     archive.assert_as_if_whole()
     after = tables(archive.out)
-    unchanged = run_batch(archive.out, archive.journal, Again(3))
+    unchanged = run_batch(archive.out, archive.journal, ReprocessingScope(3))
     assert unchanged is not None
     assert (unchanged.was_known, unchanged.finished, unchanged.tables) == (True, 0, ())
     assert messages_in(unchanged) == 0
     assert tables(archive.out) == after
 
 
-def messages_in(committed: Committed) -> int:
+def messages_in(committed: CommittedBatch) -> int:
     """The messages that the metrics count for a run."""
     return sum(each.messages for each in committed.received)
 
@@ -183,7 +183,7 @@ def test_a_part_that_rots_before_it_is_finished_is_recovered(archive: Archive, m
     assert (committed.damaged, committed.refused) == ((5,), 1)
     assert [entry.code for entry in quarantined(archive.out)] == [DAMAGED_PART]
     archive.segment(5).write_bytes(sound)
-    assert run_batch(archive.out, archive.journal, Again(5)) is not None
+    assert run_batch(archive.out, archive.journal, ReprocessingScope(5)) is not None
     archive.assert_as_if_whole()
 
 

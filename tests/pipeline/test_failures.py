@@ -17,7 +17,7 @@ from app.cli.terminal import Failure
 from app.main import SystemClock
 from app.model.errors import GatewayError, StoreFull
 from app.pipeline.job.job import Job
-from app.pipeline.job.jvm import Ended
+from app.pipeline.job.jvm import JavaExit
 from app.pipeline.job.spark_failures import LOG, explain, keep_traceback
 from app.pipeline.job.spark_session import SparkSettings, _retrying
 from app.pipeline.run import batch, streaming
@@ -164,16 +164,16 @@ def test_what_java_and_a_cluster_say_is_recognised() -> None:
         Py4JError("Traceback\n  File\napp.model.errors.CatalogError: the catalog is full"), None, {}
     ).why == ("the catalog is full")
     assert explain(StoreFull("no space left for objects"), None, {}).hint.startswith("Free space")
-    assert explain(GatewayError("another process commits"), Ended(-9, ""), {}) == ("another process commits", "")
+    assert explain(GatewayError("another process commits"), JavaExit(-9, ""), {}) == ("another process commits", "")
 
 
 def test_how_java_ended_is_said() -> None:
     error = ConnectionRefusedError(111, "Connection refused")
-    assert explain(error, Ended(-9, ""), {}).why == "Spark's Java process was killed (SIGKILL)"
-    assert explain(error, Ended(3, "java.lang.OutOfMemoryError: x"), {}).why == (
+    assert explain(error, JavaExit(-9, ""), {}).why == "Spark's Java process was killed (SIGKILL)"
+    assert explain(error, JavaExit(3, "java.lang.OutOfMemoryError: x"), {}).why == (
         "Spark's Java process ended with status 3: it had too little memory"
     )
-    assert explain(error, Ended(134, "# SIGSEGV"), {}).why == "Spark's Java process ended with status 134"
+    assert explain(error, JavaExit(134, "# SIGSEGV"), {}).why == "Spark's Java process ended with status 134"
 
 
 def test_the_traceback_replaces_the_last_one_and_goes_elsewhere_from_a_full_disk(
@@ -182,7 +182,7 @@ def test_the_traceback_replaces_the_last_one_and_goes_elsewhere_from_a_full_disk
     data, temporary, broken = tmp_path / "data", tmp_path / "temporary", tmp_path / "file"
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(temporary))
     for text in ("first", "second"):
-        assert keep_traceback(KeyError(text), Ended(-9, "its last words\n"), data) == data / LOG
+        assert keep_traceback(KeyError(text), JavaExit(-9, "its last words\n"), data) == data / LOG
     written = (data / LOG).read_text()
     assert "KeyError: 'second'" in written
     assert "first" not in written

@@ -13,6 +13,8 @@ import pytest
 from app.model.errors import GatewayError
 from app.pipeline.job import java
 
+pytestmark = pytest.mark.process
+
 PRETENDED = """\
 #!/bin/sh
 case "$*" in

@@ -4,7 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from app.pipeline.job import spark_submit
+
+pytestmark = pytest.mark.process
 
 
 def run(*command: str | Path) -> tuple[int, str]:

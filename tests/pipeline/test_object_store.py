@@ -20,8 +20,7 @@ from adapters.arrow_journal.archive import ArrowArchive
 from adapters.object_store import ObjectStore
 from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
-from app.model.message import PhysicalMessage, Position
-from app.model.segment_names import segment_name
+from app.model.message import PhysicalMessage, Position, segment_name
 from app.pipeline.commit import packages
 from app.pipeline.commit.tables import FILES, QUALITY
 from app.pipeline.finish.finish_outcomes import Result

@@ -13,8 +13,8 @@ from app.main import SystemClock
 from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord, Checkpoint
 from app.pipeline.commit import packages
-from app.pipeline.commit.commit import Committed, Committer
-from app.pipeline.commit.packages import Found, Package
+from app.pipeline.commit.commit import CommittedBatch, Committer
+from app.pipeline.commit.packages import Package, TaskResults
 from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.job.job import open_job
 from app.ports import Packed
@@ -41,7 +41,7 @@ def events(folder: Path) -> Counter[tuple[str, str, str]]:
         return Counter((each.type, each.subject, repr(each.data)) for each in catalog.events_after(0, MOST_EVENTS))
 
 
-def one_by_one(archive: Archive, folder: Path, *, in_place: bool) -> Committed:
+def one_by_one(archive: Archive, folder: Path, *, in_place: bool) -> CommittedBatch:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(SqlCatalog, "packing", lambda _catalog: None)
         committed = run_batch(folder, archive.journal, in_place=in_place)
@@ -69,7 +69,7 @@ def test_packages_come_to_the_same_as_results_one_by_one(archive: Archive, tmp_p
     assert events(archive.out) == events(tmp_path / "apart")
 
 
-def keep_some(catalog: SqlCatalog, found: Found) -> list[str]:
+def keep_some(catalog: SqlCatalog, found: TaskResults) -> list[str]:
     """Save attachments of some packages, as if a part of each had come before. Return their identifiers."""
     some = [next(iter(package.attachments)) for package in found.packages[::2] if package.attachments]
     results = packages.results_in(found.packages, catalog)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.assembly.header_checks import Claim
-from app.assembly.machine import Limits
+from app.assembly.machine import AssemblyLimits
 from app.codecs.sas import correlid, dialect
 from app.codecs.sas.attachment_messages import write_count
 from app.codecs.sas.dialect import DIALECTS, Dialect
@@ -22,25 +22,25 @@ from app.model.identity import message_id
 from app.model.message import Position
 from app.model.records import MessageRecord, PartRun
 from app.pipeline.assemble import assemble_key, columnar_assembly
-from app.pipeline.assemble.assemble_key import Outcome, assemble_news, by_key
+from app.pipeline.assemble.assemble_key import KeyOutcome, assemble_news, by_key
 from app.pipeline.references.message_references import SCHEMA, Reference, What, from_batch, references, to_batch
 from app.ports import JournalArchive
 from app.testing.reference_passes import Announcing, all_references, batches, journalled
 from tests.support import mixed_journal
 from tests.support.sas_client import APPLICATION_BODY, Program, binary_file, message
 
-LIMITS = Limits(parts=70_000, attachments=100)
+LIMITS = AssemblyLimits(parts=70_000, attachments=100)
 SOURCES, KEYS = ("a", "b"), (b"", *(bytes([number]) * correlid.KEY_SIZE for number in range(4)), bytes(24))
 BIG, LITTLE = Dialect(">"), Dialect("<")
 TIMES = st.integers(0, 3).map(lambda hours: hours * 1_800_000_000)
 COUNTS = st.sampled_from([0, 1, 2, 3, 256, 65_536, 70_001])
 
 
-def by_machine(rows: pa.RecordBatch, known: int | None) -> list[Outcome]:
+def by_machine(rows: pa.RecordBatch, known: int | None) -> list[KeyOutcome]:
     return [each for key, some in by_key(from_batch(rows)) for each in assemble_news(key, some, known, LIMITS)]
 
 
-def by_columns(rows: pa.RecordBatch, known: int | None, size: int) -> list[Outcome]:
+def by_columns(rows: pa.RecordBatch, known: int | None, size: int) -> list[KeyOutcome]:
     batches = [rows.slice(at, size) for at in range(0, len(rows), size)]
     return list(columnar_assembly.outcomes(batches, known, LIMITS))
 
@@ -110,7 +110,7 @@ def _in_runs(draw: st.DrawFn, length: int) -> list[tuple[What, int, int, Any]]:
     return [(What.PARTS, begin + 1, end - begin, None) for begin, end in zip([0, *ends], ends, strict=False)]
 
 
-def shown(outcomes: Sequence[Outcome]) -> list[str]:
+def shown(outcomes: Sequence[KeyOutcome]) -> list[str]:
     return sorted(map(repr, outcomes))
 
 
@@ -126,7 +126,7 @@ def machine_calls(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     keys: list[bytes] = []
     machine = assemble_key.assemble_news
 
-    def counted(key: Any, *arguments: Any) -> list[Outcome]:
+    def counted(key: Any, *arguments: Any) -> list[KeyOutcome]:
         keys.append(key[1])
         return machine(key, *arguments)
 

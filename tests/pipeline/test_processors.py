@@ -11,12 +11,12 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 
 from app.model.message import PhysicalMessage
 from app.pipeline.assemble import key_state
-from app.pipeline.assemble.assemble_key import Outcome
+from app.pipeline.assemble.assemble_key import KeyOutcome
 from app.pipeline.job.job import Job, open_job
 from app.pipeline.references.message_references import SCHEMA, Reference, What, to_batch
 from app.pipeline.run import spark_steps
 from app.pipeline.run.processors import AttachmentProcessor, HeaderProcessor
-from app.service.retention.expiry import write_let_go
+from app.service.retention.expiry import write_released
 from app.settings import Settings
 from app.testing.reference_passes import Announcing, all_references, journalled
 from tests.support.sas_client import Program, binary_file, message
@@ -63,15 +63,15 @@ class Attachment:
         self.tester = TwsTester(self.processor, timeMode="ProcessingTime")
         self.at(NOW)
 
-    def at(self, time: float) -> list[Outcome]:
+    def at(self, time: float) -> list[KeyOutcome]:
         return outcomes(self.tester.setProcessingTime(int(time * 1000)))
 
-    def take(self, references: Iterable[Reference]) -> list[Outcome]:
+    def take(self, references: Iterable[Reference]) -> list[KeyOutcome]:
         return outcomes(self.tester.test(self.key, rows(references)))
 
     def told(self, positions: dict[str, int]) -> None:
         """The gateway tells up to where it has let go; another task begins."""
-        write_let_go(open_job(self.job).stores.store, positions)
+        write_released(open_job(self.job).stores.store, positions)
         self.processor._let_go = None
 
     def held(self, name: str) -> tuple[Any, ...] | None:
@@ -82,7 +82,7 @@ def rows(references: Iterable[Reference]) -> list[Row]:
     return [Row(**row) for row in to_batch(list(references)).to_pylist()]
 
 
-def outcomes(found: Iterable[Row]) -> list[Outcome]:
+def outcomes(found: Iterable[Row]) -> list[KeyOutcome]:
     return [spark_steps.unpack(row.outcome) for row in found]
 
 
@@ -91,7 +91,7 @@ def test_an_attachment_is_open_until_it_is_done(tmp_path: Path) -> None:
     *first, last = attachment.references
     (outcome,) = attachment.take(first)
     assert outcome.complete is None
-    assert outcome.state == key_state.Row(*attachment.held("open") or ()).size > 0
+    assert outcome.state == key_state.KeyStateRow(*attachment.held("open") or ()).size > 0
     assert attachment.held("done") is None
     (outcome,) = attachment.take([last])
     assert outcome.complete is not None

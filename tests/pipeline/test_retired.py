@@ -15,7 +15,7 @@ from app.pipeline.references.header_pass import HeaderPass
 from app.pipeline.references.message_references import Reference, What
 from app.pipeline.references.retired_headers import Retired, retired_headers
 from app.pipeline.run import runs
-from app.pipeline.run.runs import Again
+from app.pipeline.run.runs import ReprocessingScope
 from app.testing.host_results import settings
 from tests.support.damaged_archive import Killed, die_after
 from tests.support.header_apart import HeaderApart
@@ -78,7 +78,7 @@ def test_processing_again_takes_nothing_from_what_is_open(begun: HeaderApart) ->
     job = job_of(begun.out, begun.journal).anew()
     (begun.journal / f"{4:010}.arrows").rename(begun.journal.with_name("held"))
     with closing(SqlCatalog(settings(begun.out).catalog_url)) as catalog:
-        runs.run(LocalPasses(), job, catalog, SystemClock(), Again(from_segment=1))
+        runs.run(LocalPasses(), job, catalog, SystemClock(), ReprocessingScope(from_segment=1))
         assert {record.id: record for record in catalog.attachments_by_id(_listed(catalog))} == before
 
 

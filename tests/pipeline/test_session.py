@@ -134,6 +134,7 @@ def test_without_pyspark_what_to_install_is_said(monkeypatch: pytest.MonkeyPatch
         session("without")
 
 
+@pytest.mark.process
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # PySpark leaves a pipe to it open.
 def test_a_java_that_does_not_start_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SparkContext, "_gateway", None)

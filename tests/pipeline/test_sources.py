@@ -23,7 +23,7 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 from adapters.arrow_journal import ArrowJournal
 from app.model.errors import GatewayError
 from app.model.message import PhysicalMessage, Position
-from app.pipeline.read.segment_shares import Piece, SourceOptions, admitted, shares
+from app.pipeline.read.segment_shares import SegmentPiece, SourceOptions, admitted, shares
 from app.pipeline.references import message_references
 from app.pipeline.run.segment_sources import (
     BATCH_BYTES,
@@ -122,8 +122,8 @@ class TestPlan:
     def test_what_is_not_cut_is_in_whole_segments(self) -> None:
         segments = [Segment(number, size, 0, 0) for number, size in enumerate((10, 10, 50, 1), 1)]
         assert [share.pieces for share in shares(segments, 24, cut=False)] == [
-            (Piece(1, 0, 10), Piece(2, 0, 10), Piece(3, 0, 50)),
-            (Piece(4, 0, 1),),
+            (SegmentPiece(1, 0, 10), SegmentPiece(2, 0, 10), SegmentPiece(3, 0, 50)),
+            (SegmentPiece(4, 0, 1),),
         ]
 
     @given(st.lists(st.integers(1, 100)), st.integers(1, 300), st.none() | st.integers(1, 5))

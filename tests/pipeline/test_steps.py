@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from adapters.arrow_journal import ArrowJournal
-from app.assembly.machine import Limits
+from app.assembly.machine import AssemblyLimits
 from app.model.errors import GatewayError
 from app.model.message import Position
 from app.model.records import DAMAGED_PART
-from app.pipeline.assemble.assemble_key import Held, Outcome, assemble, by_key
+from app.pipeline.assemble.assemble_key import KeyOutcome, KeyState, assemble, by_key
 from app.pipeline.commit import packages
 from app.pipeline.finish import finish_outcomes
 from app.pipeline.job.job import Job, open_job
@@ -70,9 +70,9 @@ def test_results_do_not_depend_on_how_many_are_made_together(tmp_path: Path, mon
     opened = open_job(job(tmp_path))
     coming = sorted(Announcing(archive).references(all_references(archive)), key=lambda each: (each.source, each.key))
 
-    def outcomes() -> Iterator[Outcome]:
+    def outcomes() -> Iterator[KeyOutcome]:
         for key, some in by_key(coming):
-            yield from assemble(key, some, Held(), Limits())[0]
+            yield from assemble(key, some, KeyState(), AssemblyLimits())[0]
 
     together = list(finish_outcomes.finish(outcomes(), opened.stores, archive))
     monkeypatch.setattr(finish_outcomes, "RUNS_AT_ONCE", 50)
@@ -92,7 +92,9 @@ def test_a_part_that_rotted_is_quarantined_and_stops_no_batch(tmp_path: Path) ->
     sent = [each for at in (0, 1) for each in message(program, [binary_file(program, f"{at}.bin", contents[at])])]
     archive = journalled(tmp_path / "journal", [each._replace(source="s") for each in sent], batch=1)
     coming = sorted(Announcing(archive).references(all_references(archive)), key=lambda each: (each.source, each.key))
-    outcomes = [outcome for key, some in by_key(coming) for outcome in assemble(key, some, Held(), Limits())[0]]
+    outcomes = [
+        outcome for key, some in by_key(coming) for outcome in assemble(key, some, KeyState(), AssemblyLimits())[0]
+    ]
     (segment,) = (tmp_path / "journal").glob("*.arrows")
     flip(segment, segment.read_bytes().index(contents[0][70_000:70_040]))
     opened = open_job(job(tmp_path))

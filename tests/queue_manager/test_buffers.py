@@ -18,6 +18,8 @@ from tests.queue_manager.server.structures import MQMD_LENGTH_2, default_descrip
 from tests.support.mqi import load
 from tests.support.queue_manager import QueueManager
 
+pytestmark = pytest.mark.broker
+
 FAILED = 2
 
 

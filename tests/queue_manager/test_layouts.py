@@ -11,6 +11,8 @@ from tests.queue_manager.build import SOURCES
 from tests.queue_manager.server import structures
 from tests.support.mqi import Library, load
 
+pytestmark = pytest.mark.process
+
 VERSIONS: dict[str, list[str | None]] = {
     "MQMD": ["GroupId", None],
     "MQGMO": ["MatchOptions", "MsgToken", "Reserved2", None],

@@ -46,7 +46,7 @@ def test_a_catalog_of_before_is_bound_and_stays_so(context: ServiceContext) -> N
         ({"end": None}, "is empty, and the catalog"),
         ({"end": Position(0, 5, 1)}, "ends at segment 0, batch 5, row 1, and the catalog.*: the file of segment 1 is"),
         ({"segments": [], "end": Position(0, 5, 1)}, "the files of segment 1 and of those after it are missing"),
-        ({"segments": [], "end": Position(9, 0, 0)}, "goes on, and the catalog.*: the file of segment 1 is missing"),
+        ({"segments": [], "end": Position(9, 0, 0)}, "continues, and the catalog.*: the file of segment 1 is missing"),
     ],
 )
 def test_what_does_not_belong_together_is_said(context: ServiceContext, told: dict[str, Any], says: str) -> None:

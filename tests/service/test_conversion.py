@@ -227,7 +227,7 @@ def test_the_newest_of_whom_most_waits_is_refused() -> None:
 
 
 def _is_busy(pool: Conversions) -> bool:
-    return bool(pool._places._taken)
+    return bool(pool._places._held)
 
 
 def test_a_slot_that_has_ended_converts_no_more() -> None:

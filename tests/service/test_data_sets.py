@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.codecs.sas import data_set_messages, index_messages
+from app.codecs.sas import data_set_messages
 from app.codecs.sas.data_set_messages import DataSetDefinition, Variable
 from app.codecs.sas.dialect import Dialect
 from app.dataset import encode, numeric
@@ -27,7 +27,7 @@ from app.model.records import AttachmentRecord, FramingOptions
 from app.service.context import ServiceContext
 from app.service.sending.framer import Framer
 from app.testing.gateway_stages import service_context
-from app.testing.outgoing_files import cut, delivery
+from app.testing.outgoing_files import delivery, framing_options
 from tests.service.test_round_trip import content, receive, received
 
 BIG = Dialect()
@@ -123,7 +123,7 @@ def test_a_data_set_with_all_there_is_comes_back_by_its_bytes(tmp_path: Path) ->
         }
         assert (said(table, "library"), said(table, "member"), said(table, "label")) == ("WORK", "SALES", "Sales")
         again = delivery(context, [(AttachmentKind.DATA_SET, "WORK.SALES", content(context, record))])
-        sent = [bytes(message.body) for message in Framer(cut(), context.store).frame(again)]
+        sent = [bytes(message.body) for message in Framer(framing_options(), context.store).frame(again)]
     observed = [body[4:] for body in sent if body[:4] == bytes([0, 0, 0, 3])]
     assert b"".join(observed)[: LENGTH * 3003] == b"".join(rows)
 
@@ -195,10 +195,10 @@ def test_a_descriptor_that_contradicts_the_messages_is_a_warning(tmp_path: Path)
 
 
 def test_indexes_and_constraints_are_kept(tmp_path: Path) -> None:
-    index = index_messages.Index(upercmx=5, name="by_day", flags=1, variable_count=2, variables=["day", "customer"])
+    index = data_set_messages.Index(upercmx=5, name="by_day", flags=1, variable_count=2, variables=["day", "customer"])
     constraints = bytes(range(256))
     bodies = bodies_of([], sort_variables=1, collating="ASCII", read_flag=1, read_password=b"abcd")
-    bodies += [*index_messages.write_indexes([index], BIG), *index_messages.write_constraints(constraints, BIG)]
+    bodies += [*data_set_messages.write_indexes([index], BIG), *data_set_messages.write_constraints(constraints, BIG)]
     with service_context(tmp_path) as context:
         table, record = stored(context, messages(context, bodies))
         parquet = content(context, record)

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.codecs.ibm_mq.encodings import MQENC_S390
-from app.codecs.sas.typed_entries import TYPE_SIZE
-from app.dataset.joint_decoding import decode_together
+from app.codecs.sas.message_reader import TYPE_SIZE
+from app.dataset.decode import decode_together
 from app.dataset.observation_layout import SAMPLE_ROWS
 from app.dataset.parquet import SHORT_ROWS
 from app.model.attachment import AttachmentState

@@ -16,7 +16,8 @@ from app.model.records import AttachmentRecord, Checkpoint, Damage, GroupProgres
 from app.ports import AttachmentFilter
 from app.service.assembling.assembler import Assembler
 from app.service.context import ServiceContext
-from app.service.finishing.finisher import Complete, Finisher
+from app.service.finishing.finisher import Finisher
+from app.service.finishing.stored_parts import CompleteAttachment
 from app.testing.gateway_stages import service_context
 from app.testing.waiting import until
 from tests.support.sas_client import Program, binary_file, message, text_file
@@ -64,16 +65,16 @@ def sample(context: ServiceContext, name: str) -> float:
 
 
 def test_assembly_waits_while_the_queue_is_full(context: ServiceContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.service.finishing.finisher.QUEUED", 10)
-    monkeypatch.setattr("app.service.finishing.finisher.AT_ONCE", 1)
+    monkeypatch.setattr("app.service.finishing.finishing_queue.QUEUED", 10)
+    monkeypatch.setattr("app.service.finishing.finishing_queue.AT_ONCE", 1)
     ids = complete(context, 40)
     finisher, may_finish = Finisher(context), Event()
     finish = context.catalog.finish
     monkeypatch.setattr(context.catalog, "finish", lambda *given: (may_finish.wait(DEADLINE), finish(*given))[1])
     finishing = Thread(target=finisher.run)
     finishing.start()
-    until(lambda: finisher._is_running)
-    assembling = Thread(target=lambda: finisher.put(dict.fromkeys(ids)))
+    until(lambda: finisher.queue.is_open)
+    assembling = Thread(target=lambda: finisher.queue.put(dict.fromkeys(ids)))
     assembling.start()
     until(lambda: sample(context, "finishing_waiting") == 10)
     assembling.join(0.3)
@@ -87,23 +88,23 @@ def test_assembly_waits_while_the_queue_is_full(context: ServiceContext, monkeyp
     assert not assembling.is_alive()
     until(lambda: counts(context)["finished"] == 40, DEADLINE)
     assert finisher.check()["waiting"] == 0
-    finisher.stop()
+    finisher.queue.stop()
     finishing.join(DEADLINE)
 
 
 def test_the_end_does_not_wait_for_room(context: ServiceContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.service.finishing.finisher.QUEUED", 5)
-    monkeypatch.setattr("app.service.finishing.finisher.AT_ONCE", 1)
+    monkeypatch.setattr("app.service.finishing.finishing_queue.QUEUED", 5)
+    monkeypatch.setattr("app.service.finishing.finishing_queue.AT_ONCE", 1)
     ids = complete(context, 20)
     finisher, may_finish = Finisher(context), Event()
     finish = context.catalog.finish
     monkeypatch.setattr(context.catalog, "finish", lambda *given: (may_finish.wait(DEADLINE), finish(*given))[1])
-    finishing, assembling = Thread(target=finisher.run), Thread(target=lambda: finisher.put(dict.fromkeys(ids)))
+    finishing, assembling = Thread(target=finisher.run), Thread(target=lambda: finisher.queue.put(dict.fromkeys(ids)))
     finishing.start()
-    until(lambda: finisher._is_running)
+    until(lambda: finisher.queue.is_open)
     assembling.start()
     until(lambda: sample(context, "finishing_waiting") == 5)
-    finisher.stop()
+    finisher.queue.stop()
     assembling.join(5)
     assert not assembling.is_alive()
     may_finish.set()
@@ -114,8 +115,8 @@ def test_the_end_does_not_wait_for_room(context: ServiceContext, monkeypatch: py
 def test_what_was_left_is_fetched_in_pieces_and_takes_turns(
     context: ServiceContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.service.finishing.finisher.QUEUED", 50)
-    monkeypatch.setattr("app.service.finishing.finisher.FETCHED", 20)
+    monkeypatch.setattr("app.service.finishing.finishing_queue.QUEUED", 50)
+    monkeypatch.setattr("app.service.finishing.finishing_queue.FETCHED", 20)
     left = complete(context, 150)
     asked: list[int] = []
     complete_attachments = context.catalog.complete_attachments
@@ -128,14 +129,14 @@ def test_what_was_left_is_fetched_in_pieces_and_takes_turns(
     monkeypatch.setattr(context.catalog, "complete_attachments", watched)
     finisher = Finisher(context)
     finisher.recover()
-    finisher.put(dict.fromkeys(left))  # as recovery does, before the finisher's thread runs
+    finisher.queue.put(dict.fromkeys(left))  # as recovery does, before the finisher's thread runs
     assert sample(context, "finishing_waiting") == 50
     finishing = Thread(target=finisher.run)
     finishing.start()
-    finisher.put(dict.fromkeys(complete(context, 30, 1000)))
+    finisher.queue.put(dict.fromkeys(complete(context, 30, 1000)))
     until(lambda: counts(context).get("finished") == 180, DEADLINE)
     assert max(asked) <= 20
-    finisher.stop()
+    finisher.queue.stop()
     finishing.join(DEADLINE)
 
 
@@ -155,13 +156,13 @@ def test_failures_are_told_once_and_at_their_end(context: ServiceContext, monkey
     finishing = Thread(target=finisher.run)
     with capture_logs() as logs:
         finishing.start()
-        finisher.put(dict.fromkeys(ids))
+        finisher.queue.put(dict.fromkeys(ids))
         until(lambda: finisher.check()["failing"] == 30, DEADLINE)
         assert not finisher.check()["ok"]
         failing.clear()
         until(lambda: counts(context).get("finished") == 30, DEADLINE)
         until(lambda: finisher.check()["ok"], DEADLINE)
-        finisher.stop()
+        finisher.queue.stop()
         finishing.join(DEADLINE)
     assert [entry["event"] for entry in logs if entry["event"].startswith("finishing")] == [
         "finishing_failed",
@@ -169,7 +170,7 @@ def test_failures_are_told_once_and_at_their_end(context: ServiceContext, monkey
     ]
 
 
-@pytest.mark.parametrize(("part", "function"), [("store", "together"), ("journal", "messages")])
+@pytest.mark.parametrize(("part", "function"), [("store", "batch"), ("journal", "messages")])
 def test_a_fault_before_the_first_of_them_is_told_and_tried_again(
     context: ServiceContext, monkeypatch: pytest.MonkeyPatch, part: str, function: str
 ) -> None:
@@ -189,22 +190,22 @@ def test_a_fault_before_the_first_of_them_is_told_and_tried_again(
     finisher = Finisher(context)
     finishing = Thread(target=finisher.run)
     finishing.start()
-    finisher.put(waiting)
+    finisher.queue.put(waiting)
     until(lambda: finisher.check()["failing"] == 5, DEADLINE)
     assert "the disk does not answer" in finisher.check()["error"]
     assert len(calls) <= 20, "each is tried again only after a pause"
     failing.clear()
     until(lambda: counts(context).get("finished") == 5, DEADLINE)
-    finisher.stop()
+    finisher.queue.stop()
     finishing.join(DEADLINE)
 
 
-def text_files(context: ServiceContext, count: int) -> dict[str, Complete | None]:
+def text_files(context: ServiceContext, count: int) -> dict[str, CompleteAttachment | None]:
     """Assemble text files, which are not finished before their parts are read again."""
     program = Program(Random(7))
     sent = [message(program, [text_file(program, f"{n}.txt", b"line %d\n" % n)]) for n in range(count)]
     context.journal.append([each._replace(source="here", received_at=1) for stream in sent for each in stream])
-    waiting: dict[str, Complete | None] = {}
+    waiting: dict[str, CompleteAttachment | None] = {}
     Assembler(context, waiting.update).recover()
     assert counts(context)["complete"] == len(waiting) == count
     return waiting
@@ -263,7 +264,7 @@ def test_a_file_whose_parts_came_in_order_is_finished_by_its_checkpoint(
     context.journal.append([each._replace(source="here", received_at=1) for each in sent])
     for name in ("finish", "complete_messages", "attachments_by_id"):
         monkeypatch.setattr(context.catalog, name, None)
-    waiting: dict[str, Complete | None] = {}
+    waiting: dict[str, CompleteAttachment | None] = {}
     Assembler(context, waiting.update).recover()
     assert not waiting
     found = context.catalog.attachments(AttachmentFilter(state=AttachmentState.FINISHED), None, 10).items

@@ -22,15 +22,17 @@ from app.model.errors import CatalogTaken, GatewayError
 from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, Checkpoint, DeliveryRecord, OutgoingAttachment
-from app.ports import AttachmentFilter, Intake, Progress, SendFailed
+from app.ports import AttachmentFilter, DeliveryProgress, Intake, SendFailed
 from app.service.content.settling import Settler
 from app.service.context import ServiceContext
+from app.service.finishing.stored_parts import missing_ranges
 from app.service.gateway import Gateway
+from app.service.quarantine.quarantine_records import quarantined_message
 from app.service.retention.deletion import NotEnded
 from app.service.retention.sweeper import Sweeper
 from app.service.sending.framer import Framer
 from app.testing.gateway_stages import ManualClock, service_context
-from app.testing.outgoing_files import FILES, SOURCE, cut, delivery
+from app.testing.outgoing_files import FILES, SOURCE, delivery, framing_options
 from app.testing.waiting import until
 from tests.support.service_context import receive_for
 
@@ -46,7 +48,7 @@ class UnreliableSender(MemorySender):
         super().__init__(settings)
         self._plan, self._permanent = iter(plan), permanent
 
-    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> None:
+    def send(self, messages: Sequence[PhysicalMessage], progress: DeliveryProgress | None = None) -> None:
         del progress
         fails_after = next(self._plan, None)
         super().send(messages[:fails_after])
@@ -291,8 +293,8 @@ def test_an_attachment_without_news_expires_and_a_late_part_revives_it(start: St
     service.queue.put(whole[:-1])
     until(lambda: service.gateway.catalog.counts()["attachments"]["receiving"] == 1, DEADLINE)
     (record,) = service.gateway.catalog.attachments(AttachmentFilter(), None, 10).items
-    assert service.gateway.missing_ranges(record, 10) == []
-    receive_for(service.gateway._times, service.clock, 8)
+    assert missing_ranges(record, service.gateway.catalog, service.gateway.journal, 10) == []
+    receive_for(service.gateway.stream.times, service.clock, 8)
     until(lambda: service.gateway.catalog.counts()["attachments"]["expired"] == 1, DEADLINE)
     service.queue.put(whole[-1:])
     until(lambda: service.gateway.catalog.counts()["attachments"]["finished"] == 1, DEADLINE)
@@ -301,7 +303,7 @@ def test_an_attachment_without_news_expires_and_a_late_part_revives_it(start: St
 def one_attachment(service: Service) -> list[PhysicalMessage]:
     """The physical messages of one small attachment: header, application message, description, records, count."""
     sent = delivery(service.context, FILES[8:9])
-    return list(Framer(cut(), service.context.store).frame(sent))
+    return list(Framer(framing_options(), service.context.store).frame(sent))
 
 
 def test_a_deleted_attachment_stays_deleted(start: Start) -> None:
@@ -391,8 +393,8 @@ def test_what_was_taken_from_a_broker_is_written_before_the_end(tmp_path: Path, 
         gateway = Gateway(context, {SOURCE: Buffering()}, {})
         gateway.start()
         if not has_room:
-            gateway._journaler.submit([PhysicalMessage(SOURCE, "sas_queue", 100_001)], lambda: None)
-            until(lambda: gateway._journaler.holding is not None)
+            gateway.stream.intake.submit([PhysicalMessage(SOURCE, "sas_queue", 100_001)], lambda: None)
+            until(lambda: gateway.stream.backlog.holding is not None)
         gateway.stop()
     lost = [entry["messages"] for entry in logs if entry["event"] == "messages_not_taken"]
     assert lost == ([] if has_room else [51])
@@ -416,15 +418,15 @@ def test_garbage_is_kept_with_its_reason_and_can_be_replayed(start: Start) -> No
     assert sorted(record.code for record in kept) == ["bad-header", "bad-header", "unknown-message-type"]
     assert all(record.why for record in kept)
     (odd,) = [record for record in kept if record.code == "unknown-message-type"]
-    assert service.gateway.quarantined_body(odd) == b"?"
-    assert service.gateway.replay_quarantine(odd.id)
+    assert quarantined_message(odd, service.context).body == b"?"
+    assert service.gateway.replayer.replay(odd.id)
     until(lambda: service.events().count("message.quarantined") == 4, DEADLINE)
     again = service.gateway.catalog.quarantine_entry(odd.id)
     assert again is not None
     assert again.state == "replayed"
     kept = service.gateway.catalog.quarantined(None, "kept", None, 10).items
-    assert service.gateway.quarantined_body(max(kept, key=lambda record: record.position)) == b"?"
-    assert not service.gateway.replay_quarantine("0" * 16)
+    assert quarantined_message(max(kept, key=lambda record: record.position), service.context).body == b"?"
+    assert not service.gateway.replayer.replay("0" * 16)
 
 
 def test_spoilt_content_quarantines_the_attachment_and_loses_nothing(start: Start) -> None:
@@ -436,7 +438,7 @@ def test_spoilt_content_quarantines_the_attachment_and_loses_nothing(start: Star
     assert record.reason_code == "bad-content"
     assert "byte" in (record.reason or "")
     (kept,) = service.gateway.catalog.quarantined(None, "kept", None, 10).items
-    assert service.gateway.replay_quarantine(kept.id)
+    assert service.gateway.replayer.replay(kept.id)
     until(lambda: service.events().count("attachment.quarantined") == 2, DEADLINE)
 
 

@@ -19,7 +19,8 @@ from app.model.records import AttachmentRecord, FramingOptions, GroupedAs
 from app.ports import AttachmentFilter
 from app.service.assembling.assembler import Assembler
 from app.service.context import ServiceContext
-from app.service.finishing.finisher import Complete, Finisher
+from app.service.finishing.finisher import Finisher
+from app.service.finishing.stored_parts import CompleteAttachment, missing_ranges
 from app.service.gateway import Gateway
 from app.service.sending.framer import Framer
 from app.service.sending.sending_errors import CannotSend
@@ -105,7 +106,7 @@ def test_read_as_parts_come_or_afterwards_the_same_is_found(tmp_path: Path) -> N
 def test_what_is_read_as_it_comes_is_not_read_again(tmp_path: Path) -> None:
     with service_context(tmp_path) as context:
         sent = group(Random(5), [[b"a"], [b"b", b"c"], [b""]])
-        complete: dict[str, Complete | None] = {}
+        complete: dict[str, CompleteAttachment | None] = {}
         context.journal.append(named(SOURCE, sent.messages))
         Assembler(context, complete.update).recover()
         assert not complete
@@ -130,7 +131,7 @@ def test_a_host_that_dies_again_and_again_loses_nothing_and_repeats_nothing(tmp_
                 if stream:
                     context.journal.append(stream[:size])
                 stream = stream[size:]
-            complete: dict[str, Complete | None] = {}
+            complete: dict[str, CompleteAttachment | None] = {}
             Assembler(context, complete.update).recover()
             if random.random() < 0.5:
                 Finisher(context).finish(complete)
@@ -203,14 +204,14 @@ def test_segments_that_overlap_quarantine_the_group(tmp_path: Path) -> None:
         receive(context, [first, second._replace(offset=2), last])
         record = received(context, sent.identifier)
         assert (record.state, record.reason_code) == (AttachmentState.QUARANTINED, "bad-group")
-        why = "message 1 has a part at offset 2, where byte 4 of message 1 is expected"
+        why = "message 1 has a part at offset 2, but byte 4 of message 1 is expected"
         assert record.reason == f"offset: {why}"
         assert quarantined(context) == [("bad-group", why)]
         gateway = Gateway(context, {}, {})
         (kept,) = context.catalog.quarantined(None, "kept", None, 9).items
-        assert gateway.replay_quarantine(kept.id)
+        assert gateway.replayer.replay(kept.id)
         assert received(context, sent.identifier).state is AttachmentState.COMPLETE
-        assert not gateway.replay_quarantine("0" * 16)
+        assert not gateway.replayer.replay("0" * 16)
 
 
 def test_what_contradicts_goes_to_quarantine_and_the_group_comes_out(tmp_path: Path) -> None:
@@ -253,11 +254,10 @@ def test_what_is_missing_is_told(tmp_path: Path) -> None:
     with service_context(tmp_path) as context:
         sent = group(Random(9), [[b"1"], [b"2a", b"2b", b"2c"], [b"3"], [b"4a", b"4b"], [b"5"]])
         one, two_a, two_b, _, three, four_a, four_b, five = named(SOURCE, sent.messages)
-        gateway = Gateway(context, {}, {})
 
         def missing(*arrived: PhysicalMessage) -> list[tuple[int, int]]:
             receive(context, list(arrived))
-            return gateway.missing_ranges(received(context, sent.identifier), 10)
+            return missing_ranges(received(context, sent.identifier), context.catalog, context.journal, 10)
 
         assert missing(two_a) == [(1, 2)]
         assert missing(four_b) == [(1, 4)]

@@ -15,9 +15,10 @@ from app.model.records import AttachmentRecord
 from app.service.assembling.assembler import Assembler
 from app.service.content.stored_content import open_content
 from app.service.context import ServiceContext
-from app.service.finishing.finisher import Complete, Finisher
+from app.service.finishing.finisher import Finisher
+from app.service.finishing.stored_parts import CompleteAttachment
 from app.service.gateway import Gateway
-from app.service.quarantine.replays import Outcome
+from app.service.quarantine.replays import ReplayOutcome
 from app.testing.gateway_stages import service_context
 from tests.support.disk import BLOCK, bad_blocks
 from tests.support.mq_client import any_bodies, group
@@ -48,7 +49,7 @@ def made(kind: str) -> tuple[bytes, bytes, list[PhysicalMessage]]:
 def assemble(context: ServiceContext, messages: list[PhysicalMessage]) -> None:
     """As the gateway does it, one stage after the other."""
     context.journal.append(messages)
-    complete: dict[str, Complete | None] = {}
+    complete: dict[str, CompleteAttachment | None] = {}
     Assembler(context, complete.update).recover()
     Finisher(context).finish(complete)
 
@@ -73,12 +74,12 @@ def content(context: ServiceContext, found: AttachmentRecord) -> bytes:
     return b"".join(opened.read(0, opened.size))
 
 
-def replayed(context: ServiceContext, entry: str) -> Outcome:
+def replayed(context: ServiceContext, entry: str) -> ReplayOutcome:
     """Process a quarantined message again in a running gateway, and return what became of it."""
     gateway = Gateway(context, {}, {})
     gateway.start()
     try:
-        wait = gateway.replay_quarantine(entry)
+        wait = gateway.replayer.replay(entry)
         assert wait is not None
         return wait()
     finally:
@@ -126,7 +127,7 @@ def test_a_damaged_part_is_read_again_when_an_operator_asks(tmp_path: Path) -> N
         segment.write_bytes(whole)
         (entry,) = context.catalog.quarantined(None, None, None, 10).items
         gateway = Gateway(context, {}, {})
-        assert gateway.replay_quarantine(entry.id)
+        assert gateway.replayer.replay(entry.id)
         assert record(context, key).state is AttachmentState.COMPLETE
         Finisher(context).finish({attachment_id(SOURCE, key): None})
         assert content(context, record(context, key)) == sent

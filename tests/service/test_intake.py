@@ -10,17 +10,18 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from app.codecs.sas.attachment_messages import Attachment
-from app.codecs.sas.correlid import split
+from app.codecs.sas.attachment_messages import AttachmentEntry
+from app.codecs.sas.correlid import BLANK_CORRELID, split
 from app.codecs.sas.file_messages import FileDescription
-from app.codecs.sas.rendezvous_keys import BLANK
 from app.codecs.sas.rendezvous_messages import RendezvousHeader, write_file_description, write_header, write_records
 from app.model.attachment import AttachmentKind
 from app.model.errors import JournalFull, JournalTaken
 from app.model.message import UNREADABLE, PhysicalMessage, Position
 from app.ports import Prepared
 from app.service.context import ServiceContext
-from app.service.receiving.intake import Journaler
+from app.service.receiving.backlog import Backlog
+from app.service.receiving.intake import SharedIntake
+from app.service.receiving.journal_writer import JournalWriter
 from app.testing.gateway_stages import service_context
 from app.testing.waiting import until
 
@@ -38,20 +39,20 @@ class Forwarded:
         self.messages: list[PhysicalMessage] = []
         self.batches: list[int] = []
 
-    def __call__(self, positions: list[Position], messages: Sequence[PhysicalMessage]) -> None:
+    def __call__(self, positions: Sequence[Position], messages: Sequence[PhysicalMessage]) -> None:
         assert len(positions) == len(messages)
         self.messages += messages
         self.batches.append(len(messages))
 
 
 @contextmanager
-def journaler(
+def journalling(
     folder: Path, **settings: Any
-) -> Iterator[tuple[Journaler, Forwarded, ServiceContext, Callable[[], None]]]:
+) -> Iterator[tuple[SharedIntake, Forwarded, ServiceContext, Callable[[], None]]]:
     with service_context(folder, **settings) as context:
-        forwarded = Forwarded()
-        made = Journaler(context, forwarded)
-        threads = [Thread(target=made.run) for _ in range(2)]
+        forwarded, backlog = Forwarded(), Backlog(context.settings.limits.backlog_bytes)
+        writer = JournalWriter(context, backlog, forwarded)
+        threads = [Thread(target=writer.run) for _ in range(2)]
 
         def start() -> None:
             for thread in threads:
@@ -60,13 +61,13 @@ def journaler(
         def finish() -> None:
             if not threads[0].ident:
                 start()
-            made.stop()
+            backlog.stop()
             for thread in threads:
                 thread.join(DEADLINE)
                 assert not thread.is_alive()
 
         try:
-            yield made, forwarded, context, start
+            yield SharedIntake(context, backlog), forwarded, context, start
         finally:
             finish()
 
@@ -76,7 +77,7 @@ def journalled(context: ServiceContext) -> list[PhysicalMessage]:
 
 
 def test_what_is_acknowledged_is_in_the_journal(tmp_path: Path) -> None:
-    with journaler(tmp_path) as (intake, forwarded, context, start):
+    with journalling(tmp_path) as (intake, forwarded, context, start):
         start()
         found: list[int] = []
         done = Event()
@@ -90,16 +91,16 @@ def test_what_is_acknowledged_is_in_the_journal(tmp_path: Path) -> None:
 
 def test_what_is_journalled_again_keeps_its_number(tmp_path: Path) -> None:
     """A message of quarantine has nothing to do with the attachment that is being received."""
-    entry = Attachment(AttachmentKind.TEXT_FILE, BLANK, "FILENAME", "a.txt", "")
-    header = write_header(RendezvousHeader(BLANK, 0, BLANK, BLANK, 1, [entry]))
+    entry = AttachmentEntry(AttachmentKind.TEXT_FILE, BLANK_CORRELID, "FILENAME", "a.txt", "")
+    header = write_header(RendezvousHeader(BLANK_CORRELID, 0, BLANK_CORRELID, BLANK_CORRELID, 1, [entry]))
     bodies = [header, write_file_description(FileDescription(80, 10)), *write_records([b"one"], "ATX")]
     came = [PhysicalMessage("sas", "sas_rendezvous", body=body, received_at=1) for body in bodies]
-    with journaler(tmp_path) as (intake, _, context, start):
+    with journalling(tmp_path) as (intake, _, context, start):
         start()
         for each in came:
             intake.submit([each], lambda: None)
         until(lambda: len(journalled(context)) == 3)
-        intake.submit(journalled(context)[1:2], lambda: None, again=True)
+        intake.journal_again(journalled(context)[1:2], lambda: None)
         intake.submit(came[2:], lambda: None)
         until(lambda: len(journalled(context)) == 5)
         first, second, third, again, fourth = journalled(context)
@@ -108,7 +109,7 @@ def test_what_is_journalled_again_keeps_its_number(tmp_path: Path) -> None:
 
 
 def test_what_waits_together_is_written_together(tmp_path: Path) -> None:
-    with journaler(tmp_path) as (intake, forwarded, _, start):
+    with journalling(tmp_path) as (intake, forwarded, _, start):
         acknowledged = [Event() for _ in range(600)]
         for number, event in enumerate(acknowledged):
             intake.submit([message(number)], event.set)
@@ -120,8 +121,8 @@ def test_what_waits_together_is_written_together(tmp_path: Path) -> None:
 def test_batches_that_are_encoded_together_are_written_in_their_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.service.receiving.intake.BATCH_BYTES", 20_000)
-    with journaler(tmp_path) as (intake, forwarded, context, start):
+    monkeypatch.setattr("app.service.receiving.backlog.BATCH_BYTES", 20_000)
+    with journalling(tmp_path) as (intake, forwarded, context, start):
         prepare, append = context.journal.prepare, context.journal.append
         writing, begun, ahead, acknowledged = Event(), Event(), Event(), list[int]()
 
@@ -150,8 +151,8 @@ def test_batches_that_are_encoded_together_are_written_in_their_order(
 
 
 def test_nothing_is_written_after_what_could_not_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.service.receiving.intake.BATCH_BYTES", 20_000)
-    with journaler(tmp_path) as (intake, forwarded, context, start):
+    monkeypatch.setattr("app.service.receiving.backlog.BATCH_BYTES", 20_000)
+    with journalling(tmp_path) as (intake, forwarded, context, start):
         append, acknowledged = context.journal.append, list[int]()
 
         def appends(messages: Sequence[PhysicalMessage], prepared: Prepared | None = None) -> list[Position]:
@@ -163,13 +164,13 @@ def test_nothing_is_written_after_what_could_not_be(tmp_path: Path, monkeypatch:
         for number in range(6):
             intake.submit([message(number, 15_000)], partial(acknowledged.append, number))
         start()
-        until(lambda: intake.holding == "no space is left")
+        until(lambda: intake.backlog.holding == "no space is left")
     assert (acknowledged, forwarded.messages, journalled(context)) == ([], [], [])
-    assert intake.unwritten == 6
+    assert intake.backlog.unwritten == 6
 
 
 def test_a_submission_beyond_the_backlog_waits(tmp_path: Path) -> None:
-    with journaler(tmp_path, limits={"backlog_bytes": 1 << 20}) as (intake, _, context, start):
+    with journalling(tmp_path, limits={"backlog_bytes": 1 << 20}) as (intake, _, context, start):
         intake.submit([message(1, 1 << 20)], lambda: None)
         entered = Event()
 
@@ -187,19 +188,19 @@ def test_a_submission_beyond_the_backlog_waits(tmp_path: Path) -> None:
 
 
 def test_nothing_is_acknowledged_while_there_is_no_room(tmp_path: Path) -> None:
-    with journaler(tmp_path, limits={"free_bytes": 1 << 60}) as (intake, forwarded, context, start):
+    with journalling(tmp_path, limits={"free_bytes": 1 << 60}) as (intake, forwarded, context, start):
         acknowledged = Event()
         intake.submit([message(1)], acknowledged.set)
         start()
+        assert "limits.free_bytes asks for" in str(until(lambda: intake.backlog.holding))
         assert not acknowledged.wait(0.2)
-        assert "limits.free_bytes asks for" in (intake.holding or "")
         assert context.metrics.registry.get_sample_value("attachment_gateway_taking") == 0
     assert not acknowledged.is_set()
     assert not forwarded.messages
 
 
 def test_a_message_without_an_envelope_goes_to_the_journal_with_its_reason(tmp_path: Path) -> None:
-    with journaler(tmp_path) as (intake, forwarded, context, start):
+    with journalling(tmp_path) as (intake, forwarded, context, start):
         start()
         done = Event()
         intake.refuse(message(1), "bad-envelope", "the payload is no MQ image", done.set)
@@ -217,7 +218,7 @@ def flood(pairs: int, body: bytes = b"?") -> PhysicalMessage:
 
 
 def test_properties_are_counted_by_the_backlog(tmp_path: Path) -> None:
-    with journaler(tmp_path, limits={"backlog_bytes": 1 << 20}) as (intake, _, context, start):
+    with journalling(tmp_path, limits={"backlog_bytes": 1 << 20}) as (intake, _, context, start):
         intake.submit([flood(1000)] * 5, lambda: None)
         backlog = context.metrics.registry.get_sample_value("attachment_gateway_backlog_bytes") or 0
         assert backlog >= 5 * 1000 * (10 + 20)
@@ -237,7 +238,7 @@ def test_properties_are_counted_by_the_backlog(tmp_path: Path) -> None:
 
 
 def test_batches_are_as_small_as_their_properties_ask(tmp_path: Path) -> None:
-    with journaler(tmp_path, limits={"backlog_bytes": 1 << 30}) as (intake, forwarded, _, start):
+    with journalling(tmp_path, limits={"backlog_bytes": 1 << 30}) as (intake, forwarded, _, start):
         done = Event()
         for _ in range(200):
             intake.submit([flood(1000)], lambda: None)
@@ -248,7 +249,7 @@ def test_batches_are_as_small_as_their_properties_ask(tmp_path: Path) -> None:
 
 
 def test_a_message_with_too_many_properties_goes_to_quarantine_without_them(tmp_path: Path) -> None:
-    with journaler(tmp_path, limits={"properties_bytes": "4 KiB"}) as (intake, forwarded, context, start):
+    with journalling(tmp_path, limits={"properties_bytes": "4 KiB"}) as (intake, forwarded, context, start):
         start()
         done = Event()
         within, beyond = flood(136), flood(137)
@@ -266,7 +267,7 @@ def test_a_message_with_too_many_properties_goes_to_quarantine_without_them(tmp_
 def test_a_message_that_cannot_be_written_stops_no_other(tmp_path: Path) -> None:
     lone = PhysicalMessage("orders", "sas_queue", 7, body=b"a", properties={"name": "\ud800"})
     large = PhysicalMessage("orders", "sas_queue", 1 << 70, body=b"b")
-    with capture_logs() as logs, journaler(tmp_path) as (intake, forwarded, context, start):
+    with capture_logs() as logs, journalling(tmp_path) as (intake, forwarded, context, start):
         done = Event()
         sent = [*map(message, range(20)), lone, *map(message, range(20, 30)), large, message(30)]
         intake.submit(sent, lambda: None)
@@ -284,8 +285,8 @@ def test_a_message_that_cannot_be_written_stops_no_other(tmp_path: Path) -> None
 
 
 def test_a_journal_that_fails_for_every_message_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.service.receiving.intake.RETRY_SECONDS", 0.05)
-    with journaler(tmp_path) as (intake, forwarded, context, start):
+    monkeypatch.setattr("app.service.receiving.journal_writer.RETRY_SECONDS", 0.05)
+    with journalling(tmp_path) as (intake, forwarded, context, start):
         append, broken = context.journal.append, [True]
 
         def fails(messages: Sequence[PhysicalMessage], prepared: Prepared | None = None) -> list[Position]:
@@ -298,15 +299,15 @@ def test_a_journal_that_fails_for_every_message_is_waited_for(tmp_path: Path, mo
         intake.submit([message(number) for number in range(3)], done.set)
         start()
         assert not done.wait(0.5)
-        assert "TypeError: not today" in (intake.holding or "")
+        assert "TypeError: not today" in (intake.backlog.holding or "")
         broken.clear()
         assert done.wait(DEADLINE)
-        assert intake.holding is None
+        assert intake.backlog.holding is None
     assert forwarded.messages == [message(number) for number in range(3)], "none is blamed for it"
 
 
 def test_a_journal_that_another_gateway_has_opened_acknowledges_nothing(tmp_path: Path) -> None:
-    with journaler(tmp_path) as (made, forwarded, context, start):
+    with journalling(tmp_path) as (made, forwarded, context, start):
 
         def taken(messages: Sequence[PhysicalMessage], prepared: Prepared | None = None) -> list[Position]:
             raise JournalTaken("another gateway has opened the journal")
@@ -315,7 +316,7 @@ def test_a_journal_that_another_gateway_has_opened_acknowledges_nothing(tmp_path
         acknowledged = Event()
         made.submit([message(1)], acknowledged.set)
         start()
-        until(lambda: made.holding == "another gateway has opened the journal")
+        until(lambda: made.backlog.holding == "another gateway has opened the journal")
         made.submit([message(2)], acknowledged.set)  # returns at once: there is nothing to wait for
     assert not acknowledged.is_set()
     assert forwarded.messages == []

@@ -88,7 +88,12 @@ Start = Callable[..., Landing]
 @pytest.fixture
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """Starts gateways one after the other in the same folder; each start stops the one before."""
-    for period in ("gateway.SWEEP_SECONDS", "gateway.ARCHIVE_SECONDS", "assembling.hosts.LISTEN_SECONDS"):
+    for period in (
+        "gateway.SWEEP_SECONDS",
+        "gateway.ARCHIVE_SECONDS",
+        "stream.SETTLE_SECONDS",
+        "assembling.assembly_hosts.LISTEN_SECONDS",
+    ):
         monkeypatch.setattr(f"app.service.{period}", 0.02)
     running = ExitStack()
     name = uuid4().hex
@@ -142,9 +147,11 @@ def test_what_the_job_does_is_seen(start: Start) -> None:
     landing.land([*landing.messages(whole), *sent[:3], *sent[4:]])
     before = landing.catalog.last_event()
     with ThreadPoolExecutor(1) as pool, landing.http() as http:
-        told = pool.submit(landing.gateway.wait_events, before, 60.0)
+        seen = landing.gateway.notifier.notifications
+        told = pool.submit(landing.gateway.notifier.wait, seen, 60.0)
         landing.job.run()
-        assert {event.type for event in told.result(30)} >= {"attachment.finished"}
+        assert told.result(30) > seen
+        assert "attachment.finished" in {event.type for event in landing.catalog.events_after(before, 99)}
         states = {item["name"]: item["state"] for item in http.get("/v1/attachments").json()["items"]}
         assert states == {"whole.bin": "finished", "cut.bin": "receiving"}
         assert http.get(f"/v1/attachments/{landing.record(whole).id}/content").content == whole.content
@@ -193,7 +200,7 @@ def test_a_replayed_message_is_journalled_anew(start: Start, monkeypatch: pytest
     landing.land([PhysicalMessage(SOURCE, "sas_queue", 7, body=b"?")])
     landing.job.run()
     (kept,) = landing.catalog.quarantined(None, "kept", None, 9).items
-    assert landing.gateway.replay_quarantine(kept.id)
+    assert landing.gateway.replayer.replay(kept.id)
     landing.seal()
     assert journal_in(landing.folder / "journal") == [b"?", b"?"]
     assert landing.catalog.quarantined(None, "kept", None, 9).items == []
@@ -201,11 +208,11 @@ def test_a_replayed_message_is_journalled_anew(start: Start, monkeypatch: pytest
     (again,) = landing.catalog.quarantined(None, "kept", None, 9).items
     assert again.position > kept.position
     monkeypatch.setattr(landing.context.journal, "free_bytes", lambda: -1)
-    monkeypatch.setattr("app.service.receiving.intake.ROOM_CHECK_SECONDS", 0)
-    monkeypatch.setattr("app.service.assembling.assembly_hosts.REPLAY_SECONDS", 0.1)
+    monkeypatch.setattr("app.service.receiving.journal_writer.ROOM_CHECK_SECONDS", 0)
+    monkeypatch.setattr("app.service.receiving.intake.REPLAY_SECONDS", 0.1)
     for _ in range(2):
         with pytest.raises(JournalFull):
-            landing.gateway.replay_quarantine(again.id)
+            landing.gateway.replayer.replay(again.id)
     entry = landing.catalog.quarantine_entry(again.id)
     assert entry is not None
     assert entry.state == "kept"
@@ -219,7 +226,7 @@ def test_refused_content_gets_another_try_with_the_next_batch(start: Start) -> N
     landing.job.run()
     assert landing.record(spoilt).state is AttachmentState.QUARANTINED
     (kept,) = landing.catalog.quarantined(None, "kept", None, 9).items
-    assert landing.gateway.replay_quarantine(kept.id)
+    assert landing.gateway.replayer.replay(kept.id)
     assert landing.record(spoilt).state is AttachmentState.COMPLETE
     landing.land(landing.messages(landing.file("news.bin")))
     landing.job.run()
@@ -352,8 +359,8 @@ def test_the_archive_of_another_journal_is_left_alone(start: Start, tmp_path: Pa
 
 def test_the_tables_are_opened_when_they_are_asked_for(start: Start) -> None:
     landing = start()
-    assert landing.gateway.tables().names() == []
-    assert landing.gateway.tables() is landing.gateway.tables()
+    assert landing.gateway.tables.delta().names() == []
+    assert landing.gateway.tables.delta() is landing.gateway.tables.delta()
 
 
 def test_it_is_built_from_its_settings(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_parts_that_were_lost_with_their_segment_may_be_sent_again(host: Host, *
     host.receive([last])
     host.context.journal.retire(1)
     if restarted:
-        host.assembler._forget()
+        host.assembler.forget()
     host.receive([*others, last, count])
     host.assert_whole(attached)
 
@@ -147,7 +147,7 @@ def test_parts_that_come_again_while_their_attachment_is_finished(host: Host, mo
 
     def finished_meanwhile(source: str, correl_ids: Sequence[bytes]) -> dict[bytes, AttachmentRecord]:
         found = read(source, correl_ids)
-        Finisher(host.context, host.assembler._change).finish(host.complete)
+        Finisher(host.context, host.assembler.change).finish(host.complete)
         host.complete.clear()
         return found
 

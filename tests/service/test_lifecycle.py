@@ -54,7 +54,7 @@ def gateway(folder: Path, clock: ManualClock, name: str) -> Iterator[Gateway]:
     with service_context(folder, clock, segment_bytes=SMALL, **settings) as context:
         receiver = MemoryReceiver(SOURCE, "sas_queue", QueueSettings(queue=name))
         built = Gateway(context, {SOURCE: receiver}, {})
-        built._sweeper.sweep()  # as early as can be
+        built.sweeper.sweep()  # as early as can be
         built.start()
         try:
             yield built
@@ -76,11 +76,11 @@ def test_what_was_unfinished_before_a_long_time_down_finishes(tmp_path: Path, da
     with gateway(tmp_path, clock, name) as first:
         queue(name).put([each for whole in sent for each in whole[:2]])
         until(lambda: states(first).get("receiving") == MANY, DEADLINE)
-        receive_for(first._times, clock, 6)
+        receive_for(first.stream.times, clock, 6)
     clock.leap(days * 86_400)
     with gateway(tmp_path, clock, name) as second:
         for _ in range(5):
-            second._sweeper.sweep()
+            second.sweeper.sweep()
         assert states(second) == {"receiving": MANY}
         clock.leap(days * 86_400)
         queue(name).put([each for whole in sent for each in whole[2:]])
@@ -153,7 +153,7 @@ def test_a_slow_attachment_keeps_the_segments_of_its_parts_alone(start: Start) -
 
 def test_a_segment_that_cannot_be_sealed_ends_no_other(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     host = start(journal={"segment_age": "60s"})
-    for module in ("journal", "writing"):
+    for module in ("journal", "segment_writer"):
         monkeypatch.setattr(f"adapters.arrow_journal.{module}.seal_file", broken_disk)
     host.receive_file(1)
     host.clock.advance(61)

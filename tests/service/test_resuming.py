@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from app.codecs.sas.attachment_messages import Attachment
-from app.codecs.sas.correlid import split
+from app.codecs.sas.attachment_messages import AttachmentEntry
+from app.codecs.sas.correlid import BLANK_CORRELID, split
 from app.codecs.sas.file_messages import FileDescription
-from app.codecs.sas.rendezvous_keys import BLANK
 from app.codecs.sas.rendezvous_messages import (
     RendezvousHeader,
     write_file_description,
@@ -47,8 +46,11 @@ class Resuming(Connected):
 
 
 def header(attachments: int = 1) -> bytes:
-    entries = [Attachment(AttachmentKind.TEXT_FILE, BLANK, "FILENAME", f"{n}.txt", "") for n in range(attachments)]
-    return write_header(RendezvousHeader(BLANK, 0, BLANK, BLANK, attachments, entries))
+    entries = [
+        AttachmentEntry(AttachmentKind.TEXT_FILE, BLANK_CORRELID, "FILENAME", f"{n}.txt", "")
+        for n in range(attachments)
+    ]
+    return write_header(RendezvousHeader(BLANK_CORRELID, 0, BLANK_CORRELID, BLANK_CORRELID, attachments, entries))
 
 
 def part(text: bytes = b"a") -> bytes:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.codecs.sas.dialect import DIALECTS
-from app.framing.outgoing_parts import fixed_records
+from app.framing.protocol import fixed_records
 from app.framing.sas_bodies import lines
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.identity import attachment_id, message_id
@@ -21,15 +21,16 @@ from app.model.records import AttachmentRecord
 from app.service.assembling.assembler import Assembler
 from app.service.content.stored_content import open_content
 from app.service.context import ServiceContext
-from app.service.finishing.finisher import Complete, Finisher
+from app.service.finishing.finisher import Finisher
+from app.service.finishing.stored_parts import CompleteAttachment
 from app.service.sending.framer import Framer
 from app.testing.gateway_stages import service_context
-from app.testing.outgoing_files import FILES, SOURCE, cut, delivery
+from app.testing.outgoing_files import FILES, SOURCE, delivery, framing_options
 
 
 def receive(context: ServiceContext, messages: list[PhysicalMessage]) -> None:
     """The service's stages, one after the other in this thread."""
-    complete: dict[str, Complete | None] = {}
+    complete: dict[str, CompleteAttachment | None] = {}
     assembler = Assembler(context, complete.update)
     for start in range(0, len(messages), 50):
         context.journal.append(messages[start : start + 50])
@@ -55,7 +56,7 @@ def content(context: ServiceContext, record: AttachmentRecord) -> bytes:
 def test_every_dialect_brings_the_same_bytes(tmp_path: Path, dialect: str) -> None:
     with service_context(tmp_path) as context:
         sent = delivery(context, FILES)
-        messages = list(Framer(cut(dialect), context.store).frame(sent))
+        messages = list(Framer(framing_options(dialect), context.store).frame(sent))
         assert max(len(message.body) for message in messages) <= 32_000
         Random(3).shuffle(messages)
         receive(context, messages + messages[::7])
@@ -83,7 +84,7 @@ def test_a_data_set_keeps_its_table(tmp_path: Path, dialect: str) -> None:
     pq.write_table(table, sink)
     with service_context(tmp_path) as context:
         sent = delivery(context, [(AttachmentKind.DATA_SET, "WORK.SALES", sink.getvalue().to_pybytes())])
-        receive(context, list(Framer(cut(dialect), context.store).frame(sent)))
+        receive(context, list(Framer(framing_options(dialect), context.store).frame(sent)))
         record = received(context, 1)
         assert (record.state, record.reason) == (AttachmentState.FINISHED, None)
         assert (record.qualifier_1, record.qualifier_2) == ("WORK", "SALES")
@@ -109,7 +110,7 @@ def test_a_text_file_has_the_character_set_that_its_sender_declares(
     tmp_path: Path, ccsid: int, content_type: str
 ) -> None:
     with service_context(tmp_path) as context:
-        messages = Framer(cut(), context.store).frame(delivery(context, FILES[:1]))
+        messages = Framer(framing_options(), context.store).frame(delivery(context, FILES[:1]))
         receive(context, [message._replace(ccsid=ccsid) for message in messages])
         assert received(context, 1).content_type == content_type
 
@@ -117,14 +118,14 @@ def test_a_text_file_has_the_character_set_that_its_sender_declares(
 def test_the_same_delivery_is_cut_the_same_way(tmp_path: Path) -> None:
     with service_context(tmp_path) as context:
         sent = delivery(context, FILES)
-        framer = Framer(cut(body_limit=5000, record_length=500), context.store)
+        framer = Framer(framing_options(body_limit=5000, record_length=500), context.store)
         assert list(framer.frame(sent)) == list(framer.frame(replace(sent, messages_sent=9)))
 
 
 def test_content_can_be_read_from_any_place(tmp_path: Path) -> None:
     with service_context(tmp_path) as context:
         sent = delivery(context, FILES)
-        receive(context, list(Framer(cut(), context.store).frame(sent)))
+        receive(context, list(Framer(framing_options(), context.store).frame(sent)))
         record, expected = received(context, 11), FILES[10][2]
         assert record.storage == "journal"
         found = open_content(record, context.catalog, context.store, context.journal)
@@ -137,7 +138,7 @@ def test_read_as_parts_come_or_afterwards_the_same_is_found(tmp_path: Path, dial
     found = []
     for order in (1, -1):
         with service_context(tmp_path / str(order)) as context:
-            messages = list(Framer(cut(dialect), context.store).frame(delivery(context, FILES)))
+            messages = list(Framer(framing_options(dialect), context.store).frame(delivery(context, FILES)))
             receive(context, messages[::order])
             records = [received(context, number) for number in range(1, len(FILES) + 1)]
             assert [content(context, record) for record in records] == [file for _, _, file in FILES]

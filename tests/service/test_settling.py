@@ -48,7 +48,7 @@ def test_a_hundred_whose_segment_is_missing_do_not_stop_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr("app.service.content.settling.monotonic", lambda: now)
+    monkeypatch.setattr("app.service.content.retries.monotonic", lambda: now)
     with service_context(tmp_path, content={"settle_after": 0}) as context, capture_logs() as logs:
         lost = [finished(context, number, (Extent(99, 4096, len(BODY)),)) for number in range(250)]
         good = [finished(context, number, in_the_journal(context)) for number in range(1000, 1150)]
@@ -75,7 +75,7 @@ def test_a_hundred_whose_segment_is_missing_do_not_stop_the_next(
 
 def test_one_that_fails_is_tried_again_later_and_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr("app.service.content.settling.monotonic", lambda: now)
+    monkeypatch.setattr("app.service.content.retries.monotonic", lambda: now)
     with service_context(tmp_path, content={"settle_after": 0}) as context:
         finished(context, 1, (Extent(99, 4096, len(BODY)),))
         tried: list[float] = []
@@ -111,7 +111,7 @@ def test_bytes_that_are_not_those_received_are_not_settled_but_marked(tmp_path: 
 def test_a_full_store_ends_the_round_and_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with service_context(tmp_path, content={"settle_after": 0}) as context, capture_logs() as logs:
         all_of_them = [finished(context, number, in_the_journal(context)) for number in range(20)]
-        create, together, room = context.store.create, context.store.together, [3]
+        create, together, room = context.store.create, context.store.batch, [3]
 
         def limited(name: str) -> object:
             if not room[0]:
@@ -125,7 +125,7 @@ def test_a_full_store_ends_the_round_and_is_told_once(tmp_path: Path, monkeypatc
                 yield context.store if room[0] > len(all_of_them) else Nowhere()
 
         monkeypatch.setattr(context.store, "create", limited)
-        monkeypatch.setattr(context.store, "together", limited_together)
+        monkeypatch.setattr(context.store, "batch", limited_together)
         settler = Settler(context)
         for _ in range(4):
             settler.settle()
@@ -150,7 +150,7 @@ def test_one_that_the_store_never_takes_does_not_stop_those_written_together(
     """The store refuses it at the end of writing them together, and by itself."""
     with service_context(tmp_path, content={"settle_after": 0}) as context, capture_logs() as logs:
         all_of_them = [finished(context, number, in_the_journal(context)) for number in range(9)]
-        create, together = context.store.create, context.store.together
+        create, together = context.store.create, context.store.batch
 
         def picky(name: str) -> object:
             if name.endswith(all_of_them[4]):
@@ -163,7 +163,7 @@ def test_one_that_the_store_never_takes_does_not_stop_those_written_together(
                 yield store
                 raise OSError("one of them is refused")
 
-        monkeypatch.setattr(context.store, "together", refusing)
+        monkeypatch.setattr(context.store, "batch", refusing)
         monkeypatch.setattr(context.store, "create", picky)
         settler = Settler(context)
         settler.settle()

@@ -25,7 +25,8 @@ from app.service.content.stored_content import object_name
 from app.service.context import Stores
 from app.service.finishing import complete_content as finishing
 from app.service.finishing.complete_content import content_of
-from app.service.finishing.plain_files import WholeFile, plain_files
+from app.service.finishing.plain_files import plain_files
+from app.service.finishing.stored_parts import CompleteAttachment
 from app.settings import Settings
 from app.wire import WireError
 
@@ -106,7 +107,8 @@ def test_part_by_part_and_all_together_agree(stores: Stores, parts: list[bytes],
     record = record_of(parts, dialects)
     found = content(record, positions, stores)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(finishing, "_part_by_part", lambda *_: None)
+        ways = finishing._WAYS[AttachmentKind.BINARY_FILE]
+        patched.setitem(finishing._WAYS, AttachmentKind.BINARY_FILE, ways[1:])
         assert found == content(record, positions, stores)
 
 
@@ -140,7 +142,9 @@ def test_files_read_together_are_as_each_read_alone(
         some = order[start : start + 7]
         for number, position in zip(some, journalled(stores, [next(left[number]) for number in some]), strict=True):
             places[number].append(position)
-    wholes = [WholeFile(record_of(parts, dialects), runs_of(places[number])) for number, parts in enumerate(several)]
+    wholes = [
+        CompleteAttachment(record_of(parts, dialects), runs_of(places[number])) for number, parts in enumerate(several)
+    ]
     for number, whole in enumerate(wholes):
         found = plain_files([whole], sealed(stores), stores).get(whole.record.id)
         again = plain_files(wholes, sealed(stores), stores).get(whole.record.id)
@@ -162,8 +166,8 @@ def test_the_files_of_most_senders_are_read_together_and_damage_costs_only_its_b
     places = [journalled(stores, parts) for parts in several]
     backwards = [*places[4][:1], *reversed(places[4][1:])]
     places[4] = backwards
-    wholes = [WholeFile(record_of(parts), runs_of(at)) for parts, at in zip(several, places, strict=True)]
-    wholes[5] = WholeFile(replace(wholes[5].record, kind=AttachmentKind.TEXT_FILE), wholes[5].runs)
+    wholes = [CompleteAttachment(record_of(parts), runs_of(at)) for parts, at in zip(several, places, strict=True)]
+    wholes[5] = CompleteAttachment(replace(wholes[5].record, kind=AttachmentKind.TEXT_FILE), wholes[5].runs)
     archive = sealed(stores)
     segment = next((stores.settings.data / "journal").glob("*.arrows"))
     data = bytearray(segment.read_bytes())

@@ -15,7 +15,7 @@ from app.model.records import DOUBTFUL_SIZE
 from app.service.finishing.media_types import text_codec
 from app.service.sending.framer import Framer
 from app.testing.gateway_stages import service_context
-from app.testing.outgoing_files import cut, delivery
+from app.testing.outgoing_files import delivery, framing_options
 from tests.service.test_round_trip import content, receive, received
 from tests.support.sas_client import Attached, Program, message
 
@@ -49,7 +49,7 @@ def test_text_goes_out_and_comes_back_byte_for_byte(tmp_path: Path, ccsid: int, 
     random = Random(ccsid + number)
     assert codec_of(ccsid) == charset
     made = [text for _, text in zip(range(FILES_A_MESSAGE), texts(random, charset), strict=False)]
-    how = cut()._replace(ccsid=ccsid, dialect=random.choice(DIALECTS).name)
+    how = framing_options()._replace(ccsid=ccsid, dialect=random.choice(DIALECTS).name)
     with service_context(tmp_path) as context:
         files = [(AttachmentKind.TEXT_FILE, f"{n}.txt", text.encode(charset)) for n, text in enumerate(made)]
         messages = list(Framer(how, context.store).frame(delivery(context, files)))

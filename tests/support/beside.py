@@ -7,10 +7,10 @@ from adapters.arrow_journal.archive import ArrowArchive
 from adapters.object_store import ObjectStore
 from adapters.sql_catalog import SqlCatalog
 from app.assembly.collecting import Key
-from app.assembly.machine import Limits
+from app.assembly.machine import AssemblyLimits
 from app.model.message import Position
-from app.pipeline.assemble.assemble_key import Held, assemble, by_key
-from app.pipeline.commit.commit import Committed, Committer
+from app.pipeline.assemble.assemble_key import KeyState, assemble, by_key
+from app.pipeline.commit.commit import CommittedBatch, Committer
 from app.pipeline.finish.finish_outcomes import finish
 from app.pipeline.job.job import Opened
 from app.pipeline.references.message_references import from_batch, references
@@ -28,12 +28,12 @@ class JobBeside:
         self._catalog = SqlCatalog(settings.catalog_url)
         self._stores = Stores(settings=settings, journal=self._archive, store=ObjectStore(settings.content_url))
         self._announcing = Announcing(self._archive, self._stores.described)
-        self._held: dict[Key, Held] = {}
+        self._held: dict[Key, KeyState] = {}
         self._reached = -1
         opened = Opened(self._stores, self._archive, None, str(settings.journal_folder))
         self._committer = Committer(opened, self._catalog, clock, lambda _tasks: [])
 
-    def run(self) -> Committed | None:
+    def run(self) -> CommittedBatch | None:
         """Run one batch over all segments that were sealed since the last one."""
         new = [each for each in batches(self._archive) if Position.unpack(each[0]).segment > self._reached]
         self._reached = max([self._reached, *(Position.unpack(first).segment for first, _ in new)])
@@ -41,7 +41,9 @@ class JobBeside:
         coming = sorted(self._announcing.references(found), key=attrgetter("source", "key", "position"))
         outcomes = []
         for key, together in by_key(coming):
-            made, self._held[key] = assemble(key, together, self._held.get(key, Held()), Limits(1_000_000, LIMIT))
+            made, self._held[key] = assemble(
+                key, together, self._held.get(key, KeyState()), AssemblyLimits(1_000_000, LIMIT)
+            )
             outcomes += made
         return self._committer.commit(list(finish(outcomes, self._stores, self._archive)))
 

@@ -8,10 +8,9 @@ from typing import Any, Literal, cast
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 
-from app.capture.bounded_lines import Line, lines
-from app.capture.capture_entries import Entry, Origin
+from app.capture.capture_entries import BoundedLine, Entry, Origin, lines
+from app.codecs.ibm_mq.headers import put_date_and_time
 from app.codecs.ibm_mq.image import write_image
-from app.codecs.ibm_mq.put_time import put_date_and_time
 from app.framing.registry import traits
 from app.model.message import PhysicalMessage
 from tests.support.publish import PROTOCOLS, Version, envelope
@@ -29,7 +28,7 @@ def origin(framing: str = "sas_queue", **said: Any) -> Origin:
 
 
 def entries(
-    read: Callable[[Iterator[Line], Origin], Iterator[Entry]], text: bytes, framing: str = "sas_queue"
+    read: Callable[[Iterator[BoundedLine], Origin], Iterator[Entry]], text: bytes, framing: str = "sas_queue"
 ) -> list[Entry]:
     """Return the entries that a reader finds in a file, with bodies as bytes."""
     found = list(read(lines(BytesIO(text)), origin(framing)))

@@ -1,7 +1,7 @@
 """Character sets as others decode them: glibc's iconv, and Java's tables in tests/vectors/charsets."""
 
 import codecs
-import subprocess
+import ctypes
 from collections.abc import Sequence
 from encodings.aliases import aliases
 from functools import cache
@@ -68,18 +68,30 @@ def decoded(texts: Sequence[bytes], name: str) -> list[str]:
 
 def encoded(text: str, name: str) -> bytes | None:
     """Return a text in a character set that iconv has; None if it lacks a character."""
-    done = _iconv("UTF-8", name, text.encode())
-    return None if done.returncode else done.stdout
+    return _iconv("UTF-8", name, text.encode())
 
 
-@cache
 def _of_iconv(raw: bytes, name: str) -> str:
-    done = _iconv(name, "UTF-8", raw)
-    return "" if done.returncode else done.stdout.decode()
+    return (_iconv(name, "UTF-8", raw) or b"").decode()
 
 
-def _iconv(of: str, into: str, data: bytes) -> "subprocess.CompletedProcess[bytes]":
-    return subprocess.run(["iconv", "-f", of, "-t", into], input=data, capture_output=True, check=False)
+_LIBC = ctypes.CDLL(None)
+_LIBC.iconv_open.restype = ctypes.c_void_p
+_LIBC.iconv.restype = ctypes.c_ssize_t
+
+
+def _iconv(of: str, into: str, data: bytes) -> bytes | None:
+    """Return the converted bytes; None if they are not in the one character set, or cannot be in the other."""
+    opened = ctypes.c_void_p(_LIBC.iconv_open(into.encode(), of.encode()))
+    if opened.value == ctypes.c_void_p(-1).value:
+        return None
+    given, room = ctypes.c_char_p(data), ctypes.create_string_buffer(8 * len(data) + 64)
+    left, free = ctypes.c_size_t(len(data)), ctypes.c_size_t(len(room))
+    at = ctypes.cast(room, ctypes.c_char_p)
+    taken = _LIBC.iconv(opened, ctypes.byref(given), ctypes.byref(left), ctypes.byref(at), ctypes.byref(free))
+    _LIBC.iconv(opened, None, None, ctypes.byref(at), ctypes.byref(free))  # back to the state of the beginning
+    _LIBC.iconv_close(opened)
+    return None if taken < 0 else room.raw[: len(room) - free.value]
 
 
 def _of_java(raw: bytes, name: str) -> str:

@@ -14,7 +14,7 @@ import pytest
 from adapters.arrow_journal import ArrowJournal
 from adapters.object_store import ObjectStore
 from app.model.message import PhysicalMessage
-from app.testing.host_results import Found, assert_same, in_folder, settings, tables
+from app.testing.host_results import HostResults, assert_same, in_folder, settings, tables
 from tests.support import mixed_journal
 from tests.support.loads import messages, mixed, table
 from tests.support.passes import run_batch
@@ -26,7 +26,7 @@ SEGMENTS = 12
 class Results(NamedTuple):
     """What a pipeline has left in its folder."""
 
-    found: Found
+    found: HostResults
     tables: dict[str, tuple[int, str]]
     objects: set[str]
 

@@ -6,12 +6,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from time import monotonic, sleep
 from types import TracebackType
 from typing import Any
 
 import httpx
 
-from app.testing.waiting import until
+from app.testing.waiting import PATIENCE
 from tests.support.mosquitto import free_port
 
 PROGRAM = Path(sys.executable).parent / "attachment-gateway"
@@ -88,11 +89,16 @@ class GatewayProcess:
         self.process = None
 
     def until(self, condition: Callable[[], Any], timeout: float = 60, pause: float = 0.02) -> None:
-        """Wait for a condition that the gateway brings about; a failure shows the gateway's output."""
-        try:
-            until(lambda: condition() or self._gone(), timeout, pause)
-        except TimeoutError as late:
-            raise AssertionError(f"{late}; the gateway says:\n{self.log[-4000:]}") from late
+        """Wait for a condition that the gateway brings about; a failure shows the gateway's output.
+
+        Each question costs the gateway time: pauses double, up to eight times the first.
+        """
+        end, longest = monotonic() + timeout * PATIENCE, 8 * pause
+        while not condition() and not self._gone():
+            if monotonic() > end:
+                raise AssertionError(f"not within {timeout * PATIENCE} seconds; the gateway says:\n{self.log[-4000:]}")
+            sleep(pause)
+            pause = min(2 * pause, longest)
 
     def is_up(self) -> bool:
         try:

@@ -10,7 +10,8 @@ from app.service.assembling.assembler import Assembler
 from app.service.content.settling import Settler
 from app.service.content.stored_content import open_content
 from app.service.context import ServiceContext
-from app.service.finishing.finisher import Complete, Finisher
+from app.service.finishing.finisher import Finisher
+from app.service.finishing.stored_parts import CompleteAttachment
 from app.service.quarantine.quarantine_records import quarantined_message
 from app.service.retention.receiving_time import ReceivingTime
 from app.service.retention.sweeper import Sweeper
@@ -26,10 +27,10 @@ class Host:
 
     def __init__(self, context: ServiceContext, clock: ManualClock, sources: Sequence[str] = (SOURCE,)) -> None:
         self.context, self.clock, self.program = context, clock, Program(Random(5))
-        self.complete: dict[str, Complete | None] = {}
+        self.complete: dict[str, CompleteAttachment | None] = {}
         self.assembler = Assembler(context, self.complete.update)
         self.times = ReceivingTime(context, {source: Connected() for source in sources})
-        self.sweeper = Sweeper(context, times=self.times, between=self.assembler._change)
+        self.sweeper = Sweeper(context, times=self.times, between=self.assembler.change)
 
     def messages(self, *attached: Attached) -> list[PhysicalMessage]:
         now = self.clock.now()
@@ -38,7 +39,7 @@ class Host:
     def receive(self, messages: Sequence[PhysicalMessage]) -> None:
         self.context.journal.append(messages)
         self.assembler.recover()
-        finisher = Finisher(self.context, self.assembler._change)
+        finisher = Finisher(self.context, self.assembler.change)
         finisher.finish(self.complete)
         self.complete.clear()
 
@@ -71,7 +72,7 @@ class Host:
         return self.context.catalog.quarantined(source, None, None, 10_000).items[::-1]
 
     def quarantined(self, entry: QuarantineRecord) -> PhysicalMessage:
-        return quarantined_message(entry, self.context.catalog, self.context.store, self.context.journal)
+        return quarantined_message(entry, self.context)
 
     def segments(self) -> list[int]:
         return [segment.number for segment in self.context.journal.segments()]

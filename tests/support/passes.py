@@ -11,9 +11,9 @@ from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
 from app.pipeline.commit import packages
 from app.pipeline.commit import tables as building
-from app.pipeline.commit.commit import Committed, WriteTables
-from app.pipeline.commit.commit_intent import Window
-from app.pipeline.commit.packages import Found
+from app.pipeline.commit.commit import CommittedBatch, WriteTables
+from app.pipeline.commit.commit_intent import ReprocessingWindow
+from app.pipeline.commit.packages import TaskResults
 from app.pipeline.commit.tables import TableTask, Written
 from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.job.job import Job, open_job
@@ -21,7 +21,7 @@ from app.pipeline.job.workers import Step
 from app.pipeline.references.message_references import SCHEMA, Reference, What, from_batch, to_batch
 from app.pipeline.references.retired_headers import NOTHING_RETIRED, Retired
 from app.pipeline.run import runs, spark_steps
-from app.pipeline.run.runs import Again
+from app.pipeline.run.runs import ReprocessingScope
 from app.pipeline.run.segment_sources import BatchReader, ReferenceSource, cache_options
 from app.testing.host_results import settings
 
@@ -31,10 +31,12 @@ class LocalPasses:
 
     def news(
         self, job: Job, last: int, known: int | None, retired: Retired = NOTHING_RETIRED, *, checked: bool = False
-    ) -> Found:
+    ) -> TaskResults:
         return self._found(job, last, spark_steps.assemble_all(job, known, checked=checked), retired, checked)
 
-    def again(self, job: Job, last: int, window: Window, retired: Retired = NOTHING_RETIRED) -> Sequence[Result]:
+    def again(
+        self, job: Job, last: int, window: ReprocessingWindow, retired: Retired = NOTHING_RETIRED
+    ) -> Sequence[Result]:
         return self._found(job, last, spark_steps.assemble_again(job, window), retired, checked=True).results
 
     def table_writer(self, job: Job) -> WriteTables:
@@ -45,7 +47,7 @@ class LocalPasses:
 
         return write
 
-    def _found(self, job: Job, last: int, step: Step, retired: Retired, checked: bool) -> Found:
+    def _found(self, job: Job, last: int, step: Step, retired: Retired, checked: bool) -> TaskResults:
         read = self._read(job, last, checked)
         headers = sorted((each for each in read if each.what == What.HEADER), key=attrgetter("source", "position"))
         announced = [
@@ -65,8 +67,8 @@ class LocalPasses:
 
 
 def run_batch(
-    folder: Path, journal: Path | str, again: Again | None = None, *, in_place: bool = False
-) -> Committed | None:
+    folder: Path, journal: Path | str, again: ReprocessingScope | None = None, *, in_place: bool = False
+) -> CommittedBatch | None:
     """Run a batch over an archive, with its results in a folder."""
     with closing(SqlCatalog(settings(folder).catalog_url)) as catalog:
         return runs.run(LocalPasses(), job_of(folder, journal, in_place=in_place), catalog, SystemClock(), again)

@@ -6,8 +6,7 @@ from contextlib import suppress
 from threading import Lock, Thread
 from typing import NamedTuple
 
-from app.codecs.mqtt.fixed_header import FixedHeader, PacketType
-from app.codecs.mqtt.packets import Packet, read_publish
+from app.codecs.mqtt.packets import ControlPacket, FixedHeader, PacketType, read_publish
 from app.codecs.mqtt.properties import decode
 from app.wire import WireError
 
@@ -66,7 +65,7 @@ class RecordingBroker:
                 if self._unanswered is None:
                     connection.sendall(answer)
 
-    def _answer(self, data: memoryview, packet: Packet) -> bytes | None:
+    def _answer(self, data: memoryview, packet: ControlPacket) -> bytes | None:
         """Return the answer to a packet; None breaks the connection."""
         match packet.type:
             case PacketType.CONNECT:
@@ -85,7 +84,7 @@ class RecordingBroker:
             self._received.clear()
         return bytes((0x20, 3, not clean, 0, 0))
 
-    def _publish(self, data: memoryview, packet: Packet) -> bytes | None:
+    def _publish(self, data: memoryview, packet: ControlPacket) -> bytes | None:
         content = read_publish(data, packet, "5")
         at = packet.start + 2 + len(content.topic.encode())
         mid = int.from_bytes(data[at : at + 2], "big")
@@ -104,7 +103,7 @@ class RecordingBroker:
         return (b"\x40\2" if packet.header.qos == 1 else b"\x50\2") + mid.to_bytes(2, "big")
 
 
-def _packets(connection: socket.socket) -> Iterator[tuple[memoryview, Packet]]:
+def _packets(connection: socket.socket) -> Iterator[tuple[memoryview, ControlPacket]]:
     """Yield packets as they arrive, each with its bytes."""
     received = b""
     while more := connection.recv(1 << 16):
@@ -117,5 +116,5 @@ def _packets(connection: socket.socket) -> Iterator[tuple[memoryview, Packet]]:
             end = start + header.remaining_length
             if end > len(received):
                 break
-            yield memoryview(received[:end]), Packet(0, header, start, end)
+            yield memoryview(received[:end]), ControlPacket(0, header, start, end)
             received = received[end:]

@@ -3,7 +3,7 @@
 import socket
 from typing import NamedTuple
 
-from app.codecs.mqtt.fixed_header import FixedHeader, PacketType, length_bytes
+from app.codecs.mqtt.packets import FixedHeader, PacketType, length_bytes
 from app.wire import WireError
 
 _PATIENCE = 10.0

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from time import sleep
 from types import ModuleType
 
-from app.framing.outgoing_parts import message_identifier
+from app.framing.protocol import message_identifier
 from app.testing.waiting import until
 from tests.support import mq
 from tests.support.forked_gateway import ForkedGateway

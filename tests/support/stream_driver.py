@@ -16,7 +16,7 @@ from adapters.delta_tables import DeltaTables
 from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
 from app.pipeline.commit import packages
-from app.pipeline.commit.packages import Found
+from app.pipeline.commit.packages import TaskResults
 from app.pipeline.job.job import Job
 from app.pipeline.job.spark_session import SparkSettings, session
 from app.pipeline.run import spark_steps, streaming
@@ -63,7 +63,7 @@ def _die_at(moment: str, batch: int, catalog: SqlCatalog) -> None:
     def is_the_one() -> bool:
         return begun == batch
 
-    def found_in(table: Any) -> Found:
+    def found_in(table: Any) -> TaskResults:
         found = read(table)
         if moment == "read" and is_the_one():
             _die()

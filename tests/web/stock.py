@@ -26,12 +26,12 @@ from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.identity import attachment_id, message_id
 from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Checkpoint, Extent, Finished, MessageRecord, PartRun, QuarantineRecord
-from app.ports import Progress
+from app.ports import DeliveryProgress
 from app.service.content.hashing_writer import Measured
 from app.service.context import ServiceContext
 from app.service.gateway import Gateway
 from app.settings import Settings
-from app.testing.migrated_catalog import migrated
+from app.testing.gateway_stages import migrated
 from app.testing.waiting import until
 from app.web.server.http_protocol import configuration
 
@@ -68,7 +68,7 @@ class Recorder:
         del delivery
         return known or 0
 
-    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> None:
+    def send(self, messages: Sequence[PhysicalMessage], progress: DeliveryProgress | None = None) -> None:
         del progress
         self.sent += messages
 
@@ -250,7 +250,7 @@ class Stock:
     def table(self, name: str, *sources: str) -> None:
         """A table of the pipeline, with a row from each of these sources."""
         rows = pa.table({"source": list(sources), "N": [1.0] * len(sources)})
-        store = self.gateway.tables()
+        store = self.gateway.tables.delta()
         store.commit(name, rows.schema, [store.write(name, rows.schema, rows.to_batches())], "test", 1)
 
     def deliver(self, messages: Sequence[PhysicalMessage]) -> None:

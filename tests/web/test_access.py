@@ -15,7 +15,7 @@ from app.model.access import Scope
 from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.message import PhysicalMessage
 from app.model.records import Checkpoint, DeliveryRecord, NewEvent
-from app.service.access.api_keys import UNLIMITED, Limits, make_key
+from app.service.access.api_keys import UNLIMITED, KeyLimits, make_key
 from app.web.access.operations import OPERATIONS
 from app.web.app import create_app
 from app.web.responses import event_feed, long_polling
@@ -25,7 +25,7 @@ from tests.web.stock import Stock, serving
 from tests.web.uploads.uploading import OCTETS, TUS
 
 PARQUET = "application/vnd.apache.parquet"
-LIMITED = Limits(sources=frozenset({"orders"}), destinations=frozenset({"partner"}))
+LIMITED = KeyLimits(sources=frozenset({"orders"}), destinations=frozenset({"partner"}))
 HIDDEN = "secret"
 WEBHOOK = {"url": "https://hook.example/in", "secrets": [SECRET]}
 LAST = ("delete_delivery", "delete_message", "delete_upload")
@@ -79,7 +79,7 @@ class World:
         self.identifiers["message_id"] = stock.message([hidden], source=HIDDEN).id
         stock.table("WORK.HIDDEN", "orders", HIDDEN)
 
-    def key(self, name: str, *scopes: Scope, limits: Limits = UNLIMITED) -> str:
+    def key(self, name: str, *scopes: Scope, limits: KeyLimits = UNLIMITED) -> str:
         key, text = make_key(name, frozenset(scopes), self.stock.clock.now(), limits)
         self.stock.catalog.add_key(key)
         self.refresh()

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from app.model.attachment import AttachmentKind
-from app.web.http.content_codings import chosen_coding
+from app.web.http.negotiation import chosen_coding
 from tests.support.tables import parquet, pupils
 from tests.web.stock import Stock
 

@@ -1,6 +1,6 @@
 """The connection that gives way to a new one: the one idle longest, else the one unknown longest."""
 
-from app.web.server.open_connections import Places
+from app.web.server.open_connections import ConnectionPlaces
 
 
 class Connection:
@@ -17,14 +17,14 @@ class Connection:
         self.closing = True
 
 
-def admitted(places: Places, *addresses: str) -> list[Connection]:
+def admitted(places: ConnectionPlaces, *addresses: str) -> list[Connection]:
     made = [Connection(address) for address in addresses]
     assert all(places.admit(each) for each in made)
     return made
 
 
 def test_the_idlest_gives_way_and_then_the_one_unknown_longest() -> None:
-    places = Places(4, 3)
+    places = ConnectionPlaces(4, 3)
     first, second, third, other = admitted(places, "a", "a", "b", "c")
     places.busy(other)
     places.unproved(second)
@@ -42,7 +42,7 @@ def test_the_idlest_gives_way_and_then_the_one_unknown_longest() -> None:
 
 
 def test_an_address_takes_places_of_its_own_only() -> None:
-    places = Places(10, 2)
+    places = ConnectionPlaces(10, 2)
     other, first, second = admitted(places, "b", "a", "a")
     places.unproved(first)
     (third,) = admitted(places, "a")
@@ -53,7 +53,7 @@ def test_an_address_takes_places_of_its_own_only() -> None:
 
 
 def test_none_gives_way_to_an_address_with_more_connections() -> None:
-    places = Places(4, 4)
+    places = ConnectionPlaces(4, 4)
     single, *many = admitted(places, "a", "b", "b", "b")
     for each in many:
         places.busy(each)
@@ -67,7 +67,7 @@ def test_none_gives_way_to_an_address_with_more_connections() -> None:
 
 
 def test_what_is_removed_does_not_count_and_stays_away() -> None:
-    places = Places(2, 2)
+    places = ConnectionPlaces(2, 2)
     first, other = admitted(places, "a", "b")
     for _ in range(2):
         places.remove(other)

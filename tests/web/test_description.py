@@ -18,8 +18,7 @@ from pydantic import StringConstraints, TypeAdapter, ValidationError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.model.attachment import AttachmentKind
-from app.model.patterns import SENTENCES
-from app.model.wording import sentence
+from app.model.validation import SENTENCES, sentence
 from app.web.app import create_app
 from app.web.resources.field_descriptions import SPECIAL, WORDS
 from app.web.resources.uploads import tus
@@ -40,6 +39,7 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     stock.close()
 
 
+@pytest.mark.process
 def test_it_is_valid(document: Path) -> None:
     tool = ("tool", "run", "--from", "openapi-spec-validator==0.9.0", "openapi-spec-validator")
     said = ran(UV, *tool, "--schema", "3.1", document, folder=document.parent)
@@ -88,6 +88,7 @@ with AuthenticatedClient(base_url=sys.argv[1], token="any") as client:
 """
 
 
+@pytest.mark.process
 def test_a_python_client_can_be_made_and_used(document: Path, stock: Stock) -> None:
     """It follows a listing, sends a file and fetches a range."""
     tool = ("tool", "run", "--from", "openapi-python-client==0.29.1", "openapi-python-client")
@@ -148,6 +149,7 @@ console.log(refused.response.status, refused.error!.type)
 PACKAGES = ("openapi-typescript@7.13.0", "openapi-fetch@0.17.0", "typescript@5.9.3")
 
 
+@pytest.mark.process
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm is missing: openapi-typescript is not tried")
 def test_a_typescript_client_can_be_made_and_used(document: Path, stock: Stock) -> None:
     """The compiler checks a program against the types. It follows events, fetches a range and sends a file."""
@@ -243,6 +245,7 @@ schemathesis.serializer.alias("{tus.MEDIA_TYPE}", "application/octet-stream")
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("which", ["--include-operation-id", "--exclude-operation-id"])
 def test_schemathesis_finds_nothing(tmp_path: Path, which: str) -> None:
     """One worker: with several threads, Python's own parser fails now and then.

@@ -17,7 +17,7 @@ from app.model.errors import GatewayError
 from app.web.app import create_app
 from tests.web.stock import Stock, serving
 
-SWAGGER_UI = Path(__file__).parents[2] / "app/web/swagger_ui"
+SWAGGER_UI = Path(__file__).parents[2] / "app/web/resources/swagger_ui"
 
 
 @pytest.mark.parametrize(

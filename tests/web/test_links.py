@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from app.model.access import Scope
-from app.service.access.api_keys import UNLIMITED, Limits, make_key
+from app.service.access.api_keys import UNLIMITED, KeyLimits, make_key
 from app.web.app import create_app
 from tests.web.stock import Stock, serving
 
@@ -21,7 +21,7 @@ class World:
         self.record = stock.stored(b"content")
         self.path = f"/v1/attachments/{self.record.id}/content"
 
-    def key(self, name: str, limits: Limits = UNLIMITED, *scopes: Scope) -> str:
+    def key(self, name: str, limits: KeyLimits = UNLIMITED, *scopes: Scope) -> str:
         key, text = make_key(name, frozenset(scopes or {Scope.READ}), self.stock.clock.now(), limits)
         self.stock.catalog.add_key(key)
         self.app.state.authenticator.keys._read_at = None
@@ -76,7 +76,7 @@ def test_a_link_with_a_query_has_it_in_any_order(world: World) -> None:
 
 
 def test_a_link_ends(world: World) -> None:
-    key = world.key("reader", Limits(expires_at=world.stock.clock.now() + 500_000_000))
+    key = world.key("reader", KeyLimits(expires_at=world.stock.clock.now() + 500_000_000))
     made = world.signed(key, seconds=86400).json()
     start = world.stock.clock.now()
     world.stock.clock.fixed = start + 499_000_000
@@ -95,7 +95,7 @@ def test_a_link_ends_with_its_signers_key(world: World) -> None:
 
 
 def test_a_link_shows_what_its_signer_knows(world: World) -> None:
-    limited = world.key("limited", Limits(sources=frozenset({"hr"})))
+    limited = world.key("limited", KeyLimits(sources=frozenset({"hr"})))
     url = world.link(limited)
     assert world.client.get(url).status_code == 404
     entry = world.client.get("/v1/audit", headers={"Authorization": f"Bearer {world.key('a', UNLIMITED, Scope.ADMIN)}"})

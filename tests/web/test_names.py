@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from app.model.attachment import AttachmentKind
 from app.model.records import AttachmentRecord
-from app.web.http.download_names import content_disposition, file_name
+from app.web.http.disposition import content_disposition, file_name
 
 ANY_TEXT = st.text(st.characters(), max_size=300)
 HEADER = re.compile(r"attachment; filename=\"([ !#$&-\[\]-~]*)\"; filename\*=UTF-8''([A-Za-z0-9!#$&+.^_`|~%-]*)")

@@ -8,10 +8,10 @@ from app.model.attachment import AttachmentKind
 from app.model.errors import DamagedError, InvalidInputError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import Checkpoint
-from app.service.access.api_keys import Limits, make_key
+from app.service.access.api_keys import KeyLimits, make_key
 from app.service.quarantine.quarantine_records import quarantine_entry
 from app.service.sending.framer import Framer
-from app.testing.outgoing_files import cut, delivery
+from app.testing.outgoing_files import delivery, framing_options
 from tests.web.stock import Stock
 
 
@@ -29,8 +29,8 @@ def test_an_entry_shows_the_reason_and_the_bytes(stock: Stock, http: httpx.Clien
 
 def test_the_fields_before_the_error_are_explained(stock: Stock, http: httpx.Client) -> None:
     """A header whose end is missing: all that came of it is told, and the rest as it is."""
-    sent = delivery(stock.gateway._context, [(AttachmentKind.BINARY_FILE, "a.bin", b"x" * 100)])
-    header = next(iter(Framer(cut(), stock.store).frame(sent)))
+    sent = delivery(stock.gateway.context, [(AttachmentKind.BINARY_FILE, "a.bin", b"x" * 100)])
+    header = next(iter(Framer(framing_options(), stock.store).frame(sent)))
     record = stock.quarantined(bytes(header.body)[:-7])
     (frame,) = http.get(f"/v1/quarantine/{record.id}/trace").json()
     assert frame["format"] == "sas-attachment-header"
@@ -66,9 +66,10 @@ def test_replaying_tries_again(stock: Stock, http: httpx.Client) -> None:
 
 def test_a_replay_says_what_became_of_the_attachments(stock: Stock, http: httpx.Client) -> None:
     stock.gateway.start()
-    sent = delivery(stock.gateway._context, [(AttachmentKind.BINARY_FILE, "a.bin", b"x" * 100)])
+    sent = delivery(stock.gateway.context, [(AttachmentKind.BINARY_FILE, "a.bin", b"x" * 100)])
     header, *others = (
-        each._replace(source="orders", framing="sas_queue") for each in Framer(cut(), stock.store).frame(sent)
+        each._replace(source="orders", framing="sas_queue")
+        for each in Framer(framing_options(), stock.store).frame(sent)
     )
     outcomes = [replayed(stock, http, message) for message in (header, *others)]
     assert {each["result"] for each in outcomes} == {"processed"}
@@ -155,7 +156,7 @@ def test_a_group_is_dismissed_and_replayed_however_large_it_is(
 ) -> None:
     """Page by page; what cannot be done, and what is quarantined again meanwhile, is not met twice."""
     stock.gateway.start()
-    monkeypatch.setattr("app.web.resources.quarantine.bulk.MOST_AT_ONCE", 2)
+    monkeypatch.setattr("app.web.resources.quarantine.endpoints.MOST_AT_ONCE", 2)
     for number in range(5):
         stock.quarantined(b"no header %d" % number)
     stock.quarantined(b"x", source="other")
@@ -192,7 +193,7 @@ def test_a_group_is_dismissed_and_replayed_however_large_it_is(
 def test_a_limited_caller_has_its_own_groups(stock: Stock, http: httpx.Client) -> None:
     for source in ("orders", "other"):
         stock.quarantined(b"x", source=source)
-    key, text = make_key("own", frozenset({Scope.OPERATE, Scope.READ}), 1, Limits(sources=frozenset({"orders"})))
+    key, text = make_key("own", frozenset({Scope.OPERATE, Scope.READ}), 1, KeyLimits(sources=frozenset({"orders"})))
     stock.catalog.add_key(key)
     headers = {"Authorization": f"Bearer {text}"}
     seen = http.get("/v1/quarantine/groups", headers=headers).json()
@@ -203,7 +204,7 @@ def test_a_limited_caller_has_its_own_groups(stock: Stock, http: httpx.Client) -
 
 def test_many_are_dismissed_at_once(stock: Stock, http: httpx.Client) -> None:
     records = [stock.quarantined(b"x", source=source) for source in ("orders", "other")]
-    key, text = make_key("own", frozenset({Scope.OPERATE}), 1, Limits(sources=frozenset({"orders"})))
+    key, text = make_key("own", frozenset({Scope.OPERATE}), 1, KeyLimits(sources=frozenset({"orders"})))
     stock.catalog.add_key(key)
     headers = {"Authorization": f"Bearer {text}"}
     ids = [record.id for record in records]

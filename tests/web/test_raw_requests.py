@@ -23,6 +23,8 @@ from tests.web.raw import answer, answers, opened, split_everywhere
 from tests.web.stock import Stock
 from tests.web.test_transfers import MIB, PARQUET, connections, limited
 
+pytestmark = pytest.mark.process
+
 __all__ = ["connections"]
 
 CONTENT = b"abcdefghij"

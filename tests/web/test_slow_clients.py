@@ -21,6 +21,8 @@ from tests.support.gateway import GatewayProcess
 from tests.web.raw import answer, opened
 from tests.web.stock import Stock, serving
 
+pytestmark = pytest.mark.process
+
 TOKEN = "known"
 HASHED = sha256(TOKEN.encode()).hexdigest()
 KNOWN = f"Authorization: Bearer {TOKEN}\r\n".encode()

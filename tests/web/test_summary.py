@@ -10,7 +10,7 @@ from app.model.access import Scope
 from app.model.attachment import AttachmentState
 from app.model.times import to_time
 from app.ports import Tallies
-from app.service.access.api_keys import Limits, make_key
+from app.service.access.api_keys import KeyLimits, make_key
 from app.testing.waiting import until
 from tests.support.sas_client import Program, binary_file, message
 from tests.web.conftest import connected
@@ -73,7 +73,7 @@ def test_a_limited_caller_sees_its_own(running: Stock) -> None:
     running.attachment(source="other")
     running.attachment()
     running.quarantined(b"?", source="other")
-    limits = Limits(sources=frozenset({"orders"}), destinations=frozenset({"partner"}))
+    limits = KeyLimits(sources=frozenset({"orders"}), destinations=frozenset({"partner"}))
     key, text = make_key("own", frozenset({Scope.READ}), running.clock.now(), limits)
     running.catalog.add_key(key)
     running.gateway.metrics.count_received("other", 7, 700)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from app.web.server.fair_queue import A_ROUND, TurnsMiddleware
+from app.web.server.fair_queue import A_ROUND, FairQueueMiddleware
 
 
 class Requests:
@@ -16,7 +16,7 @@ class Requests:
 
     def __init__(self) -> None:
         self.begun: list[str] = []
-        self._ask = TurnsMiddleware(self._note)
+        self._ask = FairQueueMiddleware(self._note)
 
     async def _note(self, scope: Scope, _receive: Receive, _send: Send) -> None:
         self.begun.append(scope["client"][0] if scope["client"] else "none")

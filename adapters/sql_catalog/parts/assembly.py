@@ -22,11 +22,11 @@ from sqlalchemy import (
     update,
 )
 
-from adapters.sql_catalog.bulk_rows import Bulk
+from adapters.sql_catalog.bulk_rows import BulkStatement
 from adapters.sql_catalog.database import Insert
 from adapters.sql_catalog.parts.closing import FOUND, as_finished, finish, forget_pieces, place, refuse, states, warn
-from adapters.sql_catalog.parts.expiry import NOTHING_CAME
 from adapters.sql_catalog.parts.part import CatalogPart, Lookup, among, chunks, log_events
+from adapters.sql_catalog.parts.receiving import NOTHING_CAME
 from adapters.sql_catalog.schema import catalog_tables
 from adapters.sql_catalog.schema.bounded_types import AnyText
 from adapters.sql_catalog.schema.record_rows import (
@@ -39,7 +39,6 @@ from adapters.sql_catalog.schema.record_rows import (
     pack_triplets,
     quarantine_columns,
     runs_by_segment,
-    unpack_runs,
 )
 from adapters.sql_catalog.schema.state_conditions import IS_CLOSED, IS_NOT_CLOSED, becomes, can
 from app.assembly.states import CLOSED, DONE, Input, follow
@@ -67,7 +66,7 @@ _RECEIVING = AttachmentState.RECEIVING
 # These columns are indexed and seldom change. SQLite rewrites the indexes of every column that a statement sets, even
 # to the same value. So they have their own statement, which sets them only where they change. That halves the bytes
 # written.
-_SELDOM = ("state", "kind", "message_id")
+_INDEXED = ("state", "kind", "message_id")
 
 # What assembly notes of an attachment, and finishing adds to.
 _NOTED = frozenset({"warnings", "evidence"})
@@ -102,18 +101,18 @@ _UNANNOUNCED = Lookup(
     lambda wanted: select(_attachments.c.id).where(wanted, _attachments.c.kind.is_(None), IS_NOT_CLOSED),
 )
 _id = bindparam("attachment", type_=AnyText)
-_ADD_RUNS = Bulk(insert(catalog_tables.part_runs), ("attachment_id", "runs", "segment"))
-_FORGET_RUNS = Bulk(delete(_part_runs).where(_part_runs.c.attachment_id == _id), ("attachment",))
-_REMOVE = Bulk(delete(_attachments).where(_attachments.c.id == _id), ("attachment",))
-_new = {name: bindparam(f"new_{name}", type_=_attachments.c[name].type) for name in _SELDOM}
-_SET_SELDOM = Bulk(
+_ADD_RUNS = BulkStatement(insert(catalog_tables.part_runs), ("attachment_id", "runs", "segment"))
+_FORGET_RUNS = BulkStatement(delete(_part_runs).where(_part_runs.c.attachment_id == _id), ("attachment",))
+_REMOVE = BulkStatement(delete(_attachments).where(_attachments.c.id == _id), ("attachment",))
+_new = {name: bindparam(f"new_{name}", type_=_attachments.c[name].type) for name in _INDEXED}
+_SET_INDEXED = BulkStatement(
     update(_attachments)
     .where(_attachments.c.id == _id, IS_NOT_CLOSED)
     .where(or_(*(_attachments.c[name].is_distinct_from(new) for name, new in _new.items())))
     .values(_new),
     ("attachment", *(bind.key for bind in _new.values())),
 )
-_SET_FIRST = Bulk(
+_SET_FIRST = BulkStatement(
     update(_attachments)
     .where(_attachments.c.id == _id, IS_NOT_CLOSED)
     .values(first_received_at=bindparam("received_at", type_=BigInteger)),
@@ -127,8 +126,8 @@ _ADVANCE = (
 )
 
 
-class Assembly(CatalogPart):
-    """`app.ports.AssemblyCatalog` over SQL."""
+class AssemblyPart(CatalogPart):
+    """`app.ports.catalog.assembly` over SQL."""
 
     def progress(self) -> int | None:
         with self._database.read() as connection:
@@ -159,17 +158,9 @@ class Assembly(CatalogPart):
         incomplete = select(_messages).where(_messages.c.complete_at.is_(None))
         return self._all(incomplete.order_by(_messages.c.received_at, _messages.c.id), message_record)
 
-    def part_runs(self, attachment_id: str) -> list[PartRun]:
-        return unpack_runs([self.packed_part_runs(attachment_id)])
-
-    def packed_part_runs(self, attachment_id: str) -> bytes:
-        runs = select(_part_runs.c.runs).where(_part_runs.c.attachment_id == attachment_id)
-        with self._database.read() as connection:
-            return b"".join(connection.scalars(runs.order_by(_part_runs.c.number)))
-
     def checkpoint(self, checkpoint: Checkpoint) -> set[str]:
         with self._database.write() as connection:
-            identified = _shown(connection, checkpoint.identified)
+            identified = _unannounced(connection, checkpoint.identified)
             missed, not_expired = self._save_attachments(connection, checkpoint)
             warned = warn(connection, checkpoint.warned)
             incomplete = {each.id for each in checkpoint.messages if not missed.isdisjoint(each.attachments)}
@@ -178,12 +169,16 @@ class Assembly(CatalogPart):
                 times = zip(messages["id"], messages["complete_at"], strict=True)
                 messages["complete_at"] = [None if each in incomplete else time for each, time in times]
             self._upsert_message.run(connection, messages)
-            self._upsert_quarantine.run(connection, quarantine_columns(checkpoint.quarantine))
-            self._upsert_copy.run(connection, columns_of(QuarantineCopy, checkpoint.quarantine_copies))
             masks = checkpoint.source_dialects
-            self._upsert_dialects.run(connection, {"source": [*masks], "dialects": [*masks.values()]})
-            untold = missed | not_expired | incomplete
-            events = [event for event in checkpoint.events if event.subject not in untold]
+            replaced: dict[Table, Columns] = {
+                catalog_tables.quarantine: quarantine_columns(checkpoint.quarantine),
+                catalog_tables.quarantine_copies: columns_of(QuarantineCopy, checkpoint.quarantine_copies),
+                catalog_tables.source_dialects: {"source": [*masks], "dialects": [*masks.values()]},
+            }
+            for table, columns in replaced.items():
+                self._upserts[table].run(connection, columns)
+            without_events = missed | not_expired | incomplete
+            events = [event for event in checkpoint.events if event.subject not in without_events]
             log_events(connection, [*identified, *events, *warned])
             if checkpoint.progress is not None:
                 connection.execute(_ADVANCE, {"reached": checkpoint.progress})
@@ -201,16 +196,16 @@ class Assembly(CatalogPart):
         _reopen(connection, checkpoint.reopened, Input.SENT_AGAIN)
         _reopen(connection, checkpoint.reprocessed, Input.REPROCESSED)
         to_close = {each.id for each in checkpoint.finished}.union(each.id for each in checkpoint.refused)
-        said = {record.id: record.state for record in checkpoint.attachments}
-        before = states(connection, to_close.union(said, checkpoint.part_runs))
-        behind = before | {each: state for each, state in said.items() if before.get(each) not in CLOSED}
-        missed = {each for each in to_close if not _can_close(behind.get(each))}
+        reported = {record.id: record.state for record in checkpoint.attachments}
+        before = states(connection, to_close.union(reported, checkpoint.part_runs))
+        after = before | {each: state for each, state in reported.items() if before.get(each) not in CLOSED}
+        missed = {each for each in to_close if not _can_close(after.get(each))}
         finished = {each.id: each for each in checkpoint.finished if each.id not in missed}
 
         attachments = attachment_columns(checkpoint.attachments)
         at_once = {each: found for each, found in finished.items() if each not in before}
         self._upsert_attachment.run(connection, as_finished(attachments, at_once) if at_once else attachments)
-        _SET_SELDOM.run(connection, _seldom(attachments, before))
+        _SET_INDEXED.run(connection, _indexed_values(attachments, before))
         again = set(checkpoint.reprocessed)
         first = {each.id: each.first_received_at for each in checkpoint.attachments if each.id in again}
         _SET_FIRST.run(connection, {"attachment": [*first], "received_at": [*first.values()]})
@@ -221,18 +216,20 @@ class Assembly(CatalogPart):
         finish(connection, [found for each, found in finished.items() if each in before])
         place(connection, [*finished.values()], before)
         refuse(connection, [each for each in checkpoint.refused if each.id not in missed])
-        expired = {each for each, state in said.items() if state is AttachmentState.EXPIRED and each not in to_close}
+        expired = {
+            each for each, state in reported.items() if state is AttachmentState.EXPIRED and each not in to_close
+        }
         return missed, {each for each in expired if follow(before.get(each, _RECEIVING), Input.SILENCE) is None}
 
     @cached_property
-    def _upsert_attachment(self) -> Bulk:
+    def _upsert_attachment(self) -> BulkStatement:
         merged = {column.name: _unless_closed for column in _attachments.columns}
         merged.update(dict.fromkeys(_COUNTED, _not_back_when_closed))
-        return self._upsert(_attachments, "id", kept=_IDENTITY.union(FOUND, _SELDOM, _LATER) - _NOTED, merged=merged)
+        return self._upsert(_attachments, "id", kept=_IDENTITY.union(FOUND, _INDEXED, _LATER) - _NOTED, merged=merged)
 
     @cached_property
-    def _upsert_message(self) -> Bulk:
-        return Bulk(self._message_upsert, _messages.columns.keys())
+    def _upsert_message(self) -> BulkStatement:
+        return BulkStatement(self._message_upsert, _messages.columns.keys())
 
     @cached_property
     def _message_upsert(self) -> Insert:
@@ -242,21 +239,15 @@ class Assembly(CatalogPart):
         )
 
     @cached_property
-    def _upsert_quarantine(self) -> Bulk:
-        return self._upsert(catalog_tables.quarantine, "id")
-
-    @cached_property
-    def _upsert_copy(self) -> Bulk:
-        return self._upsert(catalog_tables.quarantine_copies, "id")
-
-    @cached_property
-    def _upsert_dialects(self) -> Bulk:
-        return self._upsert(catalog_tables.source_dialects, "source")
+    def _upserts(self) -> Mapping[Table, BulkStatement]:
+        """Return the statements of the tables whose rows are replaced as a whole."""
+        tables = catalog_tables.quarantine, catalog_tables.quarantine_copies, catalog_tables.source_dialects
+        return {table: self._upsert(table, next(iter(table.primary_key)).name) for table in tables}
 
     def _upsert(
         self, table: Table, key: str, *, kept: Collection[str] = (), merged: Mapping[str, Merge] = MappingProxyType({})
-    ) -> Bulk:
-        return Bulk(self._merging(table, key, kept=kept, merged=merged), table.columns.keys())
+    ) -> BulkStatement:
+        return BulkStatement(self._merging(table, key, kept=kept, merged=merged), table.columns.keys())
 
     def _merging(
         self, table: Table, key: str, *, kept: Collection[str] = (), merged: Mapping[str, Merge] = MappingProxyType({})
@@ -272,7 +263,7 @@ class Assembly(CatalogPart):
         return statement.on_conflict_do_update(index_elements=[key], set_=changes)
 
 
-def _shown(connection: Connection, identified: Sequence[NewEvent]) -> list[NewEvent]:
+def _unannounced(connection: Connection, identified: Sequence[NewEvent]) -> list[NewEvent]:
     """Return the events about what the catalog has as unannounced. Nobody can know of anything else that waited."""
     subjects = [*dict.fromkeys(event.subject for event in identified)]
     known = {row.id for some in chunks(subjects) for row in _UNANNOUNCED.run(connection, some)}
@@ -285,7 +276,7 @@ def _can_close(state: AttachmentState | None) -> bool:
 
 
 def _reopen(connection: Connection, attachment_ids: Sequence[str], happened: Input) -> None:
-    """Change attachments for which this can happen to receiving, and keep only what the header said."""
+    """Change attachments for which this can happen to receiving, and keep only the values of the header."""
     for some in chunks(attachment_ids):
         which = among(connection, _attachments.c.id, some), can(happened)
         here = [*connection.scalars(select(_attachments.c.id).where(*which))]
@@ -304,10 +295,10 @@ def _add_runs(connection: Connection, added: Mapping[str, Sequence[PartRun]]) ->
     _ADD_RUNS.run(connection, {"attachment_id": ids, "runs": packed, "segment": segments})
 
 
-def _seldom(attachments: Columns, known: Container[str]) -> Columns:
-    """Return the values that `_SET_SELDOM` sets for those attachments that existed before."""
+def _indexed_values(attachments: Columns, known: Container[str]) -> Columns:
+    """Return the values that `_SET_INDEXED` sets for those attachments that existed before."""
     old = [each in known for each in attachments["id"]]
-    changed = {f"new_{name}": [*compress(attachments[name], old)] for name in _SELDOM}
+    changed = {f"new_{name}": [*compress(attachments[name], old)] for name in _INDEXED}
     return {"attachment": [*compress(attachments["id"], old)], **changed}
 
 

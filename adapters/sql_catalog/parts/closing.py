@@ -6,7 +6,7 @@ from typing import cast
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, literal_column, select, update
 
-from adapters.sql_catalog.bulk_rows import Bulk
+from adapters.sql_catalog.bulk_rows import BulkStatement
 from adapters.sql_catalog.parts.part import Lookup, chunks
 from adapters.sql_catalog.schema import catalog_tables
 from adapters.sql_catalog.schema.bounded_types import AnyText
@@ -43,13 +43,13 @@ FOUND = (
 
 _found = {name: bindparam(f"found_{name}", type_=_attachments.c[name].type) for name in FOUND}
 _dialects = bindparam("found_dialects", type_=_attachments.c.dialects.type)
-_FINISH = Bulk(
+_FINISH = BulkStatement(
     _FINISHABLE.values(
         state=literal_column(f"'{_FINISHED}'"), dialects=func.coalesce(_dialects, _attachments.c.dialects), **_found
     ),
     ("attachment", "found_dialects", *(bind.key for bind in _found.values())),
 )
-_REFUSE = Bulk(
+_REFUSE = BulkStatement(
     _REFUSABLE.values(
         state=literal_column(f"'{becomes(Input.CONTENT_REFUSED)}'"),
         reason_code=bindparam("code", type_=AnyText),
@@ -57,9 +57,9 @@ _REFUSE = Bulk(
     ),
     ("attachment", "code", "why"),
 )
-_ADD_EXTENTS = Bulk(insert(catalog_tables.extents), ("attachment_id", "extents"))
+_ADD_EXTENTS = BulkStatement(insert(catalog_tables.extents), ("attachment_id", "extents"))
 _FORGET = [
-    Bulk(delete(table).where(table.c.attachment_id == _id), ("attachment",))
+    BulkStatement(delete(table).where(table.c.attachment_id == _id), ("attachment",))
     for table in (catalog_tables.part_runs, catalog_tables.extents)
 ]
 
@@ -122,7 +122,7 @@ def refuse(connection: Connection, refused: Sequence[RefusedContent]) -> None:
 
 def warn(connection: Connection, warned: Sequence[NewEvent]) -> list[NewEvent]:
     """Add the warnings of these events to attachments that are finished; return the events of those that lacked it."""
-    told: list[NewEvent] = []
+    logged: list[NewEvent] = []
     for event in warned:  # there are few
         of_it = _attachments.c.id == event.subject
         finished = _attachments.c.state == AttachmentState.FINISHED.value
@@ -131,8 +131,8 @@ def warn(connection: Connection, warned: Sequence[NewEvent]) -> list[NewEvent]:
             continue
         if more := [each for each in cast("list[str]", event.data["warnings"]) if each not in before]:
             connection.execute(update(_attachments).where(of_it).values(warnings=[*before, *more]))
-            told.append(event)
-    return told
+            logged.append(event)
+    return logged
 
 
 def forget_pieces(connection: Connection, attachment_ids: Sequence[str]) -> None:

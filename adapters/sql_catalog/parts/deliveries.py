@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from sqlalchemy import Select, or_, select, update
+from sqlalchemy import or_, select, update
 
 from adapters.sql_catalog.listing_pages import Listing, between, fetch_page
 from adapters.sql_catalog.parts.part import CatalogPart, limited, log_events
@@ -15,8 +15,8 @@ from app.ports import IdempotencyConflict, Page
 _DELIVERIES = Listing(deliveries.c.created_at, deliveries.c.id, delivery_record)
 
 
-class Deliveries(CatalogPart):
-    """`app.ports.DeliveryCatalog` over SQL."""
+class DeliveriesPart(CatalogPart):
+    """`app.ports.catalog.deliveries` over SQL."""
 
     def add_delivery(self, delivery: DeliveryRecord, events: Sequence[NewEvent]) -> None:
         new = (
@@ -27,7 +27,8 @@ class Deliveries(CatalogPart):
         )
         with self._database.write(durable=True) as connection:
             if connection.execute(new).first() is None:
-                row = connection.execute(_by_key(delivery.idempotency_key)).one()
+                same_key = select(deliveries).where(deliveries.c.idempotency_key == delivery.idempotency_key)
+                row = connection.execute(same_key).one()
                 existing = delivery_record(row)
                 raise IdempotencyConflict(existing, same_request=existing.fingerprint == delivery.fingerprint)
             log_events(connection, events)
@@ -38,10 +39,6 @@ class Deliveries(CatalogPart):
         events: Sequence[NewEvent] = (),
         expected: Collection[DeliveryState] | None = None,
     ) -> None:
-        """Update a delivery, except for the request to cancel it, which stays until it has ended.
-
-        Raises KeyError when there is no such delivery in an expected state.
-        """
         values = delivery_values(delivery)
         del values["cancel_requested"]
         if delivery.state in ENDED:
@@ -93,7 +90,3 @@ class Deliveries(CatalogPart):
         statement = statement.where(*between(deliveries.c.created_at, created_after, created_before))
         with self._database.read() as connection:
             return fetch_page(connection, _DELIVERIES, statement, cursor, limit)
-
-
-def _by_key(key: str | None) -> Select[tuple[object, ...]]:
-    return select(deliveries).where(deliveries.c.idempotency_key == key)

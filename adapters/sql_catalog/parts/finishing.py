@@ -5,17 +5,17 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Connection, Row, bindparam, exists, func, literal_column, select, tuple_, update
 
-from adapters.sql_catalog.bulk_rows import Bulk
+from adapters.sql_catalog.bulk_rows import BulkStatement
 from adapters.sql_catalog.parts.closing import finish, forget_pieces, place, states
 from adapters.sql_catalog.parts.part import CatalogPart, Lookup, among, chunks, log_events
 from adapters.sql_catalog.schema import catalog_tables
 from adapters.sql_catalog.schema.bounded_types import AnyText, Octets
-from adapters.sql_catalog.schema.record_rows import attachment_record, unpack_extents
+from adapters.sql_catalog.schema.record_rows import attachment_record
 from adapters.sql_catalog.schema.state_conditions import may_become
 from app.assembly.states import Input, follow
 from app.model.attachment import AttachmentState
 from app.model.identity import announces_application
-from app.model.records import DAMAGED_CONTENT, AttachmentRecord, Extent, Finished, NewEvent, StoredObject
+from app.model.records import DAMAGED_CONTENT, AttachmentRecord, Finished, NewEvent, StoredObject
 
 _attachments, _messages = catalog_tables.attachments, catalog_tables.messages
 _state = _attachments.c.state
@@ -39,11 +39,7 @@ _INCOMPLETE_OF = Lookup(
     lambda wanted: _INCOMPLETE.where(_messages.c.id.in_(select(_attachments.c.message_id).where(wanted))),
 )
 _FINISHED_OF = Lookup(_attachments.c.id, lambda wanted: select(_attachments.c.id).where(wanted, _state == _FINISHED))
-_EXTENTS = Lookup(
-    catalog_tables.extents.c.attachment_id,
-    lambda wanted: select(catalog_tables.extents.c.attachment_id, catalog_tables.extents.c.extents).where(wanted),
-)
-_COMPLETE_MESSAGE = Bulk(
+_COMPLETE_MESSAGE = BulkStatement(
     update(_messages)
     .where(_messages.c.id == bindparam("message", type_=AnyText))
     .values(complete_at=bindparam("now", type_=BigInteger)),
@@ -51,7 +47,7 @@ _COMPLETE_MESSAGE = Bulk(
 )
 
 
-_SETTLE = Bulk(
+_SETTLE = BulkStatement(
     update(_attachments)
     .where(_attachments.c.id == bindparam("attachment", type_=AnyText))
     .values(
@@ -64,8 +60,8 @@ _SETTLE = Bulk(
 )
 
 
-class Finishing(CatalogPart):
-    """`app.ports.FinishingCatalog` over SQL."""
+class FinishingPart(CatalogPart):
+    """`app.ports.catalog.finishing` over SQL."""
 
     def complete_attachments(
         self, limit: int | None = None, after: AttachmentRecord | None = None
@@ -125,26 +121,14 @@ class Finishing(CatalogPart):
             log_events(connection, events)
         return True
 
-    def extents(self, attachment_id: str) -> tuple[Extent, ...]:
-        with self._database.read() as connection:
-            packed = connection.scalar(
-                select(catalog_tables.extents.c.extents).where(catalog_tables.extents.c.attachment_id == attachment_id)
-            )
-        return unpack_extents(packed or b"")
-
-    def extents_of(self, attachment_ids: Sequence[str]) -> dict[str, tuple[Extent, ...]]:
-        with self._database.read() as connection:
-            rows = [row for some in chunks(attachment_ids) for row in _EXTENTS.run(connection, some)]
-        return {row.attachment_id: unpack_extents(row.extents) for row in rows}
-
     def complete_messages(
         self, attachment_ids: Sequence[str], now: int, event: Callable[[str, str], NewEvent]
     ) -> set[str]:
         with self._database.write() as connection:
             waiting = {row.id: row for some in chunks(attachment_ids) for row in _waiting_messages(connection, some)}
-            doubtful = [row for row in waiting.values() if row.finished != len(row.attachments)]
-            finished = _finished(connection, {each for row in doubtful for each in row.attachments})
-            open_ones = {row.id for row in doubtful if not finished.issuperset(row.attachments)}
+            undecided = [row for row in waiting.values() if row.finished != len(row.attachments)]
+            finished = _finished(connection, {each for row in undecided for each in row.attachments})
+            open_ones = {row.id for row in undecided if not finished.issuperset(row.attachments)}
             done = [row for each, row in waiting.items() if each not in open_ones]
             ids = [row.id for row in done]
             _COMPLETE_MESSAGE.run(connection, {"message": ids, "now": [now] * len(ids)})
@@ -160,11 +144,7 @@ class Finishing(CatalogPart):
         reason: str | None = None,
         events: Sequence[NewEvent] = (),
     ) -> None:
-        """Change the state of the attachments for which the transition table allows it.
-
-        The row of a deleted attachment remains, so that messages of it that still arrive are recognized. The references
-        to its content are deleted.
-        """
+        # The row of a deleted attachment remains, so that its messages that still arrive are recognized.
         allowed = may_become(state)
         values = {"state": state.value, "reason_code": reason_code, "reason": reason}
         if state is AttachmentState.DELETED:

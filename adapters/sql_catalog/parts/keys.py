@@ -1,4 +1,4 @@
-"""API keys. A client was given them, so every change but the last use is durable on return."""
+"""API keys. Clients rely on them, so every change but the last use is durable on return."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,8 +13,8 @@ from app.model.access import ApiKey, Scope
 _SETS = ("scopes", "sources", "destinations")
 
 
-class Keys(CatalogPart):
-    """`app.ports.KeyCatalog` over SQL."""
+class KeysPart(CatalogPart):
+    """`app.ports.catalog.keys` over SQL."""
 
     def add_key(self, key: ApiKey) -> None:
         taken = [api_keys.c.id == key.id]

@@ -72,9 +72,9 @@ _FINISHED = AttachmentState.FINISHED.value
 _NOT_FINISHED = _attachments.c.state.in_([state.value for state in AttachmentState if state.value != _FINISHED])
 
 _IS_UNANNOUNCED = _attachments.c.kind.is_(None)
-_WAITS = _IS_UNANNOUNCED & (_attachments.c.state == AttachmentState.RECEIVING.value)
+_IS_WAITING = _IS_UNANNOUNCED & (_attachments.c.state == AttachmentState.RECEIVING.value)
 _UNANNOUNCED = "unannounced"
-_STANDING = case((_attachments.c.kind.is_not(None), _attachments.c.state), (_WAITS, _UNANNOUNCED))
+_STATE_OR_UNANNOUNCED = case((_attachments.c.kind.is_not(None), _attachments.c.state), (_IS_WAITING, _UNANNOUNCED))
 """The state of what is announced, and whether anything else waits for its header; null for what no longer does."""
 
 _COUNTED: tuple[tuple[Table, tuple[str, ...]], ...] = (
@@ -83,8 +83,8 @@ _COUNTED: tuple[tuple[Table, tuple[str, ...]], ...] = (
 )
 
 
-class Reading(CatalogPart):
-    """`app.ports.ListingCatalog` over SQL."""
+class ListingPart(CatalogPart):
+    """`app.ports.catalog.listing` over SQL."""
 
     def attachments(
         self, which: AttachmentFilter, cursor: str | None, limit: int, sort: Sort = NEWEST_FIRST
@@ -94,11 +94,8 @@ class Reading(CatalogPart):
             return fetch_page(connection, _ATTACHMENTS[sort], statement, cursor, limit)
 
     def count_attachments(self, which: AttachmentFilter) -> int:
-        """Return the number of attachments on all pages.
-
-        The indexes that give the number of all do not have which are announced. So the others, which are few, are
-        subtracted.
-        """
+        # The indexes that give the number of all do not have which are announced. So the others, which are few, are
+        # subtracted.
         with self._database.read() as connection:
             if not which.announced:
                 return self._count(connection, which)
@@ -143,17 +140,14 @@ class Reading(CatalogPart):
         return self._one(select(_messages).where(_messages.c.id == message_id), message_record)
 
     def identifiers(self, of: Identified, prefix: str, limit: int, within: Collection[str] | None = None) -> list[str]:
-        """Return the first identifiers that begin with a prefix.
-
-        A range of the primary key, not LIKE: PostgreSQL can use an index for LIKE only with the collation C.
-        """
+        # A range of the primary key, not LIKE: PostgreSQL can use an index for LIKE only with the collation C.
         with self._database.read() as connection:
             columns = _IDENTIFIED[of]
-            found = (self._begin(connection, each, place, prefix, limit, within) for each, place in columns)
+            found = (self._beginning_with(connection, each, place, prefix, limit, within) for each, place in columns)
             return sorted(set(chain.from_iterable(found)))[:limit]
 
     @staticmethod
-    def _begin(
+    def _beginning_with(
         connection: Connection,
         column: Column[Any],
         place: Column[str],
@@ -168,7 +162,6 @@ class Reading(CatalogPart):
         return connection.scalars(which.order_by(column).limit(limit))
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Return the number of records in every state, 0 included."""
         with self._database.read() as connection:
             every = _states(connection, _by_state(_attachments), AttachmentState)
             others = _states(connection, _by_state(_attachments).where(_IS_UNANNOUNCED), AttachmentState)
@@ -177,15 +170,12 @@ class Reading(CatalogPart):
         return {"attachments": announced, _UNANNOUNCED: others, **counted}
 
     def tallies(self, times: Sequence[int]) -> Tallies:
-        """Return how many there are, by place and state.
-
-        Most attachments are finished, and an index without the rows has how many there are of a source. So only the
-        others are read. All finished ones are announced.
-        """
+        # Most attachments are finished, and an index alone has their number by source. So only the rows of others are
+        # read. All finished ones are announced.
         source, destination = _attachments.c.source, catalog_tables.deliveries.c.destination
         with self._database.read() as connection:
             all_of = {row.place: row.number for row in connection.execute(_by(_attachments, source))}
-            others = _placed(connection.execute(_by(_attachments, source, _STANDING).where(_NOT_FINISHED)))
+            others = _placed(connection.execute(_by(_attachments, source, _STATE_OR_UNANNOUNCED).where(_NOT_FINISHED)))
             deliveries = _placed(
                 connection.execute(_by(catalog_tables.deliveries, destination, catalog_tables.deliveries.c.state))
             )

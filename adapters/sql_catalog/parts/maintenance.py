@@ -11,8 +11,7 @@ from pathlib import Path
 from sqlalchemy import Connection, create_engine, delete, func, insert, inspect, select, text
 
 from adapters.disk import make_folders, sync_folder
-from adapters.sql_catalog.database import Database
-from adapters.sql_catalog.database_address import parsed
+from adapters.sql_catalog.database import Database, parsed
 from adapters.sql_catalog.database_errors import explained
 from adapters.sql_catalog.parts.events import begin_event_log
 from adapters.sql_catalog.schema import catalog_tables
@@ -20,8 +19,8 @@ from app.model.errors import GatewayError
 from app.model.masking import masked
 
 ROWS_AT_ONCE = 1000
-_MOST_TOLD = 10
-_BESIDE = ("", "-wal", "-shm")
+_MOST_PROBLEMS = 10
+_SUFFIXES = ("", "-wal", "-shm")
 _SOUND = "ok"
 _NUMBERED = ("events", "part_runs")
 
@@ -46,13 +45,13 @@ class Maintenance:
             return []
         try:
             with closing(_read_only(path)) as connection:
-                found = [str(row[0]) for row in connection.execute(f"PRAGMA integrity_check({_MOST_TOLD})")]
+                found = [str(row[0]) for row in connection.execute(f"PRAGMA integrity_check({_MOST_PROBLEMS})")]
                 found += [
                     f"a row of {row[0]} has no {row[2]}" for row in connection.execute("PRAGMA foreign_key_check")
                 ]
         except sqlite3.DatabaseError as error:
             return [str(error)]
-        return [each for each in found if each != _SOUND][:_MOST_TOLD]
+        return [each for each in found if each != _SOUND][:_MOST_PROBLEMS]
 
     def is_empty(self) -> bool:
         if not self.exists():
@@ -71,10 +70,10 @@ class Maintenance:
         if path is None:
             return self._clear()
         aside = _free_name(path)
-        for suffix in _BESIDE:
-            beside = path.with_name(path.name + suffix)
-            if beside.exists():
-                beside.rename(aside.with_name(aside.name + suffix))
+        for suffix in _SUFFIXES:
+            file = path.with_name(path.name + suffix)
+            if file.exists():
+                file.rename(aside.with_name(aside.name + suffix))
         sync_folder(path.parent)
         return str(aside)
 
@@ -87,9 +86,14 @@ class Maintenance:
                 except sqlite3.DatabaseError as error:
                     raise GatewayError(f"the catalog {self.place} cannot be copied: {error}") from error
         else:
-            with closing(Database(f"sqlite:///{target}")) as database, database.write(durable=True) as connection:
-                self._copy_out(connection)
-        _single_file(target)
+            with (
+                closing(Database(f"sqlite:///{target}")) as database,
+                database.write(durable=True) as connection,
+                self._connected("REPEATABLE READ") as source_rows,  # the state that one transaction sees
+            ):
+                _copy(source_rows, connection)
+        with closing(sqlite3.connect(target)) as whole:  # merge the write-ahead log into the file
+            whole.execute("PRAGMA journal_mode = DELETE")
 
     def load(self, source: Path) -> None:
         if not self.is_empty():
@@ -129,11 +133,6 @@ class Maintenance:
             begin_event_log(connection)
         return f"the rows of {self.place} were removed"
 
-    def _copy_out(self, target: Connection) -> None:
-        """Copy the state that one transaction sees."""
-        with self._connected("REPEATABLE READ") as source:
-            _copy(source, target)
-
     @contextmanager
     def _connected(self, isolation: str = "AUTOCOMMIT") -> Iterator[Connection]:
         engine = create_engine(self._address, hide_parameters=True, isolation_level=isolation)
@@ -155,12 +154,6 @@ def _copy(source: Connection, target: Connection) -> None:
 
 def _read_only(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=30)
-
-
-def _single_file(path: Path) -> None:
-    """Merge the write-ahead log into the file, so that the file is the whole database."""
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA journal_mode = DELETE")
 
 
 def _free_name(path: Path) -> Path:

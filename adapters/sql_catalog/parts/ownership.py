@@ -5,14 +5,14 @@ from functools import partial
 from sqlalchemy import Connection, select, update
 
 from adapters.sql_catalog.parts.events import begin_event_log
-from adapters.sql_catalog.parts.part import CatalogPart
+from adapters.sql_catalog.parts.part import CatalogPart, rewrite_progress
 from adapters.sql_catalog.schema import catalog_tables
 from app.model.errors import CatalogTaken, GatewayError
 from app.model.records import JournalIdentity
 
 
-class Belonging(CatalogPart):
-    """`app.ports.CatalogBinding` over SQL."""
+class OwnershipPart(CatalogPart):
+    """`CatalogBinding` and `CatalogRepair` of `app.ports.catalog` over SQL."""
 
     def lock(self) -> None:
         self._database.lock.take()
@@ -35,10 +35,10 @@ class Belonging(CatalogPart):
         is_new = catalog_tables.progress.c.journal_id.is_(None)
         self._database.admit = partial(self._require_same, journal, place)
         with self._database.write(durable=True) as connection:
-            said = (
+            bound = (
                 update(catalog_tables.progress).where(is_new).values(journal_id=journal.id, journal_epoch=journal.epoch)
             )
-            connection.execute(said)
+            connection.execute(bound)
 
     def _require_same(self, journal: JournalIdentity, place: str, connection: Connection) -> None:
         bound = _bound(connection)
@@ -66,6 +66,14 @@ class Belonging(CatalogPart):
                 f"is an older copy of the journal with epoch {journal.epoch}: use the newest copy, or run "
                 "`attachment-gateway rebuild` to make a new catalog from this one"
             )
+
+    def flush(self) -> None:
+        with self._database.write(durable=True) as connection:
+            rewrite_progress(connection)
+
+    def set_progress(self, position: int | None) -> None:
+        with self._database.write(durable=True) as connection:
+            connection.execute(update(catalog_tables.progress).values(position=position))
 
 
 def _bound(connection: Connection) -> JournalIdentity | None:

@@ -15,14 +15,15 @@ from sqlalchemy import (
     insert,
     literal,
     select,
+    update,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.types import TypeEngine
 
-from adapters.sql_catalog.bulk_rows import Bulk
+from adapters.sql_catalog.bulk_rows import BulkStatement
 from adapters.sql_catalog.database import FROM_HEX, Database
 from adapters.sql_catalog.schema.bounded_types import AnyText, Octets, all_storable
-from adapters.sql_catalog.schema.catalog_tables import events
+from adapters.sql_catalog.schema.catalog_tables import events, progress
 from adapters.sql_catalog.schema.record_rows import columns_of
 from app.model.records import NewEvent
 
@@ -31,7 +32,7 @@ T = TypeVar("T")
 # Well under the limits of SQLite (32,766) and PostgreSQL (65,535) for the parameters of one statement.
 _PARAMETERS = 1000
 
-_INSERT_EVENTS = Bulk(insert(events), NewEvent._fields)
+_INSERT_EVENTS = BulkStatement(insert(events), NewEvent._fields)
 
 
 class CatalogPart:
@@ -128,3 +129,8 @@ def log_events(connection: Connection, new: Sequence[NewEvent]) -> None:
     """Add events in the caller's transaction: they are saved together with the changes that they report, or not at
     all."""
     _INSERT_EVENTS.run(connection, columns_of(NewEvent, new))
+
+
+def rewrite_progress(connection: Connection) -> None:
+    """Write a row without changing it: a durable write takes all quick writes before it to disk."""
+    connection.execute(update(progress).values(position=progress.c.position))

@@ -1,10 +1,10 @@
 """Quarantined messages, which could not be decoded or assembled."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from sqlalchemy import ColumnElement, Connection, bindparam, func, select, update
+from sqlalchemy import ColumnElement, bindparam, func, select, update
 
-from adapters.sql_catalog.bulk_rows import Bulk
+from adapters.sql_catalog.bulk_rows import BulkStatement
 from adapters.sql_catalog.listing_pages import Listing, fetch_page
 from adapters.sql_catalog.parts.part import CatalogPart, among, chunks, limited
 from adapters.sql_catalog.schema.bounded_types import AnyText
@@ -15,7 +15,7 @@ from app.model.records import QuarantineCopy, QuarantineRecord, QuarantineState
 from app.ports import Page, QuarantineGroup, QuarantineGroups
 
 _copies = quarantine_copies
-_SET_OBJECT = Bulk(
+_SET_OBJECT = BulkStatement(
     update(quarantine)
     .where(quarantine.c.id == bindparam("entry", type_=AnyText))
     .values(object_name=bindparam("name", type_=AnyText)),
@@ -25,8 +25,8 @@ _QUARANTINE = Listing(quarantine.c.received_at, quarantine.c.id, quarantine_reco
 _GROUP = (quarantine.c.source, quarantine.c.code, quarantine.c.why_kind)
 
 
-class Quarantine(CatalogPart):
-    """`app.ports.QuarantineCatalog` over SQL."""
+class QuarantinePart(CatalogPart):
+    """`app.ports.catalog.quarantine` over SQL."""
 
     def quarantined(
         self,
@@ -73,7 +73,6 @@ class Quarantine(CatalogPart):
         return self._one(select(quarantine).where(quarantine.c.id == quarantine_id), quarantine_record)
 
     def set_quarantine_state(self, quarantine_id: str, state: QuarantineState) -> bool:
-        """Set the state of an entry. Return False when there is no such entry."""
         change = update(quarantine).where(quarantine.c.id == quarantine_id).values(state=state)
         with self._database.write(durable=True) as connection:
             return bool(connection.execute(change).rowcount)
@@ -103,8 +102,12 @@ class Quarantine(CatalogPart):
                 copied = among(connection, quarantine.c.id, some)
                 connection.execute(update(quarantine).where(copied).values(in_journal=False))
             _SET_OBJECT.run(connection, {"entry": [*objects], "name": [*objects.values()]})
-            here = {each for some in chunks([copy.id for copy in copies]) for each in _known(connection, some)}
-            rows = [copy._asdict() for copy in copies if copy.id in here]
+            known: set[str] = set()  # others have been deleted meanwhile
+            for some in chunks([copy.id for copy in copies]):
+                known.update(
+                    connection.scalars(select(quarantine.c.id).where(among(connection, quarantine.c.id, some)))
+                )
+            rows = [copy._asdict() for copy in copies if copy.id in known]
             if rows:
                 connection.execute(add, rows)
 
@@ -120,8 +123,3 @@ def _conditions(
     equal = ((quarantine.c.state, state), (quarantine.c.code, code), (quarantine.c.why_kind, kind))
     conditions = [column == wanted for column, wanted in equal if wanted is not None]
     return [*limited(quarantine.c.source, source, within), *conditions]
-
-
-def _known(connection: Connection, ids: Sequence[str]) -> Iterator[str]:
-    """Yield those of the entries that have not been deleted meanwhile."""
-    yield from connection.scalars(select(quarantine.c.id).where(among(connection, quarantine.c.id, ids)))

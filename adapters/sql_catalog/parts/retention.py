@@ -7,7 +7,6 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Connection,
-    Row,
     Select,
     Table,
     Text,
@@ -36,24 +35,25 @@ _holds_parts = exists().where(catalog_tables.part_runs.c.attachment_id == _attac
 _is_kept_as_expired = exists().where(catalog_tables.expirations.c.attachment_id == _attachments.c.id)
 _has_attachments = exists().where(_attachments.c.message_id == _messages.c.id)
 
-_nobody_counts = literal(0, BigInteger)
+_no_size = literal(0, BigInteger)
 
 _COUNTS: dict[str, Any] = {
     "content": select(_number, func.coalesce(func.sum(_attachments.c.size), 0)).where(catalog_tables.HAS_CONTENT),
-    "attachments": select(_number, _nobody_counts).select_from(_attachments).where(catalog_tables.IS_ENDED),
-    "messages": select(_number, _nobody_counts).select_from(_messages),
-    "deliveries": select(_number, _nobody_counts).select_from(catalog_tables.deliveries).where(catalog_tables.IS_OVER),
+    "attachments": select(_number, _no_size).select_from(_attachments).where(catalog_tables.IS_ENDED),
+    "messages": select(_number, _no_size).select_from(_messages),
+    "deliveries": select(_number, _no_size).select_from(catalog_tables.deliveries).where(catalog_tables.IS_OVER),
     "quarantine": select(_number, func.coalesce(func.sum(_quarantine.c.size), 0)),
-    "events": select(_number, _nobody_counts).select_from(_events),
+    "events": select(_number, _no_size).select_from(_events),
 }
 
 
-class Retention(CatalogPart):
-    """`app.ports.RetentionCatalog` over SQL."""
+class RetentionPart(CatalogPart):
+    """`app.ports.catalog.retention` over SQL."""
 
     def kept(self) -> dict[str, Kept]:
         with self._database.read() as connection:
-            return {what: _kept(connection.execute(count).one()) for what, count in _COUNTS.items()}
+            counted = {what: connection.execute(count).one() for what, count in _COUNTS.items()}
+        return {what: Kept(*map(int, row)) for what, row in counted.items()}
 
     def oldest_content(self, finished_before: int, limit: int) -> list[AttachmentRecord]:
         finished_at = _attachments.c.finished_at
@@ -125,7 +125,8 @@ class Retention(CatalogPart):
         return self._all(old.order_by(received_at, _quarantine.c.id).limit(limit), quarantine_record)
 
     def drop_quarantine(self, quarantine_ids: Sequence[str]) -> None:
-        self._drop_these(_quarantine, quarantine_ids)
+        with self._database.write() as connection:
+            _delete(connection, _quarantine, quarantine_ids)
 
     def prune_events(
         self, before: int, keep: int | None = None, limit: int | None = None, up_to: int | None = None
@@ -149,14 +150,6 @@ class Retention(CatalogPart):
         (key,) = table.primary_key.columns
         with self._database.write() as connection:
             return connection.execute(delete(table).where(key.in_(which))).rowcount
-
-    def _drop_these(self, table: Table, ids: Sequence[str]) -> int:
-        with self._database.write() as connection:
-            return _delete(connection, table, ids)
-
-
-def _kept(row: Row[tuple[int, int]]) -> Kept:
-    return Kept(*(int(value) for value in row))
 
 
 def _delete(connection: Connection, table: Table, ids: Sequence[str], *conditions: ColumnElement[bool]) -> int:

@@ -1,1 +1,1 @@
-"""IBM MQ: its descriptors and headers, and what Encoding, CodedCharSetId and Format say."""
+"""IBM MQ: its descriptors and headers, and the meaning of Encoding, CodedCharSetId and Format."""

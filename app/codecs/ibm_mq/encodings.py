@@ -24,7 +24,7 @@ MQENC_S390: Final = 785
 LATIN_1_CCSID: Final = 819
 
 EBCDIC: Final = "cp500"
-"""An EBCDIC code page whose control characters, capitals, digits and blanks are those of all EBCDIC code pages."""
+"""An EBCDIC code page whose control characters, capitals, digits and blanks are the same in all EBCDIC code pages."""
 
 FloatFormat = Literal["ieee-big", "ieee-little", "s390", "tns"]
 

@@ -123,7 +123,10 @@ def on_put(
     """
     found = HEADS.find(buffer, at, encoding, ccsid)
     if found is None:
-        _check_head(bytes(buffer[at : at + _HEAD_SIZE]), at)
+        head = bytes(buffer[at : at + _HEAD_SIZE])
+        if head[:4] not in _IDENTIFIERS or len(head) < _HEAD_SIZE:
+            why = f"found {head.hex().upper() or 'nothing'}, expected 'MDE ' and a version"
+            raise ExtensionError(MQRC_MDE_ERROR, "MQMDE.struc_id", at, why)
         return None
     _, context = found
     try:
@@ -159,13 +162,6 @@ _FAULTS: tuple[tuple[int, str, Callable[[MQMDE], bool], str], ...] = (
     (MQRC_OFFSET_ERROR, "offset", lambda it: not 0 <= it.offset <= MOST, f"not 0 to {MOST}"),
 )
 """The errors of an MQMDE: reason code, field, the condition for the error, and its text."""
-
-
-def _check_head(head: bytes, at: int) -> None:
-    """Refuse bytes that begin with MDE in no character set, or end before its version. Raises ExtensionError."""
-    if head[:4] not in _IDENTIFIERS or len(head) < _HEAD_SIZE:
-        why = f"found {head.hex().upper() or 'nothing'}, expected 'MDE ' and a version"
-        raise ExtensionError(MQRC_MDE_ERROR, "MQMDE.struc_id", at, why)
 
 
 def _check(extension: MQMDE, at: int, msg_type: int, data: int) -> None:

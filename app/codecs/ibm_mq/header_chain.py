@@ -1,7 +1,7 @@
 """The chain of headers before a message's data.
 
 The Format of the descriptor names the first header. Each header's own Format, Encoding and CodedCharSetId describe what
-follows it; those of the last header describe the data. A header that is not there, is not written as announced, or
+follows it; the fields of the last header describe the data. A header that is not there, is not written as announced, or
 breaks its own rules is an error, with three exceptions:
 
 - An MQMDE of another version, byte order or character set is data (IBM MQ, "MQMDE", table 1). No page says this of any
@@ -59,7 +59,7 @@ from app.codecs.ibm_mq.headers import (
 )
 from app.codecs.ibm_mq.structure_writing import ASCII, ORDERS, Heads, family
 from app.wire import Context, WireError
-from app.wire.kinds import Buffer, Order
+from app.wire.kinds import Buffer
 
 Header = MQH | MQDLH | MQXQH | MQMD1
 
@@ -89,7 +89,7 @@ _ORDER_NAMES = {">": "big-endian", "<": "little-endian"}
 _CHARSET_NAMES = {ASCII: "ASCII", EBCDIC: "EBCDIC"}
 
 
-class Link(NamedTuple):
+class HeaderLink(NamedTuple):
     """A header, the bytes that it takes (with all that belongs to it), and how it is written.
 
     Its numbers and names are written as `context` says, other text in the CodedCharSetId that announced it.
@@ -125,17 +125,17 @@ class Data(NamedTuple):
     doubts: tuple[Doubt, ...] = ()
 
 
-Step = tuple[tuple[Link, ...], Data]
+Step = tuple[tuple[HeaderLink, ...], Data]
 """A header, and the description of what follows it. Without a header the rest is data."""
 
 
-def peel(buffer: Buffer, data: Data) -> tuple[list[Link], Data]:
+def peel(buffer: Buffer, data: Data) -> tuple[list[HeaderLink], Data]:
     """Return the headers from the start of `data` on, and the description of the data after them.
 
     Raises WireError for a header that is not there, is cut off, is not written as announced, has a wrong length or
     breaks its rules, and for more than `MOST_HEADERS` headers.
     """
-    links: list[Link] = []
+    links: list[HeaderLink] = []
     while data.format in HEADER_FORMATS:
         found, following = (_extension if data.format == MQFMT_MD_EXTENSION else _step)(buffer, data)
         if not found:
@@ -156,7 +156,7 @@ def _extension(buffer: Buffer, data: Data) -> Step:
     extension, context = honoured
     end = data.at + extension.struc_length
     behind = _behind(extension, data, end)._replace(grouping=grouping_in(extension))
-    return (Link(extension, data.at, end, context, data.ccsid),), behind
+    return (HeaderLink(extension, data.at, end, context, data.ccsid),), behind
 
 
 def _step(buffer: Buffer, data: Data) -> Step:
@@ -177,28 +177,24 @@ def _step(buffer: Buffer, data: Data) -> Step:
 def _in_the_other_order(buffer: Buffer, data: Data, initial: Header, context: Context) -> Step:
     """Return a header whose StrucId and version are in the other byte order than announced. Raises WireError."""
     name, is_in = type(initial).__name__, _ORDER_NAMES[context.order]
-    why = f"is {is_in}, but its Encoding {data.encoding} says {_ORDER_NAMES[_other(context.order)]}"
+    why = f"is {is_in}, but its Encoding {data.encoding} says {_ORDER_NAMES['<' if context.order == '>' else '>']}"
     try:
         found, behind = _read(buffer, data, initial, context)
         _check_numbers(found[0])
     except WireError as error:
         raise WireError(f"{name}.version", data.at + 4, f"it {why}; read as {is_in}, {error}") from None
     if data.format in _WITHOUT_ENCODING:
-        # The Encoding that is wrong for the header was to be that of what follows, too.
+        # The Encoding that is wrong for the header was meant for what follows, too.
         behind, why = behind._replace(encoding=0), f"{why}; nothing says the byte order of what follows it"
     return found, _doubted(behind, Doubt(name, data.at, why))
 
 
-def _check_numbers(link: Link) -> None:
+def _check_numbers(link: HeaderLink) -> None:
     """Raise WireError for numbers that no sender writes, in a header whose length does not show its byte order."""
     header = link.header
     if isinstance(header, MQDLH) and not (header.encoding in _ENCODINGS and header.coded_char_set_id in _CCSIDS):
-        why = f"Encoding {header.encoding} and CodedCharSetId {header.coded_char_set_id} are none"
+        why = f"Encoding {header.encoding} and CodedCharSetId {header.coded_char_set_id} are not valid"
         raise WireError("MQDLH.encoding", link.at + _DLH_ENCODING.start, why)
-
-
-def _other(order: Order) -> Order:
-    return ORDERS[1 - ORDERS.index(order)]
 
 
 def _doubted(data: Data, doubt: Doubt) -> Data:
@@ -236,16 +232,16 @@ def _versions(data: Data) -> set[bytes]:
 
 
 def _read(buffer: Buffer, data: Data, initial: Header, context: Context) -> Step:
-    """Return a header that is written like this, and what it says of the bytes behind it. Raises WireError."""
+    """Return a header that is written like this, and what it says of the bytes after it. Raises WireError."""
     header, end = type(initial).decode(buffer, data.at, context)
     if isinstance(header, MQXQH):
-        return _transmitted(Link(header, data.at, end, context, data.ccsid), buffer, data)
+        return _transmitted(HeaderLink(header, data.at, end, context, data.ccsid), buffer, data)
     if isinstance(header, MQH) and isinstance(initial, MQH):
         end = _end(header, initial.struc_length, buffer, data.at)
-    return (Link(header, data.at, end, context, data.ccsid),), _behind(header, data, end)
+    return (HeaderLink(header, data.at, end, context, data.ccsid),), _behind(header, data, end)
 
 
-def _transmitted(link: Link, buffer: Buffer, data: Data) -> Step:
+def _transmitted(link: HeaderLink, buffer: Buffer, data: Data) -> Step:
     """Return an MQXQH and the descriptor in it, and the description of what follows."""
     at = link.end
     descriptor, end = MQMD1.decode(buffer, at, link.context)

@@ -4,6 +4,8 @@ Sources: IBM MQ, "MQMD - Message descriptor", "MQMDE - Message descriptor extens
 "MQXQH - Transmission-queue header", "MQRFH - Rules and formatting header" and "MQRFH2 - Rules and formatting header 2".
 """
 
+from datetime import UTC, datetime
+
 from app.codecs.ibm_mq.constants import (
     MQ_NO_ID,
     MQBYTE24,
@@ -163,3 +165,21 @@ class MQRFH2(MQH):
     struc_length: MQLONG = row("total length of MQRFH2 including all NameValueLengths and NameValueData", default=36)
     coded_char_set_id: MQLONG = row("character-set identifier of data that follows", default=MQCCSI_INHERIT)
     name_value_ccsid: MQLONG = row("character set of NameValueData", default=1208)
+
+
+def put_time_in(put_date_and_time: str) -> int:
+    """Return the time of a PutDate followed by its PutTime, in microseconds since 1970; 0 if it is not a valid time."""
+    try:
+        moment = datetime.strptime(put_date_and_time[:14] + "+0000", "%Y%m%d%H%M%S%z")
+        return int(moment.timestamp()) * 1_000_000 + int(put_date_and_time[14:]) * 10_000
+    except ValueError:
+        return 0
+
+
+def put_date_and_time(put_time_in: int) -> tuple[str, str]:
+    """Return the PutDate and the PutTime of a time; two empty strings for 0."""
+    if not put_time_in:
+        return "", ""
+    seconds, rest = divmod(put_time_in, 1_000_000)
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return f"{moment:%Y%m%d}", f"{moment:%H%M%S}{rest // 10_000:02d}"

@@ -22,8 +22,7 @@ from app.codecs.ibm_mq.constants import MQ_NO_ID, MQFMT_MD_EXTENSION
 from app.codecs.ibm_mq.encodings import EBCDIC, LATIN_1_CCSID, MQENC_BIG_ENDIAN, MQENC_LITTLE_ENDIAN, integer_order
 from app.codecs.ibm_mq.extension import INITIAL, extension, grouping_of
 from app.codecs.ibm_mq.field_positions import Rows, place, rows
-from app.codecs.ibm_mq.headers import MQMD1, MQMD2, MQMDE
-from app.codecs.ibm_mq.put_time import microseconds, put_date_and_time
+from app.codecs.ibm_mq.headers import MQMD1, MQMD2, MQMDE, put_date_and_time, put_time_in
 from app.codecs.ibm_mq.structure_writing import ASCII, ORDERS, identifier, trimmed
 from app.codecs.ibm_mq.unwrap import unwrap
 from app.model.message import NO_PROPERTIES, PhysicalMessage
@@ -64,12 +63,10 @@ class _Descriptor(NamedTuple):
     grouping: struct.Struct | None
 
 
-def _descriptor(layout: type[MQMD1], order: Order, charset: str) -> _Descriptor:
-    return _Descriptor(layout, order, charset, rows(layout, order, *_GROUPING) if layout is MQMD2 else None)
-
-
 _DESCRIPTORS = {
-    layout().encode(Context(order, charset))[:8]: _descriptor(layout, order, charset)
+    layout().encode(Context(order, charset))[:8]: _Descriptor(
+        layout, order, charset, rows(layout, order, *_GROUPING) if layout is MQMD2 else None
+    )
     for layout, order, charset in product((MQMD1, MQMD2), ORDERS, (ASCII, EBCDIC))
 }
 _STRUC_IDS = frozenset(head[:4] for head in _DESCRIPTORS)
@@ -119,7 +116,7 @@ def _described(
     at = _IDENTIFIERS
     identifiers = bytes(descriptor[at])
     msg_id, correl_id = identifiers[:_ID_SIZE], identifiers[_ID_SIZE:]
-    msg_type, encoding, ccsid, format_, put_time, properties = _said(
+    msg_type, encoding, ccsid, format_, put_time, properties = _shared_fields(
         bytes(descriptor[: at.start]), bytes(descriptor[at.stop : MQMD1.SIZE]), found.order, found.charset
     )
     grouping = INITIAL if found.grouping is None else found.grouping.unpack_from(descriptor)
@@ -145,7 +142,7 @@ def _described(
     )
 
 
-class _Said(NamedTuple):
+class _SharedFields(NamedTuple):
     """The fields of a message that all messages share which a program puts within the same hundredth of a second."""
 
     msg_type: int
@@ -157,13 +154,13 @@ class _Said(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _said(before: bytes, behind: bytes, order: Order, charset: str) -> _Said:
-    """Return the fields in a descriptor of version 1, given its bytes before and behind its two identifiers."""
+def _shared_fields(before: bytes, behind: bytes, order: Order, charset: str) -> _SharedFields:
+    """Return the fields in a descriptor of version 1, given its bytes before and after its two identifiers."""
     descriptor = b"".join((before, bytes(2 * _ID_SIZE), behind))
     msg_type, encoding, ccsid, format_, put_at = _ROWS[order].unpack_from(descriptor)
     options = descriptor[_REPORT] + descriptor[_FEEDBACK]
     properties = _context(options, descriptor[_CONTEXT], descriptor[_ORIGIN], order, charset)
-    return _Said(msg_type, encoding, ccsid, trimmed(format_, charset), _put_time(put_at, charset), properties)
+    return _SharedFields(msg_type, encoding, ccsid, trimmed(format_, charset), _put_time(put_at, charset), properties)
 
 
 def write_image(message: PhysicalMessage, version: Literal[1, 2] = 1) -> bytes:
@@ -219,13 +216,13 @@ def _context(options: bytes, context: bytes, origin: bytes, order: Order, charse
         "put_appl_name": appl_name,
         "appl_origin_data": origin,
     }
-    said = {name: str(value) for name, value in numbers.items() if value}
-    said |= {name: text for name, raw in texts.items() if (text := str(raw, charset, "replace").rstrip(PADDING))}
+    properties = {name: str(value) for name, value in numbers.items() if value}
+    properties |= {name: text for name, raw in texts.items() if (text := str(raw, charset, "replace").rstrip(PADDING))}
     if token.strip(b"\0"):
-        said["accounting_token"] = token.hex()
-    return {f"mqmd.{name}": text for name, text in said.items()} if said else NO_PROPERTIES
+        properties["accounting_token"] = token.hex()
+    return {f"mqmd.{name}": text for name, text in properties.items()} if properties else NO_PROPERTIES
 
 
 @lru_cache(maxsize=256)
 def _put_time(raw: bytes, charset: str) -> int:
-    return microseconds(str(raw, charset))
+    return put_time_in(str(raw, charset))

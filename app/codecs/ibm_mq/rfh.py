@@ -44,14 +44,14 @@ class Property(NamedTuple):
     type: str = STRING
 
 
-class Folder(NamedTuple):
+class RfhFolder(NamedTuple):
     """One folder: an element that holds properties."""
 
     name: str
     properties: tuple[Property, ...]
 
 
-def read_folders(buffer: Buffer, at: int, end: int, header: MQRFH2, context: Context) -> Iterator[Folder]:
+def read_folders(buffer: Buffer, at: int, end: int, header: MQRFH2, context: Context) -> Iterator[RfhFolder]:
     """Yield the folders of a header whose NameValueLengths and NameValueData are at these bytes. Raises WireError.
 
     A NameValueCCSID of 0 is read as UTF-8; lengths need not be multiples of four.
@@ -75,7 +75,7 @@ def read_folders(buffer: Buffer, at: int, end: int, header: MQRFH2, context: Con
 
 
 def write_rfh2(
-    folders: Iterable[Folder],
+    folders: Iterable[RfhFolder],
     format: str,  # noqa: A002
     encoding: int,
     ccsid: int,
@@ -123,8 +123,8 @@ def with_properties(message: PhysicalMessage, encoding: int, ccsid: int) -> Phys
     )
 
 
-def properties_of(folders: Iterable[Folder]) -> dict[str, str]:
-    """Return the properties in these folders: those of `usr` by their own names, others by `folder.name`."""
+def properties_of(folders: Iterable[RfhFolder]) -> dict[str, str]:
+    """Return the properties in these folders: properties of `usr` by their own names, others by `folder.name`."""
     return {
         prop.name if folder.name == USER_FOLDER and "." not in prop.name else f"{folder.name}.{prop.name}": prop.text
         for folder in folders
@@ -133,7 +133,7 @@ def properties_of(folders: Iterable[Folder]) -> dict[str, str]:
     }
 
 
-def folders_of(properties: Mapping[str, str]) -> list[Folder]:
+def folders_of(properties: Mapping[str, str]) -> list[RfhFolder]:
     """Return the folders that hold these properties: the inverse of `properties_of`."""
     folders: dict[str, list[Property]] = {}
     for name, text in properties.items():
@@ -141,7 +141,7 @@ def folders_of(properties: Mapping[str, str]) -> list[Folder]:
         if not dot:
             folder, own = USER_FOLDER, name
         folders.setdefault(folder, []).append(Property(own, text))
-    return [Folder(name, tuple(held)) for name, held in folders.items()]
+    return [RfhFolder(name, tuple(held)) for name, held in folders.items()]
 
 
 def read_pairs(buffer: Buffer, at: int, end: int, codec: str) -> dict[str, str]:
@@ -185,7 +185,7 @@ class _RefusedError(Exception):
     """An error for XML that is well-formed but not a valid folder."""
 
 
-def _read_folder(raw: Buffer, at: int, codec: str, row: str) -> Folder | None:
+def _read_folder(raw: Buffer, at: int, codec: str, row: str) -> RfhFolder | None:
     """Return the folder in these bytes, which start at byte `at` of the message; None for a blank one."""
     text = _text(raw, at, codec, row).rstrip("\0 ")
     if not text:
@@ -204,7 +204,7 @@ def _read_folder(raw: Buffer, at: int, codec: str, row: str) -> Folder | None:
         before = str(data[: parser.ErrorByteIndex], "utf-8", "ignore")
         why = expat.errors.messages[error.code] if isinstance(error, expat.ExpatError) else str(error)
         raise WireError(row, at + len(before.encode(codec)), why) from None
-    return Folder(reader.folder, tuple(reader.found))
+    return RfhFolder(reader.folder, tuple(reader.found))
 
 
 class _Element:
@@ -259,7 +259,7 @@ class _Reader:
         self.found.append(Property(name, None if is_nil else text, element.attributes.get("dt", STRING)))
 
 
-def _xml(folder: Folder) -> str:
+def _xml(folder: RfhFolder) -> str:
     """Return the folder's element. Raises ValueError."""
     out = [f"<{_name(folder.name)}>"]
     groups: list[str] = []
@@ -270,17 +270,13 @@ def _xml(folder: Folder) -> str:
             shared += 1
         out += [f"</{group}>" for group in reversed(groups[shared:])]
         out += [f"<{group}>" for group in path[shared:]]
-        out.append(_element(name, prop))
+        attributes = "" if prop.type == STRING else f' dt="{_escaped(prop.type)}"'
+        if prop.text is None:
+            attributes += ' xsi:nil="true"'
+        out.append(f"<{name}{attributes}>{_escaped(prop.text or '')}</{name}>")
         groups = path
     out += [f"</{group}>" for group in reversed(groups)]
     return "".join([*out, f"</{folder.name}>"])
-
-
-def _element(name: str, prop: Property) -> str:
-    attributes = "" if prop.type == STRING else f' dt="{_escaped(prop.type)}"'
-    if prop.text is None:
-        attributes += ' xsi:nil="true"'
-    return f"<{name}{attributes}>{_escaped(prop.text or '')}</{name}>"
 
 
 def _name(name: str) -> str:

@@ -8,7 +8,7 @@
 | MQRFH2 | properties: of the folder `usr` by their own names, of others by `folder.name` or `folder.group.name` |
 | MQRFH | properties, by their own names |
 
-Format, Encoding and CodedCharSetId are then those of the data. Property values are the text in the header, whatever
+Format, Encoding and CodedCharSetId then describe the data. Property values are the text in the header, whatever
 their type. A property without a value is left out; if a name occurs twice, the last value counts. `original_length` is
 that of the data: if it includes headers that follow the field's own header, their length is subtracted.
 """
@@ -21,9 +21,8 @@ from app.codecs.ibm_mq.constants import HEADER_FORMATS, MQ_NO_ID, MQCCSI_INHERIT
 from app.codecs.ibm_mq.encodings import charset
 from app.codecs.ibm_mq.extension import HEADS, INITIAL, MOST, UNKNOWN_FLAGS, Grouping, grouping_of, with_grouping
 from app.codecs.ibm_mq.field_positions import rows
-from app.codecs.ibm_mq.header_chain import Data, Header, Link, peel
-from app.codecs.ibm_mq.headers import MQDLH, MQMD1, MQMDE, MQRFH, MQRFH2, MQXQH
-from app.codecs.ibm_mq.put_time import microseconds
+from app.codecs.ibm_mq.header_chain import Data, Header, HeaderLink, peel
+from app.codecs.ibm_mq.headers import MQDLH, MQMD1, MQMDE, MQRFH, MQRFH2, MQXQH, put_time_in
 from app.codecs.ibm_mq.structure_writing import ORDERS, family, trimmed
 from app.model.message import EVIDENCE, PhysicalMessage
 from app.wire import WireError
@@ -83,23 +82,31 @@ def _unwrapped(message: PhysicalMessage, before: int) -> PhysicalMessage:
     buffer = memoryview(message.body)
     if message.format == MQFMT_MD_EXTENSION and (extended := _extended(message, buffer)) is not None:
         return extended
-    said = Data(message.format, message.encoding, message.ccsid, 0, grouping_of(message), message.msg_type)
-    links, data = peel(buffer, said)
+    announced = Data(message.format, message.encoding, message.ccsid, 0, grouping_of(message), message.msg_type)
+    links, data = peel(buffer, announced)
     named: dict[str, str] = {}
     for link in links:
         named |= properties(buffer, link)
         if isinstance(link.header, MQMD1):
-            message = _original(message, link.header)
+            descriptor = link.header
+            others = {name: text for name, text in message.properties.items() if not name.startswith(_ORIGIN)}
+            message = message._replace(
+                properties=others | origin(descriptor),
+                msg_type=descriptor.msg_type,
+                correl_id=descriptor.correl_id,
+                message_id=b"" if descriptor.msg_id == MQ_NO_ID else descriptor.msg_id,
+                put_time=put_time_in(f"{descriptor.put_date:8}{descriptor.put_time:8}"),
+            )
     if data.doubts:
         named[EVIDENCE] = "; ".join(f"the {name} at byte {before + at} {why}" for name, at, why in data.doubts)
     if named:
         message = message._replace(properties={**message.properties, **named})
-    if (grouping := _of_data(data, links, len(buffer))) != said.grouping:
+    if (grouping := _of_data(data, links, len(buffer))) != announced.grouping:
         message = with_grouping(message, grouping)
     return message._replace(body=buffer[data.at :], format=data.format, encoding=data.encoding, ccsid=data.ccsid)
 
 
-def _of_data(data: Data, links: Iterable[Link], size: int) -> Grouping:
+def _of_data(data: Data, links: Iterable[HeaderLink], size: int) -> Grouping:
     """Return the five fields for the data that is left of a buffer of `size` bytes.
 
     An OriginalLength is "the length of the application message data" (IBM MQ, "OriginalLength"). Whether it includes
@@ -155,7 +162,7 @@ def _extended(message: PhysicalMessage, buffer: memoryview) -> PhysicalMessage |
     )
 
 
-def properties(buffer: Buffer, link: Link) -> dict[str, str]:
+def properties(buffer: Buffer, link: HeaderLink) -> dict[str, str]:
     """Return the properties that one header gives a message. Raises WireError."""
     header = link.header
     if isinstance(header, MQRFH | MQRFH2) and header.struc_length > LONGEST_HEADER:
@@ -168,20 +175,8 @@ def properties(buffer: Buffer, link: Link) -> dict[str, str]:
             codec = (family(link.ccsid) and charset(link.ccsid)) or link.context.charset
             return rfh.read_pairs(buffer, link.at + header.SIZE, link.end, codec)
         case _:
-            said = {name: str(getattr(header, name)) for name in _NAMES.get(type(header), ())}
-            return {f"{type(header).__name__.lower()}.{name}": text for name, text in said.items() if text}
-
-
-def _original(message: PhysicalMessage, descriptor: MQMD1) -> PhysicalMessage:
-    """Return the message with the fields of the descriptor in an MQXQH; those before it are of another message."""
-    others = {name: text for name, text in message.properties.items() if not name.startswith(_ORIGIN)}
-    return message._replace(
-        properties=others | origin(descriptor),
-        msg_type=descriptor.msg_type,
-        correl_id=descriptor.correl_id,
-        message_id=b"" if descriptor.msg_id == MQ_NO_ID else descriptor.msg_id,
-        put_time=microseconds(f"{descriptor.put_date:8}{descriptor.put_time:8}"),
-    )
+            announced = {name: str(getattr(header, name)) for name in _NAMES.get(type(header), ())}
+            return {f"{type(header).__name__.lower()}.{name}": text for name, text in announced.items() if text}
 
 
 def origin(descriptor: MQMD1) -> dict[str, str]:

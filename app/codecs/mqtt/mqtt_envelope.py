@@ -128,7 +128,7 @@ def read(
         return _beside_image(message, correl_id, fields, others)
     if not is_described and framing.needs_descriptor:
         unused = _joined(_given(correl_id, fields))
-        why = f"the publish on {topic()!r} has no user property msg-type, and its payload is no MQ image"
+        why = f"the publish on {topic()!r} has no user property msg-type, and its payload is not an MQ image"
         raise InvalidInputError("no-envelope", "", -1, f"{why}; so these are not used: {unused}" if unused else why)
     if correl_id is not None and len(correl_id) > _CORREL_ID_SIZE:
         why = f"{len(correl_id)} bytes; a CorrelId has at most {_CORREL_ID_SIZE}"
@@ -159,26 +159,24 @@ def _beside_image(
     given = _given(correl_id, fields)
     if not given and not others:
         return message
-    differ = [name for name, value in given.items() if not _says(message, name, value)]
+    differ = []
+    for name, value in given.items():
+        own = getattr(message, _FIELDS[name].field if name in _FIELDS else "correl_id")
+        if (identifier(own) != identifier(value)) if isinstance(value, bytes) else (own != value):
+            differ.append(name)
     differ += [name for name, text in others.items() if message.properties.get(name, text) != text]
     kept = {name: _FIELDS[name].write(value) if name in _FIELDS else value.hex() for name, value in given.items()}
     properties = {**message.properties, **kept, **others}
-    said = [each[EVIDENCE] for each in (message.properties, others) if EVIDENCE in each]
+    stated = [each[EVIDENCE] for each in (message.properties, others) if EVIDENCE in each]
     if differ:
-        said.append(f"the publish and the MQ image in it do not say the same: {_joined(differ)}")
-    return message._replace(properties=properties | ({EVIDENCE: "; ".join(said)} if said else {}))
+        stated.append(f"the publish and the MQ image in it do not say the same: {_joined(differ)}")
+    return message._replace(properties=properties | ({EVIDENCE: "; ".join(stated)} if stated else {}))
 
 
 def _given(correl_id: bytes | None, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the descriptor fields of a publish by the names of its properties."""
     given = {name: fields[known.field] for name, known in _FIELDS.items() if known.field in fields}
     return given if correl_id is None else {CORRELATION_DATA: correl_id, **given}
-
-
-def _says(message: PhysicalMessage, name: str, value: Any) -> bool:
-    """Tell whether a message's field has the value of the property with this name."""
-    own = getattr(message, _FIELDS[name].field if name in _FIELDS else "correl_id")
-    return own == value if not isinstance(value, bytes) else identifier(own) == identifier(value)
 
 
 def _joined(names: Iterable[str]) -> str:
@@ -255,11 +253,11 @@ def _sorted_out(given: PublishProperties) -> tuple[dict[str, Any], Mapping[str, 
         elif (why := _taken(known, text, fields)) is not None:
             if is_described or known.read is _hexadecimal:
                 raise InvalidInputError("bad-envelope", name, -1, why)
-            doubts.append(f"the property {name} is no field of the descriptor: {why}")
+            doubts.append(f"the property {name} is not a field of the descriptor: {why}")
             others[name] = text
-    for name, said in ((CONTENT_TYPE, given.content_type), (RESPONSE_TOPIC, given.response_topic)):
-        if said is not None:
-            _keep(others, name, said, doubts)
+    for name, stated in ((CONTENT_TYPE, given.content_type), (RESPONSE_TOPIC, given.response_topic)):
+        if stated is not None:
+            _keep(others, name, stated, doubts)
     if doubts:
         others[EVIDENCE] = "; ".join(doubts)
     return fields, others or NO_PROPERTIES

@@ -25,7 +25,7 @@ SHORT_SIZE_LIMIT: Final = 120
 """Data of fewer bytes have a size of one byte."""
 
 MEDIUM_SIZE_LIMIT: Final = 30_000
-"""Data of fewer bytes have a size of two bytes behind MEDIUM_SIZE, others one of four bytes behind LONG_SIZE."""
+"""Data of fewer bytes have a size of two bytes after MEDIUM_SIZE, others one of four bytes after LONG_SIZE."""
 
 MEDIUM_SIZE: Final = 0x79
 LONG_SIZE: Final = 0x7A

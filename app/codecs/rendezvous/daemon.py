@@ -3,7 +3,7 @@
 The daemon speaks first. The two exchange a version and parameters of fixed size; from then on every frame, in either
 direction, is a tibrvMsg with the fields `sub` (the subject), `mtype` (the kind of message), `return` (the subject to
 reply to) and `data`. A client introduces itself twice: with its service and network, and then with its session as well.
-There are no acknowledgements. A client must send no other kinds than those of `Kind` that are marked so: a daemon
+There are no acknowledgements. A client must send no kinds of `DaemonMessageKind` but the marked ones: a daemon
 reads nothing more of one that does.
 """
 
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from app.codecs.rendezvous.constants import HEADER_SIZE, LONG_SIZE, MAGIC, MOST_DEPTH, WireType
 from app.codecs.rendezvous.field_values import read_value, size_of
-from app.codecs.rendezvous.fields import Place, message_end, places
+from app.codecs.rendezvous.fields import FieldPlace, message_end, places, whole_message_end
 from app.codecs.rendezvous.subjects import INBOX
 from app.codecs.rendezvous.tibrv_message import Field, Message, by_name, decode_fields, encode_message
 from app.wire import WireError
@@ -50,7 +50,7 @@ REFUSALS: Final = {
 """Why a daemon refuses a client, by its error number."""
 
 
-class Kind(StrEnum):
+class DaemonMessageKind(StrEnum):
     """The kinds of message (`mtype`). Clients send INITIALISE, LISTEN, CANCEL and DATA."""
 
     INITIALISE = "I"
@@ -62,7 +62,7 @@ class Kind(StrEnum):
     STATUS = "S"
 
 
-class Frame(NamedTuple):
+class DaemonFrame(NamedTuple):
     """A frame as received. `data` is a slice of it: a tibrvMsg (`is_message`) or the bytes of text or of an opaque
     field; empty where there are none."""
 
@@ -74,18 +74,18 @@ class Frame(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """What a daemon tells a client that it takes: its own address, and a name for a session that no other has."""
+    """What a daemon answers a client that it accepts: its own address, and a name for a session that no other has."""
 
     address: str
     unique: str
 
 
-class Refused(Exception):
-    """The daemon does not take the client; the text says why."""
+class DaemonRefused(Exception):
+    """The daemon refuses the client; the text is the reason."""
 
 
 def first_number(parameters: bytes) -> int:
-    """Return the number that tells how far the daemon is in agreeing on parameters."""
+    """Return the number that states how far the agreement on parameters is."""
     return int.from_bytes(parameters[:4], "big")
 
 
@@ -94,7 +94,7 @@ def first_number(parameters: bytes) -> int:
 
 def initialise(user: str, service: str, network: str, session: str | None = None) -> bytes:
     """Return the frame by which a client introduces itself: at first without its session, then with it."""
-    texts = {"mtype": Kind.INITIALISE.value, "userid": user}
+    texts = {"mtype": DaemonMessageKind.INITIALISE.value, "userid": user}
     if session is not None:
         texts["session"] = session
     texts |= {"service": service, "network": network}
@@ -116,22 +116,22 @@ def session_name(address: str, unique: str) -> str:
 
 def listen(subject: str) -> bytes:
     """Return the frame by which a client listens to a subject. A daemon counts listens to the same subject."""
-    return _subscription(Kind.LISTEN, subject)
+    return _subscription(DaemonMessageKind.LISTEN, subject)
 
 
 def cancel(subject: str) -> bytes:
     """Return the frame that takes one listen back."""
-    return _subscription(Kind.CANCEL, subject)
+    return _subscription(DaemonMessageKind.CANCEL, subject)
 
 
-def _subscription(kind: Kind, subject: str) -> bytes:
+def _subscription(kind: DaemonMessageKind, subject: str) -> bytes:
     return encode_message([Field("mtype", 0, "STRING", kind.value), Field("sub", 0, "SUBJECT", subject)])
 
 
 def publish_head(subject: str, reply: str | None = None) -> bytes:
     """Return the fields of a publication that stand before its data, without the message's length."""
     back = [] if reply is None else [Field("return", 0, "STRING", reply)]
-    head = [Field("sub", 0, "SUBJECT", subject), Field("mtype", 0, "STRING", Kind.DATA.value), *back]
+    head = [Field("sub", 0, "SUBJECT", subject), Field("mtype", 0, "STRING", DaemonMessageKind.DATA.value), *back]
     return encode_message(head)[HEADER_SIZE:]
 
 
@@ -156,11 +156,9 @@ def is_frame(message: Buffer) -> bool:
     )
 
 
-def read_frame(frame: Buffer) -> Frame:
+def read_frame(frame: Buffer) -> DaemonFrame:
     """Return what a frame says; fields of other names are passed over. Raises WireError."""
-    end = message_end(frame, 0, len(frame))
-    if end != len(frame):
-        raise WireError("length", 0, f"a frame of {end} bytes, and {len(frame) - end} behind it")
+    end = whole_message_end(frame)
     texts: dict[str, str] = {}
     data: Buffer = b""
     is_message = False
@@ -168,20 +166,16 @@ def read_frame(frame: Buffer) -> Frame:
         if place.name == "data":
             data, is_message = _data(frame, place), place.type == WireType.MSG
         elif place.name in {"sub", "mtype", "return"}:
-            texts[place.name] = _text(frame, place)
-    return Frame(texts.get("mtype", ""), texts.get("sub", ""), texts.get("return"), data, is_message)
+            wanted = WireType.SUBJECT if place.name == "sub" else WireType.STRING
+            if place.type != wanted:
+                raise WireError(f"{place.name}.type", place.type_at, f"type {place.type} instead of {wanted.name}")
+            read = read_value(place.type, frame[place.data_at : place.end], str(place.name), place.data_at)
+            assert read is not None
+            texts[place.name] = str(read.value)
+    return DaemonFrame(texts.get("mtype", ""), texts.get("sub", ""), texts.get("return"), data, is_message)
 
 
-def _text(frame: Buffer, place: Place) -> str:
-    wanted = WireType.SUBJECT if place.name == "sub" else WireType.STRING
-    if place.type != wanted:
-        raise WireError(f"{place.name}.type", place.type_at, f"type {place.type}, where {wanted.name} belongs")
-    read = read_value(place.type, frame[place.data_at : place.end], str(place.name), place.data_at)
-    assert read is not None
-    return str(read.value)
-
-
-def _data(frame: Buffer, place: Place) -> Buffer:
+def _data(frame: Buffer, place: FieldPlace) -> Buffer:
     data = memoryview(frame)[place.data_at : place.end]
     if place.type == WireType.STRING and len(data) and not data[-1]:
         return data[:-1]
@@ -190,7 +184,7 @@ def _data(frame: Buffer, place: Place) -> Buffer:
     return data
 
 
-def fields_of(frame: Frame) -> Message:
+def fields_of(frame: DaemonFrame) -> Message:
     """Return the fields of a frame's data; none where these are no message. Raises WireError."""
     if not frame.is_message:
         return ()
@@ -198,21 +192,22 @@ def fields_of(frame: Frame) -> Message:
     return decode_fields(frame.data, HEADER_SIZE, end, MOST_DEPTH)
 
 
-def agreement(frame: Frame) -> Agreement:
-    """Return what the daemon answers a client's first introduction. Raises Refused, and WireError for another frame."""
-    told = by_name(fields_of(frame))
+def agreement(frame: DaemonFrame) -> Agreement:
+    """Return what the daemon answers a client's first introduction. Raises DaemonRefused, and WireError for another
+    frame."""
+    named = by_name(fields_of(frame))
     if frame.subject == _REFUSED:
-        number = told["error"].value if "error" in told else 0
-        raise Refused(f"{REFUSALS.get(number, 'the daemon refuses the connection')} (error {number})")
+        number = named["error"].value if "error" in named else 0
+        raise DaemonRefused(f"{REFUSALS.get(number, 'the daemon refuses the connection')} (error {number})")
     if frame.subject != _INITIALISED:
-        raise WireError("sub", 0, f"{frame.subject!r}, where the daemon answers {_INITIALISED}")
-    address, unique = told.get("ipaddr"), told.get("gob")
+        raise WireError("sub", 0, f"{frame.subject!r}, but the daemon answers {_INITIALISED}")
+    address, unique = named.get("ipaddr"), named.get("gob")
     if address is None or address.type != "IPADDR32":
         raise WireError("data.ipaddr", 0, "the daemon does not say the client's address")
     return Agreement(str(address.value), str(unique.value) if unique else "")
 
 
-def advisory(frame: Frame) -> dict[str, str]:
+def advisory(frame: DaemonFrame) -> dict[str, str]:
     """Return what an advisory says, as text by name. Raises WireError."""
     return {str(field.name): str(field.value) for field in fields_of(frame)}
 

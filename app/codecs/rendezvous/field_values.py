@@ -30,7 +30,7 @@ class DateTime(NamedTuple):
     microseconds: int
 
 
-class Read(NamedTuple):
+class FieldValue(NamedTuple):
     """A value as read: the API's name of its type, and the value."""
 
     type: str
@@ -43,52 +43,52 @@ _NUMBER_TYPES: Final = {
 _ELEMENTS: Final = {wire: struct.calcsize(code) for wire, code in ARRAYS.items()}
 
 
-def read_value(wire_type: int, data: Buffer, row: str, at: int) -> Read | None:
+def read_value(wire_type: int, data: Buffer, row: str, at: int) -> FieldValue | None:
     """Return the value of a field's data; None for a type that is not known. `row` and `at` (the byte where the data
     begin) are for errors. Raises WireError for data that their type cannot have."""
     known = _READERS.get(wire_type)
     return None if known is None else known(data, row, at)
 
 
-def _number(wire_type: WireType) -> Callable[[Buffer, str, int], Read]:
-    def read(data: Buffer, row: str, at: int) -> Read:
+def _number(wire_type: WireType) -> Callable[[Buffer, str, int], FieldValue]:
+    def read(data: Buffer, row: str, at: int) -> FieldValue:
         found = _NUMBER_TYPES.get((wire_type, len(data)))
         if found is None:
             raise WireError(row, at, f"{wire_type.name} of {len(data)} bytes")
         name, code = found
-        return Read(name, code.unpack(data)[0])
+        return FieldValue(name, code.unpack(data)[0])
 
     return read
 
 
-def _string(data: Buffer, _row: str, _at: int) -> Read:
-    """Text up to the first NUL: some senders write none, or bytes behind it."""
-    return Read("STRING", bytes(data).partition(b"\0")[0].decode("latin-1"))
+def _string(data: Buffer, _row: str, _at: int) -> FieldValue:
+    """Text up to the first NUL: some senders write none, or bytes after it."""
+    return FieldValue("STRING", bytes(data).partition(b"\0")[0].decode("latin-1"))
 
 
-def _opaque(data: Buffer, _row: str, _at: int) -> Read:
-    return Read("OPAQUE", bytes(data))
+def _opaque(data: Buffer, _row: str, _at: int) -> FieldValue:
+    return FieldValue("OPAQUE", bytes(data))
 
 
-def _bool(data: Buffer, row: str, at: int) -> Read:
+def _bool(data: Buffer, row: str, at: int) -> FieldValue:
     _require(len(data) == 1, row, at, f"BOOL of {len(data)} bytes")
-    return Read("BOOL", bool(data[0]))
+    return FieldValue("BOOL", bool(data[0]))
 
 
-def _ip(data: Buffer, row: str, at: int) -> Read:
+def _ip(data: Buffer, row: str, at: int) -> FieldValue:
     if len(data) == 2:
-        return Read("IPPORT16", int.from_bytes(data, "big"))
+        return FieldValue("IPPORT16", int.from_bytes(data, "big"))
     _require(len(data) == 4, row, at, f"an IP address or port of {len(data)} bytes")
-    return Read("IPADDR32", ".".join(map(str, data)))
+    return FieldValue("IPADDR32", ".".join(map(str, data)))
 
 
-def _datetime(data: Buffer, row: str, at: int) -> Read:
+def _datetime(data: Buffer, row: str, at: int) -> FieldValue:
     """Return seconds of 32 bits; the high byte of the other word belongs to seconds beyond them, where it is not 0."""
     _require(len(data) == 8, row, at, f"DATETIME of {len(data)} bytes")
-    return Read("DATETIME", DateTime(int.from_bytes(data[:4], "big"), int.from_bytes(data[4:], "big")))
+    return FieldValue("DATETIME", DateTime(int.from_bytes(data[:4], "big"), int.from_bytes(data[4:], "big")))
 
 
-def _subject(data: Buffer, row: str, at: int) -> Read:
+def _subject(data: Buffer, row: str, at: int) -> FieldValue:
     _require(len(data) > 0, row, at, "a subject without its count of elements")
     elements, place = [], 1
     for _ in range(data[0]):
@@ -98,22 +98,22 @@ def _subject(data: Buffer, row: str, at: int) -> Read:
         _require(is_whole, row, at + place, "an element of a subject that does not end in a NUL where its length says")
         elements.append(str(data[place + 1 : end - 1], "latin-1"))
         place = end
-    _require(place == len(data), row, at + place, f"{len(data) - place} bytes behind a subject")
-    return Read("SUBJECT", ".".join(elements))
+    _require(place == len(data), row, at + place, f"{len(data) - place} bytes after a subject")
+    return FieldValue("SUBJECT", ".".join(elements))
 
 
-def _xml(data: Buffer, row: str, at: int) -> Read:
-    """Text that is compressed, behind the number of its bytes. Longer texts than MOST_XML_BYTES are refused."""
+def _xml(data: Buffer, row: str, at: int) -> FieldValue:
+    """Text that is compressed, after the number of its bytes. Longer texts than MOST_XML_BYTES are refused."""
     head, size = _xml_size(data, row, at)
     packed = data[head:]
     limit = min(MOST_XML_BYTES, len(packed) * _INFLATION)
-    _require(size <= limit, row, at, f"XML of {size} bytes in {len(packed)}, where at most {limit} are expanded")
+    _require(size <= limit, row, at, f"XML of {size} bytes in {len(packed)}, but at most {limit} are expanded")
     try:
         text = zlib.decompressobj().decompress(packed, size + 1)
     except zlib.error as error:
         raise WireError(row, at + head, f"XML that does not expand: {error}") from None
-    _require(len(text) == size, row, at, f"XML of {len(text)} bytes, where its size says {size}")
-    return Read("XML", text.partition(b"\0")[0].decode("latin-1"))
+    _require(len(text) == size, row, at, f"XML of {len(text)} bytes, but its size says {size}")
+    return FieldValue("XML", text.partition(b"\0")[0].decode("latin-1"))
 
 
 def _xml_size(data: Buffer, row: str, at: int) -> tuple[int, int]:
@@ -128,23 +128,23 @@ def _xml_size(data: Buffer, row: str, at: int) -> tuple[int, int]:
     return 1 + width, number - width
 
 
-def _array(wire_type: WireType) -> Callable[[Buffer, str, int], Read]:
+def _array(wire_type: WireType) -> Callable[[Buffer, str, int], FieldValue]:
     code, size = ARRAYS[wire_type], _ELEMENTS[wire_type]
 
-    def read(data: Buffer, row: str, at: int) -> Read:
+    def read(data: Buffer, row: str, at: int) -> FieldValue:
         count, rest = divmod(len(data), size)
-        _require(not rest, row, at, f"{len(data)} bytes are no elements of {size}")
-        return Read(wire_type.name, list(struct.unpack(f">{count}{code}", data)))
+        _require(not rest, row, at, f"{len(data)} bytes are not elements of {size}")
+        return FieldValue(wire_type.name, list(struct.unpack(f">{count}{code}", data)))
 
     return read
 
 
-def _strings(data: Buffer, row: str, at: int) -> Read:
+def _strings(data: Buffer, row: str, at: int) -> FieldValue:
     _require(len(data) >= _U32.size, row, at, "STRINGARRAY without a count")
     (count,) = _U32.unpack_from(data)
     *texts, rest = bytes(data[_U32.size :]).split(b"\0")
-    _require(len(texts) == count and not rest, row, at, f"{len(texts)} texts, where the count says {count}")
-    return Read("STRINGARRAY", [text.decode("latin-1") for text in texts])
+    _require(len(texts) == count and not rest, row, at, f"{len(texts)} texts, but the count says {count}")
+    return FieldValue("STRINGARRAY", [text.decode("latin-1") for text in texts])
 
 
 def _require(is_right: bool, row: str, at: int, why: str) -> None:
@@ -152,7 +152,7 @@ def _require(is_right: bool, row: str, at: int, why: str) -> None:
         raise WireError(row, at, why)
 
 
-_READERS: Final[Mapping[int, Callable[[Buffer, str, int], Read]]] = {
+_READERS: Final[Mapping[int, Callable[[Buffer, str, int], FieldValue]]] = {
     WireType.SUBJECT: _subject,
     WireType.DATETIME: _datetime,
     WireType.OPAQUE: _opaque,
@@ -216,7 +216,7 @@ _WIRE_TYPES: Final = {name: WireType.IP if name.startswith("IP") else WireType[n
 
 
 def size_of(length: int, *, medium: bool = False) -> bytes:
-    """Return the size of so many bytes of data as it is written; with `medium`, in at least two bytes."""
+    """Return the size of data of this length as it is written; with `medium`, in at least two bytes."""
     if length < SHORT_SIZE_LIMIT and not medium:
         return bytes([length])
     if length < MEDIUM_SIZE_LIMIT:

@@ -20,9 +20,9 @@ _U16, _U32 = Struct(">H"), Struct(">I")
 _ID_SIZE = 2
 
 
-class Place(NamedTuple):
+class FieldPlace(NamedTuple):
     """A field in a buffer. Every number is a byte of the buffer: the field is [at, end), its name [at + 1, name_end)
-    with the NUL and the identifier behind it, its type at `type_at`, its size [type_at + 1, data_at)."""
+    with the NUL and the identifier after it, its type at `type_at`, its size [type_at + 1, data_at)."""
 
     at: int
     name_end: int
@@ -35,39 +35,43 @@ class Place(NamedTuple):
 
 
 def message_end(buffer: Buffer, at: int, end: int) -> int:
-    """Return the byte behind the message that begins at `at`, which must not lie behind `end`. Raises WireError."""
+    """Return the byte after the message that begins at `at`, which must not lie after `end`. Raises WireError."""
     if end - at < HEADER_SIZE:
         raise WireError("length", at, f"{end - at} bytes, and a message has at least {HEADER_SIZE}")
     (length,) = _U32.unpack_from(buffer, at)
     if bytes(buffer[at + 4 : at + HEADER_SIZE]) != MAGIC:
         found = bytes(buffer[at + 4 : at + HEADER_SIZE]).hex().upper()
-        raise WireError("magic", at + 4, f"{found}, where a message has {MAGIC.hex().upper()}")
+        raise WireError("magic", at + 4, f"{found}, but a message has {MAGIC.hex().upper()}")
     if not HEADER_SIZE <= length <= end - at:
-        raise WireError("length", at, f"a message of {length} bytes, where {end - at} are left")
+        raise WireError("length", at, f"a message of {length} bytes, but {end - at} are left")
     return at + int(length)
 
 
-def places(buffer: Buffer, at: int, end: int) -> Iterator[Place]:
+def whole_message_end(buffer: Buffer) -> int:
+    """Return the size of a message that takes all of these bytes. Raises WireError."""
+    end = message_end(buffer, 0, len(buffer))
+    if end != len(buffer):
+        raise WireError("length", 0, f"a message of {end} bytes, and {len(buffer) - end} after it")
+    return end
+
+
+def places(buffer: Buffer, at: int, end: int) -> Iterator[FieldPlace]:
     """Find the fields of a message whose first field is at `at` and whose last one ends at `end`. Raises WireError."""
     number = 0
     while at < end:
-        place = _place(buffer, at, end, number)
+        row = f"field[{number}]"
+        type_at = at + 1 + buffer[at]
+        if type_at + 2 > end:
+            raise WireError(f"{row}.name", at, f"a name area of {buffer[at]} bytes, but {end - at - 1} are left")
+        name, name_end, identifier = _name(buffer, at, type_at, row)
+        kind = buffer[type_at]
+        data_at, size = _size(buffer, type_at + 1, end, kind, row)
+        if size > end - data_at:
+            raise WireError(f"{row}.data", data_at, f"{size} bytes of data, but {end - data_at} are left")
+        place = FieldPlace(at, name_end, type_at, data_at, data_at + size, name, identifier, kind)
         yield place
         at = place.end
         number += 1
-
-
-def _place(buffer: Buffer, at: int, end: int, number: int) -> Place:
-    row = f"field[{number}]"
-    type_at = at + 1 + buffer[at]
-    if type_at + 2 > end:
-        raise WireError(f"{row}.name", at, f"a name area of {buffer[at]} bytes, where {end - at - 1} are left")
-    name, name_end, identifier = _name(buffer, at, type_at, row)
-    kind = buffer[type_at]
-    data_at, size = _size(buffer, type_at + 1, end, kind, row)
-    if size > end - data_at:
-        raise WireError(f"{row}.data", data_at, f"{size} bytes of data, where {end - data_at} are left")
-    return Place(at, name_end, type_at, data_at, data_at + size, name, identifier, kind)
 
 
 def _name(buffer: Buffer, at: int, type_at: int, row: str) -> tuple[str | None, int, int]:
@@ -95,7 +99,7 @@ def _size(buffer: Buffer, at: int, end: int, kind: int, row: str) -> tuple[int, 
         raise WireError(f"{row}.size", at, f"{first:02X} is not the size of a field of type {kind}")
     width = 2 if first == MEDIUM_SIZE else 4
     if at + 1 + width > end:
-        raise WireError(f"{row}.size", at, f"a size of {width} bytes, where {end - at - 1} are left")
+        raise WireError(f"{row}.size", at, f"a size of {width} bytes, but {end - at - 1} are left")
     if kind == WireType.MSG:
         # The nested message's own length takes the place of the number, and belongs to the data.
         if first != LONG_SIZE:

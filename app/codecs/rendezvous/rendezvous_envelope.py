@@ -6,7 +6,7 @@ apart by its type and its first bytes.
 """
 
 from app.codecs.ibm_mq.image import IMAGE_OVERHEAD, is_image, read_image, write_image
-from app.codecs.rendezvous.daemon import Frame, publish, publish_head
+from app.codecs.rendezvous.daemon import DaemonFrame, publish, publish_head
 from app.codecs.rendezvous.subjects import REPLY_PROPERTY, SUBJECT_PROPERTY
 from app.codecs.rendezvous.tibrv_message import is_message
 from app.model.errors import InvalidInputError
@@ -16,12 +16,12 @@ from app.wire import WireError
 from app.wire.kinds import Buffer
 
 HEAD_BYTES = 1024
-"""The most bytes that a publication has beside a body: subjects, the image's descriptor, and the frame."""
+"""The most bytes that a publication has in addition to a body: subjects, the image's descriptor, and the frame."""
 
 assert HEAD_BYTES > IMAGE_OVERHEAD + 2 * 255 + 64
 
 
-def read(frame: Frame, source: str, framing: FramingTraits, received_at: int) -> PhysicalMessage:
+def read(frame: DaemonFrame, source: str, framing: FramingTraits, received_at: int) -> PhysicalMessage:
     """Return the physical message that a publication carries.
 
     Raises InvalidInputError with the code `bad-mq-image`, or `no-envelope` where the framing needs a descriptor.
@@ -34,12 +34,12 @@ def read(frame: Frame, source: str, framing: FramingTraits, received_at: int) ->
             raise InvalidInputError("bad-mq-image", error.row, error.at, error.why) from error
         return message._replace(properties={**message.properties, **properties})
     if framing.needs_descriptor:
-        why = f"a publication on {frame.subject!r} that is no MQ image"
+        why = f"a publication on {frame.subject!r} that is not an MQ image"
         raise InvalidInputError("no-envelope", "", -1, why)
     return PhysicalMessage(source, framing.name, body=frame.data, received_at=received_at, properties=properties)
 
 
-def subjects(frame: Frame) -> dict[str, str]:
+def subjects(frame: DaemonFrame) -> dict[str, str]:
     """Return the subject of a publication, and the one that its sender wants replies on, as properties."""
     properties = {SUBJECT_PROPERTY: frame.subject}
     if frame.reply is not None:

@@ -30,14 +30,10 @@ def checked_subject(subject: str, *, wildcards: bool = False) -> str:
             f"{subject!r}: a subject has at most {LONGEST_SUBJECT} characters, and each element 1 to {LONGEST_ELEMENT}"
         )
     if wildcards:
-        _check_wildcards(subject, elements)
+        if any("*" in element and element != "*" for element in elements):
+            raise ValueError(f"{subject!r}: * stands alone as an element")
+        if any(">" in element for element in elements[:-1]) or (">" in elements[-1] and elements[-1] != ">"):
+            raise ValueError(f"{subject!r}: > stands alone as the last element")
     elif "*" in subject or ">" in subject:
         raise ValueError(f"{subject!r}: one cannot publish on a subject with wildcards")
     return subject
-
-
-def _check_wildcards(subject: str, elements: list[str]) -> None:
-    if any("*" in element and element != "*" for element in elements):
-        raise ValueError(f"{subject!r}: * stands alone as an element")
-    if any(">" in element for element in elements[:-1]) or (">" in elements[-1] and elements[-1] != ">"):
-        raise ValueError(f"{subject!r}: > stands alone as the last element")

@@ -22,7 +22,7 @@ from app.codecs.rendezvous.constants import (
     WireType,
 )
 from app.codecs.rendezvous.field_values import read_value, size_of, write_value
-from app.codecs.rendezvous.fields import Place, message_end, places
+from app.codecs.rendezvous.fields import FieldPlace, message_end, places, whole_message_end
 from app.wire import WireError
 from app.wire.kinds import Buffer
 
@@ -61,10 +61,7 @@ def is_message(buffer: Buffer) -> bool:
 
 def decode_message(buffer: Buffer) -> tuple[Field, ...]:
     """Return the fields of a message that takes all of these bytes. Raises WireError."""
-    end = message_end(buffer, 0, len(buffer))
-    if end != len(buffer):
-        raise WireError("length", 0, f"a message of {end} bytes, and {len(buffer) - end} behind it")
-    return decode_fields(buffer, HEADER_SIZE, end, MOST_DEPTH)
+    return decode_fields(buffer, HEADER_SIZE, whole_message_end(buffer), MOST_DEPTH)
 
 
 def decode_fields(buffer: Buffer, at: int, end: int, depth: int) -> tuple[Field, ...]:
@@ -74,7 +71,7 @@ def decode_fields(buffer: Buffer, at: int, end: int, depth: int) -> tuple[Field,
     )
 
 
-def decode_field(buffer: Buffer, place: Place, row: str, depth: int) -> Field:
+def decode_field(buffer: Buffer, place: FieldPlace, row: str, depth: int) -> Field:
     """Return the field at a place. Raises WireError for data that its type cannot have."""
     if place.type == WireType.MSG:
         return Field(place.name, place.id, "MSG", _nested(buffer, place.data_at, place.end, row, depth))
@@ -95,7 +92,7 @@ def _nested(buffer: Buffer, at: int, end: int, row: str, depth: int) -> tuple[Fi
     return decode_fields(buffer, at + HEADER_SIZE, end, depth - 1)
 
 
-def _messages(buffer: Buffer, place: Place, row: str, depth: int) -> tuple[tuple[Field, ...], ...]:
+def _messages(buffer: Buffer, place: FieldPlace, row: str, depth: int) -> tuple[tuple[Field, ...], ...]:
     at, end = place.data_at + _U32.size, place.end
     if at > end:
         raise WireError(f"{row}.data", place.data_at, "MSGARRAY without a count")
@@ -108,7 +105,7 @@ def _messages(buffer: Buffer, place: Place, row: str, depth: int) -> tuple[tuple
         found.append(_nested(buffer, at, following, row, depth))
         at = following
     if at != end:
-        raise WireError(f"{row}.data", at, f"{end - at} bytes behind {count} messages")
+        raise WireError(f"{row}.data", at, f"{end - at} bytes after {count} messages")
     return tuple(found)
 
 
@@ -171,7 +168,7 @@ def _data(field: Field, row: str) -> tuple[int, bytes]:
 
 def _encode_name(field: Field, row: str) -> bytes:
     if not 0 <= field.id < 1 << 16:
-        raise WireError(f"{row}.id", 0, f"identifier {field.id}, where 0 to 65535 fit")
+        raise WireError(f"{row}.id", 0, f"identifier {field.id}, but 0 to 65535 fit")
     if field.name is None:
         if field.id:
             raise WireError(f"{row}.id", 0, f"identifier {field.id} of a field without a name")

@@ -381,4 +381,4 @@ WHOLE_NUMBERS: Final[Mapping[int, range]] = {
     DataType.SMALLINT: range(-(1 << 15), 1 << 15),
     DataType.INTEGER: range(-(1 << 31), 1 << 31),
 }
-"""The values of the types whose range is not that of their digits."""
+"""The range of each type that cannot have all values of its digits."""

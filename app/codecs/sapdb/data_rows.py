@@ -1,6 +1,6 @@
 """Rows of data and vardata parts, as a shortinfo part describes them.
 
-Rows of data follow each other directly and have one length; behind the last one are the bytes of LONG values. Rows of
+Rows of data follow each other directly and have one length; after the last one are the bytes of LONG values. Rows of
 vardata have a length in front of each field, which is always big-endian.
 """
 
@@ -22,7 +22,7 @@ from app.wire import WireError
 from app.wire.kinds import Buffer
 
 _MOST_SHORT: Final = 245
-"""The longest field that is written behind a length of one byte; up to 249 bytes are read so."""
+"""The longest field that is written after a length of one byte; up to 249 bytes are read so."""
 
 _IGNORED, _LONG_LENGTH = 250, 255
 _MARKS: Final = {251: Undef.SPECIAL_NULL, 252: Undef.LONG_DEFAULT, 253: Undef.DEFAULT, 254: Undef.NULL}
@@ -54,19 +54,19 @@ def row_size(parameters: Sequence[ParameterInfo]) -> int:
             why = f"{each.in_out_len} bytes at position {each.bufpos} of a row"
             raise WireError(f"parameter[{number}].bufpos", 0, why)
         if each.bufpos <= end:
-            why = f"position {each.bufpos} of a row, where the value before it ends at {end}"
+            why = f"position {each.bufpos} of a row, but the value before it ends at {end}"
             raise WireError(f"parameter[{number}].bufpos", 0, why)
         if each.in_out_len < (least := least_in_out_len(each)):
-            why = f"{each.in_out_len}, where values of length {each.length} take {least} bytes"
+            why = f"{each.in_out_len}, but values of length {each.length} take {least} bytes"
             raise WireError(f"parameter[{number}].in_out_len", 0, why)
         end = each.bufpos - 1 + each.in_out_len
     return end
 
 
 def check_rows(buffer: Buffer, parameters: Sequence[ParameterInfo], size: int, count: int) -> None:
-    """Raise WireError where a data part has fewer or more bytes than so many rows of `size` bytes.
+    """Raise WireError where a data part does not have the bytes of `count` rows of `size` bytes.
 
-    Only LONG values may be behind the rows.
+    Only LONG values may be after the rows.
     """
     has_longs = any(each.data_type in LONGS for each in parameters)
     if count < 0 or count * size > len(buffer) or (count * size < len(buffer) and not has_longs):
@@ -74,7 +74,7 @@ def check_rows(buffer: Buffer, parameters: Sequence[ParameterInfo], size: int, c
 
 
 def decode_rows(buffer: Buffer, parameters: Sequence[ParameterInfo], count: int, manner: Manner) -> list[Row]:
-    """Return so many rows of a data part. Raises WireError.
+    """Return `count` rows of a data part. Raises WireError.
 
     `count` is the argument count of a mass command or a reply; other requests have one row, whatever their count says.
     """
@@ -142,12 +142,12 @@ def _field(buffer: Buffer, at: int, row: str) -> tuple[bytes | Undef | None, int
         start += 2
         length = int.from_bytes(buffer[at + 1 : start], "big")
     if start + length > len(buffer):
-        raise WireError(row, at, f"{length} bytes, where {max(0, len(buffer) - start)} are left")
+        raise WireError(row, at, f"{length} bytes, but {max(0, len(buffer) - start)} are left")
     return bytes(buffer[start : start + length]), start, start + length
 
 
 def decode_vardata(buffer: Buffer, parameters: Sequence[Described], manner: Manner) -> list[Row]:
-    """Return the rows of a vardata part, whose fields are those of the parameters. Raises WireError."""
+    """Return the rows of a vardata part, with a field for each parameter. Raises WireError."""
     rows = []
     for number, fields in enumerate(vardata_fields(buffer)):
         if len(fields) != len(parameters):

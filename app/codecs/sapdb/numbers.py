@@ -23,7 +23,7 @@ class NumberOverflow(WireError):
 
 
 def field_size(length: int) -> int:
-    """Return the bytes of a number of so many digits, without an undef byte."""
+    """Return the size of a number with this number of digits, without an undef byte."""
     return (length + 1) // 2 + 1
 
 
@@ -36,12 +36,12 @@ def decode_number(field: Buffer, row: str = "number", at: int = 0) -> Decimal:
         return Decimal(0)
     digits = bytes(field[1:]).hex().rstrip("0")
     if not digits:
-        raise WireError(row, at + 1, f"a number without digits, where its characteristic {first:02X} is not zero's")
+        raise WireError(row, at + 1, f"a number without digits, and its characteristic {first:02X} is not zero's")
     if not digits.isdecimal():
         wrong = next(index for index, digit in enumerate(digits) if not digit.isdecimal())
-        raise WireError(row, at + 1 + wrong // 2, f"{field[1 + wrong // 2]:02X} are no two decimal digits")
+        raise WireError(row, at + 1 + wrong // 2, f"{field[1 + wrong // 2]:02X} are not two decimal digits")
     if len(digits) > MOST_DIGITS:
-        raise WireError(row, at + 1, f"{len(digits)} digits, where a number has at most {MOST_DIGITS}")
+        raise WireError(row, at + 1, f"{len(digits)} digits, but a number has at most {MOST_DIGITS}")
     negative = first < _ZERO
     exponent = _NEGATIVE - first if negative else first - _POSITIVE
     return Decimal(
@@ -57,7 +57,7 @@ def encode_number(value: Decimal | int, length: int, frac: int | None = None) ->
     """
     number = Decimal(value)
     if not 1 <= length <= MOST_DIGITS or not 0 <= (frac or 0) <= length:
-        raise WireError("number", 0, f"there is no type of {length} digits with {frac} behind the point")
+        raise WireError("number", 0, f"there is no type of {length} digits with {frac} after the decimal point")
     if not number.is_finite():
         raise WireError("number", 0, f"{number} is not a number that fields have")
     sign, digits, power = number.as_tuple()

@@ -33,8 +33,8 @@ class PacketHeader(Layout):
     filler1: Int2 = row("unused", default=0)
     appl_version: C5 = row("version of the client", default=b"62000")
     application: C3 = row("kind of client", default=b"XCI")
-    varpart_size: Int4 = row("bytes available behind the header", default=0)
-    varpart_len: Int4 = row("bytes used behind the header", default=0)
+    varpart_size: Int4 = row("bytes available after the header", default=0)
+    varpart_len: Int4 = row("bytes used after the header", default=0)
     filler2: Int2 = row("unused", default=0)
     no_of_segm: Int2 = row("number of segments", default=0)
     filler3: C8 = row("unused", default=bytes(8))
@@ -119,27 +119,26 @@ class Parsid(Layout):
     flag: Byte = row("unused")
 
 
-class ParameterInfo(Layout):
-    """One argument of shortinfo: a parameter or a column, 12 bytes."""
+class DescribedParameter(Layout):
+    """What the descriptions of a parameter or a column begin with."""
 
     mode: Byte = row("set: mandatory 1, optional 2, default 4, escape character 8")
     io_type: Annotated[int, Num("B", IoType)] = row("direction")
     data_type: Annotated[int, Num("B", DataType)] = row("type")
-    frac: Byte = row("digits behind the point; 255 for none that are fixed")
+    frac: Byte = row("digits after the decimal point; 255 for none that are fixed")
     length: Int2 = row("length by its declaration: digits or characters")
     in_out_len: Int2 = row("bytes in a data part with the undef byte")
+
+
+class ParameterInfo(DescribedParameter):
+    """One argument of shortinfo: a parameter or a column, 12 bytes."""
+
     bufpos: Int4 = row("position of the undef byte in a row of a data part, from 1 on")
 
 
-class VardataParameterInfo(Layout):
+class VardataParameterInfo(DescribedParameter):
     """One argument of vardata_shortinfo that is input, 12 bytes."""
 
-    mode: Byte = row("set: mandatory 1, optional 2, default 4, escape character 8")
-    io_type: Annotated[int, Num("B", IoType)] = row("direction")
-    data_type: Annotated[int, Num("B", DataType)] = row("type")
-    frac: Byte = row("digits behind the point; 255 for none that are fixed")
-    length: Int2 = row("length by its declaration: digits or characters")
-    in_out_len: Int2 = row("bytes in a data part with the undef byte")
     param_no: Int2 = row("number of the parameter")
     read_only: Byte = row("1: cannot be changed")
     serial: Byte = row("1: a serial column")
@@ -149,12 +148,12 @@ class ApplicationParameter(Layout):
     """One argument of appl_parameter_description, 4 bytes."""
 
     data_type: Annotated[int, Num("B", DataType)] = row("type")
-    frac: Byte = row("digits behind the point")
+    frac: Byte = row("digits after the decimal point")
     length: Int2 = row("length")
 
 
 class LongDescriptor(Layout):
-    """What stands for a LONG value in a row, behind its undef byte: 40 bytes."""
+    """What stands for a LONG value in a row, after its undef byte: 40 bytes."""
 
     descriptor: C8 = row("identifier of the value", default=bytes(8))
     table_id: C8 = row("identifier of the table", default=bytes(8))

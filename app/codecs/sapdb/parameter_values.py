@@ -1,4 +1,4 @@
-"""Values of data parts: an undef byte, and so many bytes as the parameter's description says.
+"""Values of data parts: an undef byte, and the bytes that the parameter's description states.
 
 The undef byte says that a value is missing (`Undef`); any other byte says that one is there, and is the type's fill.
 """
@@ -101,7 +101,7 @@ _BOOLEANS: Final = frozenset({DataType.BOOLEAN})
 def decode_value(data_type: int, field: Buffer, manner: Manner, row: str = "value", at: int = 0) -> Value:
     """Return the value of a field that begins with its undef byte, at byte `at`. Raises WireError.
 
-    Blanks behind texts and zeros behind VARCHAR BYTE are fill. Values of types that are not known are bytes.
+    Blanks after texts and zeros after VARCHAR BYTE are fill. Values of types that are not known are bytes.
     """
     if not len(field):
         raise WireError(row, at, "a value without its undef byte")
@@ -124,7 +124,7 @@ def decode_content(
         return number
     if data_type in LONGS:
         if len(content) != LongDescriptor.SIZE:
-            raise WireError(row, at, f"a LONG descriptor of {len(content)} bytes, where it has {LongDescriptor.SIZE}")
+            raise WireError(row, at, f"a LONG descriptor of {len(content)} bytes, but it has {LongDescriptor.SIZE}")
         return LongDescriptor.decode(content, 0, manner.context)[0]
     if data_type == DataType.BOOLEAN:
         if len(content) != 1:
@@ -186,13 +186,13 @@ def encode_value(value: Value | int | None, info: Described, manner: Manner, row
     content = encode_content(value, info, manner, row)
     undef, filler = fill(info.data_type, manner)
     if len(content) > size - 1:
-        raise WireError(row, 0, f"{value!r} takes {len(content)} bytes, where there is room for {size - 1}")
+        raise WireError(row, 0, f"{value!r} takes {len(content)} bytes, but there is room for {size - 1}")
     rest = size - 1 - len(content)
     return bytes([undef]) + content + (filler * (rest // len(filler) + 1))[:rest]
 
 
 def fill(data_type: int, manner: Manner) -> tuple[int, bytes]:
-    """Return the undef byte of a value of a type that is there, and what fills the rest of its field."""
+    """Return the undef byte of a defined value of a type, and the byte that pads its field."""
     codec = text_codec(data_type, manner.code, wide=manner.code.is_unicode)
     if codec is None:
         return _ZERO, b"\0"
@@ -220,7 +220,7 @@ def encode_content(value: Any, info: Described, manner: Manner, row: str = "valu
 
 
 def fraction(info: Described) -> int | None:
-    """Return the digits behind the point of a number; None for floating-point ones."""
+    """Return the digits after the point of a number; None for floating-point ones."""
     if info.data_type in WHOLE_NUMBERS:
         return 0
     is_float = info.data_type in {DataType.FLOAT, DataType.VFLOAT, DataType.NUMBER}

@@ -5,7 +5,7 @@ Data and vardata parts cannot be read by themselves: what their rows are is said
 
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 from app.codecs.sapdb.constants import IoType, PartKind, Undef
 from app.codecs.sapdb.numbers import decode_number, encode_number, field_size
@@ -17,10 +17,31 @@ from app.codecs.sapdb.packet_records import (
     VardataParameterInfo,
 )
 from app.codecs.sapdb.parameter_values import LONG_SIZE, Manner
-from app.codecs.sapdb.session_info import SessionInfo
 from app.codecs.sapdb.text_codes import decode_text, encode_text
-from app.wire import Layout, WireError
+from app.wire import Layout, Num, Raw, WireError, row
 from app.wire.kinds import Buffer
+
+
+class SessionInfo(Layout):
+    """The buffer of a session_info_returned part."""
+
+    unicode_database: Annotated[int, Num("B")] = row("1: the database has Unicode names")
+    session_id: Annotated[bytes, Raw(4)] = row("session, as in its parsids")
+    date_format_name_length: Annotated[int, Num("B")] = row("bytes of the name of the national date format")
+    date_format_name: Annotated[bytes, Raw(100)] = row("name of the national date format")
+    coded_length: Annotated[int, Num("B")] = row("bytes of the coded date format")
+    coded: Annotated[bytes, Raw(50)] = row("coded date format")
+    date_language: Annotated[bytes, Raw(6)] = row("language of dates")
+    language: Annotated[bytes, Raw(6)] = row("language")
+    date_format: Annotated[int, Num("B")] = row("format of dates and times")
+    numeric_characters: Annotated[bytes, Raw(4)] = row("characters in numbers")
+    unused: Annotated[bytes, Raw(18)] = row("unused")
+    dictionary: Annotated[bytes, Raw(2000)] = row("dictionary")
+    page_size: Annotated[bytes, Raw(5)] = row("bytes of a page, as text")
+    unused2: Annotated[bytes, Raw(3)] = row("unused")
+    kernel_version: Annotated[bytes, Raw(5)] = row("version of the kernel, as text")
+    unused3: Annotated[bytes, Raw(3)] = row("unused")
+
 
 COUNT_SIZE: Final = field_size(10) + 1
 """Bytes of a row count or a position: an undef byte and a number of type fixed(10)."""
@@ -46,7 +67,7 @@ class LongDemand(NamedTuple):
     length: int | None
 
 
-class Held(NamedTuple):
+class PartBuffer(NamedTuple):
     """What a reader gets: a part's buffer, its number of arguments, how it is written, and where it is for errors."""
 
     buffer: Buffer
@@ -59,19 +80,19 @@ class Held(NamedTuple):
         return WireError(self.row, self.at + offset, why)
 
     def require_size(self, size: int) -> None:
-        """Raise WireError where each argument does not have so many bytes."""
+        """Raise WireError unless each argument has this size in bytes."""
         if len(self.buffer) != self.arg_count * size:
-            raise self.refuse(0, f"{len(self.buffer)} bytes, where {self.arg_count} arguments have {size} each")
+            raise self.refuse(0, f"{len(self.buffer)} bytes, but {self.arg_count} arguments have {size} each")
 
 
-class Kind(NamedTuple):
+class PartCodec(NamedTuple):
     """How the parts of a kind are read and written. A writer returns the number of arguments and the buffer."""
 
-    read: Callable[[Held], Any]
+    read: Callable[[PartBuffer], Any]
     write: Callable[[Any, Manner], tuple[int, bytes]]
 
 
-def decode_part(kind: int, held: Held) -> Any:
+def decode_part(kind: int, held: PartBuffer) -> Any:
     """Return what a part holds; its bytes for a kind that is not known, and for data, whose rows need a description.
 
     Raises WireError.
@@ -89,7 +110,7 @@ def encode_part(kind: int, value: Any, manner: Manner) -> tuple[int, bytes]:
 # --- texts ------------------------------------------------------------------------------------------------------------
 
 
-def _read_text(held: Held) -> str:
+def _read_text(held: PartBuffer) -> str:
     return decode_text(held.buffer, held.manner.code.text, held.row, held.at)
 
 
@@ -97,24 +118,24 @@ def _write_text(text: str, manner: Manner) -> tuple[int, bytes]:
     return 1, encode_text(text, manner.code.text, "text")
 
 
-def _read_names(held: Held) -> tuple[str, ...]:
+def _read_names(held: PartBuffer) -> tuple[str, ...]:
     """Return texts, one for each argument. A byte with its length comes before each text."""
     return _texts(held, held.arg_count)
 
 
-def _texts(held: Held, count: int) -> tuple[str, ...]:
+def _texts(held: PartBuffer, count: int) -> tuple[str, ...]:
     texts, at = [], 0
     buffer = held.buffer
     for number in range(count):
         if at >= len(buffer):
-            raise held.refuse(at, f"{number} texts, where {count} belong")
+            raise held.refuse(at, f"{number} texts instead of {count}")
         end = at + 1 + buffer[at]
         if end > len(buffer):
-            raise held.refuse(at, f"a text of {buffer[at]} bytes, where {len(buffer) - at - 1} are left")
+            raise held.refuse(at, f"a text of {buffer[at]} bytes, but {len(buffer) - at - 1} are left")
         texts.append(decode_text(buffer[at + 1 : end], held.manner.code.text, held.row, held.at + at + 1))
         at = end
     if at != len(buffer):
-        raise held.refuse(at, f"{len(buffer) - at} bytes behind {count} texts")
+        raise held.refuse(at, f"{len(buffer) - at} bytes after {count} texts")
     return tuple(texts)
 
 
@@ -129,15 +150,15 @@ def _write_names(names: Sequence[str], manner: Manner) -> tuple[int, bytes]:
     return len(names), bytes(out)
 
 
-def _fixed_texts(count: int) -> Kind:
+def _fixed_texts(count: int) -> PartCodec:
     """Return a kind of part with one argument, which has `count` texts."""
 
     def write(texts: Sequence[str], manner: Manner) -> tuple[int, bytes]:
         if len(texts) != count:
-            raise WireError("text", 0, f"{len(texts)} texts, where {count} belong")
+            raise WireError("text", 0, f"{len(texts)} texts instead of {count}")
         return 1, _write_names(texts, manner)[1]
 
-    return Kind(lambda held: _texts(held, count), write)
+    return PartCodec(lambda held: _texts(held, count), write)
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------------
@@ -146,7 +167,7 @@ def _fixed_texts(count: int) -> Kind:
 def read_count(field: Buffer, row: str, at: int) -> int | None:
     """Return a row count or a position; None for an undefined one. -1 says that nobody counted. Raises WireError."""
     if len(field) != COUNT_SIZE:
-        raise WireError(row, at, f"a number of {len(field)} bytes, where {COUNT_SIZE} belong")
+        raise WireError(row, at, f"a number of {len(field)} bytes instead of {COUNT_SIZE}")
     if field[0] == Undef.NULL:
         return None
     number = decode_number(field[1:], row, at + 1)
@@ -162,7 +183,7 @@ def write_count(count: int | None) -> bytes:
     return b"\0" + encode_number(Decimal(count), 10, 0)
 
 
-def _read_demands(held: Held) -> tuple[LongDemand, ...]:
+def _read_demands(held: PartBuffer) -> tuple[LongDemand, ...]:
     size = 2 + 2 * COUNT_SIZE
     held.require_size(size)
     found = []
@@ -185,28 +206,28 @@ def _write_demands(demands: Sequence[LongDemand], _: Manner) -> tuple[int, bytes
 # --- records ----------------------------------------------------------------------------------------------------------
 
 
-def _records(layout: type[Layout]) -> Kind:
+def _records(layout: type[Layout]) -> PartCodec:
     """Return a kind of part whose arguments are records of one layout."""
 
-    def read(held: Held) -> tuple[Layout, ...]:
+    def read(held: PartBuffer) -> tuple[Layout, ...]:
         held.require_size(layout.SIZE)
         places = range(0, len(held.buffer), layout.SIZE)
         return tuple(layout.decode(held.buffer, at, held.manner.context)[0] for at in places)
 
-    return Kind(read, _write_records)
+    return PartCodec(read, _write_records)
 
 
 def _write_records(records: Sequence[Layout], manner: Manner) -> tuple[int, bytes]:
     return len(records), b"".join(record.encode(manner.context) for record in records)
 
 
-def _read_session_info(held: Held) -> SessionInfo:
+def _read_session_info(held: PartBuffer) -> SessionInfo:
     if len(held.buffer) != SessionInfo.SIZE:
-        raise held.refuse(0, f"session info of {len(held.buffer)} bytes, where it has {SessionInfo.SIZE}")
+        raise held.refuse(0, f"session info of {len(held.buffer)} bytes, but it has {SessionInfo.SIZE}")
     return SessionInfo.decode(held.buffer)[0]
 
 
-def _read_vardata_info(held: Held) -> tuple[ParameterInfo | VardataParameterInfo, ...]:
+def _read_vardata_info(held: PartBuffer) -> tuple[ParameterInfo | VardataParameterInfo, ...]:
     size = ParameterInfo.SIZE
     held.require_size(size)
     found: list[ParameterInfo | VardataParameterInfo] = []
@@ -217,7 +238,7 @@ def _read_vardata_info(held: Held) -> tuple[ParameterInfo | VardataParameterInfo
     return tuple(found)
 
 
-def _read_pairs(held: Held) -> tuple[tuple[int, int], ...]:
+def _read_pairs(held: PartBuffer) -> tuple[tuple[int, int], ...]:
     held.require_size(2)
     return tuple((held.buffer[at], held.buffer[at + 1]) for at in range(0, len(held.buffer), 2))
 
@@ -226,7 +247,7 @@ def _write_pairs(pairs: Sequence[tuple[int, int]], _: Manner) -> tuple[int, byte
     return len(pairs), bytes(byte for pair in pairs for byte in pair)
 
 
-def _read_tables(held: Held) -> tuple[bytes, ...]:
+def _read_tables(held: PartBuffer) -> tuple[bytes, ...]:
     held.require_size(CONV_TABLE_SIZE)
     return tuple(bytes(held.buffer[at : at + CONV_TABLE_SIZE]) for at in range(0, len(held.buffer), CONV_TABLE_SIZE))
 
@@ -247,13 +268,13 @@ def long_data(buffer: Buffer, descriptor: LongDescriptor, row: str = "longdata",
     if not position or not length:
         return b""
     if position < 1 or length < 0 or position - 1 + length > len(buffer):
-        raise WireError(row, at, f"{length} bytes from position {position} on, where the part has {len(buffer)}")
+        raise WireError(row, at, f"{length} bytes from position {position} on, but the part has {len(buffer)}")
     return bytes(buffer[position - 1 : position - 1 + length])
 
 
-def _read_longs(held: Held) -> tuple[LongValue, ...]:
+def _read_longs(held: PartBuffer) -> tuple[LongValue, ...]:
     """Return descriptors, each followed by the bytes of its piece. A descriptor that points elsewhere has none:
-    replies repeat those of their requests."""
+    replies repeat the descriptors of their requests."""
     buffer, at = held.buffer, 0
     found: list[LongValue] = []
     for _ in range(held.arg_count):
@@ -265,7 +286,7 @@ def _read_longs(held: Held) -> tuple[LongValue, ...]:
         found.append(LongValue(buffer[at], descriptor, data))
         at = end + len(data)
     if at != len(buffer):
-        raise held.refuse(at, f"{len(buffer) - at} bytes behind {held.arg_count} LONG values")
+        raise held.refuse(at, f"{len(buffer) - at} bytes after {held.arg_count} LONG values")
     return tuple(found)
 
 
@@ -278,16 +299,16 @@ def _write_longs(values: Sequence[LongValue], manner: Manner) -> tuple[int, byte
     return len(values), bytes(out)
 
 
-_TEXT: Final = Kind(_read_text, _write_text)
-_COUNT: Final = Kind(
+_TEXT: Final = PartCodec(_read_text, _write_text)
+_COUNT: Final = PartCodec(
     lambda held: read_count(held.buffer, held.row, held.at), lambda count, _manner: (1, write_count(count))
 )
 
-KINDS: Final[Mapping[int, Kind]] = {
+KINDS: Final[Mapping[int, PartCodec]] = {
     PartKind.APPL_PARAMETER_DESCRIPTION: _records(ApplicationParameter),
-    PartKind.COLUMNNAMES: Kind(_read_names, _write_names),
+    PartKind.COLUMNNAMES: PartCodec(_read_names, _write_names),
     PartKind.COMMAND: _TEXT,
-    PartKind.CONV_TABLES_RETURNED: Kind(_read_tables, _write_tables),
+    PartKind.CONV_TABLES_RETURNED: PartCodec(_read_tables, _write_tables),
     PartKind.ERRORTEXT: _TEXT,
     PartKind.MODULNAME: _TEXT,
     PartKind.PARSID: _records(Parsid),
@@ -296,15 +317,17 @@ KINDS: Final[Mapping[int, Kind]] = {
     PartKind.RESULTTABLENAME: _TEXT,
     PartKind.SHORTINFO: _records(ParameterInfo),
     PartKind.USER_INFO_RETURNED: _fixed_texts(4),
-    PartKind.LONGDATA: Kind(_read_longs, _write_longs),
+    PartKind.LONGDATA: PartCodec(_read_longs, _write_longs),
     PartKind.TABLENAME: _TEXT,
-    PartKind.SESSION_INFO_RETURNED: Kind(_read_session_info, lambda info, manner: (1, info.encode(manner.context))),
+    PartKind.SESSION_INFO_RETURNED: PartCodec(
+        _read_session_info, lambda info, manner: (1, info.encode(manner.context))
+    ),
     PartKind.OUTPUT_COLS_NO_PARAMETER: _records(ParameterInfo),
     PartKind.RELATIVE_POS: _COUNT,
     PartKind.ABAP_INFO: _fixed_texts(2),
-    PartKind.LONG_DEMAND: Kind(_read_demands, _write_demands),
-    PartKind.VARDATA_SHORTINFO: Kind(_read_vardata_info, _write_records),
-    PartKind.FEATURE: Kind(_read_pairs, _write_pairs),
+    PartKind.LONG_DEMAND: PartCodec(_read_demands, _write_demands),
+    PartKind.VARDATA_SHORTINFO: PartCodec(_read_vardata_info, _write_records),
+    PartKind.FEATURE: PartCodec(_read_pairs, _write_pairs),
     PartKind.CLIENTID: _TEXT,
 }
 """The kinds that are more than bytes by themselves."""

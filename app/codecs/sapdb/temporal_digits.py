@@ -79,24 +79,24 @@ def parse_date(text: str, row: str, at: int) -> date:
     """Return the date of a text in any format. Raises WireError."""
     found = _DATES.fullmatch(text)
     if found is None:
-        raise WireError(row, at, f"{text!r} is no date in any format")
+        raise WireError(row, at, f"{text!r} is not a date in any format")
     year, month, day = (_first(found, name) for name in "ymd")
     try:
         return date(year, month, day)
     except ValueError as error:
-        raise WireError(row, at, f"{text!r} is no date: {error}") from None
+        raise WireError(row, at, f"{text!r} is not a date: {error}") from None
 
 
 def parse_time(text: str, row: str, at: int) -> Time:
     """Return the time of a text in any format. Raises WireError."""
     found = _TIMES.fullmatch(text)
     if found is None:
-        raise WireError(row, at, f"{text!r} is no time in any format")
+        raise WireError(row, at, f"{text!r} is not a time in any format")
     half = found["half"]
     hours, minutes = _first(found, "h"), _first(found, "m")
     seconds = 0 if half else _first(found, "s")
     if minutes > 59 or seconds > 59 or (half and not 1 <= hours <= 12):
-        raise WireError(row, at, f"{text!r} is no time")
+        raise WireError(row, at, f"{text!r} is not a time")
     return Time(hours % 12 + 12 * (half == "PM") if half else hours, minutes, seconds)
 
 
@@ -104,12 +104,12 @@ def parse_timestamp(text: str, row: str, at: int) -> datetime:
     """Return the timestamp of a text in any format. Raises WireError."""
     found = _TIMESTAMPS.fullmatch(text)
     if found is None:
-        raise WireError(row, at, f"{text!r} is no timestamp in any format")
+        raise WireError(row, at, f"{text!r} is not a timestamp in any format")
     year, month, day, hour, minute, second, microsecond = (int(each) for each in found.groups() if each is not None)
     try:
         return datetime(year, month, day, hour, minute, second, microsecond)
     except ValueError as error:
-        raise WireError(row, at, f"{text!r} is no timestamp: {error}") from None
+        raise WireError(row, at, f"{text!r} is not a timestamp: {error}") from None
 
 
 def _first(found: re.Match[str], name: str) -> int:

@@ -12,7 +12,7 @@ from app.wire import Layout, Many, Num, WireError, row
 from app.wire.kinds import Buffer
 
 
-class Attachment(Layout):
+class AttachmentEntry(Layout):
     """One attachment of a header's list."""
 
     type: Annotated[AttachmentKind | int, Num("i", AttachmentKind)] = row(
@@ -34,7 +34,9 @@ class AttachmentHeader(Layout):
     original_correlid: Correlid = row("message correlationid provided by the sending application")
     message_correlid: Correlid = row("generated correlationid for the message")
     attachment_count: Int = row("number of attachments")
-    attachments: Annotated[list[Attachment], Many(Attachment, "attachment_count")] = row("the list of attachments")
+    attachments: Annotated[list[AttachmentEntry], Many(AttachmentEntry, "attachment_count")] = row(
+        "the list of attachments"
+    )
 
 
 class Count(Layout):
@@ -66,7 +68,39 @@ def read_header(
             known=known,
         )
     header, dialects = found
-    return _meaning(header), dialects
+    return MessageHeader(
+        header.header_correlid,
+        header.original_msg_type,
+        header.original_correlid,
+        header.message_correlid,
+        tuple(definition_of(entry, entry.correlid[:KEY_SIZE]) for entry in header.attachments),
+    ), dialects
+
+
+def definition_of(entry: AttachmentEntry, correl_id: bytes) -> AttachmentDefinition:
+    """Return what an entry of a header says of the attachment with this correlid."""
+    return AttachmentDefinition(
+        AttachmentKind(entry.type),
+        correl_id,
+        entry.qualifier1,
+        entry.qualifier2,
+        entry.description,
+        entry.minor_version,
+        entry.major_version,
+    )
+
+
+def entry_of(definition: AttachmentDefinition, correlid: bytes) -> AttachmentEntry:
+    """Return the entry of a header for an attachment, with its correlid as the header has it."""
+    return AttachmentEntry(
+        definition.kind,
+        correlid,
+        definition.qualifier_1,
+        definition.qualifier_2,
+        definition.description,
+        definition.minor_version,
+        definition.major_version,
+    )
 
 
 def _oddity(header: AttachmentHeader) -> tuple[bool, int]:
@@ -81,18 +115,7 @@ def _oddity(header: AttachmentHeader) -> tuple[bool, int]:
 def write_header(header: MessageHeader, dialect: Dialect, charset: str = "latin-1") -> bytes:
     """Return the body of an attachment header message. Raises WireError for values that do not fit, and for those that
     `read_header` refuses."""
-    attachments = [
-        Attachment(
-            definition.kind,
-            join(definition.correl_id, 0),
-            definition.qualifier_1,
-            definition.qualifier_2,
-            definition.description,
-            definition.minor_version,
-            definition.major_version,
-        )
-        for definition in header.attachments
-    ]
+    attachments = [entry_of(definition, join(definition.correl_id, 0)) for definition in header.attachments]
     written = AttachmentHeader(
         header.header_correl_id,
         header.original_msg_type,
@@ -130,7 +153,7 @@ def _fault(header: AttachmentHeader) -> Fault | None:
     return fault
 
 
-def attachment_fault(attachment: Attachment, path: str) -> Fault | None:
+def attachment_fault(attachment: AttachmentEntry, path: str) -> Fault | None:
     if not isinstance(attachment.type, AttachmentKind):
         return f"{path}type", f"unknown attachment type {attachment.type}"
     return control_in(
@@ -139,26 +162,4 @@ def attachment_fault(attachment: Attachment, path: str) -> Fault | None:
             f"{path}qualifier2": attachment.qualifier2,
             f"{path}description": attachment.description,
         }
-    )
-
-
-def _meaning(header: AttachmentHeader) -> MessageHeader:
-    return MessageHeader(
-        header.header_correlid,
-        header.original_msg_type,
-        header.original_correlid,
-        header.message_correlid,
-        tuple(_definition(attachment) for attachment in header.attachments),
-    )
-
-
-def _definition(attachment: Attachment) -> AttachmentDefinition:
-    return AttachmentDefinition(
-        AttachmentKind(attachment.type),
-        attachment.correlid[:KEY_SIZE],
-        attachment.qualifier1,
-        attachment.qualifier2,
-        attachment.description,
-        attachment.minor_version,
-        attachment.major_version,
     )

@@ -1,7 +1,7 @@
-"""The sequenced messages of a data set: its definition, its variables and its observations.
+"""The sequenced messages of a data set: its definition, variables, observations, indexes and integrity constraints.
 
-Each begins with a type identifier. Variables and observations may span messages: the bytes after the type identifiers
-are then one stream. Indexes and integrity constraints are in `app.codecs.sas.index_messages`.
+Each begins with a type identifier. Variables, observations and indexes may span messages: the bytes after the type
+identifiers are then one stream. Integrity constraints stay raw bytes.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,9 +12,19 @@ from typing import Annotated, Protocol
 from app.codecs.sas import message_reader
 from app.codecs.sas.constants import Byte4, Char, Int, Long, LongString, LongStringOrOne, MessageKind, Short
 from app.codecs.sas.dialect import Dialect, frames, furthest, orders, survey
-from app.codecs.sas.message_reader import INT_LIMIT, Check, Fault, control_in, outside, without_controls
-from app.codecs.sas.typed_entries import MESSAGE_LIMIT, TYPE_SIZE, read_entries, write_entries
-from app.wire import Context, Layout, Many, Rest, WireError, row
+from app.codecs.sas.message_reader import (
+    INT_LIMIT,
+    MESSAGE_LIMIT,
+    TYPE_SIZE,
+    Check,
+    Fault,
+    control_in,
+    outside,
+    read_entries,
+    without_controls,
+    write_entries,
+)
+from app.wire import Context, Layout, Many, Rest, Texts, WireError, row
 from app.wire.kinds import Buffer, least_size
 
 OBSERVATION_LIMIT = 1 << 48
@@ -201,7 +211,7 @@ def observation_blocks(bodies: Bodies, definition: DataSetDefinition, mask: int)
 
 
 class LeadingBlocks(ObservationBlocks):
-    """The whole rows in the first observation messages of a data set. `definition` is that of these rows alone."""
+    """The whole rows in the first observation messages of a data set. `definition` describes these rows alone."""
 
     def __init__(self, bodies: Bodies, definition: DataSetDefinition, *, all_typed: bool, size: int) -> None:
         super().__init__(bodies, all_typed=all_typed)
@@ -223,7 +233,7 @@ class LeadingBlocks(ObservationBlocks):
 def leading_blocks(bodies: Bodies, definition: DataSetDefinition, mask: int) -> LeadingBlocks:
     """Return the whole rows in the first observation messages of a data set.
 
-    If all of these messages begin with a type identifier, it is taken for one. Raises WireError for rows without a
+    If all of these messages begin with a type identifier, it counts as one. Raises WireError for rows without a
     length.
     """
     if definition.obs_length < 1:
@@ -327,3 +337,66 @@ def variable_fault(path: str, variable: Variable, *, strict: bool = True) -> Fau
             }
         )
     )
+
+
+class Index(Layout):
+    """One index of a data set."""
+
+    upercmx: Long = row("upercmx")
+    name: LongString = row("index/key name")
+    flags: Long = row("flags")
+    variable_count: Long = row("number of variables in the index/key")
+    variables: Annotated[list[str], Texts("variable_count", "long")] = row(
+        "variable lengths added together, and all variables null terminated"
+    )
+
+
+class IndexMessage(Layout):
+    """A message of indexes."""
+
+    type: Int = row("type: index = 4")
+    indexes: Annotated[list[Index], Many(Index)] = row("indexes")
+
+
+class ConstraintMessage(Layout):
+    """A message of integrity constraints; its layout is not published."""
+
+    type: Int = row("type: integrity constraints = 5")
+    data: Annotated[bytes | memoryview, Rest()] = row("integrity constraints")
+
+
+def read_indexes(bodies: Sequence[Buffer], mask: int, charset: str = "latin-1") -> tuple[tuple[Index, ...], int]:
+    """Return a data set's indexes, and the dialects in which the messages have these contents. Raises WireError."""
+    return read_entries(IndexMessage, "indexes", bodies, mask, charset, _indexes_fault)
+
+
+def write_indexes(
+    indexes: Iterable[Index], dialect: Dialect, charset: str = "latin-1", limit: int = MESSAGE_LIMIT
+) -> Iterator[bytes]:
+    """Yield the bodies of a data set's index messages: whole indexes, at most `limit` bytes each. Raises WireError."""
+    return write_entries(MessageKind.INDEXES, indexes, dialect, charset, limit)
+
+
+def read_constraints(bodies: Sequence[Buffer]) -> bytes:
+    """Return a data set's integrity constraints as received, without the type identifiers."""
+    return b"".join(body[TYPE_SIZE:] for body in bodies)
+
+
+def write_constraints(constraints: Buffer, dialect: Dialect, limit: int = MESSAGE_LIMIT) -> Iterator[bytes]:
+    """Yield the bodies of messages that carry integrity constraints as received."""
+    room = limit - TYPE_SIZE
+    for at in range(0, len(constraints), room):
+        yield ConstraintMessage(MessageKind.CONSTRAINTS, constraints[at : at + room]).encode(dialect.context())
+
+
+def _indexes_fault(message: IndexMessage) -> Fault | None:
+    fault = outside("type", message.type, MessageKind.INDEXES, MessageKind.INDEXES + 1)
+    for number, index in enumerate(message.indexes):
+        path = f"indexes[{number}]."
+        fault = (
+            fault
+            or outside(f"{path}variable_count", index.variable_count, 0, INT_LIMIT)
+            or control_in(**{f"{path}name": index.name})
+            or control_in(**{f"{path}variables[{i}]": name for i, name in enumerate(index.variables)})
+        )
+    return fault

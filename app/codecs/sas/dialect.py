@@ -10,7 +10,7 @@ consumes every byte, has no control characters in its texts, and its numbers are
 nearly always agree; if they do not, preference decides (`preferred`).
 
 A set of dialects is a bit mask: bit n stands for `DIALECTS[n]`. Byte order, width and alignment (together a *frame*)
-are the same in everything a sender writes. But the NUL rule of a header may differ from that of a data set. So a set
+are the same in everything a sender writes. But a header and a data set may have different NUL rules. So a set
 that was detected from one type of message is widened by its frames for the next (`frames`).
 """
 
@@ -31,7 +31,7 @@ _FRAME = (1 << _NULS_A_FRAME) - 1
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """A sender's way to write numbers and to end strings; the fields are those of `app.wire.Context`."""
+    """A sender's way to write numbers and to end strings; the fields have the same names in `app.wire.Context`."""
 
     order: Order = ">"
     long: Long = 4

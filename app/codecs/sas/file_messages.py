@@ -41,7 +41,7 @@ class FileDescription(NamedTuple):
 
 
 @dataclass(slots=True)
-class Tally:
+class RecordTotals:
     """Running totals of a file's records: their number, their size in bytes, and the size of the longest."""
 
     count: int = 0
@@ -67,31 +67,33 @@ class Tally:
             yield record
 
 
-def is_announced_size(description: FileDescription, tally: Tally, *, of_lines: bool) -> bool:
+def is_announced_size(description: FileDescription, totals: RecordTotals, *, of_lines: bool) -> bool:
     """Tell whether records have the announced size of their file; zero announces none.
 
-    It may be that of records padded to the record length. The size of a file of lines may or may not include the line
-    ends (of 1, 2 or 4 bytes, with or without one after the last line). Sizes are compared modulo 2^32.
+    The announced size may include padding of records to the record length. The size of a file of lines may or may not
+    include the line ends (of 1, 2 or 4 bytes, with or without one after the last line). Sizes are compared modulo 2^32.
     """
     lrecl, filesize = description
-    sizes = {tally.size, tally.count * lrecl}
+    sizes = {totals.size, totals.count * lrecl}
     if of_lines:
-        sizes |= {tally.size + lines * width for lines in (tally.count, tally.count - 1) for width in _LINE_ENDS}
+        sizes |= {totals.size + lines * width for lines in (totals.count, totals.count - 1) for width in _LINE_ENDS}
     return not filesize or any(not (filesize - size) % _SIZES for size in sizes)
 
 
-def size_contradiction(description: FileDescription, tally: Tally, *, of_lines: bool) -> str | None:
+def size_contradiction(description: FileDescription, totals: RecordTotals, *, of_lines: bool) -> str | None:
     """Return a sentence if the records of a file have not its announced size: bytes may be missing."""
-    if is_announced_size(description, tally, of_lines=of_lines):
+    if is_announced_size(description, totals, of_lines=of_lines):
         return None
-    return f"the sender announced {description.filesize} bytes, but {tally.size} were received in {tally.count} records"
+    return (
+        f"the sender announced {description.filesize} bytes, but {totals.size} were received in {totals.count} records"
+    )
 
 
-def length_contradiction(description: FileDescription, tally: Tally) -> str | None:
+def length_contradiction(description: FileDescription, totals: RecordTotals) -> str | None:
     """Return a sentence if a record is longer than announced. Zero announces no length."""
-    if not description.lrecl or tally.longest <= description.lrecl:
+    if not description.lrecl or totals.longest <= description.lrecl:
         return None
-    return f"the sender announced records of at most {description.lrecl} bytes, but the longest has {tally.longest}"
+    return f"the sender announced records of at most {description.lrecl} bytes, but the longest has {totals.longest}"
 
 
 class FileDescriptionMessage(Layout):
@@ -282,8 +284,8 @@ def record_start(parts: Iterable[Buffer], plain: Dialect) -> int | None:
     return size if whole else None
 
 
-class Rivals:
-    """The dialects of a set, beside the chosen one, in which each part of a file consists of whole records, too.
+class RivalDialects:
+    """The dialects of a set, other than the chosen one, in which each part of a file consists of whole records, too.
 
     They are other readings of the file if its bytes are others in them. Where records are `joined`, an empty one has no
     bytes. `is_settled` says that there are none.
@@ -338,7 +340,7 @@ class _Rival(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _rivals(mask: int, chosen: Dialect) -> tuple[_Rival, ...]:
-    """Return the dialects that `detect` tries beside the chosen one. A NUL that all texts end in is in no doubt."""
+    """Return the dialects that `detect` tries, without the chosen one. A NUL that all texts end in is in no doubt."""
     candidates = (dialect for nul in _RECORD_NULS for dialect in members(with_nul(frames(mask), nul)))
     is_sure = chosen.nul == "included"
     return tuple(

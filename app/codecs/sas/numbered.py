@@ -1,15 +1,19 @@
 """The specification's tables over numbered fields: the attachment layout for TIB/Rendezvous.
 
 A row that the queue layouts write as bytes is a field here, and a text with its length is two. All fields of a message
-have one name, which tells what the message is. They are found by their identifiers, which begin with 1, in any order.
+have one name, which identifies the message. They are found by their identifiers, which begin with 1, in any order.
+Messages of many fields of the usual types are read all at once with NumPy (`find_fields`), all others field by field.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
-from app.codecs.rendezvous.constants import HEADER_SIZE, MOST_DEPTH
+import numpy as np
+import numpy.typing as npt
+
+from app.codecs.rendezvous.constants import HEADER_SIZE, LONG_SIZE, MEDIUM_SIZE, MOST_DEPTH, SHORT_SIZE_LIMIT
 from app.codecs.rendezvous.field_values import size_of
-from app.codecs.rendezvous.fields import message_end, places
+from app.codecs.rendezvous.fields import message_end, places, whole_message_end
 from app.codecs.rendezvous.tibrv_message import Field, decode_field, encode_message
 from app.wire import Layout, Many, Num, Raw, Text, WireError
 from app.wire.kinds import Buffer, Kind, named
@@ -35,7 +39,7 @@ _OPAQUE_SIZE: Final = 4
 _NUMBER_SIZES: Final = {"I16": 2, "I32": 4, "U32": 4, "F64": 8}
 
 
-class Numbered(NamedTuple):
+class NumberedField(NamedTuple):
     """A field, and the bytes of its message where it and its data begin."""
 
     at: int
@@ -44,35 +48,32 @@ class Numbered(NamedTuple):
 
 
 def message_name(body: Buffer) -> str:
-    """Return the name of the first field, which tells what a message is; empty for none. Raises WireError."""
+    """Return the name of the first field, which identifies a message; empty for none. Raises WireError."""
     end = message_end(body, 0, len(body))
     first = next(places(body, HEADER_SIZE, end), None)
     return (first.name or "") if first else ""
 
 
-def numbered(body: Buffer) -> list[Numbered]:
+def numbered(body: Buffer) -> list[NumberedField]:
     """Return the fields of a whole message by their identifiers, which go from 1 on without a gap.
 
     A message in which no field has an identifier has them in the order of the wire. Raises WireError.
     """
-    end = message_end(body, 0, len(body))
-    if end != len(body):
-        raise WireError("length", 0, f"a message of {end} bytes, and {len(body) - end} behind it")
     found = []
-    for number, place in enumerate(places(body, HEADER_SIZE, end)):
+    for number, place in enumerate(places(body, HEADER_SIZE, whole_message_end(body))):
         if number == HIGHEST_ID:
             raise WireError(f"field[{number}]", place.at, f"more than {HIGHEST_ID:,} fields, which have no identifiers")
-        found.append(Numbered(place.at, place.data_at, decode_field(body, place, f"field[{number}]", MOST_DEPTH)))
+        found.append(NumberedField(place.at, place.data_at, decode_field(body, place, f"field[{number}]", MOST_DEPTH)))
     if not any(each.field.id for each in found):
         return found
     found.sort(key=lambda each: each.field.id)
     for number, each in enumerate(found, 1):
         if each.field.id != number:
-            raise WireError(f"field {each.field.id}", each.at, f"identifier {each.field.id}, where {number} belongs")
+            raise WireError(f"field {each.field.id}", each.at, f"identifier {each.field.id} instead of {number}")
     return found
 
 
-class Reader:
+class FieldReader:
     """The fields of a message, taken one after the other. Every method raises WireError."""
 
     def __init__(self, body: Buffer, charset: str = "latin-1") -> None:
@@ -86,16 +87,16 @@ class Reader:
         return len(self.fields) - self.at
 
     def place(self, ahead: int = 0) -> int:
-        """Return the byte where the field so many fields ahead begins."""
+        """Return the byte where the field `ahead` fields further begins."""
         index = self.at + ahead
         return self.fields[index].at if 0 <= index < len(self.fields) else self._size
 
     def data_at(self, ahead: int) -> int:
-        """Return the byte where the data of the field so many fields ahead begin."""
+        """Return the byte where the data of the field `ahead` fields further begin."""
         return self.fields[self.at + ahead].data_at
 
     def type_of(self, ahead: int) -> str:
-        """Return the type of the field so many fields ahead: INT for integers, empty behind the last."""
+        """Return the type of the field `ahead` fields further: INT for integers, empty after the last."""
         index = self.at + ahead
         if index >= len(self.fields):
             return ""
@@ -114,16 +115,16 @@ class Reader:
         field = self.field(row)
         low, high = _RANGES[code]
         if field.type not in INTEGERS:
-            raise WireError(row, self.place(-1), f"{field.type}, where an integer belongs")
+            raise WireError(row, self.place(-1), f"{field.type} instead of an integer")
         if not low <= field.value < high:
             raise WireError(row, self.place(-1), f"{field.value} is not from {low} to {high - 1}")
         return int(field.value)
 
     def count(self, row: str, fields_each: int = 1) -> int:
-        """Take the number of something that has at least so many fields, which the message must still have."""
+        """Take a number of items of at least `fields_each` fields, which the message must still have."""
         number = self.integer(row)
         if not 0 <= number * fields_each <= self.left:
-            why = f"{number} times {fields_each} fields, where {self.left} are left"
+            why = f"{number} times {fields_each} fields, but {self.left} are left"
             raise WireError(row, self.place(-1), why)
         return number
 
@@ -134,7 +135,7 @@ class Reader:
             return str(field.value).encode("latin-1")
         if field.type == "OPAQUE":
             return bytes(field.value)
-        raise WireError(row, self.place(-1), f"{field.type}, where STRING belongs")
+        raise WireError(row, self.place(-1), f"{field.type} instead of STRING")
 
     def words(self, row: str) -> str:
         """Take a string as text in the message's character set."""
@@ -154,10 +155,10 @@ class Reader:
         return text
 
     def raw(self, row: str, size: int) -> bytes:
-        """Take bytes of which there are at most so many; those that are not there are zeros."""
+        """Take at most `size` bytes, and pad them with zeros."""
         data = self.string(row)
         if len(data) > size:
-            raise WireError(row, self.place(-1), f"{len(data)} bytes, where {size} belong")
+            raise WireError(row, self.place(-1), f"{len(data)} bytes instead of {size}")
         return data.ljust(size, b"\0")
 
     def table(self, layout: type[L], path: str, *, without_last: bool = False) -> L:
@@ -184,7 +185,7 @@ class Reader:
                 if not 0 <= values[count] * fields_of(of.ROWS) <= self.left:
                     raise WireError(row, self.place(), f"{values[count]} entries in {self.left} fields")
                 return [self.table(of, f"{row}[{index}].") for index in range(values[count])]  # type: ignore[type-var]
-        raise TypeError(f"{row} is no row of numbered fields: {kind}")
+        raise TypeError(f"{row} is not a row of numbered fields: {kind}")
 
     def end(self, row: str) -> None:
         """Make sure that all fields have been taken."""
@@ -246,7 +247,7 @@ def values_size(name: str, values: Iterable[Value]) -> int:
 
 
 def grouped(name: str, heads: int, entries: Iterable[Sequence[Value]], limit: int) -> Iterator[list[Sequence[Value]]]:
-    """Group entries so that each group, behind `heads` numbers, fits a message of at most `limit` bytes.
+    """Group entries so that each group, after `heads` numbers, fits a message of at most `limit` bytes.
 
     Raises WireError for an entry that does not fit a message of its own.
     """
@@ -256,7 +257,7 @@ def grouped(name: str, heads: int, entries: Iterable[Sequence[Value]], limit: in
     for entry in entries:
         size = values_size(name, entry)
         if head + size > limit:
-            raise WireError(name, 0, f"an entry of {size} bytes, where a message has room for {limit - head}")
+            raise WireError(name, 0, f"an entry of {size} bytes, but a message has room for {limit - head}")
         if used + size > limit or fields + len(entry) > HIGHEST_ID:
             yield group
             group, used, fields = [], head, heads
@@ -265,3 +266,90 @@ def grouped(name: str, heads: int, entries: Iterable[Sequence[Value]], limit: in
         fields += len(entry)
     if group:
         yield group
+
+
+Bytes = npt.NDArray[np.uint8]
+Integers = npt.NDArray[np.int64]
+
+
+class FoundFields(NamedTuple):
+    """The fields of a message in the order of their identifiers."""
+
+    type: Bytes
+    data_at: Integers
+    size: Integers
+
+
+def find_fields(buffer: Bytes, prefix: bytes) -> FoundFields | None:
+    """Find the fields of a message that all begin with `prefix`: the length of the name area, the name and its NUL.
+
+    All that begins so may be a field; those are, at which the one before ends. None stands for any other message.
+    """
+    type_at = len(prefix) + 2
+    last = len(buffer) - type_at - 2
+    if last < HEADER_SIZE:
+        return None
+    begins = buffer[: last + 1] == prefix[0]
+    for offset in range(1, len(prefix)):
+        begins &= buffer[offset : last + 1 + offset] == prefix[offset]
+    begins[:HEADER_SIZE] = False
+    at = np.flatnonzero(begins)
+    if not at.size or at[0] != HEADER_SIZE:
+        return None
+    sizes = _sizes(buffer, at + type_at + 1)
+    if sizes is None:
+        return None
+    data_at, size = sizes
+    end = data_at + size
+    if end[-1] != len(buffer) or (end[:-1] != at[1:]).any():
+        chain = _chain(at, end, len(buffer))
+        if chain is None:
+            return None
+        at, data_at, size = at[chain], data_at[chain], size[chain]
+    ids = (buffer[at + len(prefix)].astype(np.int64) << 8) | buffer[at + len(prefix) + 1]
+    expected = np.arange(1, len(ids) + 1)
+    kinds = buffer[at + type_at]
+    if (ids != expected).any():
+        order = np.argsort(ids, kind="stable")
+        if (ids[order] != expected).any():
+            return None
+        kinds, data_at, size = kinds[order], data_at[order], size[order]
+    return FoundFields(kinds, data_at, size)
+
+
+def _sizes(buffer: Bytes, at: Integers) -> tuple[Integers, Integers] | None:
+    """Return where the data of fields begin and how many bytes they have, by the sizes that stand at these places."""
+    marks = buffer[at]
+    size = marks.astype(np.int64)
+    data_at = at + 1
+    for mark, width in ((MEDIUM_SIZE, 2), (LONG_SIZE, 4)):
+        chosen = np.flatnonzero(marks == mark)
+        if not chosen.size:
+            continue
+        places = data_at[chosen][:, None] + np.arange(width)
+        number = np.zeros(len(chosen), np.int64)
+        for column in buffer[np.minimum(places, len(buffer) - 1)].T:
+            number = (number << 8) | column
+        size[chosen] = number - width
+        data_at[chosen] += width
+    is_short = data_at == at + 1
+    return None if (is_short & (marks >= SHORT_SIZE_LIMIT)).any() else (data_at, size)
+
+
+def _chain(at: Integers, end: Integers, size: int) -> list[int] | None:
+    """Return the places that are fields: the first, and each that the one before ends at, to the end of the message."""
+    following = np.searchsorted(at, end)
+    followers = np.where(at[np.minimum(following, len(at) - 1)] == end, following, -1).tolist()
+    chain, index = [0], 0
+    while end[index] != size:
+        index = followers[index]
+        if index <= chain[-1]:
+            return None
+        chain.append(index)
+    return chain
+
+
+def integers_at(buffer: Bytes, at: Integers) -> Integers:
+    """Return the numbers of 4 bytes at these places."""
+    raw = np.ascontiguousarray(buffer[at[:, None] + np.arange(4)])
+    return raw.view(">i4").reshape(-1).astype(np.int64)

@@ -1,6 +1,6 @@
 """The indexes and the integrity constraints of a data set on TIB/Rendezvous (ATI, ATC).
 
-The codes of a constraint's type are not published; what kind of constraint it is follows from the fields behind it.
+The codes of a constraint's type are not published; what kind of constraint it is follows from the fields after it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -8,8 +8,8 @@ from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from app.codecs.sas.constants import MessageKind
-from app.codecs.sas.numbered import Reader, Value, grouped, string_value, text_values, write_message
-from app.codecs.sas.typed_entries import MESSAGE_LIMIT
+from app.codecs.sas.message_reader import MESSAGE_LIMIT
+from app.codecs.sas.numbered import FieldReader, Value, grouped, string_value, text_values, write_message
 from app.wire import WireError
 from app.wire.kinds import Buffer
 
@@ -18,7 +18,7 @@ _LEAST_INDEX: Final = 6
 _LEAST_CONSTRAINT: Final = 6
 
 
-class Index(NamedTuple):
+class RendezvousIndex(NamedTuple):
     """One index: its name, its number of variables, and the names of its keys."""
 
     upercmx: int
@@ -28,8 +28,8 @@ class Index(NamedTuple):
     keys: tuple[str, ...]
 
 
-class Check(NamedTuple):
-    """What a CHECK constraint has beside its type and name: its expression, as bytes that are not described."""
+class CheckConstraint(NamedTuple):
+    """What a CHECK constraint has besides its type and name: its expression, as bytes that are not described."""
 
     retval: int
     total_length: int
@@ -38,7 +38,7 @@ class Check(NamedTuple):
     buffers: tuple[bytes, ...]
 
 
-class Key(NamedTuple):
+class KeyConstraint(NamedTuple):
     """What a constraint has that is neither CHECK nor FOREIGN KEY: its variables."""
 
     variables: int
@@ -46,7 +46,7 @@ class Key(NamedTuple):
     filler: int = 1
 
 
-class ForeignKey(NamedTuple):
+class ForeignKeyConstraint(NamedTuple):
     """What a FOREIGN KEY constraint has: its variables, and the primary key that it refers to."""
 
     variables: int
@@ -66,10 +66,10 @@ class Constraint(NamedTuple):
     type: int
     max_length: int
     name: str
-    content: Check | Key | ForeignKey
+    content: CheckConstraint | KeyConstraint | ForeignKeyConstraint
 
 
-def read_indexes(body: Buffer, charset: str = "latin-1") -> tuple[Index, ...]:
+def read_indexes(body: Buffer, charset: str = "latin-1") -> tuple[RendezvousIndex, ...]:
     """Return the indexes in one message. Raises WireError."""
     reader, count = _opened(body, charset, "ATI", MessageKind.INDEXES, _LEAST_INDEX)
     found = []
@@ -78,17 +78,19 @@ def read_indexes(body: Buffer, charset: str = "latin-1") -> tuple[Index, ...]:
         upercmx, name = reader.integer(f"{path}upercmx"), reader.text(f"{path}name")
         flags, variables = reader.integer(f"{path}flags"), reader.integer(f"{path}variables")
         keys = tuple(reader.words(f"{path}keys[{key}]") for key in range(reader.count(f"{path}keys")))
-        found.append(Index(upercmx, name, flags, variables, keys))
+        found.append(RendezvousIndex(upercmx, name, flags, variables, keys))
     reader.end("ATI")
     return tuple(found)
 
 
-def write_indexes(indexes: Iterable[Index], charset: str = "latin-1", limit: int = MESSAGE_LIMIT) -> Iterator[bytes]:
+def write_indexes(
+    indexes: Iterable[RendezvousIndex], charset: str = "latin-1", limit: int = MESSAGE_LIMIT
+) -> Iterator[bytes]:
     """Return a data set's messages of indexes, each of at most `limit` bytes. Raises WireError."""
     return _written("ATI", MessageKind.INDEXES, (_index_values(index, charset) for index in indexes), limit)
 
 
-def _index_values(index: Index, charset: str) -> list[Value]:
+def _index_values(index: RendezvousIndex, charset: str) -> list[Value]:
     keys = [string_value(key.encode(charset), "ATI.keys") for key in index.keys]
     name = text_values(index.name, charset, "ATI.name")
     return [_i32(index.upercmx), *name, _i32(index.flags), _i32(index.variables), _i32(len(keys)), *keys]
@@ -107,10 +109,10 @@ def read_constraints(body: Buffer, charset: str = "latin-1") -> tuple[Constraint
     return tuple(found)
 
 
-def _content(reader: Reader, path: str) -> Check | Key | ForeignKey:
+def _content(reader: FieldReader, path: str) -> CheckConstraint | KeyConstraint | ForeignKeyConstraint:
     """Return the rest of a constraint, by the types of its fields.
 
-    It begins with two numbers and with names. The numbers behind these, and the first fields that are none, differ for
+    It begins with two numbers and with names. The numbers after these, and the first fields that are none, differ for
     each kind.
     """
     names = 0
@@ -124,29 +126,24 @@ def _content(reader: Reader, path: str) -> Check | Key | ForeignKey:
         (numbers, behind[0]) == (2, "OPAQUE") or (numbers, behind) in {(2, ("", "")), (4, ("STRING", "INT"))}
     )
     if is_check:
-        return _check(reader, path)
-    return _foreign_key(reader, path) if (numbers, behind) == (4, ("STRING", "STRING")) else _key(reader, path)
+        retval, total = reader.integer(f"{path}retval"), reader.integer(f"{path}total_length")
+        wtnames, whlen = reader.words(f"{path}wtnames"), reader.integer(f"{path}whlen")
+        count = reader.count(f"{path}members")
+        return CheckConstraint(
+            retval, total, wtnames, whlen, tuple(reader.string(f"{path}whbuf[{n}]") for n in range(count))
+        )
+    if (numbers, behind) == (4, ("STRING", "STRING")):
+        return _foreign_key(reader, path)
+    return KeyConstraint(*_names(reader, path), reader.integer(f"{path}filler"))
 
 
-def _check(reader: Reader, path: str) -> Check:
-    retval, total = reader.integer(f"{path}retval"), reader.integer(f"{path}total_length")
-    wtnames, whlen = reader.words(f"{path}wtnames"), reader.integer(f"{path}whlen")
-    count = reader.count(f"{path}members")
-    return Check(retval, total, wtnames, whlen, tuple(reader.string(f"{path}whbuf[{n}]") for n in range(count)))
-
-
-def _names(reader: Reader, path: str) -> tuple[int, tuple[str, ...]]:
+def _names(reader: FieldReader, path: str) -> tuple[int, tuple[str, ...]]:
     variables = reader.integer(f"{path}variables")
     count = reader.count(f"{path}names")
     return variables, tuple(reader.words(f"{path}names[{number}]") for number in range(count))
 
 
-def _key(reader: Reader, path: str) -> Key:
-    variables, names = _names(reader, path)
-    return Key(variables, names, reader.integer(f"{path}filler"))
-
-
-def _foreign_key(reader: Reader, path: str) -> ForeignKey:
+def _foreign_key(reader: FieldReader, path: str) -> ForeignKeyConstraint:
     variables, names = _names(reader, path)
     total, fkdelt = reader.integer(f"{path}total_length"), reader.integer(f"{path}fkdelt")
     fkupd, length = reader.integer(f"{path}fkupd"), reader.integer(f"{path}pklng")
@@ -155,7 +152,7 @@ def _foreign_key(reader: Reader, path: str) -> ForeignKey:
     if length not in {len(pkname), len(pkname) + 1}:
         raise WireError(f"{path}pklng", at, f"{length} for a name of {len(pkname)} characters and one")
     member = reader.text(f"{path}member")
-    return ForeignKey(
+    return ForeignKeyConstraint(
         variables, names, total, fkdelt, fkupd, pkname, libref, member, reader.integer(f"{path}attributes")
     )
 
@@ -174,13 +171,13 @@ def _constraint_values(constraint: Constraint, charset: str) -> list[Value]:
 
     head = [_i32(constraint.type), _i32(constraint.max_length), text(constraint.name, "name")]
     content = constraint.content
-    if isinstance(content, Check):
+    if isinstance(content, CheckConstraint):
         numbers = [_i32(content.retval), _i32(content.total_length), text(content.wtnames, "wtnames")]
         buffers: list[Value] = [("OPAQUE", each) for each in content.buffers]
         return [*head, *numbers, _i32(content.whlen), _i32(len(buffers)), *buffers]
     names = [text(name, "names") for name in content.names]
     head = [*head, _i32(content.variables), _i32(len(names)), *names]
-    if isinstance(content, Key):
+    if isinstance(content, KeyConstraint):
         return [*head, _i32(content.filler)]
     return [
         *head,
@@ -199,12 +196,12 @@ def _i32(value: int) -> tuple[str, Any]:
     return "I32", value
 
 
-def _opened(body: Buffer, charset: str, name: str, kind: MessageKind, least: int) -> tuple[Reader, int]:
+def _opened(body: Buffer, charset: str, name: str, kind: MessageKind, least: int) -> tuple[FieldReader, int]:
     """Take the type of record and the number of records."""
-    reader = Reader(body, charset)
+    reader = FieldReader(body, charset)
     found = reader.integer(f"{name}.record")
     if found != kind:
-        raise WireError(f"{name}.record", reader.place(-1), f"{found}, where the type of record is {kind.value}")
+        raise WireError(f"{name}.record", reader.place(-1), f"{found}, but the type of record is {kind.value}")
     return reader, reader.count(f"{name}.count", least)
 
 

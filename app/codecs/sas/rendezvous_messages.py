@@ -19,19 +19,19 @@ from app.codecs.sas.attachment_messages import AttachmentHeader, attachment_faul
 from app.codecs.sas.constants import Int, MessageKind
 from app.codecs.sas.data_set_messages import DataSetDefinition, Variable, definition_fault, variable_fault
 from app.codecs.sas.file_messages import FileDescription
-from app.codecs.sas.message_reader import Fault
+from app.codecs.sas.message_reader import MESSAGE_LIMIT, Fault
 from app.codecs.sas.numbered import (
-    Reader,
+    FieldReader,
     Value,
     fields_of,
+    find_fields,
     grouped,
+    integers_at,
     message_name,
     string_value,
     table_values,
     write_message,
 )
-from app.codecs.sas.numbered_arrays import find_fields, integers_at
-from app.codecs.sas.typed_entries import MESSAGE_LIMIT
 from app.wire import Num, WireError, row
 from app.wire.kinds import Buffer
 
@@ -76,7 +76,7 @@ def _refuse(fault: Fault | None, at: int, name: str) -> None:
 
 def read_header(body: Buffer, charset: str = "latin-1") -> RendezvousHeader:
     """Return what an attachment header says. Raises WireError."""
-    reader = Reader(body, charset)
+    reader = FieldReader(body, charset)
     header = reader.table(RendezvousHeader, "HDR.")
     reader.end("HDR")
     for index, attachment in enumerate(header.attachments):
@@ -88,7 +88,7 @@ def write_header(header: RendezvousHeader, charset: str = "latin-1") -> bytes:
     """Return an attachment header message. Raises WireError for values that do not fit it, and for those that
     `read_header` refuses."""
     if header.attachment_count != len(header.attachments):
-        why = f"{len(header.attachments)} attachments, where the count says {header.attachment_count}"
+        why = f"{len(header.attachments)} attachments, but the count says {header.attachment_count}"
         raise WireError("HDR.attachment_count", 0, why)
     for index, attachment in enumerate(header.attachments):
         _refuse(attachment_fault(attachment, f"attachments[{index}]."), 0, "HDR")
@@ -107,14 +107,14 @@ def read_map(body: Buffer) -> tuple[MapItem, ...]:
 
     Raises WireError.
     """
-    reader = Reader(body)
+    reader = FieldReader(body)
     count = reader.count("MSG.count", 2)
     items = tuple(_map_item(reader, f"MSG[{index}]") for index in range(count))
     reader.end("MSG")
     return items
 
 
-def _map_item(reader: Reader, path: str) -> MapItem:
+def _map_item(reader: FieldReader, path: str) -> MapItem:
     kind = reader.integer(f"{path}.type")
     row = f"{path}.value"
     if kind == CHAR:
@@ -122,9 +122,9 @@ def _map_item(reader: Reader, path: str) -> MapItem:
     field = reader.field(row)
     allowed = {1: ("I16",), 2: ("I32", "I64"), 3: ("F64",)}.get(kind)
     if allowed is None:
-        raise WireError(f"{path}.type", reader.place(-2), f"{kind} is no data type of a map")
+        raise WireError(f"{path}.type", reader.place(-2), f"{kind} is not a data type of a map")
     if field.type not in allowed:
-        raise WireError(row, reader.place(-1), f"{field.type}, where {' or '.join(allowed)} belongs")
+        raise WireError(row, reader.place(-1), f"{field.type} instead of {' or '.join(allowed)}")
     return MapItem(kind, field.value)
 
 
@@ -133,7 +133,7 @@ def write_map(items: Sequence[MapItem], name: Literal["MSG", "DATA"] = "MSG") ->
     values: list[Value] = [("I32", len(items))]
     for index, (kind, value) in enumerate(items):
         if kind not in MAP_TYPES:
-            raise WireError(f"MSG[{index}].type", 0, f"{kind} is no data type of a map")
+            raise WireError(f"MSG[{index}].type", 0, f"{kind} is not a data type of a map")
         values.append(("I32", kind))
         row = f"MSG[{index}].value"
         values.append(string_value(value, row) if isinstance(value, bytes) else (MAP_TYPES[kind], value))
@@ -150,7 +150,7 @@ def is_map(body: Buffer) -> bool:
 
 def read_last(body: Buffer) -> int:
     """Return how many messages carry the attachment, by its last one (LST), which is not counted. Raises WireError."""
-    reader = Reader(body)
+    reader = FieldReader(body)
     count = reader.integer("LST.count")
     if count < 0:
         raise WireError("LST.count", reader.place(-1), f"{count} messages")
@@ -168,7 +168,7 @@ def write_last(count: int) -> bytes:
 
 def read_definition(body: Buffer, charset: str = "latin-1") -> RendezvousDefinition:
     """Return a data set's definition. Raises WireError."""
-    reader = Reader(body, charset)
+    reader = FieldReader(body, charset)
     definition = reader.table(RendezvousDefinition, "DAT.", without_last=True)
     reader.end("DAT")
     _refuse(definition_fault(definition, strict=False), reader.place(), "DAT")
@@ -183,37 +183,37 @@ def write_definition(definition: RendezvousDefinition, charset: str = "latin-1")
 def read_variables(bodies: Sequence[Buffer], count: int, charset: str = "latin-1") -> tuple[Variable, ...]:
     """Return the `count` variables of a data set, from its messages of variable definitions.
 
-    The number in each message is that of its own variables or that of all. Raises WireError.
+    The number in each message counts its own variables, or all. Raises WireError.
     """
     found: list[Variable] = []
     own: list[tuple[int, int]] = []
     for body in bodies:
-        said, variables = _variables(Reader(body, charset))
-        own.append((said, len(variables)))
+        stated, variables = _variables(FieldReader(body, charset))
+        own.append((stated, len(variables)))
         found += variables
     if len(found) != count:
-        raise WireError("VAR", 0, f"{len(found)} variables, where {count} belong")
-    if any(said != here for said, here in own) and any(said != count for said, _ in own):
-        said, here = next(pair for pair in own if pair[0] != pair[1])
-        raise WireError("VAR.count", 0, f"{said} variables by their number, and {here} in the message")
+        raise WireError("VAR", 0, f"{len(found)} variables instead of {count}")
+    if any(stated != here for stated, here in own) and any(stated != count for stated, _ in own):
+        stated, here = next(pair for pair in own if pair[0] != pair[1])
+        raise WireError("VAR.count", 0, f"{stated} variables by their number, and {here} in the message")
     return tuple(found)
 
 
-def _variables(reader: Reader) -> tuple[int, list[Variable]]:
+def _variables(reader: FieldReader) -> tuple[int, list[Variable]]:
     """Return the number of variables that a message says, and those it has."""
-    said = reader.integer("VAR.count")
+    stated = reader.integer("VAR.count")
     refusal: WireError | None = None
     for numbers, entries in _readings(len(reader.fields), _VARIABLE_FIELDS):
         reader.at = 0
         try:
-            return said, _variables_as(reader, numbers, entries)
+            return stated, _variables_as(reader, numbers, entries)
         except WireError as error:
             refusal = refusal or error
-    raise refusal or WireError("VAR", 0, f"{len(reader.fields)} fields are no whole definitions of variables")
+    raise refusal or WireError("VAR", 0, f"{len(reader.fields)} fields are not whole definitions of variables")
 
 
 def _readings(fields: int, size: int) -> Iterator[tuple[int, int]]:
-    """Return the ways in which so many fields are entries of `size`: the numbers that each entry repeats (1: the type
+    """Return the ways to divide fields into entries of `size` fields: the numbers that each entry repeats (1: the type
     of record; 0: none; 2: the number of entries, too), and how many entries these are."""
     for numbers in (1, 0, 2):
         entries, rest = divmod(fields - 2 + numbers, size + numbers)
@@ -221,7 +221,7 @@ def _readings(fields: int, size: int) -> Iterator[tuple[int, int]]:
             yield numbers, entries
 
 
-def _variables_as(reader: Reader, numbers: int, entries: int) -> list[Variable]:
+def _variables_as(reader: FieldReader, numbers: int, entries: int) -> list[Variable]:
     _numbers(reader, "VAR", 2 - numbers, MessageKind.VARIABLES, first="count")
     found = []
     for index in range(entries):
@@ -233,13 +233,15 @@ def _variables_as(reader: Reader, numbers: int, entries: int) -> list[Variable]:
     return found
 
 
-def _numbers(reader: Reader, path: str, numbers: int, kind: MessageKind, first: Literal["count", "record"]) -> None:
+def _numbers(
+    reader: FieldReader, path: str, numbers: int, kind: MessageKind, first: Literal["count", "record"]
+) -> None:
     """Take the count and the type of record, or one of them."""
     names = ("count", "record") if first == "count" else ("record",)
     for name in names[:numbers]:
         found = reader.integer(f"{path}{name}")
         if name == "record" and found != kind:
-            raise WireError(f"{path}{name}", reader.place(-1), f"{found}, where the type of record is {kind.value}")
+            raise WireError(f"{path}{name}", reader.place(-1), f"{found}, but the type of record is {kind.value}")
 
 
 def write_variables(
@@ -251,14 +253,12 @@ def write_variables(
     """Return a data set's messages of variable definitions, each of at most `limit` bytes. Raises WireError."""
     kind: Value = ("I32", MessageKind.VARIABLES.value)
     each, once = ([kind], []) if type_field == "each" else ([], [kind])
-    entries = ([*each, *table_values(_as_digit(variable), charset, "VAR.")] for variable in variables)
+    entries = (
+        [*each, *table_values(replace(variable, type=b"1" if variable.is_numeric else b"2"), charset, "VAR.")]
+        for variable in variables
+    )
     for group in grouped("VAR", 1 + len(once), entries, limit):
         yield write_message("VAR", [("I32", len(group)), *once, *chain.from_iterable(group)])
-
-
-def _as_digit(variable: Variable) -> Variable:
-    """Return a variable whose type is a digit, as a string must have it."""
-    return replace(variable, type=b"1" if variable.is_numeric else b"2")
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ def _as_digit(variable: Variable) -> Variable:
 
 def read_file_description(body: Buffer) -> FileDescription:
     """Return a file's record length and size (FDC). Raises WireError."""
-    reader = Reader(body)
+    reader = FieldReader(body)
     described = FileDescription(reader.integer("FDC.lrecl"), reader.integer("FDC.filesize"))
     reader.end("FDC")
     if described.lrecl < 0:
@@ -287,14 +287,14 @@ def record_places(body: Buffer) -> list[tuple[int, int]]:
     """
     if (found := _usual_places(body)) is not None:
         return found
-    reader = Reader(body)
+    reader = FieldReader(body)
     places = [_record_place(reader, f"record[{index}]") for index in range(reader.count("count", 2))]
     reader.end("record")
     return places
 
 
 def _usual_places(body: Buffer) -> list[tuple[int, int]] | None:
-    """Return the records' places where all lengths are those of the data, and texts have no NUL within; else None."""
+    """Return the records' places if all lengths match the data, and no text contains a NUL; else None."""
     if message_end(body, 0, len(body)) != len(body):
         return None
     buffer = np.frombuffer(body, np.uint8)
@@ -315,7 +315,7 @@ def _usual_places(body: Buffer) -> list[tuple[int, int]] | None:
     return list(zip(at.tolist(), lengths.tolist(), strict=True))
 
 
-def _record_place(reader: Reader, row: str) -> tuple[int, int]:
+def _record_place(reader: FieldReader, row: str) -> tuple[int, int]:
     length = reader.integer(f"{row}.length")
     field = reader.field(row)
     if field.type == "OPAQUE":
@@ -324,7 +324,7 @@ def _record_place(reader: Reader, row: str) -> tuple[int, int]:
         shortest = len(str(field.value))
         longest = max(shortest + 1, len(field.written or b""))
     else:
-        raise WireError(row, reader.place(-1), f"{field.type}, where STRING or OPAQUE belongs")
+        raise WireError(row, reader.place(-1), f"{field.type} instead of STRING or OPAQUE")
     if not shortest <= length <= longest:
         raise WireError(row, reader.place(-2), f"a length of {length}, and the record has {shortest} bytes")
     return reader.data_at(-1), shortest if length == shortest + 1 else length
@@ -335,10 +335,12 @@ def write_records(
 ) -> Iterator[bytes]:
     """Return a file's messages of whole records, each of at most `limit` bytes. Raises WireError for a record that is
     longer than a message, and for a NUL in a record of text."""
-    entries: Iterator[list[Value]] = ([("I32", len(record)), _record_value(bytes(record), name)] for record in records)
+    entries: Iterator[list[Value]] = (
+        [
+            ("I32", len(record)),
+            string_value(bytes(record), f"{name}.data") if name == "ATX" else ("OPAQUE", bytes(record)),
+        ]
+        for record in records
+    )
     for group in grouped(name, 1, entries, limit):
         yield write_message(name, [("I32", len(group)), *chain.from_iterable(group)])
-
-
-def _record_value(record: bytes, name: Literal["ATX", "ATB"]) -> Value:
-    return string_value(record, f"{name}.data") if name == "ATX" else ("OPAQUE", record)

@@ -18,16 +18,15 @@ from app.codecs.rendezvous.field_values import size_of
 from app.codecs.rendezvous.fields import message_end
 from app.codecs.sas.constants import MessageKind
 from app.codecs.sas.data_set_messages import DOUBLE_SIZE, Variable
-from app.codecs.sas.numbered import HIGHEST_ID, Reader
-from app.codecs.sas.numbered_arrays import Bytes, Integers, find_fields, integers_at
-from app.codecs.sas.typed_entries import MESSAGE_LIMIT
+from app.codecs.sas.message_reader import MESSAGE_LIMIT
+from app.codecs.sas.numbered import HIGHEST_ID, Bytes, FieldReader, Integers, find_fields, integers_at
 from app.wire import WireError
 from app.wire.kinds import Buffer
 
 _NAME: Final = b"ATO"
 _PREFIX: Final = bytes([len(_NAME) + 3]) + _NAME + b"\0"
 _TYPE_AT: Final = len(_PREFIX) + 2
-"""Where a field's type stands: behind its name, the NUL and the identifier."""
+"""Where a field's type stands: after its name, the NUL and the identifier."""
 _DATA_AT: Final = _TYPE_AT + 2
 _INTEGER_FIELD: Final = _DATA_AT + 4
 _BLANK: Final = 0x20
@@ -58,7 +57,7 @@ class Shape(NamedTuple):
 class Block(NamedTuple):
     """The values of one message: the number that it says, how many there are, and their bytes side by side."""
 
-    said: int
+    stated: int
     values: int
     data: Bytes
 
@@ -138,8 +137,8 @@ def _regular(buffer: Bytes, shape: Shape, phase: int) -> Block | None:
         rows, rest = divmod(body, stride)
         if rest or rows < 1 or heads + rows * len(template.ids) > HIGHEST_ID:
             continue
-        said = _heads(buffer, heads)
-        if said is None:
+        stated = _heads(buffer, heads)
+        if stated is None:
             continue
         cells = buffer[HEADER_SIZE + heads * _INTEGER_FIELD :].reshape(rows, stride)
         if not _has_identifiers(cells, template, heads) or ((cells ^ template.data) & template.mask).any():
@@ -147,12 +146,12 @@ def _regular(buffer: Bytes, shape: Shape, phase: int) -> Block | None:
         data = np.take(cells, template.values, axis=1)
         if template.texts.size and not np.take(data, template.texts, axis=1).all():
             return None
-        return Block(said, rows * len(shape.widths), data.reshape(-1))
+        return Block(stated, rows * len(shape.widths), data.reshape(-1))
     return None
 
 
 def _heads(buffer: Bytes, heads: int) -> int | None:
-    """Return the count in front of the values, and the type of record behind it where it stands once."""
+    """Return the count in front of the values, and the type of record after it where it stands once."""
     numbers = []
     for number in range(heads):
         at = HEADER_SIZE + number * _INTEGER_FIELD
@@ -183,7 +182,7 @@ def _general(buffer: Bytes, shape: Shape, first: int) -> Block | None:
     repeats = _repeats(at, len(is_value))
     if repeats is None or not (is_value | is_integer).all():
         return None
-    said = int(integers_at(buffer, found.data_at[:1])[0])
+    stated = int(integers_at(buffer, found.data_at[:1])[0])
     records = found.data_at[1:2] if not repeats else found.data_at[at - 2]
     if (integers_at(buffer, records) != MessageKind.OBSERVATIONS).any():
         return None
@@ -194,7 +193,7 @@ def _general(buffer: Bytes, shape: Shape, first: int) -> Block | None:
     if not (as_said & as_typed).all():
         return None
     data = _gathered(buffer, found.data_at[at], found.size[at], numeric, np.array(shape.widths)[variable])
-    return None if data is None else Block(said, len(at), data)
+    return None if data is None else Block(stated, len(at), data)
 
 
 def _repeats(values_at: Integers, fields: int) -> int | None:
@@ -233,8 +232,8 @@ def _gathered(
 
 
 def _plain(body: Buffer, shape: Shape, first: int) -> Block:
-    reader = Reader(body)
-    said = reader.integer("ATO.count")
+    reader = FieldReader(body)
+    stated = reader.integer("ATO.count")
     if not shape.widths:
         raise WireError("ATO", reader.place(), "observations of a data set without variables")
     refusal: WireError | None = None
@@ -248,13 +247,13 @@ def _plain(body: Buffer, shape: Shape, first: int) -> Block:
         except WireError as error:
             refusal = refusal or error
             continue
-        return Block(said, values, np.frombuffer(b"".join(pieces), np.uint8))
+        return Block(stated, values, np.frombuffer(b"".join(pieces), np.uint8))
     if len(reader.fields) == 1:
-        return Block(said, 0, np.empty(0, np.uint8))
-    raise refusal or WireError("ATO", reader.place(), f"{len(reader.fields)} fields are no whole values")
+        return Block(stated, 0, np.empty(0, np.uint8))
+    raise refusal or WireError("ATO", reader.place(), f"{len(reader.fields)} fields are not whole values")
 
 
-def _values(reader: Reader, shape: Shape, first: int, repeats: int, values: int) -> Iterator[bytes]:
+def _values(reader: FieldReader, shape: Shape, first: int, repeats: int, values: int) -> Iterator[bytes]:
     names = ["count", "record"]
     _take(reader, "ATO.", names[: 2 - repeats])
     for index in range(values):
@@ -264,26 +263,26 @@ def _values(reader: Reader, shape: Shape, first: int, repeats: int, values: int)
         yield _value(reader, path, is_numeric=shape.numeric[number], width=shape.widths[number])
 
 
-def _take(reader: Reader, path: str, names: Sequence[str]) -> None:
+def _take(reader: FieldReader, path: str, names: Sequence[str]) -> None:
     for name in names:
         found = reader.integer(f"{path}{name}")
         if name == "record" and found != MessageKind.OBSERVATIONS:
-            why = f"{found}, where the type of record is {MessageKind.OBSERVATIONS.value}"
+            why = f"{found}, but the type of record is {MessageKind.OBSERVATIONS.value}"
             raise WireError(f"{path}{name}", reader.place(-1), why)
 
 
-def _value(reader: Reader, path: str, *, is_numeric: bool, width: int) -> bytes:
+def _value(reader: FieldReader, path: str, *, is_numeric: bool, width: int) -> bytes:
     if (reader.integer(f"{path}vtype") == _NUMERIC) != is_numeric:
         kind = "numeric" if is_numeric else "character"
         raise WireError(f"{path}vtype", reader.place(-1), f"a value of another type than its variable, which is {kind}")
     if not is_numeric:
         data = reader.string(f"{path}value")
         if len(data) > width:
-            raise WireError(f"{path}value", reader.place(-1), f"{len(data)} bytes, where the variable has {width}")
+            raise WireError(f"{path}value", reader.place(-1), f"{len(data)} bytes, but the variable has {width}")
         return data.ljust(width)
     number = reader.field(f"{path}value")
     if number.type != "F64":
-        raise WireError(f"{path}value", reader.place(-1), f"{number.type}, where F64 belongs")
+        raise WireError(f"{path}value", reader.place(-1), f"{number.type} instead of F64")
     return number.written or np.array(number.value, ">f8").tobytes()
 
 
@@ -311,11 +310,11 @@ def write_observations(
 
 
 def _whole_rows(rows: Iterable[Buffer], length: int, most: int) -> Iterator[Bytes]:
-    """Return the rows again, so many at once."""
+    """Return the same rows, `most` at a time."""
     held = b""
     for block in rows:
         if len(block) % max(length, 1):
-            raise WireError("ATO", 0, f"{len(block)} bytes are no rows of {length}")
+            raise WireError("ATO", 0, f"{len(block)} bytes are not rows of {length}")
         held = b"".join((held, block)) if held else bytes(block)
         full = len(held) // (most * length) * most * length if length else 0
         for at in range(0, full, most * length):
@@ -331,7 +330,7 @@ def _pieces(shape: Shape, room: int, repeats: int) -> Iterator[tuple[int, int, i
     for number, width in enumerate(shape.widths):
         size = len(_template(shape, number, 1, repeats).data)
         if size > room:
-            raise WireError("ATO", at, f"a value of {width} bytes, where a message has room for {room}")
+            raise WireError("ATO", at, f"a value of {width} bytes, but a message has room for {room}")
         if count and used + size > room:
             yield start, count, begin, at
             start, begin, used, count = number, at, 0, 0

@@ -1,4 +1,4 @@
-"""Which Arrow type the values of each SAP DB type become, and which SAP DB type takes those of an Arrow type.
+"""Which Arrow type the values of each SAP DB type become, and which SAP DB type takes the values of an Arrow type.
 
 Numbers of a fixed point are decimals of their own precision; floating-point ones are doubles. The metadata of a field
 say what its values were (`sapdb.type`, `sapdb.length`, `sapdb.frac`); its rows are written as the same again.
@@ -22,7 +22,7 @@ TYPE, LENGTH, FRAC, MODE = "sapdb.type", "sapdb.length", "sapdb.frac", "sapdb.mo
 """Metadata of a field."""
 
 DOUBLE_DIGITS: Final = 17
-"""Decimal digits that tell any two doubles apart."""
+"""Decimal digits by which any two doubles differ."""
 
 TEXTS: Final = ASCII_TEXTS | EBCDIC_TEXTS | UNICODE_TEXTS
 LONG_BYTES: Final = frozenset({DataType.LONG_BYTE, DataType.LONGFILE_BYTE})
@@ -41,7 +41,7 @@ def arrow_type(info: Described) -> pa.DataType:
     if info.data_type in NUMBERS:
         frac = fraction(info)
         if not 1 <= info.length <= MOST_DIGITS or not 0 <= (frac or 0) <= info.length:
-            why = f"there is no number of {info.length} digits with {frac} behind the point"
+            why = f"there is no number of {info.length} digits with {frac} after the decimal point"
             raise InvalidInputError("bad-column", "shortinfo", -1, why)
         return pa.float64() if frac is None else pa.decimal128(info.length, frac)
     if info.data_type in TEXTS or info.data_type in LONGS:
@@ -52,20 +52,20 @@ def arrow_type(info: Described) -> pa.DataType:
 def field(name: str, info: Described) -> pa.Field:
     """Return the Arrow field of a column. Raises InvalidInputError."""
     kind = info.data_type.name.lower() if isinstance(info.data_type, DataType) else str(info.data_type)
-    said = {TYPE: kind, LENGTH: str(info.length), FRAC: str(info.frac), MODE: str(info.mode)}
-    return pa.field(name, arrow_type(info), metadata=said)
+    entries = {TYPE: kind, LENGTH: str(info.length), FRAC: str(info.frac), MODE: str(info.mode)}
+    return pa.field(name, arrow_type(info), metadata=entries)
 
 
 def sapdb_metadata(of: pa.Field) -> dict[str, str]:
     """Return what the metadata of a field say of its SAP DB type."""
-    said = {key.decode("utf-8", "replace"): value for key, value in (of.metadata or {}).items()}
-    return {key: said[key].decode("utf-8", "replace") for key in (TYPE, LENGTH, FRAC, MODE) if key in said}
+    entries = {key.decode("utf-8", "replace"): value for key, value in (of.metadata or {}).items()}
+    return {key: entries[key].decode("utf-8", "replace") for key in (TYPE, LENGTH, FRAC, MODE) if key in entries}
 
 
 def schema(names: Sequence[str], parameters: Sequence[Described], metadata: Mapping[str, str]) -> pa.Schema:
     """Return the schema of rows. Columns without a name, and those whose name is taken, are called by their number.
 
-    The names differ also without regard to case, as those of variables do.
+    The names differ also without regard to case, as names of variables do.
     """
     given = {name.casefold() for name in names}
     used: set[str] = set()
@@ -85,7 +85,7 @@ def schema(names: Sequence[str], parameters: Sequence[Described], metadata: Mapp
 
 
 def long_text(data_type: int, data: bytes, manner: Manner) -> str:
-    """Return the text of a LONG value; that of bytes is hexadecimal digits. Raises WireError."""
+    """Return the text of a LONG value; bytes become hexadecimal digits. Raises WireError."""
     if data_type in LONG_BYTES:
         return data.hex()
     is_unicode = data_type in {DataType.LONG_UNICODE, DataType.LONGFILE_UNICODE}
@@ -95,8 +95,8 @@ def long_text(data_type: int, data: bytes, manner: Manner) -> str:
 # --- from Arrow -------------------------------------------------------------------------------------------------------
 
 
-class Wanted(NamedTuple):
-    """The SAP DB type of a column: its code, its length in digits, characters or bytes, and the digits behind its
+class SapdbColumnType(NamedTuple):
+    """The SAP DB type of a column: its code, its length in digits, characters or bytes, and the digits after its
     point."""
 
     data_type: DataType
@@ -114,70 +114,73 @@ class Needs(NamedTuple):
 _ANY: Final = Needs()
 
 
-def _decimal(kind: pa.DataType) -> Wanted | None:
+def _decimal(kind: pa.DataType) -> SapdbColumnType | None:
     length = max(kind.precision, kind.scale)
-    return Wanted(DataType.FIXED, length, kind.scale) if kind.scale >= 0 and length <= MOST_DIGITS else None
+    return SapdbColumnType(DataType.FIXED, length, kind.scale) if kind.scale >= 0 and length <= MOST_DIGITS else None
 
 
-def _text(needs: Needs) -> Wanted:
-    return Wanted(DataType.VARCHAR_ASCII if needs.is_latin else DataType.VARCHAR_UNICODE, needs.length)
-
-
-_SMALL, _WHOLE = Wanted(DataType.SMALLINT, 5), Wanted(DataType.INTEGER, 10)
+_SMALL, _WHOLE = SapdbColumnType(DataType.SMALLINT, 5), SapdbColumnType(DataType.INTEGER, 10)
 _INTEGERS: Final = {
     pa.int8(): _SMALL,
     pa.int16(): _SMALL,
     pa.uint8(): _SMALL,
     pa.int32(): _WHOLE,
     pa.uint16(): _WHOLE,
-    pa.uint32(): Wanted(DataType.FIXED, 10),
-    pa.int64(): Wanted(DataType.FIXED, 19),
-    pa.uint64(): Wanted(DataType.FIXED, 20),
+    pa.uint32(): SapdbColumnType(DataType.FIXED, 10),
+    pa.int64(): SapdbColumnType(DataType.FIXED, 19),
+    pa.uint64(): SapdbColumnType(DataType.FIXED, 20),
 }
-_INFERRED: Final[Sequence[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, Needs], Wanted | None]]]] = (
-    (pa.types.is_boolean, lambda _kind, _needs: Wanted(DataType.BOOLEAN, 1)),
+_INFERRED: Final[
+    Sequence[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, Needs], SapdbColumnType | None]]]
+] = (
+    (pa.types.is_boolean, lambda _kind, _needs: SapdbColumnType(DataType.BOOLEAN, 1)),
     (pa.types.is_integer, lambda kind, _needs: _INTEGERS[kind]),
-    (pa.types.is_floating, lambda _kind, _needs: Wanted(DataType.FLOAT, DOUBLE_DIGITS)),
+    (pa.types.is_floating, lambda _kind, _needs: SapdbColumnType(DataType.FLOAT, DOUBLE_DIGITS)),
     (pa.types.is_decimal, lambda kind, _needs: _decimal(kind)),
-    (pa.types.is_date, lambda _kind, _needs: Wanted(DataType.DATE, 10)),
-    (pa.types.is_time, lambda _kind, _needs: Wanted(DataType.TIME, 8)),
-    (pa.types.is_duration, lambda _kind, _needs: Wanted(DataType.TIME, 8)),
-    (pa.types.is_timestamp, lambda _kind, _needs: Wanted(DataType.TIMESTAMP, 26)),
-    (pa.types.is_fixed_size_binary, lambda kind, _needs: Wanted(DataType.CHAR_BYTE, kind.byte_width)),
-    (pa.types.is_binary, lambda _kind, needs: Wanted(DataType.VARCHAR_BYTE, needs.length)),
-    (pa.types.is_large_binary, lambda _kind, needs: Wanted(DataType.VARCHAR_BYTE, needs.length)),
-    (pa.types.is_null, lambda _kind, _needs: Wanted(DataType.VARCHAR_ASCII, 1)),
-    (sas_columns.is_text, lambda _kind, needs: _text(needs)),
+    (pa.types.is_date, lambda _kind, _needs: SapdbColumnType(DataType.DATE, 10)),
+    (pa.types.is_time, lambda _kind, _needs: SapdbColumnType(DataType.TIME, 8)),
+    (pa.types.is_duration, lambda _kind, _needs: SapdbColumnType(DataType.TIME, 8)),
+    (pa.types.is_timestamp, lambda _kind, _needs: SapdbColumnType(DataType.TIMESTAMP, 26)),
+    (pa.types.is_fixed_size_binary, lambda kind, _needs: SapdbColumnType(DataType.CHAR_BYTE, kind.byte_width)),
+    (pa.types.is_binary, lambda _kind, needs: SapdbColumnType(DataType.VARCHAR_BYTE, needs.length)),
+    (pa.types.is_large_binary, lambda _kind, needs: SapdbColumnType(DataType.VARCHAR_BYTE, needs.length)),
+    (pa.types.is_null, lambda _kind, _needs: SapdbColumnType(DataType.VARCHAR_ASCII, 1)),
+    (
+        sas_columns.is_text,
+        lambda _kind, needs: SapdbColumnType(
+            DataType.VARCHAR_ASCII if needs.is_latin else DataType.VARCHAR_UNICODE, needs.length
+        ),
+    ),
 )
 
 
-def sapdb_type(of: pa.Field, needs: Needs = _ANY) -> Wanted:
+def sapdb_type(of: pa.Field, needs: Needs = _ANY) -> SapdbColumnType:
     """Return the type that takes the values of a field: the one it was read from, else by its Arrow type.
 
     Raises InvalidInputError for types that SAP DB lacks.
     """
-    if (said := _said(of, needs)) is not None:
-        return said
+    if (entries := _type_of_metadata(of, needs)) is not None:
+        return entries
     inferred = next((infer(of.type, needs) for includes, infer in _INFERRED if includes(of.type)), None)
     if inferred is None:
         raise InvalidInputError("column-type", of.name, -1, f"type {of.type} has no counterpart in SAP DB")
     return inferred
 
 
-def _said(of: pa.Field, needs: Needs) -> Wanted | None:
+def _type_of_metadata(of: pa.Field, needs: Needs) -> SapdbColumnType | None:
     """Return what the metadata of a field say, where that suits its type and its values."""
-    said = of.metadata or {}
+    entries = of.metadata or {}
     try:
-        data_type = DataType[said[TYPE.encode()].decode().upper()]
-        length, frac = int(said[LENGTH.encode()]), int(said[FRAC.encode()])
+        data_type = DataType[entries[TYPE.encode()].decode().upper()]
+        length, frac = int(entries[LENGTH.encode()]), int(entries[FRAC.encode()])
         suits = arrow_type(ParameterInfo(0, 0, data_type, frac, length, 1, 1)) == of.type
     except (KeyError, ValueError, UnicodeDecodeError, InvalidInputError):
         return None
     if not suits:
         return None
     if data_type in LONGS:
-        return Wanted(data_type, 0)
+        return SapdbColumnType(data_type, 0)
     is_text = data_type in TEXTS
     if is_text and not needs.is_latin and data_type not in UNICODE_TEXTS:
         return None
-    return Wanted(data_type, max(length, needs.length) if is_text or data_type in BYTES else length, frac)
+    return SapdbColumnType(data_type, max(length, needs.length) if is_text or data_type in BYTES else length, frac)

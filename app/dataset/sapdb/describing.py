@@ -9,12 +9,12 @@ from app.codecs.sapdb.constants import UNICODE_TEXTS, DataType, IoType, Paramete
 from app.codecs.sapdb.packet_records import ParameterInfo
 from app.codecs.sapdb.parameter_values import in_out_len
 from app.dataset import sas_columns
-from app.dataset.sapdb.column_types import MODE, TEXTS, Needs, Wanted, sapdb_type
+from app.dataset.sapdb.column_types import MODE, TEXTS, Needs, SapdbColumnType, sapdb_type
 from app.dataset.sapdb.text_columns import wide_lengths
 from app.model.errors import InvalidInputError
 
 _LONGEST_FIELD = 32_767
-"""Bytes of a value that shortinfo can tell, with the undef byte."""
+"""The most bytes of a value that shortinfo can state, with the undef byte."""
 
 _NOT_LATIN = "[^\u0000-\u00ff]"
 
@@ -64,7 +64,7 @@ def parameters(
     return tuple(made)
 
 
-def _in_packet(wanted: Wanted, *, unicode_packet: bool) -> Wanted:
+def _in_packet(wanted: SapdbColumnType, *, unicode_packet: bool) -> SapdbColumnType:
     """Return the type in a packet of a Unicode code, whose texts are all Unicode."""
     if not unicode_packet or wanted.data_type not in TEXTS or wanted.data_type in UNICODE_TEXTS:
         return wanted

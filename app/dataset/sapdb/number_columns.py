@@ -61,7 +61,7 @@ def _taken_apart(cells: Bytes, absent: Flags) -> _Read:
     pairs = _PAIRS[mantissa]
     if nothing.any():
         pairs[:, nothing] = 0
-    refuse_any(pairs.max(axis=0, initial=0) == _NO_PAIR, "the number has bytes that are no two decimal digits")
+    refuse_any(pairs.max(axis=0, initial=0) == _NO_PAIR, "the number has bytes that are not two decimal digits")
     refuse_any(~nothing & ((first == 0) | ~pairs.any(axis=0)), "the number has no characteristic or no digits")
     if cells.shape[1] > 1 + _MOST_BYTES:
         too_long = ~nothing & cells[:, 1 + _MOST_BYTES :].any(axis=1)
@@ -121,7 +121,7 @@ def _read(cells: Bytes, absent: Flags) -> _Read:
 
 
 def _scaled(read: _Read, frac: int) -> Integers:
-    """Return numbers of up to 18 digits as integers of 10^-frac. Raises BadValueError for more digits behind the
+    """Return numbers of up to 18 digits as integers of 10^-frac. Raises BadValueError for more digits after the
     point."""
     digits = 2 * len(read.pairs)
     mantissa = np.zeros(read.pairs.shape[1], np.int64)
@@ -132,9 +132,9 @@ def _scaled(read: _Read, frac: int) -> Integers:
     shift = np.where(mantissa != 0, read.exponent + (frac - digits), 0)
     divisor = _POWERS[np.clip(-shift, 0, _SHORT)]
     scaled: Integers = mantissa // divisor
-    # A number below 10^-18 has digits behind any point that there is.
+    # A number below 10^-18 has digits after any point that there is.
     inexact = (scaled * divisor != mantissa) | ((shift < -_SHORT) & (mantissa != 0))
-    refuse_any(inexact, f"the number has more than {frac} digits behind the point")
+    refuse_any(inexact, f"the number has more than {frac} digits after the decimal point")
     scaled *= _POWERS[np.clip(shift, 0, _SHORT)]
     np.negative(scaled, out=scaled, where=read.is_negative)
     return scaled
@@ -322,7 +322,7 @@ def _from_first(flags: Flags) -> Flags:
 
 
 def _characters(texts: pa.StringArray) -> tuple[Bytes, Bytes]:
-    """Return the characters of texts, with zero bytes behind them: as rows by places, and as places by rows."""
+    """Return the characters of texts, with zero bytes after them: as rows by places, and as places by rows."""
     ends, data = buffers(texts)
     sizes = np.diff(ends).astype(np.uint8)
     width = max(int(sizes.max(initial=0)), 1)
@@ -332,7 +332,7 @@ def _characters(texts: pa.StringArray) -> tuple[Bytes, Bytes]:
 
 
 def _powers(texts: pa.StringArray) -> Integers:
-    """Return the exponents that texts say behind their mark."""
+    """Return the exponents that texts say after their mark."""
     found = pc.struct_field(pc.extract_regex(texts, r"[eE]\+?(?P<power>-?\d+)$"), "power")
     powers: Integers = pc.cast(found, pa.int64()).to_numpy(zero_copy_only=False)
     return powers

@@ -1,11 +1,10 @@
 """The buffers of data parts <-> record batches, a column at a time.
 
 Where a column's cells cannot be read together, `app.codecs.sapdb.parameter_values` reads them one by one and says
-exactly what is wrong with which. So errors and odd values are the same as those of a single value.
+exactly what is wrong with which. So errors and odd values are the same as for a single value.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
@@ -31,10 +30,9 @@ from app.codecs.sapdb.parameter_values import (
 )
 from app.codecs.sapdb.temporal_digits import Time
 from app.dataset import sas_columns
-from app.dataset.conversion_error import BadValueError, refuse_any
+from app.dataset.conversion_error import BadValueError, located, refuse_any
 from app.dataset.sapdb import number_columns, text_columns, time_columns
 from app.dataset.sapdb.column_types import BYTES
-from app.model.errors import InvalidInputError
 from app.wire import WireError
 from app.wire.kinds import Buffer
 
@@ -61,7 +59,7 @@ class LongTimes(Exception):
         self.column = column
 
 
-class Column(NamedTuple):
+class RowColumn(NamedTuple):
     """A column of rows about to be read: what describes it, its Arrow type, its values without their undef bytes, which
     of them are absent, which of them have two bytes a character, what reads one of them by itself, and what errors call
     one: its name, and its byte in the part."""
@@ -88,7 +86,7 @@ def decode(
     long_name: LongName = named_by_descriptor,
     first: int = 0,
 ) -> pa.RecordBatch:
-    """Return so many rows of a data part. Undef bytes are nulls, whichever they are.
+    """Return `count` rows of a data part. Undef bytes are nulls, whichever they are.
 
     `first` is the number of the first row, for errors. Raises WireError as `app.codecs.sapdb.data_rows.decode_rows`
     does, and LongTimes.
@@ -126,7 +124,9 @@ def decode_parts(
         raise
 
 
-def _column(rows: Bytes, number: int, info: ParameterInfo, wanted: pa.DataType, manner: Manner, first: int) -> Column:
+def _column(
+    rows: Bytes, number: int, info: ParameterInfo, wanted: pa.DataType, manner: Manner, first: int
+) -> RowColumn:
     at, size = info.bufpos - 1, rows.shape[1]
     cells = rows[:, at : at + info.in_out_len]
 
@@ -137,10 +137,10 @@ def _column(rows: Bytes, number: int, info: ParameterInfo, wanted: pa.DataType, 
         return decode_value(info.data_type, memoryview(cells[row].tobytes()), manner, *place(row))
 
     undef = cells[:, 0]
-    return Column(number, info, wanted, cells[:, 1:], undef >= FIRST_UNDEF, undef == WIDE, read_one, place)
+    return RowColumn(number, info, wanted, cells[:, 1:], undef >= FIRST_UNDEF, undef == WIDE, read_one, place)
 
 
-def read_column(column: Column, manner: Manner, long_name: LongName) -> pa.Array:
+def read_column(column: RowColumn, manner: Manner, long_name: LongName) -> pa.Array:
     """Return a column as an Arrow array. Raises WireError and LongTimes."""
     if column.info.data_type in LONGS:
         return _longs(column, long_name)
@@ -157,7 +157,7 @@ def read_column(column: Column, manner: Manner, long_name: LongName) -> pa.Array
         return _one_by_one(column)
 
 
-def _together(column: Column, manner: Manner) -> pa.Array:
+def _together(column: RowColumn, manner: Manner) -> pa.Array:
     info, cells, absent = column.info, column.cells, column.absent
     data_type = info.data_type
     if data_type in NUMBERS:
@@ -170,8 +170,13 @@ def _together(column: Column, manner: Manner) -> pa.Array:
         if cells.shape[1] != 1:
             raise time_columns.Mixed
         refuse_any((cells[:, 0] > 1) & ~absent, NO_BOOLEAN)
-        return _booleans(cells[:, 0] != 0, absent)
-    codec = _codec(column, manner)
+        return pa.array(cells[:, 0] != 0, pa.bool_(), mask=absent)
+    wide = False
+    if data_type in ASCII_TEXTS or data_type in MOMENTS:
+        wide = bool((column.wide & ~column.absent).any())
+        if wide and not (column.wide | column.absent).all():
+            raise time_columns.Mixed
+    codec = text_codec(data_type, manner.code, wide=wide)
     if codec is None:
         if data_type in BYTES:
             refuse_any(cells[:, info.length :].any(axis=1) & ~absent, longer(info, "bytes"))
@@ -201,17 +206,6 @@ def _refuse_beyond(values: pa.Array, data_type: int) -> None:
         refuse_any(pc.fill_null(wrong, False).to_numpy(zero_copy_only=False), beyond(data_type))
 
 
-def _codec(column: Column, manner: Manner) -> str | None:
-    """Return the codec of a column's texts; None for bytes. Raises Mixed where some have two bytes a character, and
-    others one."""
-    wide = False
-    if column.info.data_type in ASCII_TEXTS or column.info.data_type in MOMENTS:
-        wide = bool((column.wide & ~column.absent).any())
-        if wide and not (column.wide | column.absent).all():
-            raise time_columns.Mixed
-    return text_codec(column.info.data_type, manner.code, wide=wide)
-
-
 def _ascii(cells: Bytes, absent: Flags, codec: str) -> Bytes:
     """Return characters of one byte of texts, where they are in ASCII. Raises Mixed."""
     if codec == "latin-1":
@@ -224,11 +218,7 @@ def _ascii(cells: Bytes, absent: Flags, codec: str) -> Bytes:
     return np.ascontiguousarray(low)
 
 
-def _booleans(values: Flags, absent: Flags) -> pa.BooleanArray:
-    return pa.array(values, pa.bool_(), mask=absent)
-
-
-def _longs(column: Column, long_name: LongName) -> pa.StringArray:
+def _longs(column: RowColumn, long_name: LongName) -> pa.StringArray:
     found = []
     for row, absent in enumerate(column.absent):
         value = None if absent else column.read_one(row)
@@ -236,7 +226,7 @@ def _longs(column: Column, long_name: LongName) -> pa.StringArray:
     return pa.array(found, pa.string())
 
 
-def _one_by_one(column: Column) -> pa.Array:
+def _one_by_one(column: RowColumn) -> pa.Array:
     """Convert the values of a column one at a time, where they are not alike."""
     is_time = pa.types.is_time(column.wanted)
     values = []
@@ -264,7 +254,7 @@ def encode(
     first: int = 0,
     long_named: LongNamed | None = None,
 ) -> Bytes:
-    """Return the rows of a batch as an array of rows by bytes, whose bytes are those of a data part.
+    """Return the rows of a batch as an array of rows by bytes, with the bytes of a data part.
 
     `first` is the number of the batch's first row, for errors. Raises InvalidInputError, naming column and row, for a
     value that its column's type does not have.
@@ -279,29 +269,25 @@ def encode(
         with located(field.name, first):
             cells, undef = encode_column(values, info, manner, long_named)
             if cells.shape[1] > (room := info.in_out_len - 1):
-                raise BadValueError(0, f"values take {cells.shape[1]} bytes, where there is room for {room}")
-        _put(cells, undef, values, place, manner, info)
+                raise BadValueError(0, f"values take {cells.shape[1]} bytes, but there is room for {room}")
+        place[:, 0] = undef
+        width = cells.shape[1]
+        place[:, 1 : 1 + width] = cells
+        if width < place.shape[1] - 1:
+            _, filler = fill(info.data_type, manner)
+            rest = place.shape[1] - 1 - width
+            place[:, 1 + width :] = np.frombuffer((filler * rest)[:rest], np.uint8)
+        if values.null_count:
+            is_null = values.is_null().to_numpy(zero_copy_only=False)
+            place[is_null] = 0
+            place[is_null, 0] = _NULL
     return rows
-
-
-def _put(cells: Bytes, undef: int, values: pa.Array, place: Bytes, manner: Manner, info: Described) -> None:
-    place[:, 0] = undef
-    width = cells.shape[1]
-    place[:, 1 : 1 + width] = cells
-    if width < place.shape[1] - 1:
-        _, filler = fill(info.data_type, manner)
-        rest = place.shape[1] - 1 - width
-        place[:, 1 + width :] = np.frombuffer((filler * rest)[:rest], np.uint8)
-    if values.null_count:
-        is_null = values.is_null().to_numpy(zero_copy_only=False)
-        place[is_null] = 0
-        place[is_null, 0] = _NULL
 
 
 def encode_column(
     values: pa.Array, info: Described, manner: Manner, long_named: LongNamed | None = None
 ) -> tuple[Bytes, int]:
-    """Return the cells of a column without their undef bytes, and the undef byte of a value that is there.
+    """Return the cells of a column without their undef bytes, and the undef byte of a defined value.
 
     Raises BadValueError.
     """
@@ -319,23 +305,12 @@ def encode_column(
         flags = pc.fill_null(values, False).cast(pa.uint8()).to_numpy(zero_copy_only=False)
         return flags.reshape(-1, 1), undef
     if data_type in MOMENTS:
-        characters = time_columns.encode(values, data_type, manner.date_format)
-        return (_widened(characters, codec or "") if codec != "latin-1" else characters), undef
+        cells = time_columns.encode(values, data_type, manner.date_format)
+        if codec != "latin-1":
+            characters = cells
+            cells = np.zeros((len(characters), 2 * characters.shape[1]), np.uint8)
+            cells[:, (1 if codec == "utf-16-be" else 0) :: 2] = characters
+        return cells, undef
     if codec is None:
         return text_columns.encode_binaries(values, width, trimmed=data_type == DataType.VARCHAR_BYTE), undef
     return text_columns.encode_strings(sas_columns.strings(values), width, codec), undef
-
-
-def _widened(characters: Bytes, codec: str) -> Bytes:
-    wide = np.zeros((len(characters), 2 * characters.shape[1]), np.uint8)
-    wide[:, (1 if codec == "utf-16-be" else 0) :: 2] = characters
-    return wide
-
-
-@contextmanager
-def located(column: str, first: int) -> Iterator[None]:
-    """Turn a bad value into InvalidInputError with its column and its row (from 1)."""
-    try:
-        yield
-    except BadValueError as error:
-        raise InvalidInputError("value", column, -1, f"row {first + error.row + 1}: {error.why}") from None

@@ -1,6 +1,6 @@
 """Texts and byte strings of a column <-> Arrow strings and binaries.
 
-Texts are padded with blanks, byte strings with zeros. Blanks behind texts are therefore not kept; nor are zeros behind
+Texts are padded with blanks, byte strings with zeros. Blanks after texts are therefore not kept; nor are zeros after
 the byte strings whose length varies.
 """
 
@@ -69,7 +69,7 @@ def _check_pairs(units: NDArray[np.uint16]) -> None:
 
 
 def binaries(cells: Bytes, absent: Flags, *, trimmed: bool) -> pa.BinaryArray:
-    """Return the byte strings of a column's cells, without the zeros behind them where they are to be trimmed."""
+    """Return the byte strings of a column's cells, without the zeros after them where they are to be trimmed."""
     rows, width = cells.shape
     sizes = np.full(rows, width, np.int32)
     if trimmed and width:
@@ -91,7 +91,7 @@ def _with_nulls(array: pa.StringArray, absent: Flags) -> pa.StringArray:
 
 
 def encode_strings(column: pa.StringArray, width: int, codec: str) -> Bytes:
-    """Return the cells of texts, padded with blanks to so many bytes. Raises BadValueError for a text that is longer,
+    """Return the cells of texts, padded with blanks to `width` bytes. Raises BadValueError for a text that is longer,
     or has a character that the codec lacks."""
     if codec not in _UCS2:
         return character_columns.encode(column, width, codec)
@@ -116,9 +116,9 @@ def wide_lengths(column: pa.StringArray) -> NDArray[np.int64]:
 
 
 def encode_binaries(column: pa.BinaryArray, width: int, *, trimmed: bool) -> Bytes:
-    """Return the cells of byte strings, padded with zeros to so many bytes.
+    """Return the cells of byte strings, padded with zeros to `width` bytes.
 
-    Raises BadValueError for one that is longer, and for one whose end could not be told from the padding.
+    Raises BadValueError for one that is longer, and for one whose end looks like padding.
     """
     is_null = column.is_null().to_numpy(zero_copy_only=False)
     column = pc.fill_null(column.cast(pa.binary()), b"")
@@ -128,7 +128,7 @@ def encode_binaries(column: pa.BinaryArray, width: int, *, trimmed: bool) -> Byt
     if trimmed:
         ends_in_zero = np.zeros(len(sizes), np.bool_)
         ends_in_zero[sizes > 0] = data[ends[1:][sizes > 0] - 1] == 0
-        refuse_any(ends_in_zero, "zeros at the end of a byte string cannot be told from its padding")
+        refuse_any(ends_in_zero, "zeros at the end of a byte string look like its padding")
     else:
         refuse_any((sizes < width) & ~is_null, _NOT_WHOLE)
     cells = np.zeros((len(column), width), np.uint8)

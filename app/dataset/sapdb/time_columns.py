@@ -47,7 +47,7 @@ SHAPES: Final[Mapping[int, Mapping[DateFormat, str]]] = {
     },
 }
 """How the values of each type look in each format. Y, M and D are of dates, h, m, s and u (microseconds) of times;
-`?` is the A or the P of a half day. The M behind it stands for itself."""
+`?` is the A or the P of a half day. The M after it stands for itself."""
 
 _LETTERS: Final = "YMDhmsu"
 _HALF_DAY: Final = "?"
@@ -105,12 +105,8 @@ def _fits(cell: bytes, shape: str) -> bool:
     )
 
 
-def _is_half_mark(shape: str, place: int) -> bool:
-    return place > 0 and shape[place - 1] == _HALF_DAY
-
-
 def _is_digit(shape: str, place: int) -> bool:
-    return shape[place] in _LETTERS and not _is_half_mark(shape, place)
+    return shape[place] in _LETTERS and not (place > 0 and shape[place - 1] == _HALF_DAY)
 
 
 def _is_letter(shape: str, place: int) -> bool:

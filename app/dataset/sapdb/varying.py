@@ -5,18 +5,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from app.codecs.sapdb.constants import NUMBERS, DataType, Undef
 from app.codecs.sapdb.data_rows import encode_vardata, vardata_fields
 from app.codecs.sapdb.parameter_values import Described, Manner, decode_content, text_codec
 from app.dataset import sas_columns
+from app.dataset.conversion_error import located
 from app.dataset.sapdb.column_types import BYTES
 from app.dataset.sapdb.row_columns import (
-    Column,
     LongName,
+    RowColumn,
     encode_column,
-    located,
     longer,
     named_by_descriptor,
     read_column,
@@ -80,8 +79,13 @@ def _column(
     if not _can_be_padded(info, sizes, manner):
         # One of them is no value, and reading it says why.
         contents = [None if content is None else read_one(row) and None for row, content in enumerate(contents)]
-    cells = _padded(contents, info, max(sizes, default=0), manner)
-    column = Column(number, info, wanted, cells, absent, np.zeros(len(absent), np.bool_), read_one, place)
+    width = max(sizes, default=0)
+    codec = text_codec(info.data_type, manner.code, wide=False)
+    filler = b"\0" if codec is None else " ".encode(codec)
+    padding = filler * (width // len(filler) + 1)
+    joined = b"".join((content or b"") + padding[: width - len(content or b"")] for content in contents)
+    cells = np.frombuffer(joined, np.uint8).reshape(len(contents), width)
+    column = RowColumn(number, info, wanted, cells, absent, np.zeros(len(absent), np.bool_), read_one, place)
     return read_column(column, manner, long_name)
 
 
@@ -93,14 +97,6 @@ def _can_be_padded(info: Described, sizes: set[int], manner: Manner) -> bool:
     if codec in _UNITS:
         return all(size % _UNITS[codec] == 0 for size in sizes)
     return codec is not None or len(sizes) <= 1 or info.data_type == DataType.VARCHAR_BYTE
-
-
-def _padded(contents: Sequence[bytes | None], info: Described, width: int, manner: Manner) -> NDArray[np.uint8]:
-    codec = text_codec(info.data_type, manner.code, wide=False)
-    filler = b"\0" if codec is None else " ".encode(codec)
-    padding = filler * (width // len(filler) + 1)
-    joined = b"".join((content or b"") + padding[: width - len(content or b"")] for content in contents)
-    return np.frombuffer(joined, np.uint8).reshape(len(contents), width)
 
 
 def encode(batch: pa.RecordBatch, parameters: Sequence[Described], manner: Manner, first: int = 0) -> list[bytes]:

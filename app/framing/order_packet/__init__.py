@@ -8,7 +8,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from app.framing.order_packet import packet_content, packet_pieces, packet_writer
-from app.framing.protocol import ArrangementName, Contents, DataSetFacts, FileContent, Framing, Received, StoreTable
+from app.framing.protocol import (
+    ArrangementName,
+    DataSetFacts,
+    DeliveryContents,
+    FileContent,
+    Framing,
+    Received,
+    StoreTable,
+)
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.event import Event, GroupPart, Pieces
@@ -50,7 +58,9 @@ class OrderPacket(Framing):
     def data_set(self, record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
         return packet_content.data_set(record, received, store)
 
-    def write(self, delivery: DeliveryRecord, options: FramingOptions, contents: Contents) -> Iterator[PhysicalMessage]:
+    def write(
+        self, delivery: DeliveryRecord, options: FramingOptions, contents: DeliveryContents
+    ) -> Iterator[PhysicalMessage]:
         return packet_writer.messages(delivery, options, contents)
 
 

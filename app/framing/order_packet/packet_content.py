@@ -16,8 +16,8 @@ from app.dataset.sapdb import row_columns as data_rows
 from app.framing.order_packet.packet_pieces import (
     LONG_ID_SIZE,
     REFERENCE,
-    Content,
     Description,
+    SegmentContent,
     body_message,
     contents,
     description_of,
@@ -32,7 +32,7 @@ from app.model.records import AttachmentRecord
 from app.wire.kinds import Buffer
 
 BATCH_BYTES: Final = 2 << 20
-"""Bytes of rows that are decoded together, at most, but for those of one packet."""
+"""The most bytes of rows that are decoded together, unless one packet has more."""
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -129,13 +129,13 @@ def _names(described: Description, chosen: Sequence[Described]) -> list[str]:
     return []
 
 
-def _segments(record: AttachmentRecord, received: Received, body: Buffer) -> list[Content]:
+def _segments(record: AttachmentRecord, received: Received, body: Buffer) -> list[SegmentContent]:
     found = contents(body_message(received.first, body))
     return [content for content in found if content.statement == record.correl_id]
 
 
 def _batches(record: AttachmentRecord, received: Received, table: _Table) -> Iterator[pa.RecordBatch]:
-    """Return the rows in their order, those of many packets at once."""
+    """Return the rows in their order, from many packets at once."""
     held: list[_Some] = []
     for some in _in_order(record, received):
         size = sum(len(each.buffer) for each in held)
@@ -173,7 +173,7 @@ def _decoded(held: Sequence[_Some], table: _Table) -> pa.RecordBatch:
             some.buffer, table.parameters, some.manner, table.schema, _long_names(some, table), some.first
         )
         if batch.num_rows != some.length:
-            why = f"{batch.num_rows} rows, where the part says {some.length}"
+            why = f"{batch.num_rows} rows, but the part says {some.length}"
             raise InvalidInputError("bad-rows", "vardata", -1, why)
         return batch
     parameters: Sequence[ParameterInfo] = table.parameters  # type: ignore[assignment]

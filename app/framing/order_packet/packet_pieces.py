@@ -1,17 +1,16 @@
 """What an order packet brings: descriptions of columns, rows, and pieces of LONG values, and of which statement.
 
-The GroupId of a message tells its statement, where it has one; else the parsid of a segment does, else the CorrelId of
-the message. What describes the columns, and the rows themselves, are then parts of one group: the description is its
-first message, and all rows are its second, whose offsets count rows. A piece of a LONG value is a part of a group that
-the identifiers in its descriptor name, and whose offsets count bytes. Whatever else a packet holds (a commit, a
-connect, the parameters of a single statement) is of no attachment.
-"""
+The GroupId of a message identifies its statement, where it has one; else the parsid of a segment does, else the
+CorrelId of the message. What describes the columns, and the rows themselves, are then parts of one group: the
+description is its first message, and all rows are its second, whose offsets count rows. A piece of a LONG value is a
+part of a group that the identifiers in its descriptor name, and whose offsets count bytes. Whatever else a packet holds
+(a commit, a connect, the parameters of a single statement) is of no attachment."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from app.codecs.sapdb.constants import LONGS, DataType, FunctionCode, MessType, PartAttribute, PartKind, Undef, ValMode
-from app.codecs.sapdb.packet import SEGMENT_KIND_AT, Packet, Part, Segment, decode_packet
+from app.codecs.sapdb.packet import SEGMENT_KIND_AT, Packet, PacketSegment, Part, decode_packet
 from app.codecs.sapdb.packet_records import (
     SEGMENT_HEADERS,
     CommandSegment,
@@ -21,7 +20,7 @@ from app.codecs.sapdb.packet_records import (
     ReturnSegment,
 )
 from app.codecs.sapdb.parameter_values import LONG_SIZE, Described, Manner
-from app.codecs.sapdb.part_buffers import Held, LongValue, decode_part
+from app.codecs.sapdb.part_buffers import LongValue, PartBuffer, decode_part
 from app.codecs.sapdb.text_codes import code_of
 from app.dataset.sapdb.column_types import LONG_BYTES
 from app.model.attachment import AttachmentDefinition, AttachmentKind
@@ -58,7 +57,7 @@ _NO_ROW: Final = 100
 _MASS_FUNCTIONS: Final = 1000
 _ROW_FUNCTIONS: Final = frozenset(
     {
-        FunctionCode.NIL,  # of kernels that do not tell it
+        FunctionCode.NIL,  # of kernels that do not report it
         FunctionCode.SELECT,
         FunctionCode.SELECT_INTO,
         FunctionCode.FETCH_FIRST,
@@ -76,26 +75,26 @@ _WHOLE: Final = frozenset({ValMode.ALLDATA, ValMode.LASTDATA})
 _UNTOLD: Final = ("", "")
 
 
-class Place(NamedTuple):
+class PartPlace(NamedTuple):
     """A part, and the byte of the packet where its buffer begins."""
 
     part: Part
     at: int
 
 
-class Content(NamedTuple):
+class SegmentContent(NamedTuple):
     """A segment as its parts by their kind, how its values are written, and the statement that it belongs to."""
 
     number: int
     header: Any
-    parts: Mapping[int, Place]
+    parts: Mapping[int, PartPlace]
     manner: Manner
     statement: bytes
 
     def held(self, kind: int) -> Any:
         """Return what the part of a kind holds. Raises WireError."""
         part, at = self.parts[kind]
-        return decode_part(kind, Held(part.buffer, part.header.arg_count, self.manner, self.row(kind), at))
+        return decode_part(kind, PartBuffer(part.buffer, part.header.arg_count, self.manner, self.row(kind), at))
 
     def row(self, kind: int) -> str:
         """Return what errors call a part."""
@@ -117,7 +116,7 @@ class Description(NamedTuple):
     parameters: tuple[Described, ...]
 
 
-class Rows(NamedTuple):
+class RowRange(NamedTuple):
     """Rows of a statement: the number of the first one, how many there are, whether they are the last ones, and whether
     they go to a kernel."""
 
@@ -165,7 +164,7 @@ def read(message: PhysicalMessage) -> GroupPart | Pieces:
     return Pieces(tuple(found), why)
 
 
-def contents(message: PhysicalMessage) -> list[Content]:
+def contents(message: PhysicalMessage) -> list[SegmentContent]:
     """Return the segments of a packet. Raises InvalidInputError."""
     try:
         packet = decode_packet(message.body)
@@ -173,12 +172,12 @@ def contents(message: PhysicalMessage) -> list[Content]:
         raise InvalidInputError("bad-packet", error.row, error.at, error.why) from error
     manner = Manner(code_of(packet.header.mess_code, packet.order), packet.context)
     return [
-        Content(number, segment.header, parts, manner, _statement(parts, message))
+        SegmentContent(number, segment.header, parts, manner, _statement(parts, message))
         for number, (segment, parts) in enumerate(zip(packet.segments, _placed(packet), strict=True))
     ]
 
 
-def _placed(packet: Packet) -> Iterator[dict[int, Place]]:
+def _placed(packet: Packet) -> Iterator[dict[int, PartPlace]]:
     """Yield the parts of each segment by their kind.
 
     Raises InvalidInputError for a kind of part that comes twice, and for an unknown kind of segment.
@@ -191,8 +190,8 @@ def _placed(packet: Packet) -> Iterator[dict[int, Place]]:
         yield _places(number, segment)
 
 
-def _places(number: int, segment: Segment) -> dict[int, Place]:
-    found: dict[int, Place] = {}
+def _places(number: int, segment: PacketSegment) -> dict[int, PartPlace]:
+    found: dict[int, PartPlace] = {}
     at = PacketHeader.SIZE + segment.header.segm_offset + type(segment.header).SIZE
     for index, part in enumerate(segment.parts):
         kind = part.header.part_kind
@@ -200,19 +199,19 @@ def _places(number: int, segment: Segment) -> dict[int, Place]:
             row = f"segment[{number}].part[{index}].part_kind"
             raise InvalidInputError("bad-packet", row, at, f"a second part of kind {kind}; a segment has at most one")
         at += PartHeader.SIZE
-        found[kind] = Place(part, at)
+        found[kind] = PartPlace(part, at)
         at += len(part.buffer) + len(part.fill)
     return found
 
 
-def _statement(parts: Mapping[int, Place], message: PhysicalMessage) -> bytes:
-    """Return the key of the statement that a segment belongs to; empty where nothing tells it."""
+def _statement(parts: Mapping[int, PartPlace], message: PhysicalMessage) -> bytes:
+    """Return the key of the statement that a segment belongs to; empty where nothing identifies it."""
     parsids = (parts[kind].part.buffer[:PARSID_SIZE] for kind in _STATEMENTS if kind in parts)
-    told = next((each for each in (message.group_id, *parsids, message.correl_id) if any(each)), b"")
-    return bytes(told[:KEY_SIZE]).ljust(KEY_SIZE, b"\0") if told else b""
+    identifiers = next((each for each in (message.group_id, *parsids, message.correl_id) if any(each)), b"")
+    return bytes(identifiers[:KEY_SIZE]).ljust(KEY_SIZE, b"\0") if identifiers else b""
 
 
-def _check_return(content: Content) -> None:
+def _check_return(content: SegmentContent) -> None:
     """Raise InvalidInputError for a reply that says that its command failed."""
     header = content.header
     if not isinstance(header, ReturnSegment) or header.returncode in {0, _NO_ROW}:
@@ -227,7 +226,7 @@ def _check_return(content: Content) -> None:
 # --- events -----------------------------------------------------------------------------------------------------------
 
 
-def _parts(content: Content) -> Iterator[GroupPart]:
+def _parts(content: SegmentContent) -> Iterator[GroupPart]:
     for piece in long_pieces(content):
         yield GroupPart(
             AttachmentDefinition(piece.kind, piece.key, LONG, piece.name),
@@ -248,7 +247,7 @@ def _parts(content: Content) -> Iterator[GroupPart]:
         yield GroupPart(_definition(content), ROWS, rows.first, size, rows.is_last, ends_group=True, units=rows.length)
 
 
-def _definition(content: Content) -> AttachmentDefinition:
+def _definition(content: SegmentContent) -> AttachmentDefinition:
     if not content.statement:
         why = "there is no GroupId, parsid or CorrelId, so nothing says which statement the rows or columns are of"
         raise InvalidInputError("no-statement", f"segment[{content.number}]", -1, why)
@@ -259,8 +258,8 @@ def _definition(content: Content) -> AttachmentDefinition:
     return AttachmentDefinition(AttachmentKind.DATA_SET, content.statement, owner, table)
 
 
-def _table(content: Content) -> tuple[str, str]:
-    """Return the owner and the name of the table, as far as a part tells them: "OWNER"."TABLE" or "TABLE"."""
+def _table(content: SegmentContent) -> tuple[str, str]:
+    """Return the owner and the name of the table, as far as a part has them: "OWNER"."TABLE" or "TABLE"."""
     kind = content.first_of(_TABLES)
     if kind is None:
         return _UNTOLD
@@ -271,14 +270,14 @@ def _table(content: Content) -> tuple[str, str]:
 # --- columns and rows -------------------------------------------------------------------------------------------------
 
 
-def is_description(content: Content, rows: Rows | None) -> bool:
+def is_description(content: SegmentContent, rows: RowRange | None) -> bool:
     """Tell whether a segment describes columns. One that comes with rows counts where the rows are the first ones."""
     if content.first_of(_DESCRIBING) is None or PartKind.LONGDATA in content.parts:
         return False
     return rows is None or not rows.first
 
 
-def description_of(content: Content) -> Description:
+def description_of(content: SegmentContent) -> Description:
     """Return the columns that a segment describes. Raises WireError."""
     kind = content.first_of(_DESCRIBING)
     parameters = tuple(content.held(kind)) if kind is not None else ()
@@ -286,8 +285,8 @@ def description_of(content: Content) -> Description:
     return Description(tuple(names), parameters)
 
 
-def rows_of(content: Content) -> Rows | None:
-    """Return which rows a segment has; None for one without rows. Raises InvalidInputError where nothing tells their
+def rows_of(content: SegmentContent) -> RowRange | None:
+    """Return which rows a segment has; None for one without rows. Raises InvalidInputError where nothing states their
     place."""
     kind = content.row_kind()
     if kind is None:
@@ -297,41 +296,36 @@ def rows_of(content: Content) -> Rows | None:
     if is_input and not (header.mass_cmd or _takes_several_rows(content)):
         return None
     attributes, count, total = part.header.attributes, part.header.arg_count, _row_count(content)
-    if _answers_one_row(header):
+    if isinstance(header, ReturnSegment) and header.function_code == FunctionCode.SELECT_INTO:
         attributes |= PartAttribute.FIRST | PartAttribute.LAST
     is_last = bool(attributes & PartAttribute.LAST) or _has_no_row(header)
     first = _first_row(attributes, count, total, is_input=is_input)
     if first is None or not 0 <= first <= _MOST_PLACE - count:
         why = f"neither FIRST nor the row count ({total}) says which {count} rows these are"
         raise InvalidInputError("no-place", content.row(kind), -1, why)
-    return Rows(first, count, is_last, is_input)
+    return RowRange(first, count, is_last, is_input)
 
 
-def _end_of_rows(content: Content) -> Rows | None:
-    """Return the place behind the last row, as a reply tells it that has no row; None where it does not tell it."""
+def _end_of_rows(content: SegmentContent) -> RowRange | None:
+    """Return the place after the last row, from a reply that has no row; None where it does not state it."""
     header, total = content.header, _row_count(content)
     if not content.statement or not _has_no_row(header) or header.function_code % _MASS_FUNCTIONS not in _ROW_FUNCTIONS:
         return None
-    return Rows(total, 0, is_last=True, is_input=False) if total is not None and 0 <= total <= _MOST_PLACE else None
+    return RowRange(total, 0, is_last=True, is_input=False) if total is not None and 0 <= total <= _MOST_PLACE else None
 
 
-def _row_count(content: Content) -> int | None:
-    """Return the number that the resultcount part tells; None where there is none, or where it is NULL."""
+def _row_count(content: SegmentContent) -> int | None:
+    """Return the number in the resultcount part; None without the part, or if it is NULL."""
     return content.held(PartKind.RESULTCOUNT) if PartKind.RESULTCOUNT in content.parts else None
 
 
-def _takes_several_rows(content: Content) -> bool:
+def _takes_several_rows(content: SegmentContent) -> bool:
     parsid = content.parts.get(PartKind.PARSID)
     return parsid is not None and len(parsid.part.buffer) >= PARSID_SIZE and parsid.part.buffer[10] in _MASS
 
 
 def _has_no_row(header: Any) -> bool:
     return isinstance(header, ReturnSegment) and header.returncode == _NO_ROW
-
-
-def _answers_one_row(header: Any) -> bool:
-    """Tell whether a reply is that of a SELECT INTO, which has one row and need not say that it is the last one."""
-    return isinstance(header, ReturnSegment) and header.function_code == FunctionCode.SELECT_INTO
 
 
 def _first_row(attributes: int, count: int, total: int | None, *, is_input: bool) -> int | None:
@@ -349,11 +343,11 @@ def _first_row(attributes: int, count: int, total: int | None, *, is_input: bool
 
 def long_key(descriptor: LongDescriptor) -> bytes:
     """Return the key of a LONG value: the identifiers of the value and of its table. Empty where it has none."""
-    told = bytes(descriptor.descriptor) + bytes(descriptor.table_id)
-    return told.ljust(KEY_SIZE, b"\0") if any(told) else b""
+    identifiers = bytes(descriptor.descriptor) + bytes(descriptor.table_id)
+    return identifiers.ljust(KEY_SIZE, b"\0") if any(identifiers) else b""
 
 
-def long_pieces(content: Content) -> Iterator[LongPiece]:
+def long_pieces(content: SegmentContent) -> Iterator[LongPiece]:
     """Find the pieces of LONG values that a segment brings. Raises WireError and InvalidInputError."""
     if PartKind.LONGDATA not in content.parts or not _brings_data(content.header):
         return
@@ -364,24 +358,26 @@ def long_pieces(content: Content) -> Iterator[LongPiece]:
         start = at + LONG_SIZE
         at = start + len(value.data)
         if value.undef < min(Undef) and (value.data or value.descriptor.valmode in _WHOLE):
-            yield _long_piece(value, start, _told(described, number), f"{content.row(PartKind.LONGDATA)}[{number}]")
+            yield _long_piece(
+                value, start, _type_and_name(described, number), f"{content.row(PartKind.LONGDATA)}[{number}]"
+            )
 
 
 def _brings_data(header: Any) -> bool:
-    """Tell whether descriptors have their bytes behind them: not where they ask for some, or are those of a request."""
+    """Tell whether descriptors have their bytes after them: not where they ask for some, or belong to a request."""
     if isinstance(header, CommandSegment):
         return header.mess_type != MessType.GETVAL
     return isinstance(header, ReturnSegment) and header.function_code != FunctionCode.PUTVAL
 
 
-def _told(described: Description, number: int) -> tuple[int, str]:
+def _type_and_name(described: Description, number: int) -> tuple[int, str]:
     """Return the type and the name of a value."""
     types, names = described.parameters, described.names
     data_type = types[number].data_type if number < len(types) else DataType.LONG_BYTE
     return data_type, names[number] if number < len(names) else ""
 
 
-def _long_piece(value: LongValue, start: int, told: tuple[int, str], row: str) -> LongPiece:
+def _long_piece(value: LongValue, start: int, identifiers: tuple[int, str], row: str) -> LongPiece:
     descriptor, size = value.descriptor, len(value.data)
     key = long_key(descriptor)
     if not key:
@@ -392,7 +388,7 @@ def _long_piece(value: LongValue, start: int, told: tuple[int, str], row: str) -
     if not 0 <= offset <= _MOST_PLACE - size:
         why = f"position {descriptor.intern_pos} does not say where the {size} bytes belong in the LONG value"
         raise InvalidInputError("no-place", row, -1, why)
-    data_type, name = told
+    data_type, name = identifiers
     is_text = data_type in LONGS and data_type not in LONG_BYTES
     kind = AttachmentKind.TEXT_FILE if is_text else AttachmentKind.BINARY_FILE
     shown = name or key[:LONG_ID_SIZE].hex()

@@ -47,8 +47,7 @@ from app.dataset import side_columns
 from app.dataset.sapdb import describing
 from app.dataset.sapdb import row_columns as data_rows
 from app.framing.order_packet.packet_pieces import KEY_SIZE, LONG_ID_SIZE, REFERENCE
-from app.framing.outgoing_parts import fixed_records, message_identifier
-from app.framing.protocol import Contents
+from app.framing.protocol import DeliveryContents, fixed_records, message_identifier
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
@@ -68,7 +67,9 @@ _MASS_COMMAND: Final = 70
 """What a parsid says of the kind of its statement, and of what it asks of the application."""
 
 
-def messages(delivery: DeliveryRecord, options: FramingOptions, contents: Contents) -> Iterator[PhysicalMessage]:
+def messages(
+    delivery: DeliveryRecord, options: FramingOptions, contents: DeliveryContents
+) -> Iterator[PhysicalMessage]:
     """Make all packets of a delivery. Raises InvalidInputError and WireError for what packets have no place for."""
     numbers = count()
     files = {each.qualifier_2: each for each in delivery.attachments if each.kind is not AttachmentKind.DATA_SET}
@@ -90,7 +91,7 @@ class _Packets:
 
     def __init__(self, options: FramingOptions, texts: Sequence[str]) -> None:
         order: Order = integer_order(options.encoding) or "<"
-        self.is_unicode = not all(_is_latin(text) for text in texts)
+        self.is_unicode = not all(all(ord(character) < 0x100 for character in text) for text in texts)
         wide = MessCode.UNICODE if order == ">" else MessCode.UNICODE_SWAP
         self._code = wide if self.is_unicode else MessCode.ASCII
         self._swap = MessSwap.NORMAL if order == ">" else MessSwap.FULL_SWAPPED
@@ -98,7 +99,7 @@ class _Packets:
         self._size = (min(options.body_limit, MOST_BYTES) - PacketHeader.SIZE) // ALIGNMENT * ALIGNMENT
 
     def room(self, *buffers: int) -> int:
-        """Return the bytes that a further part's buffer may have behind parts with buffers of these sizes."""
+        """Return the bytes that a further part's buffer may have after parts with buffers of these sizes."""
         taken = CommandSegment.SIZE + sum(PartHeader.SIZE + -(-size // ALIGNMENT) * ALIGNMENT for size in buffers)
         return self._size - taken - PartHeader.SIZE
 
@@ -113,17 +114,13 @@ class _Packets:
         return encode_packet(laid_out(header, [(segment, parts)]))
 
 
-def _is_latin(text: str) -> bool:
-    return all(ord(character) < 0x100 for character in text)
-
-
 # --- data sets --------------------------------------------------------------------------------------------------------
 
 
 def _table(
     attachment: OutgoingAttachment,
     options: FramingOptions,
-    contents: Contents,
+    contents: DeliveryContents,
     files: Mapping[str, OutgoingAttachment],
 ) -> Iterator[bytes]:
     with contents.table(attachment) as table:
@@ -132,7 +129,11 @@ def _table(
         names = list(describing.row_names(schema))
         packets = _Packets(options, [*names, attachment.qualifier_1, attachment.qualifier_2])
         infos = describing.parameters(schema, needed, unicode_packet=packets.is_unicode)
-        statement = packets.part(PartKind.PARSID, [_parsid(attachment)])
+        identifier = attachment.correl_id
+        statement = packets.part(
+            PartKind.PARSID,
+            [Parsid(identifier[:4], identifier[4:7], identifier[7], _INSERT, identifier[8], _MASS_COMMAND, 0)],
+        )
         owner, name = attachment.qualifier_1, attachment.qualifier_2
         yield packets.packet(
             ReturnSegment(segm_kind=SegmentKind.RETURN, function_code=FunctionCode.INSERT),
@@ -150,11 +151,6 @@ def _batches(table: pq.ParquetFile, schema: pa.Schema) -> Iterator[pa.RecordBatc
     """Return the rows without side columns, read in this thread alone."""
     for batch in table.iter_batches(ROWS_A_BATCH, use_threads=False):
         yield batch.select(schema.names)
-
-
-def _parsid(attachment: OutgoingAttachment) -> Parsid:
-    told = attachment.correl_id
-    return Parsid(told[:4], told[4:7], told[7], _INSERT, told[8], _MASS_COMMAND, 0)
 
 
 def _rows(
@@ -212,12 +208,12 @@ def _long_named(files: Mapping[str, OutgoingAttachment]) -> Callable[[str], Long
         if name in files:
             return _descriptor(files[name].correl_id, valmode=ValMode.NODATA, maxlen=files[name].size)
         try:
-            told = bytes.fromhex(name.removeprefix(REFERENCE)) if name.startswith(REFERENCE) else b""
+            identifier = bytes.fromhex(name.removeprefix(REFERENCE)) if name.startswith(REFERENCE) else b""
         except ValueError:
-            told = b""
-        if len(told) != LONG_ID_SIZE:
+            identifier = b""
+        if len(identifier) != LONG_ID_SIZE:
             raise InvalidInputError("value", "LONG", -1, f"{name[:80]!r} names no file of the same message")
-        return _descriptor(told, valmode=ValMode.NODATA)
+        return _descriptor(identifier, valmode=ValMode.NODATA)
 
     return named
 
@@ -225,7 +221,7 @@ def _long_named(files: Mapping[str, OutgoingAttachment]) -> Callable[[str], Long
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def _file(attachment: OutgoingAttachment, options: FramingOptions, contents: Contents) -> Iterator[bytes]:
+def _file(attachment: OutgoingAttachment, options: FramingOptions, contents: DeliveryContents) -> Iterator[bytes]:
     if attachment.size > _LONGEST_LONG:
         why = f"{attachment.size:,} bytes, and a LONG value has at most {_LONGEST_LONG:,}"
         raise InvalidInputError("too-large", "intern_pos", -1, why)

@@ -1,8 +1,8 @@
 """Assembly of one key at a time: it turns the references of an attachment into outcomes.
 
 The state of an attachment or a message depends only on the references under its key, in the journal's order. So
-`assemble` can process the keys anywhere and in any order. It returns what has to be read from the journal (`Outcome`)
-and what must be kept for later references (`Held`). This module never reads bodies;
+`assemble` can process the keys anywhere and in any order. It returns what has to be read from the journal
+(`KeyOutcome`), and what must be kept for later references (`KeyState`). This module never reads bodies;
 `app.pipeline.finish.finish_outcomes` does. A batch takes attachments and messages that came once and whole by columns
 instead (`app.pipeline.assemble.columnar_assembly`).
 """
@@ -15,18 +15,18 @@ from typing import NamedTuple
 from app.assembly.arrangement import arrangement_of
 from app.assembly.collecting import (
     NOTHING,
-    ApplicationMessage,
-    Attachment,
+    ApplicationArrived,
     Completed,
     Effect,
     Identification,
     Key,
     Refused,
     Repeated,
+    TrackedAttachment,
     Warned,
 )
 from app.assembly.header_checks import message_address
-from app.assembly.machine import Assembly, Limits
+from app.assembly.machine import Assembly, AssemblyLimits
 from app.model.attachment import AttachmentState
 from app.model.event import PartsArrived
 from app.model.message import PhysicalMessage
@@ -48,14 +48,14 @@ NOT_FETCHED = PhysicalMessage("", "")
 """A placeholder for an application message until `app.pipeline.finish.finish_outcomes` has fetched it."""
 
 
-class Held(NamedTuple):
+class KeyState(NamedTuple):
     """The state under a key between two batches.
 
     It is an attachment, a message, in rare cases both, or several messages whose application messages have correlids
     that begin alike.
     """
 
-    attachment: Attachment | None = None
+    attachment: TrackedAttachment | None = None
     messages: tuple[MessageRecord, ...] = ()
 
     @property
@@ -66,16 +66,16 @@ class Held(NamedTuple):
         return is_complete and all(message.application_body is not None for message in self.messages)
 
 
-class Outcome(NamedTuple):
-    """The outcome of references.
+class KeyOutcome(NamedTuple):
+    """What the references under a key have changed.
 
     `position` is the place of the first part, `reached` the highest packed position among the messages. `record` and
     `messages` are in their present state, and `fresh` are the part runs added. `complete` holds all runs once every
     part is there. `removed` was taken for an attachment. If `has_less`, all runs but `fresh` are to be deleted.
-    `applications` are the identifiers of those of `messages` that have a body, each with the place of its application
-    message. `identified` is what headers tell of what waited. `repeated` are pairs of places: the earlier message and
-    its repetition. `state` is the size of the kept
-    state in bytes, if it is counted.
+    `applications` are the identifiers of messages that have a body, each with the place of its application message.
+    `identified` are the attachments and application messages that waited for a header that has come. `repeated` are
+    pairs of places: the earlier message and its repetition. `state` is the size of the kept state in bytes, if it is
+    counted.
     """
 
     position: int
@@ -103,7 +103,9 @@ def by_key(references: Iterable[Reference]) -> Iterator[tuple[Key, list[Referenc
             yield key, some
 
 
-def assemble(key: Key, references: Iterable[Reference], held: Held, limits: Limits) -> tuple[list[Outcome], Held]:
+def assemble(
+    key: Key, references: Iterable[Reference], held: KeyState, limits: AssemblyLimits
+) -> tuple[list[KeyOutcome], KeyState]:
     """Apply the references under a key to its state. Each reference without a key has an outcome of its own."""
     if not key[1]:
         return [_without_key(reference) for reference in references], held
@@ -111,7 +113,9 @@ def assemble(key: Key, references: Iterable[Reference], held: Held, limits: Limi
     return [outcome], held
 
 
-def assemble_news(key: Key, references: Iterable[Reference], known: int | None, limits: Limits) -> list[Outcome]:
+def assemble_news(
+    key: Key, references: Iterable[Reference], known: int | None, limits: AssemblyLimits
+) -> list[KeyOutcome]:
     """Return the outcomes of all references under a key, limited to those after the packed position `known`.
 
     The outcomes of the earlier ones have been committed.
@@ -120,7 +124,7 @@ def assemble_news(key: Key, references: Iterable[Reference], known: int | None, 
     news: list[Reference] = []
     for reference in references:
         (earlier if known is not None and _end(reference) <= known else news).append(reference)
-    held = assemble(key, earlier, Held(), limits)[1] if earlier and news else Held()
+    held = assemble(key, earlier, KeyState(), limits)[1] if earlier and news else KeyState()
     return assemble(key, news, held, limits)[0] if news else []
 
 
@@ -129,11 +133,11 @@ def _end(reference: Reference) -> int:
     return reference.position + max(len(reference.sizes) - 1, 0)
 
 
-def _without_key(reference: Reference) -> Outcome:
+def _without_key(reference: Reference) -> KeyOutcome:
     position = reference.position
     received_at = reference.received_at[0] if reference.received_at else 0
     quality = Increment(reference.source, hour_of(received_at), messages=len(reference.sizes))
-    outcome = Outcome(position, position, quality)
+    outcome = KeyOutcome(position, position, quality)
     match reference.what:
         case What.REFUSED:
             code, row, at, why = reference.detail
@@ -144,7 +148,9 @@ def _without_key(reference: Reference) -> Outcome:
             return outcome._replace(dialects=reference.detail)
 
 
-def _assembled(key: Key, references: list[Reference], held: Held, limits: Limits) -> tuple[Outcome, Held]:
+def _assembled(
+    key: Key, references: list[Reference], held: KeyState, limits: AssemblyLimits
+) -> tuple[KeyOutcome, KeyState]:
     assembly = Assembly(limits)
     before = _Before.of(held)
     if held.attachment is not None:
@@ -170,14 +176,16 @@ def _assembled(key: Key, references: list[Reference], held: Held, limits: Limits
                     warned = effect
                 case Identification():
                     identified.append(effect)
-                case ApplicationMessage(address, position):
+                case ApplicationArrived(address, position):
                     applications[assembly.messages[address].id] = position
                     assembly.set_application(address, NOT_FETCHED)
     attachment, messages = assembly.attachments.get(key), _kept(assembly.messages.values())
     changes = assembly.take_changes()
     record = changes.attachments[0] if changes.attachments else None
-    after = Held(None if attachment is None else Attachment(record or attachment.record, attachment.parts), messages)
-    outcome = Outcome(
+    after = KeyState(
+        None if attachment is None else TrackedAttachment(record or attachment.record, attachment.parts), messages
+    )
+    outcome = KeyOutcome(
         position=record.first_position if record else references[0].position,
         reached=max(map(_end, references)),
         quality=_quality(key[0], references, before, after, is_complete),
@@ -231,17 +239,19 @@ class _Before(NamedTuple):
     missing: int
 
     @classmethod
-    def of(cls, held: Held) -> "_Before":
+    def of(cls, held: KeyState) -> "_Before":
         attachment = held.attachment
         begun_at = attachment.record.first_received_at if attachment else None
         return cls(begun_at, _is_announced(attachment), missing_count(attachment))
 
 
-def _is_announced(attachment: Attachment | None) -> bool:
+def _is_announced(attachment: TrackedAttachment | None) -> bool:
     return attachment is not None and attachment.record.kind is not None
 
 
-def _quality(source: str, references: list[Reference], before: _Before, after: Held, is_complete: bool) -> Increment:
+def _quality(
+    source: str, references: list[Reference], before: _Before, after: KeyState, is_complete: bool
+) -> Increment:
     attachment = after.attachment
     messages = sum(len(reference.sizes) for reference in references)
     if attachment is None:
@@ -261,7 +271,7 @@ def _quality(source: str, references: list[Reference], before: _Before, after: H
     )
 
 
-def missing_count(attachment: Attachment | None) -> int:
+def missing_count(attachment: TrackedAttachment | None) -> int:
     """Return the number of missing ranges of an announced attachment. A segmented message of a group counts until the
     group is whole."""
     if attachment is None or attachment.record.kind is None or attachment.record.state is not AttachmentState.RECEIVING:

@@ -8,6 +8,7 @@ without the assembly machine, and are equal to the machine's. Every other key go
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,12 +19,12 @@ import pyarrow.compute as pc
 from app.assembly.collecting import Identification
 from app.assembly.header_checks import address_of, message_address
 from app.assembly.interpretation import answered
-from app.assembly.machine import Limits, plausible_counts
+from app.assembly.machine import AssemblyLimits, plausible_counts
 from app.codecs.sas.attachment_messages import read_counts
 from app.model.attachment import AttachmentState
 from app.model.identity import attachment_id
 from app.model.records import AttachmentRecord, PartRun
-from app.pipeline.assemble.assemble_key import NOT_FETCHED, Outcome, assemble_news, by_key
+from app.pipeline.assemble.assemble_key import NOT_FETCHED, KeyOutcome, assemble_news, by_key
 from app.pipeline.references.message_references import SCHEMA, What, from_batch, unpacked_claim, unpacked_detail
 from app.tables.quality import Increment, hour_of
 
@@ -33,12 +34,14 @@ _UNSEQUENCED = (What.COUNT, What.ANSWER)
 Rows = npt.NDArray[np.int64]
 
 
-def outcomes(batches: Iterable[pa.RecordBatch], known: int | None, limits: Limits) -> Iterator[Outcome]:
-    """Yield the outcomes of references, which are sorted by source and key. They are those of `assemble_news` for each
-    key."""
+def outcomes(batches: Iterable[pa.RecordBatch], known: int | None, limits: AssemblyLimits) -> Iterator[KeyOutcome]:
+    """Yield the outcomes of references, which are sorted by source and key. They equal the outcomes of `assemble_news`
+    for each key."""
     for rows in whole_keys(batches):
-        rest = np.ones(len(rows), np.bool_)
-        for outcome, taken in _plain_outcomes(rows, known, limits):
+        rest, starts = np.ones(len(rows), np.bool_), _starts(rows)
+        attachments = _Attachments.of(rows, starts, known)
+        plain = () if attachments is None else _attachments(rows, attachments, limits)
+        for outcome, taken in chain(plain, _messages(rows, starts, known)):
             rest[taken] = False
             yield outcome
         others = rows if rest.all() else rows.filter(pa.array(rest))
@@ -81,19 +84,11 @@ def _starts(rows: pa.RecordBatch) -> Rows:
     return np.flatnonzero(np.concatenate(([True], changes)))
 
 
-def _plain_outcomes(rows: pa.RecordBatch, known: int | None, limits: Limits) -> Iterator[tuple[Outcome, list[int]]]:
-    """Yield the outcomes of plain attachments and messages, each with the rows that it includes."""
-    starts = _starts(rows)
-    if (found := _Attachments.of(rows, starts, known)) is not None:
-        yield from _attachments(rows, found, limits)
-    yield from _messages(rows, _message_rows(rows, starts, known))
-
-
 # --- attachments ------------------------------------------------------------------------------------------------------
 
 
 class _Attachments(NamedTuple):
-    """The rows of plain attachments: those of all `parts`, in order, and those of the `claims` and `counts`.
+    """The rows of plain attachments: the rows of all `parts`, in order, of the `claims` and of the `counts`.
 
     The parts of attachment n begin at index `begins[n]` of `parts`. `firsts`, `lengths` and `positions` have a number
     for each row of parts, `ends` where its numbers in `sizes` and `times` end.
@@ -148,7 +143,9 @@ class _Attachments(NamedTuple):
         )
 
 
-def _attachments(rows: pa.RecordBatch, found: _Attachments, limits: Limits) -> Iterator[tuple[Outcome, list[int]]]:
+def _attachments(
+    rows: pa.RecordBatch, found: _Attachments, limits: AssemblyLimits
+) -> Iterator[tuple[KeyOutcome, list[int]]]:
     positions = rows.column("position").to_numpy()
     begins, claims, counts = found.begins, found.claims, found.counts
     last_rows = np.append(begins[1:], len(found.parts)) - 1
@@ -209,7 +206,7 @@ def _attachments(rows: pa.RecordBatch, found: _Attachments, limits: Limits) -> I
         took = (ended_at - begun_at) / 1e6
         quality = Increment(source, hour_of(begun_at), length + 1, 0, 0, 1, 1, 0, 0, took, took)
         identified = (Identification(record.id, message, False),) if has_waited else ()
-        yield Outcome(begin, end, quality, record, runs, runs, identified=identified), ends + all_parts[at:behind]
+        yield KeyOutcome(begin, end, quality, record, runs, runs, identified=identified), ends + all_parts[at:behind]
 
 
 @lru_cache(maxsize=1024)
@@ -222,8 +219,8 @@ def _least_count(body: bytes, dialects: int, most: int) -> int | None:
 # --- messages ---------------------------------------------------------------------------------------------------------
 
 
-def _message_rows(rows: pa.RecordBatch, starts: Rows, known: int | None) -> Rows:
-    """Return the rows of plain messages, all of them after the position `known`: two for each, the address first."""
+def _messages(rows: pa.RecordBatch, starts: Rows, known: int | None) -> Iterator[tuple[KeyOutcome, list[int]]]:
+    """Yield the outcomes of plain messages, each with its two rows, which are after the position `known`."""
     what, positions = rows.column("what").to_numpy(), rows.column("position").to_numpy()
     heights = np.diff(np.append(starts, len(rows)))
     lines = starts[heights == 2, None] + np.arange(2)
@@ -232,20 +229,15 @@ def _message_rows(rows: pa.RecordBatch, starts: Rows, known: int | None) -> Rows
     is_plain = (addresses == What.ADDRESS) & np.isin(others, _UNSEQUENCED)
     if known is not None:
         is_plain &= (positions[lines] > known).all(axis=1)
-    found: Rows = lines[is_plain]
-    return found
-
-
-def _messages(rows: pa.RecordBatch, lines: Rows) -> Iterator[tuple[Outcome, list[int]]]:
+    lines = lines[is_plain]
     headers, applications = lines.T
-    positions = rows.column("position").to_numpy()[lines]
     columns = (
         lines.tolist(),
         _values(rows, "key", headers),
         _values(rows, "detail", headers),
-        (rows.column("what").to_numpy()[applications] == What.ANSWER).tolist(),
+        (what[applications] == What.ANSWER).tolist(),
         _values(rows, "detail", applications),
-        positions.tolist(),
+        positions[lines].tolist(),
         _numbers(rows, "received_at", "<i8", headers)[0].tolist(),
     )
     for taken, key, detail, is_held, answer, (begin, end), received_at in zip(*columns, strict=True):
@@ -256,10 +248,13 @@ def _messages(rows: pa.RecordBatch, lines: Rows) -> Iterator[tuple[Outcome, list
         if is_held:
             body, format_, ccsid = unpacked_detail(answer)
             found = answered(message, NOT_FETCHED._replace(body=body, format=format_, ccsid=ccsid))
-            yield Outcome(begin, end, quality, messages=(found,)), taken
+            yield KeyOutcome(begin, end, quality, messages=(found,)), taken
         else:
             to_fetch = ((message.id, end),)
-            yield Outcome(begin, end, quality, messages=(answered(message, NOT_FETCHED),), applications=to_fetch), taken
+            yield (
+                KeyOutcome(begin, end, quality, messages=(answered(message, NOT_FETCHED),), applications=to_fetch),
+                taken,
+            )
 
 
 # --- columns ----------------------------------------------------------------------------------------------------------
@@ -271,7 +266,7 @@ def _values(rows: pa.RecordBatch, name: str, wanted: Rows) -> list[Any]:
 
 
 def _numbers(rows: pa.RecordBatch, name: str, kind: str, wanted: Rows) -> tuple[npt.NDArray[Any], Rows]:
-    """Return the numbers that these rows have in a column, and where those of each row end."""
+    """Return the numbers that these rows have in a column, and where the numbers of each row end."""
     column = rows.column(name).take(pa.array(wanted))
     return np.frombuffer(column.buffers()[2] or b"", kind), _ends(column, np.dtype(kind).itemsize)
 

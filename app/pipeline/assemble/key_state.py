@@ -2,7 +2,7 @@
 
 The attachment and its message are JSON objects of the fields with values other than the default, so that people and
 other versions of this program can read them. The runs of its parts are compressed differences from run to run. Parts
-that are interleaved with those of other senders have a run each, but the runs are alike. So an attachment's state
+that are interleaved with parts of other senders have a run each, but the runs are alike. So an attachment's state
 hardly grows with the attachment.
 """
 
@@ -15,12 +15,12 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import orjson
 
-from app.assembly.collecting import Attachment
+from app.assembly.collecting import TrackedAttachment
 from app.assembly.part_places import Parts
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.evidence import Choice
 from app.model.records import AttachmentRecord, GroupProgress, MessageRecord, PartRun
-from app.pipeline.assemble.assemble_key import Held
+from app.pipeline.assemble.assemble_key import KeyState
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ _READ: Mapping[str, Any] = {
 }
 
 
-class Row(NamedTuple):
+class KeyStateRow(NamedTuple):
     """The columns of state: two JSON texts, empty if absent, and the runs.
 
     `message` is a list if several messages are under one key.
@@ -55,32 +55,25 @@ class Row(NamedTuple):
         return len(self.attachment.encode()) + len(self.runs) + len(self.message.encode())
 
 
-def pack(held: Held) -> Row:
+def pack(held: KeyState) -> KeyStateRow:
     attachment, messages = held
-    return Row(
+    texts = [_to_json(message) for message in messages]
+    return KeyStateRow(
         "" if attachment is None else _to_json(attachment.current()),
         b"" if attachment is None else pack_runs(attachment.parts.runs),
-        _joined([_to_json(message) for message in messages]),
+        texts[0] if len(texts) == 1 else f"[{','.join(texts)}]" if texts else "",
     )
 
 
-def unpack(row: Row) -> Held:
+def unpack(row: KeyStateRow) -> KeyState:
     attachment, runs, message = row
-    return Held(
-        Attachment(_from_json(AttachmentRecord, orjson.loads(attachment)), Parts(unpack_runs(runs)))
+    found = orjson.loads(message) if message else []
+    return KeyState(
+        TrackedAttachment(_from_json(AttachmentRecord, orjson.loads(attachment)), Parts(unpack_runs(runs)))
         if attachment
         else None,
-        tuple(_from_json(MessageRecord, said) for said in _several(message)),
+        tuple(_from_json(MessageRecord, each) for each in (found if isinstance(found, list) else [found])),
     )
-
-
-def _joined(texts: list[str]) -> str:
-    return texts[0] if len(texts) == 1 else f"[{','.join(texts)}]" if texts else ""
-
-
-def _several(text: str) -> list[dict[str, Any]]:
-    said = orjson.loads(text) if text else []
-    return said if isinstance(said, list) else [said]
 
 
 def pack_runs(runs: Iterable[PartRun]) -> bytes:
@@ -99,12 +92,12 @@ def unpack_runs(packed: bytes) -> list[PartRun]:
 
 
 def _to_json(record: AttachmentRecord | MessageRecord) -> str:
-    said = {}
+    values = {}
     for field in fields(record):
         value = getattr(record, field.name)
         if field.default is MISSING or value != field.default:
-            said[field.name] = _plain(field.name, value)
-    return orjson.dumps(said, default=list).decode()
+            values[field.name] = _plain(field.name, value)
+    return orjson.dumps(values, default=list).decode()
 
 
 def _plain(name: str, value: Any) -> Any:
@@ -117,7 +110,7 @@ def _plain(name: str, value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _from_json(record: type[T], said: Mapping[str, Any]) -> T:
+def _from_json(record: type[T], values: Mapping[str, Any]) -> T:
     return record(
-        **{name: _READ[name](value) if name in _READ and value is not None else value for name, value in said.items()}
+        **{name: _READ[name](value) if name in _READ and value is not None else value for name, value in values.items()}
     )

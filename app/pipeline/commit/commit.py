@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from app.assembly.part_places import Parts
 from app.assembly.states import DONE
 from app.model.attachment import AttachmentState
 from app.model.errors import GatewayError
@@ -34,8 +33,7 @@ from app.pipeline.commit.result_changes import (
     qualities,
     traces,
 )
-from app.pipeline.commit.tables import Committed as TableCommitted
-from app.pipeline.commit.tables import TableTask, Written
+from app.pipeline.commit.tables import CommittedTable, TableTask, Written
 from app.pipeline.finish.finish_outcomes import Result, with_content
 from app.pipeline.job.job import Opened
 from app.pipeline.read.segment_gaps import Gaps
@@ -43,6 +41,8 @@ from app.ports import PACKED_AT_ONCE, Catalog, Clock
 from app.service.assembling import finished_in_checkpoint
 from app.service.events.event_entries import complete_messages, lone_message_events
 from app.service.events.event_spans import ratio_of
+from app.service.finishing.finished_contents import read_or_reject
+from app.service.finishing.stored_parts import CompleteAttachment
 from app.service.tables.table_reader import application
 from app.span_names import Added
 from app.tables.quality import Increment, hour_of, increments, quality_rows
@@ -54,7 +54,7 @@ WriteTables = Callable[[Sequence[TableTask]], Iterable[Written]]
 """A function that runs table tasks, in this process or in others."""
 
 
-class Committed(NamedTuple):
+class CommittedBatch(NamedTuple):
     """The outcome of a batch.
 
     `reached` is the packed position that it ended at. It `was_known` when an earlier run had committed it. `damaged`
@@ -69,7 +69,7 @@ class Committed(NamedTuple):
     quarantined: int = 0
     duplicates: int = 0
     conflicts: int = 0
-    tables: tuple[TableCommitted, ...] = ()
+    tables: tuple[CommittedTable, ...] = ()
     was_known: bool = False
     damaged: tuple[int, ...] = ()
     missing: Gaps = ()
@@ -97,7 +97,7 @@ class Committer:
         packages: Sequence[Package] = (),
         *,
         left_behind: Collection[str] | None = None,
-    ) -> Committed | None:
+    ) -> CommittedBatch | None:
         """Commit the results of a batch, one by one and in packages. Return None for a batch without messages.
 
         Attachments that are complete in the catalog are finished too, of these only `left_behind` if it is given.
@@ -114,7 +114,7 @@ class Committer:
             results = [*results, *results_in(packages, self._catalog)]
             self._drop_unfinished(results)
             self._complete_messages(results)
-            return Committed(reached, was_known=True)
+            return CommittedBatch(reached, was_known=True)
         if progress != self.progress:
             raise GatewayError(
                 "another process commits to this catalog: stop the other pipeline, or the gateway that assembles"
@@ -168,7 +168,7 @@ class Committer:
         quality: pa.Table,
         transaction: tuple[str, int],
         now: int,
-    ) -> tuple[TableCommitted, ...]:
+    ) -> tuple[CommittedTable, ...]:
         store = self._opened.tables
         if store is None:
             return ()
@@ -288,8 +288,8 @@ class Committer:
             if record.id in found or (only is not None and record.id not in only):
                 continue
             quality = Increment(record.source, hour_of(record.first_received_at))
-            parts = Parts(self._catalog.part_runs(record.id))
-            yield with_content(Result(reached, quality, record), record, parts, self._opened.stores)
+            complete, stores = CompleteAttachment(record, self._catalog.part_runs(record.id)), self._opened.stores
+            yield with_content(Result(reached, quality, record), read_or_reject(complete, stores), stores)
 
     def _complete_messages(
         self, results: Sequence[Result], complete: Container[str] = (), packages: Sequence[Package] = ()
@@ -318,7 +318,7 @@ def _message(result: Result) -> str:
     return (result.record and result.record.message_id) or ""
 
 
-def _traced(found: Iterable[Added], added: Collection[TableCommitted]) -> tuple[Added, ...]:
+def _traced(found: Iterable[Added], added: Collection[CommittedTable]) -> tuple[Added, ...]:
     """Return those attachments with a trace whose rows are in the `added` tables."""
     changed_tables = {each.table for each in added}
     return tuple(each for each in found if each.table in changed_tables)
@@ -328,10 +328,12 @@ def _is_answered(message: MessageRecord) -> bool:
     return message.application_body is not None
 
 
-def summary(results: Sequence[Result], quality: pa.Table, reached: int, added: tuple[TableCommitted, ...]) -> Committed:
+def summary(
+    results: Sequence[Result], quality: pa.Table, reached: int, added: tuple[CommittedTable, ...]
+) -> CommittedBatch:
     """Return the outcome of committed results with this quality."""
     facts = tuple(increments(quality))
-    return Committed(
+    return CommittedBatch(
         reached,
         finished=sum(result.finished is not None for result in results),
         refused=sum(result.refused is not None for result in results),

@@ -17,7 +17,7 @@ NAME = "pipeline/batch"
 """The name of the object."""
 
 
-class Window(NamedTuple):
+class ReprocessingWindow(NamedTuple):
     """The messages to process again: those in segments from `first_segment` on, of one source or of all."""
 
     first_segment: int
@@ -36,7 +36,7 @@ class Intent(NamedTuple):
     last_segment: int
     known: int | None = None
     left_behind: tuple[str, ...] = ()
-    again: Window | None = None
+    again: ReprocessingWindow | None = None
 
 
 def journal_name(archive: JournalArchive, place: str) -> str:
@@ -69,5 +69,5 @@ def _as_it_is(value: Any) -> Any:
 
 _READ: dict[str, Callable[[Any], Any]] = {
     "left_behind": tuple,
-    "again": lambda said: None if said is None else Window(**said),
+    "again": lambda said: None if said is None else ReprocessingWindow(**said),
 }

@@ -35,8 +35,8 @@ RESULTS_A_ROW = 64
 """The number of other results that go to the driver together."""
 
 RESULTS = pa.schema([pa.field("packed", pa.binary(), nullable=False), pa.field("size", pa.int64(), nullable=False)])
-"""Pickled `Found`: the job that reads them has written them. They are compressed, because the driver holds all of them
-and Spark limits it to `spark.driver.maxResultSize`; `size` is the number of bytes before."""
+"""Pickled `TaskResults`: the job that reads them has written them. They are compressed, because the driver holds all of
+them and Spark limits it to `spark.driver.maxResultSize`; `size` is the number of bytes before."""
 
 _CODEC = "lz4"
 _NOTHING = Increment("", 0)
@@ -64,7 +64,7 @@ class Package(NamedTuple):
     left_out: frozenset[str] = frozenset()
 
 
-class Found(NamedTuple):
+class TaskResults(NamedTuple):
     """What tasks have found: results one by one, and packages of others."""
 
     results: Sequence[Result] = ()
@@ -96,16 +96,16 @@ def rows_of(found: Iterable[Result], job: Job, known: int | None) -> Iterator[pa
         else:
             others.append(result)
         if len(plain) == AT_ONCE:
-            yield _row(Found(packages=[_package(plain, job)]))
+            yield _row(TaskResults(packages=[_package(plain, job)]))
             plain = []
         if len(others) == RESULTS_A_ROW:
-            yield _row(Found(others))
+            yield _row(TaskResults(others))
             others = []
     if len(plain) >= LEAST:
-        yield _row(Found(packages=[_package(plain, job)]))
+        yield _row(TaskResults(packages=[_package(plain, job)]))
         plain = []
     if others or plain:
-        yield _row(Found([*others, *plain]))
+        yield _row(TaskResults([*others, *plain]))
 
 
 def _is_plain(result: Result, known: int | None) -> bool:
@@ -115,7 +115,7 @@ def _is_plain(result: Result, known: int | None) -> bool:
     if result.record is None:
         return bool(result.messages) and all(map(lacks_only_attachments, result.messages))
     is_new = known is None or result.record.first_position > known
-    is_alone = not (result.messages or result.fresh or result.has_less or result.beside)
+    is_alone = not (result.messages or result.fresh or result.has_less or result.staged_object)
     return result.finished is not None and is_new and is_alone
 
 
@@ -147,7 +147,7 @@ def _packed(results: Sequence[Result], job: Job) -> Packed:
     return plugins.catalog().pack(job.packing, checkpoint)
 
 
-def _row(found: Found) -> pa.RecordBatch:
+def _row(found: TaskResults) -> pa.RecordBatch:
     pickled = pickle.dumps(found)
     packed = pa.compress(pickled, codec=_CODEC, asbytes=True)
     return pa.RecordBatch.from_pylist([{"packed": packed, "size": len(pickled)}], RESULTS)
@@ -156,7 +156,7 @@ def _row(found: Found) -> pa.RecordBatch:
 # --- in the driver ----------------------------------------------------------------------------------------------------
 
 
-def found_in(table: pa.Table) -> Found:
+def found_in(table: pa.Table) -> TaskResults:
     """Return what came to the driver in rows of `RESULTS`."""
     results: list[Result] = []
     packages: list[Package] = []
@@ -164,7 +164,7 @@ def found_in(table: pa.Table) -> Found:
         found = pickle.loads(pa.decompress(packed.as_buffer(), size.as_py(), _CODEC))  # noqa: S301 - of this job
         results += found.results
         packages += found.packages
-    return Found(results, packages)
+    return TaskResults(results, packages)
 
 
 def without(package: Package, attachments: Collection[str]) -> Package:

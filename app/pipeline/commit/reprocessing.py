@@ -28,8 +28,8 @@ from app.model.records import (
     QuarantineRecord,
 )
 from app.pipeline.commit import tables
-from app.pipeline.commit.commit import AT_ONCE, Committed, WriteTables, summary
-from app.pipeline.commit.commit_intent import Window
+from app.pipeline.commit.commit import AT_ONCE, CommittedBatch, WriteTables, summary
+from app.pipeline.commit.commit_intent import ReprocessingWindow
 from app.pipeline.commit.result_changes import (
     checkpoint_of,
     damaged_segments,
@@ -39,8 +39,7 @@ from app.pipeline.commit.result_changes import (
     ids_of,
     qualities,
 )
-from app.pipeline.commit.tables import FILES, QUALITY, DataSet, TablePlan, table_name
-from app.pipeline.commit.tables import Committed as TableCommitted
+from app.pipeline.commit.tables import FILES, QUALITY, CommittedTable, DataSet, TablePlan, table_name
 from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.job.job import Opened
 from app.pipeline.read.segment_gaps import missing_segments
@@ -74,7 +73,7 @@ class Reprocessor:
         self._opened, self._catalog, self._clock, self._write_tables = opened, catalog, clock, write_tables
         self._progress = catalog.progress()
 
-    def commit(self, results: Sequence[Result], window: Window) -> Committed:
+    def commit(self, results: Sequence[Result], window: ReprocessingWindow) -> CommittedBatch:
         """Commit what differs. Raises GatewayError when another process has committed since this object was made."""
         asked = [dated(result, self._clock.now()) for result in results if result.reached >= 0]
         known = self._known(asked)
@@ -89,7 +88,9 @@ class Reprocessor:
         removed = self._remove(asked, window)
         healed = self._heal(asked, entries)
         self._complete(news, changed)
-        self._opened.stores.store.delete_all([result.beside for result in asked if result.beside is not None])
+        self._opened.stores.store.delete_all(
+            [result.staged_object for result in asked if result.staged_object is not None]
+        )
         reached = self._progress or 0
         ids = ids_of(changed)
         counted = [_counted(result, ids) for result in news]
@@ -109,12 +110,16 @@ class Reprocessor:
         return {record.id: record for some in found for record in some}
 
     def _place(self, changed: Iterable[Result]) -> None:
-        """Give content that was written beside an attachment's object the name of that object."""
+        """Give staged content the name of its attachment's object."""
         store = self._opened.stores.store
         for result in changed:
-            if result.beside is not None and result.finished is not None and result.finished.object_name is not None:
+            if (
+                result.staged_object is not None
+                and result.finished is not None
+                and result.finished.object_name is not None
+            ):
                 with store.create(result.finished.object_name) as target:
-                    for piece in store.read(result.beside):
+                    for piece in store.read(result.staged_object):
                         target.write(piece)
 
     def _save(self, news: Sequence[Result], changed: Sequence[Result], known: Records) -> None:
@@ -126,7 +131,7 @@ class Reprocessor:
             checkpoint.reprocessed = [each.id for each in checkpoint.attachments if each.id in ids and each.id in known]
             self._catalog.checkpoint(checkpoint)
 
-    def _remove(self, asked: Iterable[Result], window: Window) -> list[str]:
+    def _remove(self, asked: Iterable[Result], window: ReprocessingWindow) -> list[str]:
         """Remove open attachments that are none, now that the archive has a header or a message that it lacked.
 
         All of their messages must be in the window's archive, so that they would have been assembled again.
@@ -172,7 +177,7 @@ class Reprocessor:
 
     # --- quarantine ---------------------------------------------------------------------------------------------------
 
-    def _entries(self, window: Window) -> Mapping[str, QuarantineRecord]:
+    def _entries(self, window: ReprocessingWindow) -> Mapping[str, QuarantineRecord]:
         """Return the entries for messages of the window whose segments the archive has."""
         present = {segment.number for segment in self._opened.archive.segments()}
         found: dict[str, QuarantineRecord] = {}
@@ -200,7 +205,7 @@ class Reprocessor:
 
     def _replace_tables(
         self, asked: Sequence[Result], changed: Sequence[Result], known: Records, results: Iterable[Result]
-    ) -> tuple[list[TableCommitted], tuple[Increment, ...]]:
+    ) -> tuple[list[CommittedTable], tuple[Increment, ...]]:
         """Replace what differs in the tables. Return them, and what was received besides what `quality` had."""
         store = self._opened.tables
         if store is None:
@@ -222,7 +227,7 @@ class Reprocessor:
 
     def _replace_data_sets(
         self, store: TableStore, finished: Sequence[DataSet], changed: set[str], before: Mapping[str, set[str]]
-    ) -> list[TableCommitted]:
+    ) -> list[CommittedTable]:
         """Replace the rows of changed data sets, and add those of data sets that a table lacks and has not removed."""
         names = {each.attachment: table_name(each.library, each.member) for each in finished}
         bounds = {name: _retained_from(store, name) for name in {*names.values()}}
@@ -313,7 +318,7 @@ def _is_finished(result: Result, changed: set[str], known: Records) -> bool:
     return result.record.id in changed or (was_finished and result.finished.observations != 0)
 
 
-def _is_within(record: AttachmentRecord, window: Window, present: Container[int]) -> bool:
+def _is_within(record: AttachmentRecord, window: ReprocessingWindow, present: Container[int]) -> bool:
     """Tell whether an attachment has messages in a window, and all segments that may have others are present."""
     first, last = (Position.unpack(at).segment for at in (record.first_position, record.last_position))
     is_of_source = window.source is None or record.source == window.source
@@ -367,10 +372,10 @@ def _attachments(store: TableStore, name: str) -> set[str]:
 
 def _replaced(
     store: TableStore, name: str, plan: TablePlan | None, added: Sequence[TableFile], removed: Iterable[str]
-) -> TableCommitted:
+) -> CommittedTable:
     schema = store.schema(name) if plan is None else pa.ipc.read_schema(pa.py_buffer(plan.schema))
     store.replace(name, schema, added, _of(removed))
-    return TableCommitted(name, sum(file.rows for file in added), [] if plan is None else plan.warnings)
+    return CommittedTable(name, sum(file.rows for file in added), [] if plan is None else plan.warnings)
 
 
 def _of(attachments: Iterable[str]) -> pc.Expression:
@@ -379,7 +384,7 @@ def _of(attachments: Iterable[str]) -> pc.Expression:
 
 def _replace_files(
     store: TableStore, finished: Iterable[Result], changed: set[str], known: Records
-) -> list[TableCommitted]:
+) -> list[CommittedTable]:
     """Replace the rows of changed files, and add those of files that the table lacks and has not removed."""
     present, bound = _attachments(store, FILES), _retained_from(store, FILES)
     added = []
@@ -395,12 +400,12 @@ def _replace_files(
     rows = tables.file_rows(added)
     file = store.write(FILES, rows.schema, rows.to_batches())
     store.replace(FILES, rows.schema, [file], _of(changed | {record.id for record, _ in added}))
-    return [TableCommitted(FILES, rows.num_rows, [])]
+    return [CommittedTable(FILES, rows.num_rows, [])]
 
 
 def _replace_quality(
     store: TableStore, counted: Iterable[Increment], opened: Opened
-) -> tuple[list[TableCommitted], tuple[Increment, ...]]:
+) -> tuple[list[CommittedTable], tuple[Increment, ...]]:
     """Replace the quality of all hours of which the archive has every message. Return also what it has gained."""
     hour = _first_whole_hour(opened)
     since = pc.field("hour") >= pa.scalar(hour, SCHEMA.field("hour").type)
@@ -413,7 +418,7 @@ def _replace_quality(
         return [], ()
     file = store.write(QUALITY, now.schema, now.to_batches())
     store.replace(QUALITY, now.schema, [file], since)
-    return [TableCommitted(QUALITY, now.num_rows, [])], tuple(_gained(now, before))
+    return [CommittedTable(QUALITY, now.num_rows, [])], tuple(_gained(now, before))
 
 
 def _gained(now: pa.Table, before: pa.Table) -> Iterator[Increment]:

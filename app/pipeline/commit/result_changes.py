@@ -91,7 +91,7 @@ def data_sets(results: Iterable[Result]) -> Iterator[DataSet]:
                 record.first_received_at,
                 record.qualifier_1,
                 record.qualifier_2,
-                result.beside or finished.object_name,
+                result.staged_object or finished.object_name,
                 finished.size,
                 pa.ipc.read_schema(pa.py_buffer(result.schema)),
             )

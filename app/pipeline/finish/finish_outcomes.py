@@ -5,19 +5,18 @@ and messages for quarantine. Many processes run it at the same time, where the o
 content store, under names that follow from the attachment.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import structlog
 
 from app.assembly.collecting import Identification, Refused, Repeated, Warned
 from app.assembly.interpretation import Rejected, answered, interpret, is_same
-from app.assembly.part_places import Parts
 from app.model.attachment import AttachmentKind
 from app.model.errors import DamagedError, InvalidInputError
 from app.model.message import PhysicalMessage, Position
@@ -32,16 +31,23 @@ from app.model.records import (
     QuarantineRecord,
     RefusedContent,
 )
-from app.pipeline.assemble.assemble_key import NOT_FETCHED, Outcome
+from app.pipeline.assemble.assemble_key import NOT_FETCHED, KeyOutcome
 from app.pipeline.read.part_prefetch import PartsAhead
 from app.ports import JournalArchive, is_damaged
 from app.service.content.stored_content import opened
 from app.service.context import Stores
 from app.service.finishing.complete_content import HELD_BYTES
-from app.service.finishing.finished_contents import Spoilt, first_place, read_content, spoilt_entries
-from app.service.finishing.plain_files import WholeFile, plain_files
-from app.service.finishing.stored_parts import by_batch, messages_at, places_of, segments_of
-from app.service.quarantine.quarantine_records import Entry, quarantine_entry, quarantine_record
+from app.service.finishing.finished_contents import Rejection, read_or_reject
+from app.service.finishing.plain_files import plain_files
+from app.service.finishing.stored_parts import (
+    CompleteAttachment,
+    by_batch,
+    messages_at,
+    neighbours,
+    places_of,
+    segments_of,
+)
+from app.service.quarantine.quarantine_records import quarantine_entry, quarantine_record
 from app.tables.quality import Increment
 
 AT_ONCE = 16_384
@@ -62,9 +68,9 @@ class Result(NamedTuple):
 
     `fresh` are part runs of an unfinished attachment, and all of its runs if it `has_less` than before. `schema` is the
     serialized schema of a finished data set. `state` is the size in bytes of the state kept for unfinished ones, if it
-    is counted. `beside` is the object with the content, if it is not the one that has the attachment's name. `damaged`
-    says that the references were made before a damaged body was found: nothing of the job may be committed.
-    `identified` is what headers tell of what waited.
+    is counted. `staged_object` is the object with the content, if it has another name than the attachment's. If
+    `damaged`, the references were made before a damaged body was found: nothing of the job may be committed.
+    `identified` are the attachments and application messages that waited for a header that has come.
     """
 
     reached: int
@@ -81,20 +87,20 @@ class Result(NamedTuple):
     schema: bytes | None = None
     has_less: bool = False
     state: int = 0
-    beside: str | None = None
+    staged_object: str | None = None
     damaged: bool = False
     warned: Warned | None = None
     identified: tuple[Identification, ...] = ()
 
 
 def finish(
-    outcomes: Iterable[Outcome], stores: Stores, archive: JournalArchive, *, checked: bool = True
+    outcomes: Iterable[KeyOutcome], stores: Stores, archive: JournalArchive, *, checked: bool = True
 ) -> Iterator[Result]:
     """Yield the results of outcomes, in any order. `archive` is the journal of `stores`.
 
     If bodies were not `checked` before, all bodies that the outcomes refer to are read here.
     """
-    waiting: list[Outcome] = []
+    waiting: list[KeyOutcome] = []
     runs = 0
     for outcome in outcomes:
         waiting.append(outcome)
@@ -105,41 +111,63 @@ def finish(
     yield from _finish(waiting, stores, archive, checked)
 
 
-def _finish(outcomes: list[Outcome], stores: Stores, archive: JournalArchive, checked: bool) -> list[Result]:
+def _finish(outcomes: list[KeyOutcome], stores: Stores, archive: JournalArchive, checked: bool) -> list[Result]:
     """Return the results of these outcomes, whose content is durable."""
-    outcomes.sort(key=lambda outcome: outcome.position)
-    with stores.store.together() as store:
+    outcomes.sort(key=attrgetter("position"))
+    complete = [
+        CompleteAttachment(outcome.record, outcome.complete)
+        for outcome in outcomes
+        if outcome.record is not None and outcome.complete is not None
+    ]
+    equal = _equal(outcomes, archive)
+    repeated = (pair for outcome in outcomes for pair in outcome.repeated if pair not in equal)
+    places = {place for pair in repeated for place in pair if place is not None}
+    places |= {refusal.position for outcome in outcomes for refusal in outcome.refused}
+    places |= {place for outcome in outcomes for _, place in outcome.applications}
+    with stores.store.batch() as store:
         writing = replace(stores, store=store)
-        plain = plain_files(_complete(outcomes), archive, writing)
-        wholes = [_whole(outcome, plain) for outcome in outcomes]
-        equal = _equal(outcomes, archive)
-        places = {place for outcome in outcomes for place in _asked_for(outcome, equal)}
-        fetched = messages_at(archive, places | {whole.first for whole in wholes if whole and whole.first is not None})
-        results = []
-        ahead = PartsAhead(stores.journal)
-        writing = replace(writing, journal=ahead)
-        for some in _near(zip(outcomes, wholes, strict=True)):
-            ahead.hold(position for _, whole in some if whole and _is_small(whole) for position in _positions(whole))
-            for outcome, whole in some:
-                result = _result(outcome, fetched)
-                if whole is not None:
-                    first = None if whole.first is None else fetched.get(whole.first)
-                    readable = None if first is None or is_damaged(first) else first
-                    result = with_content(result, whole.record, whole.parts, writing, readable)
-                elif outcome.record is not None and (finished := plain.get(outcome.record.id)) is not None:
-                    result = result._replace(finished=finished, fresh=())
-                results.append(result)
-    if not checked and (any(map(_is_spoilt, results)) or _has_damage(outcomes, places, fetched, archive)):
+        contents: dict[str, Finished | Rejection] = {**plain_files(complete, archive, writing)}
+        firsts = {each.record.id: each.first_place() for each in complete if each.record.id not in contents}
+        fetched = messages_at(archive, places.union(place for place in firsts.values() if place is not None))
+        contents.update(_read_alone(complete, firsts, fetched, writing))
+        results = [_result(outcome, fetched, contents, writing) for outcome in outcomes]
+    has_damage = any(result.refused is not None and result.refused.code == DAMAGED_PART for result in results)
+    if not checked and (has_damage or _has_damage(outcomes, places, fetched, archive)):
         results.append(Result(outcomes[0].reached, Increment("", 0), damaged=True))
     return results
 
 
-def _is_spoilt(result: Result) -> bool:
-    return result.refused is not None and result.refused.code == DAMAGED_PART
+def _read_alone(
+    complete: Iterable[CompleteAttachment],
+    firsts: Mapping[str, int | None],
+    fetched: Mapping[int, PhysicalMessage],
+    stores: Stores,
+) -> Iterator[tuple[str, Finished | Rejection]]:
+    """Yield the contents of the attachments that `firsts` has, with the place of their first part, by identifier. Only
+    the parts of small neighbours are read together."""
+    ahead = PartsAhead(stores.journal)
+    stores = replace(stores, journal=ahead)
+    for some in neighbours(
+        (each for each in complete if each.record.id in firsts), AHEAD_BYTES, AHEAD_PARTS, HELD_BYTES
+    ):
+        small = [
+            each
+            for each in some
+            if each.record.bytes_received <= HELD_BYTES and each.record.parts_received <= AHEAD_PARTS
+        ]
+        ahead.hold(Position.unpack(place) for each in small for place in each.places())
+        for each in some:
+            place = firsts[each.record.id]
+            first = None if place is None else fetched.get(place)
+            readable = None if first is None or is_damaged(first) else first
+            yield each.record.id, read_or_reject(each, stores, readable)
 
 
 def _has_damage(
-    outcomes: Iterable[Outcome], places: Iterable[int], fetched: Mapping[int, PhysicalMessage], archive: JournalArchive
+    outcomes: Iterable[KeyOutcome],
+    places: Iterable[int],
+    fetched: Mapping[int, PhysicalMessage],
+    archive: JournalArchive,
 ) -> bool:
     """Tell whether a message at one of these places, or a part of an unfinished attachment, cannot be read back."""
     unread = {place for place in places if (message := fetched.get(place)) is None or is_damaged(message)}
@@ -159,55 +187,7 @@ def _has_damage(
     return False
 
 
-def _complete(outcomes: Iterable[Outcome]) -> Iterator[WholeFile]:
-    for outcome in outcomes:
-        if outcome.complete is not None and outcome.record is not None:
-            yield WholeFile(outcome.record, outcome.complete)
-
-
-class _Whole(NamedTuple):
-    """A complete attachment, its parts, and the packed position of the first of them."""
-
-    record: AttachmentRecord
-    parts: Parts
-    first: int | None
-
-
-def _near(pairs: Iterable[tuple[Outcome, _Whole | None]]) -> Iterator[list[tuple[Outcome, _Whole | None]]]:
-    """Yield outcomes in pieces whose small attachments are read together."""
-    gathered: list[tuple[Outcome, _Whole | None]] = []
-    size = parts = 0
-    for outcome, whole in pairs:
-        gathered.append((outcome, whole))
-        if whole is not None and _is_small(whole):
-            size += whole.record.bytes_received
-            parts += whole.parts.count
-        if size >= AHEAD_BYTES or parts >= AHEAD_PARTS or len(gathered) >= AHEAD_PARTS:
-            yield gathered
-            gathered, size, parts = [], 0, 0
-    if gathered:
-        yield gathered
-
-
-def _is_small(whole: _Whole) -> bool:
-    return whole.record.bytes_received <= HELD_BYTES and whole.parts.count <= AHEAD_PARTS
-
-
-def _positions(whole: _Whole) -> Iterator[Position]:
-    """Yield the positions of an attachment's parts."""
-    for _, length, position in whole.parts.runs:
-        segment, batch, row = Position.unpack(position)
-        yield from (Position(segment, batch, row + number) for number in range(length))
-
-
-def _whole(outcome: Outcome, plain: Container[str]) -> _Whole | None:
-    if outcome.complete is None or outcome.record is None or outcome.record.id in plain:
-        return None
-    parts = Parts(list(outcome.complete))
-    return _Whole(outcome.record, parts, first_place(outcome.record, parts))
-
-
-def _equal(outcomes: Iterable[Outcome], archive: JournalArchive) -> set[tuple[int | None, int]]:
+def _equal(outcomes: Iterable[KeyOutcome], archive: JournalArchive) -> set[tuple[int | None, int]]:
     """Return the pairs of a message and its repetition whose bodies can be read and are the same: nothing else of them
     is needed."""
     pairs = {pair for outcome in outcomes for pair in outcome.repeated if pair[0] is not None}
@@ -219,13 +199,6 @@ def _equal(outcomes: Iterable[Outcome], archive: JournalArchive) -> set[tuple[in
                 zip(places[numbers].tolist(), archive.placed_bodies(segment, batch, rows).bodies, strict=True)
             )
     return {pair for pair in pairs if bodies.keys() >= {*pair} and is_same(*(bodies[place] for place in pair))}
-
-
-def _asked_for(outcome: Outcome, equal: Container[tuple[int | None, int]]) -> Iterator[int]:
-    """Yield the positions of single messages that an outcome refers to, except a first part and `equal` pairs."""
-    yield from (refusal.position for refusal in outcome.refused)
-    yield from (place for pair in outcome.repeated if pair not in equal for place in pair if place is not None)
-    yield from (place for _, place in outcome.applications)
 
 
 class _Fetched(NamedTuple):
@@ -246,72 +219,65 @@ class _Fetched(NamedTuple):
         return message.body
 
 
-def _result(outcome: Outcome, fetched: dict[int, PhysicalMessage]) -> Result:
-    if not (outcome.refused or outcome.repeated or outcome.messages):  # as most outcomes of small attachments
-        return Result(
-            outcome.reached,
-            outcome.quality,
-            outcome.record,
-            outcome.fresh,
-            outcome.removed,
-            dialects=outcome.dialects,
-            has_less=outcome.has_less,
-            state=outcome.state,
-            warned=outcome.warned,
-            identified=outcome.identified,
-        )
-    applications = dict(outcome.applications)
-    messages = _Fetched(fetched)
-    refused = _rejected(outcome.refused, messages)
-    conflicts = _rejected((Repeated(None, first, again) for first, again in outcome.repeated), messages)
-    lost = [_lost(outcome, each) for each in outcome.refused if each.position not in fetched]
-    quarantine = [*(quarantine_entry(*each) for each in (*refused, *conflicts)), *filter(None, lost)]
-    quality = outcome.quality._replace(duplicates=len(outcome.repeated) - len(conflicts), conflicts=len(conflicts))
-    return Result(
+def _result(
+    outcome: KeyOutcome,
+    fetched: dict[int, PhysicalMessage],
+    contents: Mapping[str, Finished | Rejection],
+    stores: Stores,
+) -> Result:
+    result = Result(
         outcome.reached,
-        quality,
+        outcome.quality,
         outcome.record,
         outcome.fresh,
         outcome.removed,
-        tuple(_answered(message, applications.get(message.id), fetched) for message in outcome.messages),
-        quarantine=tuple(entry for entry, _ in quarantine),
-        copies=tuple(copy for _, copy in quarantine if copy is not None),
         dialects=outcome.dialects,
         has_less=outcome.has_less,
         state=outcome.state,
         warned=outcome.warned,
         identified=outcome.identified,
     )
+    if outcome.refused or outcome.repeated or outcome.messages:
+        result = _with_messages(result, outcome, fetched)
+    content = None if outcome.complete is None or outcome.record is None else contents.get(outcome.record.id)
+    return result if content is None else with_content(result, content, stores)
 
 
-def with_content(
-    result: Result,
-    record: AttachmentRecord,
-    parts: Parts,
-    stores: Stores,
-    first: PhysicalMessage | None = None,
-) -> Result:
-    """Return the result with the content of a complete attachment. Its `first` message may have been read before."""
-    try:
-        finished = read_content(record, parts, stores, first)
-    except Spoilt as spoilt:
-        entries = spoilt_entries(record, spoilt, stores.journal)
+def _with_messages(result: Result, outcome: KeyOutcome, fetched: dict[int, PhysicalMessage]) -> Result:
+    """Return the result with the messages that the outcome refers to."""
+    applications = dict(outcome.applications)
+    messages = _Fetched(fetched)
+    refused = _rejected(outcome.refused, messages)
+    conflicts = _rejected((Repeated(None, first, again) for first, again in outcome.repeated), messages)
+    quarantine = [quarantine_entry(*each) for each in (*refused, *conflicts)]
+    for each in outcome.refused:
+        if each.position not in fetched and each.code == DAMAGED_MESSAGE:  # others are merely gone
+            error = InvalidInputError(each.code, each.row, each.at, each.why)
+            message = PhysicalMessage(outcome.quality.source, "")
+            quarantine.append((quarantine_record(each.position, message, error), None))
+    return result._replace(
+        quality=outcome.quality._replace(duplicates=len(outcome.repeated) - len(conflicts), conflicts=len(conflicts)),
+        messages=tuple(_answered(message, applications.get(message.id), fetched) for message in outcome.messages),
+        quarantine=tuple(entry for entry, _ in quarantine),
+        copies=tuple(copy for _, copy in quarantine if copy is not None),
+    )
+
+
+def with_content(result: Result, content: Finished | Rejection, stores: Stores) -> Result:
+    """Return the result of a complete attachment with its content, or with its refusal."""
+    if isinstance(content, Rejection):
         return result._replace(
-            refused=spoilt.refused(record),
-            quarantine=(*result.quarantine, *(entry for entry, _ in entries)),
-            copies=(*result.copies, *(copy for _, copy in entries if copy is not None)),
+            refused=content.refusal,
+            quarantine=(*result.quarantine, *(entry for entry, _ in content.entries)),
+            copies=(*result.copies, *(copy for _, copy in content.entries if copy is not None)),
             quality=result.quality._replace(attachments_quarantined=1),
         )
-    return result._replace(finished=finished, fresh=(), schema=_schema(record, finished, stores))
-
-
-def _schema(record: AttachmentRecord, finished: Finished, stores: Stores) -> bytes | None:
-    if record.kind is not AttachmentKind.DATA_SET or finished.object_name is None:
-        return None
-    with opened(stores.store, finished.object_name) as file:
-        schema: pa.Schema = pq.read_schema(file)
-    serialised: bytes = schema.serialize().to_pybytes()
-    return serialised
+    schema: bytes | None = None
+    is_data_set = result.record is not None and result.record.kind is AttachmentKind.DATA_SET
+    if is_data_set and content.object_name is not None:
+        with opened(stores.store, content.object_name) as file:
+            schema = pq.read_schema(file).serialize().to_pybytes()
+    return result._replace(finished=content, fresh=(), schema=schema)
 
 
 def _rejected(effects: Iterable[Repeated | Refused], messages: _Fetched) -> list[Rejected]:
@@ -319,14 +285,6 @@ def _rejected(effects: Iterable[Repeated | Refused], messages: _Fetched) -> list
     equal."""
     found = (interpret(effect, messages) for effect in effects)
     return [each for each in found if isinstance(each, Rejected)]
-
-
-def _lost(outcome: Outcome, refused: Refused) -> Entry | None:
-    """Return the quarantine entry of messages that cannot be read back; None for messages that are merely gone."""
-    if refused.code != DAMAGED_MESSAGE:
-        return None
-    error = InvalidInputError(refused.code, refused.row, refused.at, refused.why)
-    return quarantine_record(refused.position, PhysicalMessage(outcome.quality.source, ""), error), None
 
 
 def _answered(message: MessageRecord, application: int | None, fetched: dict[int, PhysicalMessage]) -> MessageRecord:

@@ -1,4 +1,4 @@
-"""A content store that writes beside the objects that exist, so that a reader never sees content change."""
+"""A content store that never overwrites an object, so that a reader never sees content change."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -7,47 +7,47 @@ from app.ports import ContentStore
 from app.ports.content_store import ObjectWriter
 
 PREFIX = "pipeline/again/"
-"""The beginning of the names of objects that were written beside others."""
+"""The beginning of the names of staged objects."""
 
 
-class BesideStore:
-    """A `ContentStore` that gives an object another name if its name is taken. It finds it again by either name."""
+class StagingStore:
+    """A `ContentStore` that stages an object under another name if its name is taken, and finds it by either name."""
 
     def __init__(self, store: ContentStore) -> None:
         self._store = store
-        self._beside: dict[str, str] = {}
+        self._staged: dict[str, str] = {}
 
-    def beside(self, name: str) -> str | None:
-        """Return the name that an object got here instead; None if it has its own."""
-        return self._beside.get(name)
+    def staged_name(self, name: str) -> str | None:
+        """Return the other name under which an object was staged; None if it has its own."""
+        return self._staged.get(name)
 
     def create(self, name: str) -> AbstractContextManager[ObjectWriter]:
         with suppress(KeyError):
             self._store.size(name)
-            self._beside[name] = PREFIX + name
-        return self._store.create(self._beside.get(name, name))
+            self._staged[name] = PREFIX + name
+        return self._store.create(self._staged.get(name, name))
 
     @contextmanager
-    def together(self) -> Iterator["BesideStore"]:
-        with self._store.together() as store:
-            inside = BesideStore(store)
-            inside._beside = self._beside
+    def batch(self) -> Iterator["StagingStore"]:
+        with self._store.batch() as store:
+            inside = StagingStore(store)
+            inside._staged = self._staged
             yield inside
 
     def size(self, name: str) -> int:
-        return self._store.size(self._beside.get(name, name))
+        return self._store.size(self._staged.get(name, name))
 
     def read(self, name: str, offset: int = 0, length: int | None = None) -> Iterator[memoryview]:
-        return self._store.read(self._beside.get(name, name), offset, length)
+        return self._store.read(self._staged.get(name, name), offset, length)
 
     def local_path(self, name: str) -> str | None:
-        return self._store.local_path(self._beside.get(name, name))
+        return self._store.local_path(self._staged.get(name, name))
 
     def delete(self, name: str) -> None:
-        self._store.delete(self._beside.get(name, name))
+        self._store.delete(self._staged.get(name, name))
 
     def delete_all(self, names: Sequence[str]) -> None:
-        self._store.delete_all([self._beside.get(name, name) for name in names])
+        self._store.delete_all([self._staged.get(name, name) for name in names])
 
     def names(self, prefix: str = "") -> Iterator[str]:
         return self._store.names(prefix)

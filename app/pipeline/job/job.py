@@ -8,7 +8,7 @@ from secrets import token_hex
 from typing import NamedTuple
 
 from app import plugins
-from app.assembly.machine import Limits
+from app.assembly.machine import AssemblyLimits
 from app.codecs.sas import dialect
 from app.framing.registry import UnknownFraming, traits
 from app.ports import ContentStore, JournalArchive, TableStore
@@ -63,8 +63,8 @@ class Job:
         return is_folder(self.journal)
 
     @property
-    def limits(self) -> Limits:
-        return Limits(self.settings.limits.parts, self.settings.limits.attachments_a_message)
+    def limits(self) -> AssemblyLimits:
+        return AssemblyLimits(self.settings.limits.parts, self.settings.limits.attachments_a_message)
 
     def configured_dialects(self, source: str) -> int | None:
         """Return the dialects in a source's configuration, None if they are to be detected."""

@@ -51,7 +51,7 @@ def logging_option() -> str:
     return f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
 
 
-class Ended(NamedTuple):
+class JavaExit(NamedTuple):
     """The end of a Java process: its exit status, negative for the number of a signal, and its last output."""
 
     status: int
@@ -65,7 +65,7 @@ class Ended(NamedTuple):
         return f"ended with status {self.status}"
 
 
-def ended(seconds: float = 0) -> Ended | None:
+def ended(seconds: float = 0) -> JavaExit | None:
     """Tell how the Java process of this process's session ended, after waiting for its end for some seconds.
 
     Return None if it still runs, or if spark-submit has started it.
@@ -79,7 +79,7 @@ def ended(seconds: float = 0) -> Ended | None:
         status = process.wait(seconds)
     except subprocess.TimeoutExpired:
         return None
-    return Ended(status, "" if _started is None else _started.last())
+    return JavaExit(status, "" if _started is None else _started.last())
 
 
 def start(conf: Mapping[str, str]) -> "JavaGateway":

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from app.model.errors import GatewayError
-from app.pipeline.job.jvm import Ended
+from app.pipeline.job.jvm import JavaExit
 from app.plugins import PluginError
 
 LOG = "pipeline-error.log"
@@ -81,7 +81,7 @@ _CAUSES = (
 )
 
 
-def explain(error: BaseException, ended: Ended | None, places: Mapping[str, str]) -> Explained:
+def explain(error: BaseException, ended: JavaExit | None, places: Mapping[str, str]) -> Explained:
     """Return the cause of a failed run, and what to do.
 
     `ended` tells how the Java process ended, None if it still runs. `places` are the folders that Spark itself writes
@@ -101,7 +101,7 @@ def explain(error: BaseException, ended: Ended | None, places: Mapping[str, str]
     return Explained(_first_line(said), "")
 
 
-def keep_traceback(error: BaseException, ended: Ended | None, folder: Path) -> Path | None:
+def keep_traceback(error: BaseException, ended: JavaExit | None, folder: Path) -> Path | None:
     """Write the traceback of a failure, and the last output of Java, to a file in a folder. Return its path.
 
     The file replaces that of an earlier failure. If the folder cannot be written, the file is in the system's temporary
@@ -146,7 +146,7 @@ def _own_errors() -> Iterable[str]:
     yield "PluginError"
 
 
-def _of_java(ended: Ended) -> Explained:
+def _of_java(ended: JavaExit) -> Explained:
     why = f"Spark's Java process {ended.how}"
     if "OutOfMemoryError" in ended.last or "insufficient memory" in ended.last:
         return Explained(f"{why}: it had too little memory", f"Give it more, such as --memory 4g, {_AGAIN}.")

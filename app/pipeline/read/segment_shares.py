@@ -61,7 +61,7 @@ class SourceOptions(BaseModel):
         return is_folder(self.path)
 
 
-class Piece(NamedTuple):
+class SegmentPiece(NamedTuple):
     """The record batches of a segment that begin at bytes [begin, end), counted from its first batch."""
 
     segment: int
@@ -79,12 +79,12 @@ class Piece(NamedTuple):
 class Share(InputPartition):
     """The pieces that one task reads, in order."""
 
-    def __init__(self, pieces: Iterable[Piece]) -> None:
+    def __init__(self, pieces: Iterable[SegmentPiece]) -> None:
         super().__init__(tuple(pieces))
 
     @property
-    def pieces(self) -> tuple[Piece, ...]:
-        pieces: tuple[Piece, ...] = self.value
+    def pieces(self) -> tuple[SegmentPiece, ...]:
+        pieces: tuple[SegmentPiece, ...] = self.value
         return pieces
 
 
@@ -94,13 +94,13 @@ def shares(segments: Iterable[Segment], partition_bytes: int, *, cut: bool) -> l
     total = sum(sizes.values())
     most = ceil(total / ceil(total / partition_bytes)) if total else 0
     made: list[Share] = []
-    pieces: list[Piece] = []
+    pieces: list[SegmentPiece] = []
     room = most
     for number, size in sizes.items():
         begin = 0
         while begin < size:
             end = min(size, begin + room) if cut else size
-            pieces.append(Piece(number, begin, end))
+            pieces.append(SegmentPiece(number, begin, end))
             room -= end - begin
             begin = end
             if room <= 0:

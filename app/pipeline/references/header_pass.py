@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from app.assembly.collecting import Address, Effect, Key, Refused, Repeated
-from app.assembly.header_checks import Announcement, EarlierHeaders, claims, judge, message_address, taken_for
+from app.assembly.header_checks import Announcement, EarlierHeaders, claims, judge, message_address, waiting_key
 from app.codecs.sas import dialect
 from app.framing.message_events import read_event
 from app.model.errors import InvalidInputError
@@ -103,7 +103,7 @@ class HeaderPass:
         source, address, received_at = message.source, message_address(record), (message.received_at,)
         if self._memory.addressed(address) is None:
             self._memory.keep_address(address, record.id, position)
-        (_, key), _ = taken_for(address)
+        (_, key), _ = waiting_key(address)
         yield Reference(source, key, position, What.ADDRESS, 0, (len(message.body),), received_at, record)
         for claim in claims(record.id, event):
             entry = claim.definition

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import NamedTuple
 
-from app.assembly.header_checks import Announcement, Claim, message_address, taken_for
+from app.assembly.header_checks import Announcement, Claim, message_address, waiting_key
 from app.model.attachment import AttachmentDefinition
 from app.model.message import Position
 from app.model.records import AttachmentRecord, MessageRecord
@@ -58,7 +58,7 @@ def retired_headers(catalog: Catalog, present: Collection[int]) -> Retired:
 
 def _addresses(messages: Iterable[MessageRecord]) -> Iterator[Reference]:
     for message in messages:
-        (_, key), _ = taken_for(message_address(message))
+        (_, key), _ = waiting_key(message_address(message))
         yield _of(message, key, What.ADDRESS, message)
 
 

@@ -18,9 +18,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from app.pipeline.commit import packages, tables
-from app.pipeline.commit.commit import Committed, WriteTables
-from app.pipeline.commit.commit_intent import Window
-from app.pipeline.commit.packages import Found
+from app.pipeline.commit.commit import CommittedBatch, WriteTables
+from app.pipeline.commit.commit_intent import ReprocessingWindow
+from app.pipeline.commit.packages import TaskResults
 from app.pipeline.commit.tables import TableTask, Written
 from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.job.job import Job, open_job
@@ -32,7 +32,7 @@ from app.pipeline.references.message_references import SCHEMA, What, to_batch
 from app.pipeline.references.retired_headers import Retired
 from app.pipeline.references.shuffle import packed, packing, unpacking
 from app.pipeline.run import runs, spark_steps
-from app.pipeline.run.runs import Again
+from app.pipeline.run.runs import ReprocessingScope
 from app.pipeline.run.segment_sources import ReferenceSource, cache_options
 from app.ports import Catalog, Clock
 from app.service.threads import together
@@ -58,7 +58,9 @@ TABLE_TASK_COST = 256 << 10
 """The number of bytes that take about as long as the file of a table without rows."""
 
 
-def run(spark: SparkSession, job: Job, catalog: Catalog, clock: Clock, again: Again | None = None) -> Committed | None:
+def run(
+    spark: SparkSession, job: Job, catalog: Catalog, clock: Clock, again: ReprocessingScope | None = None
+) -> CommittedBatch | None:
     """Assemble, finish and commit everything in a job's archive, as `app.pipeline.run.runs.run`."""
     return runs.run(SparkPasses(spark), job, catalog, clock, again)
 
@@ -69,14 +71,14 @@ class SparkPasses:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 
-    def news(self, job: Job, last: int, known: int | None, retired: Retired, *, checked: bool) -> Found:
+    def news(self, job: Job, last: int, known: int | None, retired: Retired, *, checked: bool) -> TaskResults:
         with (
             self._described("assemble", job, last),
             _all_references(self._spark, job, last, retired, checked=checked) as references,
         ):
             return packages.found_in(_finished(job, references, last, known, checked).toArrow())
 
-    def again(self, job: Job, last: int, window: Window, retired: Retired) -> Sequence[Result]:
+    def again(self, job: Job, last: int, window: ReprocessingWindow, retired: Retired) -> Sequence[Result]:
         step = in_task(unpacking(spark_steps.assemble_again(job, window)))
         with (
             self._described("process again", job, last),

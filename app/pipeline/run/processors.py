@@ -20,7 +20,7 @@ from app.assembly.collecting import Address, Key
 from app.assembly.header_checks import Announcement
 from app.model.attachment import AttachmentKind
 from app.pipeline.assemble import key_state
-from app.pipeline.assemble.assemble_key import Held, Outcome, assemble, by_key
+from app.pipeline.assemble.assemble_key import KeyOutcome, KeyState, assemble, by_key
 from app.pipeline.job.job import Job, open_job
 from app.pipeline.job.workers import at_task_start
 from app.pipeline.references import message_references
@@ -28,7 +28,7 @@ from app.pipeline.references.header_pass import Memory
 from app.pipeline.references.message_references import Reference
 from app.pipeline.run import spark_steps
 from app.pipeline.run.spark_steps import pack, read_headers
-from app.service.retention.expiry import read_let_go
+from app.service.retention.expiry import read_released
 
 REFERENCES = from_arrow_schema(message_references.SCHEMA)
 OUTCOMES = from_arrow_schema(spark_steps.OUTCOMES)
@@ -75,17 +75,17 @@ class AttachmentProcessor(StatefulProcessor):
             if about[1]:
                 outcomes = self._assemble(about, coming, timerValues)
             else:
-                outcomes, _ = assemble(about, coming, Held(), self._job.limits)
+                outcomes, _ = assemble(about, coming, KeyState(), self._job.limits)
             for outcome in outcomes:
                 yield Row(outcome=pack(outcome))
 
-    def _assemble(self, key: Key, coming: list[Reference], timer_values: Any) -> list[Outcome]:
+    def _assemble(self, key: Key, coming: list[Reference], timer_values: Any) -> list[KeyOutcome]:
         was_open = self._open.get()
         was_done = None if was_open else self._done.get()
-        row = key_state.Row(*was_open or was_done or ())
+        row = key_state.KeyStateRow(*was_open or was_done or ())
         held = key_state.unpack(row)
         if was_open and self._is_let_go(key[0], held):
-            held = Held()
+            held = KeyState()
         outcomes, held = assemble(key, coming, held, self._job.limits)
         now_at = key_state.pack(held)
         if held.is_done:
@@ -100,15 +100,15 @@ class AttachmentProcessor(StatefulProcessor):
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803
         if was_open := self._open.get():
-            if self._is_let_go(key[0], key_state.unpack(key_state.Row(*was_open))):
+            if self._is_let_go(key[0], key_state.unpack(key_state.KeyStateRow(*was_open))):
                 self._open.clear()
             else:
                 self._wake(timerValues)
         return iter(())
 
-    def _is_let_go(self, source: str, held: Held) -> bool:
+    def _is_let_go(self, source: str, held: KeyState) -> bool:
         if self._let_go is None:
-            self._let_go = read_let_go(open_job(self._job).stores.store)
+            self._let_go = read_released(open_job(self._job).stores.store)
         return _last_position(held) <= self._let_go.get(source, -1)
 
     def _wake(self, timer_values: Any) -> None:
@@ -120,7 +120,7 @@ class AttachmentProcessor(StatefulProcessor):
         """Do nothing: all state is in Spark."""
 
 
-def _last_position(held: Held) -> int:
+def _last_position(held: KeyState) -> int:
     """Return the position of the last message of what is held."""
     news = [held.attachment.last_position] if held.attachment else []
     return max([*news, *(message.header_position for message in held.messages)], default=-1)

@@ -20,9 +20,9 @@ from app.model.errors import GatewayError
 from app.model.message import Position
 from app.pipeline.commit import commit_intent as intents
 from app.pipeline.commit.archive_ownership import claim, warn_of_lacking_rows
-from app.pipeline.commit.commit import Committed, Committer, WriteTables
-from app.pipeline.commit.commit_intent import Intent, Window
-from app.pipeline.commit.packages import Found
+from app.pipeline.commit.commit import CommittedBatch, Committer, WriteTables
+from app.pipeline.commit.commit_intent import Intent, ReprocessingWindow
+from app.pipeline.commit.packages import TaskResults
 from app.pipeline.commit.reprocessing import Reprocessor
 from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.job.job import Job, Opened, open_job
@@ -41,21 +41,21 @@ class Passes(Protocol):
     `retired` is what the catalog knows of headers that the archive no longer has.
     """
 
-    def news(self, job: Job, last: int, known: int | None, retired: Retired, *, checked: bool) -> Found:
+    def news(self, job: Job, last: int, known: int | None, retired: Retired, *, checked: bool) -> TaskResults:
         """Return the results of the messages after the packed position `known`; of all messages if it is None.
 
         Bodies are `checked` before assembly, or else read once, when they are needed. Then what is found may be
         `damaged`.
         """
 
-    def again(self, job: Job, last: int, window: Window, retired: Retired) -> Sequence[Result]:
+    def again(self, job: Job, last: int, window: ReprocessingWindow, retired: Retired) -> Sequence[Result]:
         """Return the results of the messages in a window, and the quality of all others."""
 
     def table_writer(self, job: Job) -> WriteTables:
         """Return the function that runs table tasks."""
 
 
-class Again(NamedTuple):
+class ReprocessingScope(NamedTuple):
     """The messages to process again: in segments from `from_segment` on, and in all that may have messages received
     from `since` (µs) on; of one source or of all."""
 
@@ -64,7 +64,9 @@ class Again(NamedTuple):
     source: str | None = None
 
 
-def run(passes: Passes, job: Job, catalog: Catalog, clock: Clock, again: Again | None = None) -> Committed | None:
+def run(
+    passes: Passes, job: Job, catalog: Catalog, clock: Clock, again: ReprocessingScope | None = None
+) -> CommittedBatch | None:
     """Assemble, finish and commit everything in a job's archive. Return None when it has no segment.
 
     With `again`, messages that were processed before are processed once more, and everything that differs is committed.
@@ -78,7 +80,9 @@ def run(passes: Passes, job: Job, catalog: Catalog, clock: Clock, again: Again |
         return committed
 
 
-def _run(passes: Passes, job: Job, catalog: Catalog, clock: Clock, again: Again | None) -> Committed | None:
+def _run(
+    passes: Passes, job: Job, catalog: Catalog, clock: Clock, again: ReprocessingScope | None
+) -> CommittedBatch | None:
     job = job.anew(catalog.packing())
     done = resolve(passes, job, catalog, clock)
     opened = open_job(job)
@@ -92,15 +96,17 @@ def _run(passes: Passes, job: Job, catalog: Catalog, clock: Clock, again: Again 
     if progress is None or Position.unpack(progress).segment < numbers[-1]:
         done.append(_commit(passes, job, catalog, clock, numbers[-1], progress))
     if again is not None:
-        window = Window(max(again.from_segment or 1, first_segment_since(opened, numbers, again.since)), again.source)
+        window = ReprocessingWindow(
+            max(again.from_segment or 1, first_segment_since(opened, numbers, again.since)), again.source
+        )
         done.append(_reprocess(passes, job, catalog, clock, numbers[-1], window))
     if not done:
-        done.append(Committed(progress or 0, was_known=True))
+        done.append(CommittedBatch(progress or 0, was_known=True))
     together = _together(done)
     return together and together._replace(missing=missing)
 
 
-def resolve(passes: Passes, job: Job, catalog: Catalog, clock: Clock) -> list[Committed | None]:
+def resolve(passes: Passes, job: Job, catalog: Catalog, clock: Clock) -> list[CommittedBatch | None]:
     """End the commit that an earlier run has begun. Return what this changes.
 
     Raises GatewayError when the results are of another journal, and when tables stay ahead of the catalog, because the
@@ -108,7 +114,7 @@ def resolve(passes: Passes, job: Job, catalog: Catalog, clock: Clock) -> list[Co
     """
     opened = open_job(job)
     journal = claim(opened, catalog)
-    done: list[Committed | None] = []
+    done: list[CommittedBatch | None] = []
     begun = intents.begun(opened.stores.store)
     if begun is not None:
         log.info("commit_resumed", last_segment=begun.last_segment, again=begun.again is not None)
@@ -162,7 +168,7 @@ def _commit(
     last: int,
     known: int | None,
     left_behind: Sequence[str] | None = None,
-) -> Committed | None:
+) -> CommittedBatch | None:
     """Commit the messages after a packed position, up to and including a segment."""
     opened = open_job(job)
     committer = Committer(opened, catalog, clock, passes.table_writer(job))
@@ -178,7 +184,9 @@ def _retired(opened: Opened, catalog: Catalog) -> Retired:
     return retired_headers(catalog, {segment.number for segment in opened.archive.segments()})
 
 
-def _reprocess(passes: Passes, job: Job, catalog: Catalog, clock: Clock, last: int, window: Window) -> Committed:
+def _reprocess(
+    passes: Passes, job: Job, catalog: Catalog, clock: Clock, last: int, window: ReprocessingWindow
+) -> CommittedBatch:
     opened = open_job(job)
     name = intents.journal_name(opened.archive, job.journal)
     intents.begin(opened.stores.store, Intent(name, last, again=window))
@@ -205,11 +213,11 @@ def _ahead(tables: TableStore | None, journal: str, progress: int | None) -> int
     return max((number for number in reached if progress is None or number > progress), default=None)
 
 
-def _together(done: Sequence[Committed | None]) -> Committed | None:
+def _together(done: Sequence[CommittedBatch | None]) -> CommittedBatch | None:
     runs = [each for each in done if each is not None]
     if not runs:
         return None
-    return Committed(
+    return CommittedBatch(
         reached=max(each.reached for each in runs),
         finished=sum(each.finished for each in runs),
         refused=sum(each.refused for each in runs),

@@ -16,11 +16,11 @@ import pyarrow as pa
 from app.model.errors import GatewayError
 from app.model.message import PhysicalMessage, Position
 from app.pipeline.assemble import columnar_assembly
-from app.pipeline.assemble.assemble_key import Held, Outcome, assemble, by_key
-from app.pipeline.commit.commit_intent import Window
+from app.pipeline.assemble.assemble_key import KeyOutcome, KeyState, assemble, by_key
+from app.pipeline.commit.commit_intent import ReprocessingWindow
 from app.pipeline.commit.packages import rows_of
 from app.pipeline.finish.finish_outcomes import Result, finish
-from app.pipeline.finish.staging_store import BesideStore
+from app.pipeline.finish.staging_store import StagingStore
 from app.pipeline.job.job import Job, Opened, open_job
 from app.pipeline.job.workers import Step
 from app.pipeline.references.header_pass import HeaderPass, Memory
@@ -114,22 +114,22 @@ def outcomes_by_place(job: Job, shares: Sequence[int], known: int | None = None)
     return step
 
 
-def assemble_again(job: Job, window: Window) -> Step:
+def assemble_again(job: Job, window: ReprocessingWindow) -> Step:
     """Return the step from all references, sorted by source and key, to results of those in a window.
 
-    Content is written beside content that exists. Of everything else only the quality is returned, summed by hour.
+    Content that exists is not overwritten. Of everything else only the quality is returned, summed by hour.
     """
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         opened = open_job(job)
-        store = BesideStore(opened.stores.store)
-        beside = opened._replace(stores=replace(opened.stores, store=store))
+        store = StagingStore(opened.stores.store)
+        staging = opened._replace(stores=replace(opened.stores, store=store))
         rows = (row for batch in batches for row in from_batch(batch))
         limits = job.limits
-        outcomes = (outcome for key, some in by_key(rows) for outcome in assemble(key, some, Held(), limits)[0])
+        outcomes = (outcome for key, some in by_key(rows) for outcome in assemble(key, some, KeyState(), limits)[0])
         rest: list[Increment] = []
         one_by_one = replace(job, packing=None)
-        yield from rows_of(_again(outcomes, window, beside, store, rest), one_by_one, None)
+        yield from rows_of(_again(outcomes, window, staging, store, rest), one_by_one, None)
         if rest:
             yield from rows_of(_qualities(rest), one_by_one, None)
 
@@ -137,7 +137,11 @@ def assemble_again(job: Job, window: Window) -> Step:
 
 
 def _again(
-    outcomes: Iterable[Outcome], window: Window, opened: Opened, store: BesideStore, rest: list[Increment]
+    outcomes: Iterable[KeyOutcome],
+    window: ReprocessingWindow,
+    opened: Opened,
+    store: StagingStore,
+    rest: list[Increment],
 ) -> Iterator[Result]:
     """Yield the results in a window, and add the quality of all others to `rest`."""
     asked = (outcome if is_in(window, outcome) else _only_quality(outcome) for outcome in outcomes)
@@ -148,17 +152,17 @@ def _again(
                 rest[:] = increments(quality_rows(rest))
         else:
             name = result.finished and result.finished.object_name
-            yield result._replace(beside=store.beside(name) if name else None)
+            yield result._replace(staged_object=store.staged_name(name) if name else None)
 
 
-def is_in(window: Window, outcome: Outcome) -> bool:
+def is_in(window: ReprocessingWindow, outcome: KeyOutcome) -> bool:
     """Tell whether an outcome has messages of a window. Messages that cannot be read back belong to every source."""
     is_of_source = window.source is None or outcome.quality.source in (window.source, "")
     return is_of_source and Position.unpack(outcome.reached).segment >= window.first_segment
 
 
-def _only_quality(outcome: Outcome) -> Outcome:
-    return Outcome(outcome.position, ELSEWHERE, outcome.quality, repeated=outcome.repeated)
+def _only_quality(outcome: KeyOutcome) -> KeyOutcome:
+    return KeyOutcome(outcome.position, ELSEWHERE, outcome.quality, repeated=outcome.repeated)
 
 
 def _qualities(rest: Iterable[Increment]) -> Iterator[Result]:
@@ -176,7 +180,7 @@ def finish_all(job: Job, known: int | None = None, *, checked: bool = True) -> S
     return step
 
 
-def pack(value: Outcome) -> bytes:
+def pack(value: KeyOutcome) -> bytes:
     return pickle.dumps(value)
 
 
@@ -184,6 +188,6 @@ def unpack(packed: bytes) -> Any:
     return pickle.loads(packed)  # noqa: S301 - written by the same job
 
 
-def _results(outcomes: Iterable[Outcome], job: Job, known: int | None, checked: bool) -> Iterator[pa.RecordBatch]:
+def _results(outcomes: Iterable[KeyOutcome], job: Job, known: int | None, checked: bool) -> Iterator[pa.RecordBatch]:
     opened = open_job(job)
     return rows_of(finish(outcomes, opened.stores, opened.archive, checked=checked), job, known)

@@ -22,8 +22,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from app.model.message import Position
 from app.pipeline.commit import packages
-from app.pipeline.commit.commit import Committed, Committer
-from app.pipeline.commit.packages import Found
+from app.pipeline.commit.commit import CommittedBatch, Committer
+from app.pipeline.commit.packages import TaskResults
 from app.pipeline.finish.finish_outcomes import Result
 from app.pipeline.job.job import Job, Opened, open_job
 from app.pipeline.job.stage_names import described
@@ -37,7 +37,7 @@ from app.pipeline.run.segment_sources import cache_options, register
 from app.pipeline.watch.run_records import recording
 from app.ports import Catalog, Clock
 
-Watch = Callable[[int, Sequence[Result], Committed], None]
+Watch = Callable[[int, Sequence[Result], CommittedBatch], None]
 """A function that is called for every micro-batch with its number, those of its results that are in no package, and its
 outcome."""
 
@@ -93,7 +93,7 @@ def start(
     return writer.start()
 
 
-def _warn(opened: Opened, job: Job, before: int | None, committed: Committed) -> None:
+def _warn(opened: Opened, job: Job, before: int | None, committed: CommittedBatch) -> None:
     """Log what the micro-batch lacked: damaged messages, and segments that are missing."""
     if committed.damaged:
         log.error("messages_damaged", segments=list(committed.damaged), journal=job.journal)
@@ -132,7 +132,7 @@ def outcomes(spark: SparkSession, job: Job, bytes_per_trigger: int, known: int |
     )
 
 
-def _told(committed: Committed, found: Found) -> dict[str, object]:
+def _told(committed: CommittedBatch, found: TaskResults) -> dict[str, object]:
     told: dict[str, object] = {
         "finished": committed.finished,
         "refused": committed.refused,

@@ -10,7 +10,7 @@ from importlib.metadata import version
 
 from app import plugins
 from app.observe import Recurring, logger
-from app.pipeline.commit.commit import Committed
+from app.pipeline.commit.commit import CommittedBatch
 from app.ports import SpanExporter, TableStore
 from app.settings import TraceSettings
 from app.span_names import PIPELINE_SERVICE, PROCESS, Batch, of_batch
@@ -25,7 +25,7 @@ class BatchSpans:
         self._exporter, self._is_stream = exporter, is_stream
         self._fault = Recurring(log, "traces")
 
-    def committed(self, committed: Committed, store: TableStore | None) -> None:
+    def committed(self, committed: CommittedBatch, store: TableStore | None) -> None:
         """Export the spans of the traced attachments that a batch has added to tables."""
         if self._exporter is None or store is None or not committed.traced:
             return

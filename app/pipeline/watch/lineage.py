@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 import structlog
 
 from app.model.errors import GatewayError
-from app.pipeline.commit.tables import Committed
+from app.pipeline.commit.tables import CommittedTable
 from app.pipeline.job.job import Job
 from app.ports import TableStore
 from app.settings import PipelineSettings
@@ -39,12 +39,12 @@ log = structlog.stdlib.get_logger(__name__)
 class Lineage(Protocol):
     """A receiver of what a run has done."""
 
-    def wrote(self, tables: Sequence[Committed], store: TableStore | None) -> None:
+    def wrote(self, tables: Sequence[CommittedTable], store: TableStore | None) -> None:
         """Take the tables that a batch has added rows to."""
 
 
 class _Nobody:
-    def wrote(self, tables: Sequence[Committed], store: TableStore | None) -> None:
+    def wrote(self, tables: Sequence[CommittedTable], store: TableStore | None) -> None:
         """Do nothing."""
 
 
@@ -106,7 +106,7 @@ class _Run:
         self._inputs = [InputDataset(*dataset_name(job.journal))]
         self._outputs: dict[str, Any] = {}
 
-    def wrote(self, tables: Sequence[Committed], store: TableStore | None) -> None:
+    def wrote(self, tables: Sequence[CommittedTable], store: TableStore | None) -> None:
         if store is None or not tables:
             return
         try:
@@ -151,7 +151,7 @@ class _Run:
             log.warning("lineage_failed", reason=str(failure))
 
 
-def _output(table: Committed, store: TableStore, rows_before: int) -> Any:
+def _output(table: CommittedTable, store: TableStore, rows_before: int) -> Any:
     from openlineage.client.event_v2 import OutputDataset  # noqa: PLC0415
     from openlineage.client.facet_v2 import (  # noqa: PLC0415
         DatasetFacet,

@@ -13,7 +13,7 @@ from prometheus_client import start_http_server, write_to_textfile
 from app.metrics import PipelineDeclared
 from app.model.errors import GatewayError
 from app.observe import Recurring, logger
-from app.pipeline.commit.commit import Committed
+from app.pipeline.commit.commit import CommittedBatch
 from app.ports import Catalog, Clock, JournalReader
 from app.service.monitoring.pipeline_lag import Lag, lag
 from app.settings import PipelineSettings
@@ -80,7 +80,7 @@ class PipelineMetrics:
         except OSError as error:
             raise GatewayError(f"cannot write pipeline.metrics_file {path}: {error.strerror or error}") from error
 
-    def batch(self, committed: Committed, read_bytes: int = 0) -> None:
+    def batch(self, committed: CommittedBatch, read_bytes: int = 0) -> None:
         """Count a committed batch that has read this number of bytes of the journal."""
         if committed.was_known:
             return

@@ -26,7 +26,7 @@ class Incomplete(NamedTuple):
     missing: list[tuple[int, int]]
 
 
-class Report(NamedTuple):
+class RunReport(NamedTuple):
     """The report of a run.
 
     `states` counts the attachments, `unannounced` what waits for its header, and `reasons` the entries of quarantine by
@@ -39,12 +39,12 @@ class Report(NamedTuple):
     reasons: dict[str, int]
 
 
-def report(catalog: Catalog, journal: JournalReader) -> Report:
+def report(catalog: Catalog, journal: JournalReader) -> RunReport:
     receiving = AttachmentFilter(state=AttachmentState.RECEIVING, announced=True)
     counts = catalog.counts()
     records = _all(lambda cursor: catalog.attachments(receiving, cursor, _PAGE), MOST_LISTED)
     reasons = Counter(entry.code for entry in _all(lambda cursor: catalog.quarantined(None, None, cursor, _PAGE)))
-    return Report(
+    return RunReport(
         states={state: count for state, count in counts["attachments"].items() if count},
         unannounced=counts["unannounced"][AttachmentState.RECEIVING],
         incomplete=[Incomplete(record, missing_ranges(record, catalog, journal, MOST_RANGES)) for record in records],

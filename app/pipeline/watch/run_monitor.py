@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import structlog
 
 from app.model.message import Position
-from app.pipeline.commit.commit import Committed
+from app.pipeline.commit.commit import CommittedBatch
 from app.pipeline.job.job import Job, open_job
 from app.pipeline.watch.batch_spans import BatchSpans, batch_spans
 from app.pipeline.watch.expectation_checks import Violation, violations
@@ -43,7 +43,7 @@ class Monitor:
     def failures(self) -> list[Violation]:
         return [each for each in self.violations if each.is_failure]
 
-    def committed(self, committed: Committed) -> None:
+    def committed(self, committed: CommittedBatch) -> None:
         """Tell of a committed batch, and check what is expected of it. Raises GatewayError."""
         self._metrics.batch(committed, self._read_bytes(committed))
         for each in violations(self._settings.expectations, committed.quality, self._opened.tables):
@@ -56,7 +56,7 @@ class Monitor:
         self._spans.committed(committed, self._opened.tables)
         self._metrics.write()
 
-    def _read_bytes(self, committed: Committed) -> int:
+    def _read_bytes(self, committed: CommittedBatch) -> int:
         """Return the size of the journal that a batch has added to the catalog."""
         last, self._last = self._last, _segment(committed.reached)
         return sum(each.size for each in self._opened.archive.segments() if last < each.number <= self._last)

@@ -13,7 +13,7 @@ import structlog
 
 from app.model.errors import GatewayError, with_type
 from app.model.pipeline_run import PipelineRun, RunKind, RunState
-from app.pipeline.commit.commit import Committed
+from app.pipeline.commit.commit import CommittedBatch
 from app.ports import Catalog, Clock
 
 KEPT = 1000
@@ -37,9 +37,9 @@ class Recording:
         self._is_begun = True
         self._write(self._catalog.begin_run, self._run, KEPT)
 
-    def end(self, committed: Committed | None) -> None:
+    def end(self, committed: CommittedBatch | None) -> None:
         """Record what the run has committed; None means nothing."""
-        done = committed or Committed(0)
+        done = committed or CommittedBatch(0)
         self._end(
             state=RunState.COMMITTED,
             messages=sum(each.messages for each in done.received),

@@ -1,81 +1,32 @@
-"""The catalog: what is known of messages, attachments and deliveries. `Catalog` combines one Protocol per concern."""
+"""The catalog: the records of messages, attachments and deliveries. `Catalog` combines one Protocol per concern."""
 
 from typing import Any, Protocol
 
 from app.model.records import Checkpoint
 from app.ports.catalog.assembly import AssemblyCatalog, JournalReferences
 from app.ports.catalog.database import CatalogBinding, CatalogDatabase, CatalogRepair
-from app.ports.catalog.deliveries import DeliveryCatalog, IdempotencyConflict
+from app.ports.catalog.deliveries import DeliveryCatalog
 from app.ports.catalog.events import EventCatalog
-from app.ports.catalog.expiry import ExpiryCatalog
 from app.ports.catalog.finishing import FinishingCatalog
 from app.ports.catalog.keys import KeyCatalog
-from app.ports.catalog.listing import (
-    NEWEST_FIRST,
-    AttachmentFilter,
-    BadCursor,
-    Identified,
-    ListingCatalog,
-    Page,
-    Sort,
-    Tallies,
-)
-from app.ports.catalog.numbering import NumberingCatalog
-from app.ports.catalog.packed import PACKED_AT_ONCE, Packed, PackedCatalog
-from app.ports.catalog.pipeline_runs import PipelineCatalog
-from app.ports.catalog.quarantine import QuarantineCatalog, QuarantineGroup, QuarantineGroups
+from app.ports.catalog.listing import ListingCatalog
+from app.ports.catalog.pipeline import Packed, PipelineCatalog
+from app.ports.catalog.quarantine import QuarantineCatalog
+from app.ports.catalog.receiving import ReceivingCatalog
 from app.ports.catalog.retention import RetentionCatalog
-from app.ports.catalog.webhooks import WebhookCatalog
-
-__all__ = [
-    "NEWEST_FIRST",
-    "PACKED_AT_ONCE",
-    "AssemblyCatalog",
-    "AttachmentFilter",
-    "BadCursor",
-    "Catalog",
-    "CatalogBinding",
-    "CatalogDatabase",
-    "CatalogPlugin",
-    "CatalogRepair",
-    "DeliveryCatalog",
-    "EventCatalog",
-    "ExpiryCatalog",
-    "FinishingCatalog",
-    "IdempotencyConflict",
-    "Identified",
-    "JournalReferences",
-    "KeyCatalog",
-    "ListingCatalog",
-    "NumberingCatalog",
-    "Packed",
-    "PackedCatalog",
-    "Page",
-    "PipelineCatalog",
-    "QuarantineCatalog",
-    "QuarantineGroup",
-    "QuarantineGroups",
-    "RetentionCatalog",
-    "Sort",
-    "Tallies",
-    "WebhookCatalog",
-]
 
 
 class Catalog(
     CatalogBinding,
     AssemblyCatalog,
-    PackedCatalog,
     JournalReferences,
-    ExpiryCatalog,
-    NumberingCatalog,
+    ReceivingCatalog,
     FinishingCatalog,
     ListingCatalog,
     QuarantineCatalog,
     DeliveryCatalog,
     EventCatalog,
     KeyCatalog,
-    WebhookCatalog,
     PipelineCatalog,
     RetentionCatalog,
     CatalogRepair,
@@ -87,7 +38,8 @@ class Catalog(
     """
 
     def log_in(self) -> dict[str, Any]:
-        """Return the setting of its `credential`, and `refused_since` (µs or None); nothing where nobody logs in."""
+        """Return the setting of its `credential`, and `refused_since` (µs or None); empty if the catalog needs no
+        credentials."""
 
     def close(self) -> None:
         """Close the database and release the lock."""
@@ -103,7 +55,7 @@ class CatalogPlugin(Protocol):
         """Return the database at a SQLAlchemy URL, whether a catalog can be opened in it or not."""
 
     def pack(self, packing: str, checkpoint: Checkpoint) -> Packed:
-        """Return the rows of a checkpoint in a form that a catalog has asked for (`PackedCatalog.packing`).
+        """Return the rows of a checkpoint in a form that a catalog has asked for (`PipelineCatalog.packing`).
 
         It has nothing but attachments that are complete and `finished`, or messages, and the events of these. The times
         in events, of finishing and of completion are set when the catalog takes the rows. No database is needed.

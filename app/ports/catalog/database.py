@@ -12,16 +12,16 @@ class CatalogBinding(Protocol):
     def lock(self) -> None:
         """Make this process the one gateway of the catalog, until `close`. Raises CatalogTaken if another gateway is.
 
-        Later calls check the lock, and take it again if it was lost. Readers, and a job that assembles beside the
+        Later calls check the lock, and take it again if it was lost. Readers, and a job that assembles for the
         gateway, need no lock.
         """
 
     def take_over(self, least: int) -> int:
         """Return an epoch for this process: at least `least`, and later than those of all processes before.
 
-        From then on, the writes of those processes raise CatalogTaken. One that stops in the middle of a write is
-        disconnected by the database, so that it keeps nobody waiting. Only where several processes share the catalog;
-        they need no `lock`.
+        From then on, the writes of those processes raise CatalogTaken. The database disconnects a process that stops
+        within a write, so that no other one waits for it. Only where several processes share the catalog; they need no
+        `lock`.
         """
 
     def journal_identity(self) -> JournalIdentity | None:
@@ -66,13 +66,13 @@ class CatalogDatabase(Protocol):
         """Return whether it holds no attachment, message, delivery or quarantine entry."""
 
     def problems(self) -> list[str]:
-        """Return the damage that the database itself finds. May be called beside a running gateway."""
+        """Return the damage that the database itself finds. May be called while a gateway runs."""
 
     def set_aside(self) -> str:
         """Make room for a new catalog; return where the old one is now, or what became of it."""
 
     def snapshot(self, target: Path) -> None:
-        """Write its content at one moment into a new file. May be called beside a running gateway."""
+        """Write its content at one moment into a new file. May be called while a gateway runs."""
 
     def load(self, source: Path) -> None:
         """Fill an empty database from the file of a snapshot. Raises GatewayError if it is not empty."""

@@ -10,7 +10,8 @@ from app.model.records import AttachmentRecord, MessageRecord
 T = TypeVar("T")
 
 Identified = Literal["attachments", "messages", "deliveries"]
-"""What has random identifiers of 32 hexadecimal digits. Those of quarantine entries are positions in the journal."""
+"""Records with random identifiers of 32 hexadecimal digits. Quarantine entries have positions in the journal
+instead."""
 
 
 Sort = Literal["-received", "received", "-size", "size", "-name", "name"]
@@ -22,7 +23,7 @@ NEWEST_FIRST: Sort = "-received"
 class AttachmentFilter:
     """Which attachments to list; None matches any.
 
-    `announced` ones are known to be attachments, since a header or a group said so; the others wait for their header.
+    `announced` ones are known to be attachments, by a header or a group; the others wait for their header.
     Times in µs; `name` is part of a name, ignoring case. Attachments that are not finished have no size, and match no
     limit of it. `within` are the sources to which the listing is limited. `warned` asks for those with warnings, or
     for those without.

@@ -34,7 +34,7 @@ class KeyRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class KeyLimits:
     """The sources and destinations that a key is limited to, and the time of its end (µs); None: no limit."""
 
     sources: frozenset[str] | None = None
@@ -42,10 +42,10 @@ class Limits:
     expires_at: int | None = None
 
 
-UNLIMITED = Limits()
+UNLIMITED = KeyLimits()
 
 
-def make_key(name: str, scopes: frozenset[Scope], now: int, limits: Limits = UNLIMITED) -> tuple[ApiKey, str]:
+def make_key(name: str, scopes: frozenset[Scope], now: int, limits: KeyLimits = UNLIMITED) -> tuple[ApiKey, str]:
     """Return a new key as the catalog keeps it, and its text, which is shown once.
 
     Raises ValueError for an administrator's key with limits: the audit log is about all sources.
@@ -63,7 +63,8 @@ def _digest(text: str) -> bytes:
 
 
 class Keys:
-    """The keys of a catalog in memory, read again every second while requests come."""
+    """The keys of a catalog in memory, read again every second while requests come. `_reading` guards `_known`,
+    `_read_at` and `_saved_at`; `_using` guards `_used`."""
 
     def __init__(self, catalog: KeyCatalog, clock: Clock) -> None:
         self._catalog, self._clock = catalog, clock

@@ -7,11 +7,14 @@ reached its size it becomes `audit-NNNNNNNN.jsonl`, and the oldest file beyond t
 import mmap
 import os
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Condition, Thread
+from threading import Condition, Lock, Thread
+from time import monotonic
 from typing import Any, BinaryIO, NamedTuple
 from zlib import crc32
 
@@ -51,7 +54,8 @@ class _File(NamedTuple):
 
 
 class AuditLog:
-    """The audit log in a folder: at most `files` files of about `file_bytes` each."""
+    """The audit log in a folder: at most `files` files of about `file_bytes` each. The lock of `_changed` guards all
+    fields but the settings."""
 
     def __init__(self, folder: Path, file_bytes: int, files: int) -> None:
         self._folder, self._file_bytes, self._files = folder, file_bytes, files
@@ -201,7 +205,7 @@ def opened_files(folder: Path) -> Iterator[dict[str, BinaryIO]]:
         with suppress(FileNotFoundError):
             files[CURRENT] = opened.enter_context((folder / CURRENT).open("rb"))
         for each in _rotated(folder):
-            with suppress(FileNotFoundError):  # deleted meanwhile, as the oldest
+            with suppress(FileNotFoundError):  # it was the oldest and has been deleted
                 file = opened.enter_context(each.path.open("rb"))
                 if CURRENT not in files or not os.path.sameopenfile(file.fileno(), files[CURRENT].fileno()):
                     files[each.path.name] = file
@@ -291,3 +295,61 @@ def _lines_backwards(data: mmap.mmap, number: int, end: int) -> Iterator[tuple[s
             if isinstance(found, dict):
                 yield f"{number}.{begin}.{_checksum(line)}", found
         end = begin
+
+
+WINDOW_SECONDS = 60.0
+MOST = 500
+"""The maximum number of entries of one address in a window. Further ones are counted in one entry at its end."""
+ADDRESSES = 10_000
+"""The maximum number of addresses in memory."""
+
+
+@dataclass(slots=True)
+class _Window:
+    since: float
+    added: int = 0
+    left_out: int = 0
+
+
+class Repeats:
+    """Adds the failed sign-ins to the audit log, through `add`. The lock guards `_windows`."""
+
+    def __init__(self, add: Callable[[Entry], None]) -> None:
+        self._add = add
+        self._windows: OrderedDict[object, _Window] = OrderedDict()
+        self._lock = Lock()
+
+    def add(self, failed: Entry) -> None:
+        """Add the entry of a failed sign-in, or count it."""
+        with self._lock:
+            window = self._window(failed.get("from"))
+            if window.added < MOST:
+                window.added += 1
+                self._add(failed)
+            else:
+                window.left_out += 1
+
+    def flush(self) -> None:
+        """Add entries for what was only counted so far."""
+        with self._lock:
+            for address, window in self._windows.items():
+                self._tell(address, window)
+
+    def _window(self, address: object) -> _Window:
+        now = monotonic()
+        window = self._windows.get(address)
+        if window is not None and now - window.since < WINDOW_SECONDS:
+            return window
+        if window is not None:
+            self._tell(address, self._windows.pop(address))
+        if len(self._windows) >= ADDRESSES:
+            self._tell(*self._windows.popitem(last=False))
+        self._windows[address] = _Window(now)
+        return self._windows[address]
+
+    def _tell(self, address: object, window: _Window) -> None:
+        if window.left_out:
+            count, window.left_out = window.left_out, 0
+            reason = f"{count} more failed sign-ins from this address"
+            told = entry("sign-in", "refused", who=None, count=count, reason=reason)
+            self._add({**told, "from": address})

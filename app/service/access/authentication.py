@@ -20,7 +20,7 @@ DIGITS = 12
 """How many digits of a configured token's SHA-256 name it."""
 
 
-class Refused(Exception):
+class CredentialsRefused(Exception):
     """Credentials that are not accepted. `reason` is for the audit log; `told` is what the client may know."""
 
     def __init__(self, reason: str, told: str = "the key or token is not accepted") -> None:
@@ -29,22 +29,28 @@ class Refused(Exception):
 
 
 class Authenticator:
-    """Finds the principals of requests, by the settings, the keys in the catalog and those of an OpenID provider."""
+    """Finds the principals of requests, by the settings, the keys in the catalog and an OpenID provider."""
 
     def __init__(self, http: Http, oidc: Oidc | None, catalog: Catalog, clock: Clock) -> None:
         self._http, self._clock = http, clock
         self.keys = Keys(catalog, clock)
-        self._tokens = None if oidc is None else _access_tokens(oidc, clock)
-        self.sign_in = None if oidc is None or self._tokens is None else _sign_in(oidc, self._tokens)
+        self._tokens: AccessTokens | None = None
+        self.sign_in: SignIn | None = None
         """The sign-in of people at the OpenID provider, if there is one that has a client for it."""
+        if oidc is not None:
+            from app.service.access import oidc as tokens  # noqa: PLC0415 - a tenth of a second of imports
+            from app.service.access import openid_sign_in  # noqa: PLC0415 - as above
+
+            self._tokens = tokens.AccessTokens(oidc, clock)
+            self.sign_in = None if oidc.client_id is None else openid_sign_in.SignIn(oidc, self._tokens)
 
     def needs_refresh(self, text: str | None) -> bool:
         """Tell whether a request with this bearer token should wait for `refresh`."""
         return not self.keys.is_fresh or self._may_fetch(text)
 
     def refresh(self, text: str | None) -> None:
-        """Read the keys again if that was not done lately, and fetch those of the OpenID provider if they are needed
-        for this bearer token. Blocks. Raises CatalogError."""
+        """Read the keys again if that was not done lately, and fetch the OpenID provider's keys if they are needed for
+        this bearer token. Blocks. Raises CatalogError."""
         self.keys.refresh()
         if self._tokens is not None and self._may_fetch(text):
             self._tokens.refresh()
@@ -53,7 +59,7 @@ class Authenticator:
         return self._tokens is not None and text is not None and _is_jwt(text) and self._tokens.lacks_key(text)
 
     def by_bearer(self, text: str) -> Principal:
-        """Return the principal of a bearer token, after `refresh`. Raises Refused."""
+        """Return the principal of a bearer token, after `refresh`. Raises CredentialsRefused."""
         if text.startswith(PREFIX):
             try:
                 return self.keys.find(text).principal()
@@ -63,16 +69,13 @@ class Authenticator:
         if any(hmac.compare_digest(shown, digest) for digest in self._http.tokens.current):
             return Principal("token", "configured token", EVERYTHING, shown[:DIGITS])
         if self._tokens is not None and _is_jwt(text):
-            return self._by_access_token(self._tokens, text)
-        raise Refused("the token is unknown")
+            from app.service.access.oidc import TokenRefused  # noqa: PLC0415 - loaded before
 
-    def _by_access_token(self, tokens: "AccessTokens", text: str) -> Principal:
-        from app.service.access.oidc import TokenRefused  # noqa: PLC0415 - loaded before
-
-        try:
-            return tokens.principal(text)
-        except TokenRefused as error:
-            raise Refused(str(error), error.told) from None
+            try:
+                return self._tokens.principal(text)
+            except TokenRefused as error:
+                raise CredentialsRefused(str(error), error.told) from None
+        raise CredentialsRefused("the token is unknown")
 
     def is_current(self, principal: Principal) -> bool:
         """Tell whether a principal that was accepted still would be. Blocks."""
@@ -91,7 +94,7 @@ class Authenticator:
 
     @property
     def is_open(self) -> bool:
-        """Whether there are no credentials that could be shown, so that those of a request mean nothing."""
+        """Whether no credentials exist, so that the credentials of a request mean nothing."""
         return not self._http.tokens and self._tokens is None and self.keys.is_empty
 
     def is_served(self, address: str | None) -> bool:
@@ -102,54 +105,42 @@ class Authenticator:
 
     def by_link(self, signer: Principal, address: str | None) -> Principal:
         """Return the principal of a signed link by its signer, who must still be somebody to whom this gateway would
-        answer, with the limits of both. Raises Refused."""
+        answer, with the limits of both. Raises CredentialsRefused."""
         if signer.kind == "key":
             try:
                 current = self.keys.current(signer.id).principal()
             except KeyRefused as error:
                 raise _refused(error) from None
             if not current.may(Scope.READ):
-                raise Refused("the key of the link's signer may not read")
+                raise CredentialsRefused("the key of the link's signer may not read")
             return replace(signer, sources=current.sources, destinations=current.destinations)
         if signer.kind == "anonymous":
             self.without(address)
         if signer.kind == "token" and not any(digest.startswith(signer.id) for digest in self._http.tokens.current):
-            raise Refused("the token of the link's signer is no longer configured")
+            raise CredentialsRefused("the token of the link's signer is no longer configured")
         if signer.kind == "oidc" and self._tokens is None:
-            raise Refused("the OpenID provider of the link's signer is no longer configured")
+            raise CredentialsRefused("the OpenID provider of the link's signer is no longer configured")
         return signer
 
     def without(self, address: str | None) -> Principal:
-        """Return the principal of a request without credentials, from an address. Raises Refused."""
+        """Return the principal of a request without credentials, from an address. Raises CredentialsRefused."""
         if not self.is_open:
-            raise Refused("no credentials", "send an API key or a token: Authorization: Bearer …")
+            raise CredentialsRefused("no credentials", "send an API key or a token: Authorization: Bearer …")
         if self.is_served(address):
             return Principal("anonymous", "anonymous", EVERYTHING)
-        raise Refused(
+        raise CredentialsRefused(
             "no credentials, and this gateway has no keys",
             "this gateway has no API keys yet: make one with `attachment-gateway keys create`",
         )
-
-
-def _access_tokens(settings: Oidc, clock: Clock) -> "AccessTokens":
-    from app.service.access.oidc import AccessTokens  # noqa: PLC0415 - a tenth of a second of imports
-
-    return AccessTokens(settings, clock)
-
-
-def _sign_in(settings: Oidc, tokens: "AccessTokens") -> "SignIn | None":
-    from app.service.access.openid_sign_in import SignIn  # noqa: PLC0415 - as above
-
-    return None if settings.client_id is None else SignIn(settings, tokens)
 
 
 def _is_jwt(text: str) -> bool:
     return text.count(".") == 2
 
 
-def _refused(error: KeyRefused) -> Refused:
+def _refused(error: KeyRefused) -> CredentialsRefused:
     why = str(error)
-    return Refused(why) if why == "the key is unknown" else Refused(why, why)
+    return CredentialsRefused(why) if why == "the key is unknown" else CredentialsRefused(why, why)
 
 
 def _is_loopback(address: str) -> bool:

@@ -4,11 +4,12 @@ Sources: RFC 7519 (JSON Web Token), RFC 8725 (best practices), RFC 9068 (access 
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from threading import Lock
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
+import httpx
 from joserfc import jws, jwt
 from joserfc.errors import ExpiredTokenError, JoseError
 from joserfc.jwk import KeySet
@@ -17,8 +18,49 @@ from app.model.access import Principal, Scope
 from app.model.errors import GatewayError
 from app.observe import Recurring, logger
 from app.ports import Clock
-from app.service.access.openid_provider import fetch_json
 from app.settings import Oidc
+
+TIMEOUT_SECONDS = 5.0
+LARGEST = 1 << 20
+"""The maximum size of an answer."""
+
+
+class ProviderAnswer(NamedTuple):
+    """An answer of the provider."""
+
+    status: int
+    content: dict[str, Any]
+
+
+def fetch_json(url: str) -> dict[str, Any]:
+    """Return a JSON object at a URL. Raises GatewayError."""
+    answer = _answer("GET", url)
+    if not 200 <= answer.status < 300:
+        raise GatewayError(f"{url} cannot be read: it answers with status {answer.status}")
+    return answer.content
+
+
+def post_form(url: str, form: Mapping[str, str]) -> ProviderAnswer:
+    """Send a form, and return the answer, whatever its status. Raises GatewayError."""
+    return _answer("POST", url, form)
+
+
+def _answer(method: str, url: str, form: Mapping[str, str] | None = None) -> ProviderAnswer:
+    headers = {"Accept": "application/json"}
+    try:
+        with httpx.stream(method, url, data=form, timeout=TIMEOUT_SECONDS, headers=headers) as response:
+            body = b""
+            for piece in response.iter_bytes():
+                body += piece
+                if len(body) > LARGEST:
+                    raise GatewayError(f"{url} has more than {LARGEST} bytes")
+        found = httpx.Response(200, content=body).json()
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        raise GatewayError(f"{url} cannot be read: {error or type(error).__name__}") from error
+    if not isinstance(found, dict):
+        raise GatewayError(f"{url} is not a JSON object")
+    return ProviderAnswer(response.status_code, found)
+
 
 LEEWAY_SECONDS = 30
 """The tolerated difference between the clocks of the provider and the gateway."""
@@ -46,7 +88,8 @@ class TokenRefused(Exception):
 
 
 class AccessTokens:
-    """Verifies the access tokens of one provider."""
+    """Verifies the access tokens of one provider. `_fetching` guards the writing of `_keys` and of the times of
+    fetching."""
 
     def __init__(self, settings: Oidc, clock: Clock, fetch: Fetch = fetch_json) -> None:
         self._settings, self._clock, self._fetch = settings, clock, fetch
@@ -99,7 +142,13 @@ class AccessTokens:
         try:
             token = jwt.decode(text, self._keys, algorithms=self._settings.algorithms)
             claims = token.claims
-            self._registry(audience).validate(claims)
+            jwt.JWTClaimsRegistry(
+                now=self._clock.now() // 1_000_000,
+                leeway=LEEWAY_SECONDS,
+                iss={"essential": True, "value": self._settings.issuer},
+                aud={"essential": True, "value": audience},
+                exp={"essential": True},
+            ).validate(claims)
             # What names and limits come from must be text that a response can carry, and every number finite.
             json.dumps(claims, ensure_ascii=False, allow_nan=False).encode()
         except ExpiredTokenError:
@@ -108,22 +157,13 @@ class AccessTokens:
             raise TokenRefused(f"the {what} is not accepted: {_why(error)}") from None
         return claims
 
-    def _registry(self, audience: str) -> jwt.JWTClaimsRegistry:
-        settings = self._settings
-        return jwt.JWTClaimsRegistry(
-            now=self._clock.now() // 1_000_000,
-            leeway=LEEWAY_SECONDS,
-            iss={"essential": True, "value": settings.issuer},
-            aud={"essential": True, "value": audience},
-            exp={"essential": True},
-        )
-
     def _principal_of(self, claims: dict[str, Any]) -> Principal:
         settings = self._settings
         name = claims.get(settings.name_claim)
         if not isinstance(name, str) or not name:
             raise TokenRefused(f"the access token has no claim {settings.name_claim!r}")
-        granted = {scope for word in _words(claims.get(settings.scope_claim)) for scope in self._scopes(word)}
+        known = settings.scopes or {scope.value: [scope] for scope in Scope}
+        granted = {scope for word in _words(claims.get(settings.scope_claim)) for scope in known.get(word, [])}
         return Principal(
             kind="oidc",
             name=name,
@@ -133,11 +173,6 @@ class AccessTokens:
             destinations=_limit(claims, settings.destinations_claim),
             expires_at=int(min(claims["exp"], _LATEST)) * 1_000_000,
         )
-
-    def _scopes(self, word: str) -> list[Scope]:
-        if self._settings.scopes:
-            return self._settings.scopes.get(word, [])
-        return [Scope(word)] if word in set(Scope) else []
 
     def _has_key(self, text: str) -> bool:
         """Tell whether the key that a token names is known; True for what is no token, which no fetch helps."""

@@ -14,8 +14,16 @@ from typing import Any, NamedTuple
 
 from app.model.errors import GatewayError
 from app.observe import Recurring, logger
-from app.service.access.oidc import KEEP_SECONDS, PAUSE_SECONDS, AccessTokens, Fetch, TokenRefused
-from app.service.access.openid_provider import Answer, fetch_json, post_form
+from app.service.access.oidc import (
+    KEEP_SECONDS,
+    PAUSE_SECONDS,
+    AccessTokens,
+    Fetch,
+    ProviderAnswer,
+    TokenRefused,
+    fetch_json,
+    post_form,
+)
 from app.settings import Oidc
 
 AT_ONCE = 8
@@ -25,7 +33,7 @@ _LONGEST_REASON = 300
 
 log = logger(__name__)
 
-Post = Callable[[str, Mapping[str, str]], Answer]
+Post = Callable[[str, Mapping[str, str]], ProviderAnswer]
 
 
 class SignInRefused(Exception):
@@ -44,7 +52,7 @@ class Endpoints(NamedTuple):
 
 
 class Tokens(NamedTuple):
-    """What the provider has issued. `expires_in` is in seconds, if the provider says it."""
+    """The tokens that the provider issued. `expires_in` is in seconds, if the provider says it."""
 
     access_token: str
     expires_in: int | None
@@ -52,7 +60,8 @@ class Tokens(NamedTuple):
 
 
 class SignIn:
-    """Signs people in at one provider, as the client `client_id` of its settings. Its methods block."""
+    """Signs people in at one provider, as the client `client_id` of its settings. Its methods block. `_fetching` guards
+    `_endpoints` and the times of fetching."""
 
     def __init__(self, settings: Oidc, tokens: AccessTokens, fetch: Fetch = fetch_json, post: Post = post_form) -> None:
         assert settings.client_id is not None

@@ -64,13 +64,10 @@ class Links:
         )
 
     def _code(self, payload: str, path: str, query: Iterable[tuple[str, str]]) -> str:
-        address = f"{path}?{urlencode(sorted(query))}"
-        return _encoded(hmac.digest(self._key(), f"{payload}\n{address}".encode("utf-8", "replace"), sha256))
-
-    def _key(self) -> bytes:
         if not self._secret:
             self._secret = _read(self._path) or _made(self._path)
-        return self._secret
+        address = f"{path}?{urlencode(sorted(query))}"
+        return _encoded(hmac.digest(self._secret, f"{payload}\n{address}".encode("utf-8", "replace"), sha256))
 
 
 def _read(path: Path) -> bytes:
@@ -83,13 +80,13 @@ def _read(path: Path) -> bytes:
 
 def _made(path: Path) -> bytes:
     """Write a new secret, as a whole, and return it."""
-    secret, beside = token_bytes(_BYTES), path.with_suffix(".new")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    secret, new = token_bytes(_BYTES), path.with_suffix(".new")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(secret)
         file.flush()
         os.fsync(file.fileno())
-    beside.rename(path)
+    new.rename(path)
     return secret
 
 

@@ -18,7 +18,7 @@ from app.model.access import Principal
 WINDOW_SECONDS = 10
 """A full bucket has what its rate allows in this time."""
 CLIENTS = 10_000
-"""The maximum number of clients in memory. The one that was last seen longest ago is forgotten; it begins anew."""
+"""The maximum number of clients in memory. The one that was last seen longest ago is forgotten."""
 _NETWORK_BITS = 64
 """An address of IPv6 counts with its network: a host can have all of that network's addresses."""
 
@@ -53,14 +53,14 @@ class Buckets:
         return min(self._full, level.tokens + (self._monotonic() - level.at) * self._rate)
 
     def take(self, client: str, tokens: float) -> None:
-        """Take tokens, even if there are not so many. A negative number gives some back."""
+        """Take tokens, even if there are too few. A negative number gives some back."""
         self._levels[client] = _Level(min(self._full, self.tokens(client) - tokens), self._monotonic())
         self._levels.move_to_end(client)
         if len(self._levels) > CLIENTS:
             self._levels.popitem(last=False)
 
     def require(self, client: str, tokens: float) -> None:
-        """Raise RateExceeded unless a client has so many tokens."""
+        """Raise RateExceeded unless a client has this number of tokens."""
         missing = tokens - self.tokens(client)
         if missing > 0:
             raise RateExceeded(self._name, ceil(missing / self._rate))
@@ -101,7 +101,7 @@ class Rates:
 
 
 def client_of(principal: Principal | None, address: str | None) -> str:
-    """Return whose buckets count: those of a key or a token, else those of the address."""
+    """Return whose buckets count: the key's or the token's, else the address's."""
     if principal is not None and principal.kind != "anonymous":
         return f"{principal.kind} {principal.id} {principal.name}"
     try:

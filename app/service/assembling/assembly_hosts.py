@@ -1,35 +1,28 @@
-"""The hosts of assembly: this process, or a job on Spark that reads the same journal.
+"""The host of assembly: this process (`app.service.stream.Embedded`), or a job on Spark that reads the same journal.
 
 Either way the results are in the catalog and the content store. The gateway does the rest: it receives, settles,
 expires, retires segments, sends and answers.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from threading import Event
 from typing import Any, NamedTuple, Protocol
 
-from app.model.errors import JournalFull
 from app.model.message import PhysicalMessage, Position
-from app.observe import logger
-from app.service.assembling.assembler import Assembler
 from app.service.context import Change, ServiceContext, at_once
-from app.service.finishing.finisher import Complete, Finisher
-from app.service.receiving.intake import Journaler
 from app.service.threads import Worker, repeat
 
-log = logger(__name__)
-
 STOP_SECONDS = 20.0
-REPLAY_SECONDS = 10.0
 LISTEN_SECONDS = 0.5
 
-Mark = Callable[[], object]
 
-
-class Assembling(Protocol):
+class AssemblyHost(Protocol):
     """The functions of a host of assembly that the gateway calls."""
 
     workers: list[Worker]
+
+    def put(self, positions: Sequence[Position], messages: Sequence[PhysicalMessage]) -> None:
+        """Take messages that the journal has written; wait while there is no room for them."""
 
     def recover(self) -> None:
         """Do the work that an earlier process left. Call it before anything is written to the journal."""
@@ -50,58 +43,6 @@ class Assembling(Protocol):
         """Return the state of assembly for the health report."""
 
 
-class Embedded:
-    """Assembles and finishes in threads of this process."""
-
-    def __init__(self, context: ServiceContext, sent_again: Callable[[Complete], object]) -> None:
-        self._finisher = Finisher(context, self.between)
-        self._assembler = Assembler(context, self._finisher.put, self._finisher.recover, sent_again)
-        self.forward = self._assembler.put
-        self._assemble, self._finish = self.workers = [
-            Worker("assemble", self._assembler.run),
-            Worker("finish", self._finisher.run),
-        ]
-
-    def recover(self) -> None:
-        replayed = self._assembler.recover()
-        if replayed:
-            log.info("journal_replayed", messages=replayed)
-        self._finisher.recover()
-
-    def stop(self) -> None:
-        self._assembler.stop()
-        self._assemble.join(STOP_SECONDS)
-        self._finisher.stop()
-        self._finish.join(STOP_SECONDS)
-
-    def between(self, change: Change) -> None:
-        self._assembler.between(change)
-
-    def finish_again(self, attachment_id: str) -> None:
-        self._finisher.put({attachment_id: None})
-
-    def may_go(self, segment: int) -> bool:  # noqa: ARG002
-        return True
-
-    def check(self) -> dict[str, Any]:
-        return {"by": "embedded", **self._assembler.check(), "finishing": self._finisher.check()}
-
-
-def journal_again(journaler: Journaler, messages: Sequence[PhysicalMessage], mark: Mark) -> None:
-    """Have messages of the journal assembled again, with what they belong to as it was found when they came. Raises
-    JournalFull.
-
-    `mark` is called once the messages are in the journal.
-    """
-    journalled = Event()
-    if (holding := journaler.holding) is not None:
-        raise JournalFull(holding)
-    journaler.submit(messages, journalled.set, again=True)
-    if not journalled.wait(REPLAY_SECONDS):
-        raise JournalFull(journaler.holding or "the journal cannot be written at present; try again later")
-    mark()
-
-
 class Behind(NamedTuple):
     """The lag of assembly: the sealed segments not assembled yet, and the seconds since the first was sealed."""
 
@@ -119,8 +60,11 @@ class Landing:
         self._reached: int | None = None
         self._reached_before: int | None = None
         self.workers = [Worker("listen", lambda: repeat(LISTEN_SECONDS, self._stopping, self._listen))]
-        context.metrics.assembly_behind_segments.set_function(lambda: self.behind().segments)
-        context.metrics.assembly_behind_seconds.set_function(lambda: self.behind().seconds)
+        context.metrics.assembly_behind_segments.set_function(lambda: self._behind().segments)
+        context.metrics.assembly_behind_seconds.set_function(lambda: self._behind().seconds)
+
+    def put(self, positions: Sequence[Position], messages: Sequence[PhysicalMessage]) -> None:
+        """Do nothing: the job reads the journal."""
 
     def recover(self) -> None:
         """Read how far the job is, which continues where it was."""
@@ -132,7 +76,7 @@ class Landing:
             worker.join(STOP_SECONDS)
 
     def between(self, change: Change) -> None:
-        """Make a change at once. `app.service.retention.expiry` tells the job about it."""
+        """Make a change at once. `app.service.retention.expiry` informs the job."""
         at_once(change)
 
     def finish_again(self, attachment_id: str) -> None:
@@ -147,9 +91,9 @@ class Landing:
         return self._reached_before is not None and segment <= Position.unpack(self._reached_before).segment
 
     def check(self) -> dict[str, Any]:
-        return {"ok": True, "by": "spark", "behind": self.behind()._asdict()}
+        return {"ok": True, "by": "spark", "behind": self._behind()._asdict()}
 
-    def behind(self) -> Behind:
+    def _behind(self) -> Behind:
         """Return the lag of the job, as far as is known. It takes whole segments, so the segment of its progress is
         done."""
         reached = -1 if self._reached is None else Position.unpack(self._reached).segment

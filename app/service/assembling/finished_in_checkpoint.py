@@ -22,8 +22,8 @@ class Closed(NamedTuple):
 
 
 def close(checkpoint: Checkpoint, contents: Mapping[str, Finished], now: int) -> Closed:
-    """Add to a checkpoint that those of its complete attachments whose contents are known are finished. Messages that
-    lack nothing else are complete."""
+    """Finish the complete attachments of a checkpoint whose contents are known, and complete the messages that lack
+    nothing else."""
     records = [
         record
         for record in checkpoint.attachments
@@ -36,8 +36,10 @@ def close(checkpoint: Checkpoint, contents: Mapping[str, Finished], now: int) ->
 
 
 def complete(checkpoint: Checkpoint, finished: Collection[str], now: int) -> set[str]:
-    """Add to a checkpoint that those of its messages are complete which lack nothing once these attachments are
-    finished. Return them. None of them may have been complete before."""
+    """Complete the messages of a checkpoint that lack nothing once these attachments are finished. Return them.
+
+    None of them may have been complete before.
+    """
     found = {message.id for message in checkpoint.messages if _is_complete(message, finished)}
     if found:
         checkpoint.messages = [

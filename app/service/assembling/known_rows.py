@@ -3,10 +3,10 @@
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from app.assembly.collecting import Address, Attachment, Key
+from app.assembly.collecting import Address, Key, TrackedAttachment
 from app.assembly.header_checks import address_of
 from app.assembly.machine import Assembly
-from app.framing.part_runs import Run
+from app.framing.part_runs import MessageRun
 from app.model.attachment import AttachmentState
 from app.model.event import Announced, Event
 from app.model.message import PhysicalMessage
@@ -15,7 +15,7 @@ from app.service.context import ServiceContext
 from app.service.finishing.stored_parts import held_parts, segments_of
 
 
-class Read(NamedTuple):
+class ReadMessage(NamedTuple):
     """A message that was read by itself, its packed position, and one of its events."""
 
     at: int
@@ -23,7 +23,7 @@ class Read(NamedTuple):
     event: Event
 
 
-Step = Run | Read
+Step = MessageRun | ReadMessage
 """What is applied at once."""
 
 
@@ -48,7 +48,7 @@ def load(steps: Sequence[Step], assembly: Assembly, context: ServiceContext) -> 
         is_announced = some[0] in announced
         for address in _addresses(step, assembly):
             (explained if is_announced or address in begun else addresses).append(address)
-            if isinstance(step, Read) and isinstance(step.event, Announced):
+            if isinstance(step, ReadMessage) and isinstance(step.event, Announced):
                 announced.update(some)
                 begun.add(address)
     load_messages(addresses, assembly, context)
@@ -64,14 +64,14 @@ def load_messages(addresses: Iterable[Address], assembly: Assembly, context: Ser
 
 
 def _keys(step: Step) -> list[Key]:
-    if isinstance(step, Run):
+    if isinstance(step, MessageRun):
         return [(step.source, step.correl_id)]
     return Assembly.keys(step.message.source, step.event)
 
 
 def _addresses(step: Step, assembly: Assembly) -> Sequence[Address]:
     """Return the addresses whose messages matter for a step."""
-    if isinstance(step, Run):
+    if isinstance(step, MessageRun):
         key = (step.source, step.correl_id)
         if assembly.is_announced(key):
             return ()
@@ -80,14 +80,14 @@ def _addresses(step: Step, assembly: Assembly) -> Sequence[Address]:
     return () if address is None else (address,)
 
 
-def _held(record: AttachmentRecord, segments: Collection[int], context: ServiceContext) -> Attachment:
+def _held(record: AttachmentRecord, segments: Collection[int], context: ServiceContext) -> TrackedAttachment:
     """Return an attachment with the parts that the journal has. Parts that are gone may come again."""
     runs = context.catalog.part_runs(record.id)
     if record.state is AttachmentState.COMPLETE and not runs:
         # It was finished after the record was read, and its parts are no longer needed.
         record = context.catalog.attachment(record.id) or record
     record, parts, _ = held_parts(record, runs, segments)
-    return Attachment(record, parts)
+    return TrackedAttachment(record, parts)
 
 
 def _by_source(keys: Iterable[Key]) -> dict[str, list[bytes]]:

@@ -7,32 +7,31 @@ content can be compared, and replaced by the repetition where it is damaged (`ap
 
 from typing import Final
 
-from app.assembly.collecting import Attachment, Completed
-from app.assembly.machine import Assembly, Limits
+from app.assembly.collecting import Completed, TrackedAttachment
+from app.assembly.machine import Assembly, AssemblyLimits
 from app.assembly.part_places import Parts
 from app.model.event import GroupPart, PartArrived
 from app.model.records import AttachmentRecord
-from app.service.finishing.finisher import Complete
-from app.service.finishing.stored_parts import begun
+from app.service.finishing.stored_parts import CompleteAttachment, begun
 
 ATTACHMENTS: Final = 1000
-"""The most attachments whose repetitions are kept; those of which a part came last."""
+"""The most attachments whose repetitions are kept. The one that got a part longest ago is dropped first."""
 
 
 class Repetitions:
     """The repetitions that are not complete yet."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: AssemblyLimits) -> None:
         self._assembly = Assembly(limits)
 
     def take(
         self, record: AttachmentRecord, part: PartArrived | GroupPart, position: int, received_at: int
-    ) -> Complete | None:
+    ) -> CompleteAttachment | None:
         """Take a part of a finished attachment that came again at this packed position. Return the repetition when it
         is complete."""
         held, key = self._assembly.attachments, (record.source, record.correl_id)
         if key not in held and (known := begun(record)) is not None:
-            held[key] = Attachment(known, Parts())
+            held[key] = TrackedAttachment(known, Parts())
         effects = self._assembly.apply(record.source, part, position, received_at)
         parts = held[key].parts
         checkpoint = self._assembly.take_changes()
@@ -40,4 +39,4 @@ class Repetitions:
         if not any(isinstance(effect, Completed) for effect in effects):
             return None
         (again,) = checkpoint.attachments
-        return Complete(again, list(parts.runs))
+        return CompleteAttachment(again, list(parts.runs))

@@ -64,8 +64,7 @@ def checked(
 ) -> Iterator[memoryview]:
     """Yield the blocks that these pieces give, from block number `first` on, each compared with its checksum.
 
-    `checksums` are those of the whole content, and `name` is that of its object. Raises DamagedError for a block that
-    differs.
+    `checksums` belong to the whole content, and `name` is its object. Raises DamagedError for a block that differs.
     """
     for number, block in enumerate(_blocks(pieces), first):
         if crc32c(block) != _CRC.unpack_from(checksums, number * _CRC.size)[0]:

@@ -25,7 +25,7 @@ SHOWN = 10
 
 
 class Damages:
-    """The finished attachments whose content this process has found damaged."""
+    """The finished attachments whose content this process has found damaged. The lock guards `_found` and `_marked`."""
 
     def __init__(self, context: ServiceContext) -> None:
         self._context = context

@@ -26,7 +26,7 @@ VERIFIED = 1000
 VERIFIED_SECONDS = 600.0
 """The time for which verified content is not verified again when it is converted to other formats, in seconds."""
 HANDED_OVER_SHARE = 4
-"""The part of the memory of a conversion, one in so many, that content from the journal may take in it."""
+"""Content from the journal may take this fraction of the memory of a conversion: one part in `HANDED_OVER_SHARE`."""
 
 _Version = tuple[str, str | None]
 """An attachment and the digest of its content: what is processed again may have other content."""
@@ -75,19 +75,17 @@ class Contents:
 
         Raises what `open` does, and LimitExceeded for content of the journal that is too large to be handed over.
         """
-        content = self.verified(record)
-        return content.unwatched if isinstance(content.unwatched, StoredContent) else self._handed_over(content)
-
-    def compared(self, record: AttachmentRecord) -> Iterator[memoryview]:
-        """Yield all bytes and compare them with the digest. Raises what `open` does."""
-        return self.open(record).compared()
-
-    def _handed_over(self, content: WatchedContent) -> Content:
-        most = self._limits.conversion_memory // HANDED_OVER_SHARE
+        content, most = self.verified(record), self._limits.conversion_memory // HANDED_OVER_SHARE
+        if isinstance(content.unwatched, StoredContent):
+            return content.unwatched
         if content.size > most:
             why = f"{content.size:,} bytes are still in the journal, from where a conversion takes at most {most:,}"
             raise LimitExceeded("conversion_memory", f"{why}; try again when they are in the content store")
         return HeldContent(b"".join(content.read(0, content.size)))
+
+    def compared(self, record: AttachmentRecord) -> Iterator[memoryview]:
+        """Yield all bytes and compare them with the digest. Raises what `open` does."""
+        return self.open(record).compared()
 
     def _open(self, record: AttachmentRecord) -> Content:
         return self._opened(record) if record.storage == "journal" else self._found(record)

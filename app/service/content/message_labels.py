@@ -2,7 +2,6 @@
 
 import io
 from collections.abc import Iterator, Sequence
-from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,7 +13,7 @@ from app.model.names import folded, in_capitals
 from app.model.records import AttachmentRecord
 from app.ports import Catalog as CatalogPort
 from app.service.content.stored_content import Content, ContentFile
-from app.tables.read import label_catalogs
+from app.tables.read.label_catalogs import read_sas7bcat
 
 _SUFFIX = ".sas7bcat"
 
@@ -47,17 +46,13 @@ def read_catalogs(contents: Sequence[tuple[AttachmentKind, Content]]) -> Catalog
     catalog: dict[str, ValueLabels] = {}
     for kind, content in contents:
         file = ContentFile(content)
-        found = _of_data_set(file) if kind is AttachmentKind.DATA_SET else _of_file(file)
+        found = _of_data_set(file) if kind is AttachmentKind.DATA_SET else read_sas7bcat(io.BufferedReader(file))[0]
         catalog = {**found, **catalog}
     return catalog
 
 
-def _of_data_set(file: BinaryIO | ContentFile) -> Catalog:
+def _of_data_set(file: ContentFile) -> Catalog:
     with pq.ParquetFile(pa.PythonFile(file, "r")) as opened:
         if not value_labels.is_catalog(opened.schema_arrow):
             return {}
         return value_labels.from_batches(opened.iter_batches(use_threads=False))
-
-
-def _of_file(file: ContentFile) -> Catalog:
-    return label_catalogs.read_sas7bcat(io.BufferedReader(file))[0]

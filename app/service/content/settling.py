@@ -9,8 +9,7 @@ recorded.
 
 from collections.abc import Iterator, Mapping, Sequence
 from threading import Event
-from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any
 
 from app.model.errors import DamagedError, StoreFull
 from app.model.records import AttachmentRecord, Extent, StoredObject
@@ -18,6 +17,7 @@ from app.observe import Recurring, logger
 from app.ports import ContentStore
 from app.service.content.content_damage import Damages
 from app.service.content.hashing_writer import Measured
+from app.service.content.retries import Retries
 from app.service.content.stored_content import content_at, object_name
 from app.service.context import ServiceContext
 from app.settings import microseconds
@@ -33,11 +33,6 @@ REMEMBERED = 100_000
 round."""
 
 
-class _Failed(NamedTuple):
-    times: int
-    due: float
-
-
 class Settler:
     """Copies finished content, round by round."""
 
@@ -45,9 +40,9 @@ class Settler:
         self._context = context
         self._damages = damages or Damages(context)
         self._stop = stop or Event()
-        self._failed: dict[str, _Failed] = {}
+        self._retries = Retries(FIRST_PAUSE, LONGEST_PAUSE, REMEMBERED)
         self._fault = Recurring(log, "settling")
-        context.metrics.settling_failing.set_function(lambda: len(self._failed))
+        context.metrics.settling_failing.set_function(lambda: len(self._retries))
 
     def settle(self) -> None:
         """Copy the content that was finished long enough ago and does not wait for a retry."""
@@ -57,12 +52,12 @@ class Settler:
         except Exception as error:  # noqa: BLE001 - `Recurring` logs it
             self._fault.failed(error)
         else:
-            if not self._failed:
+            if not self._retries:
                 self._fault.worked()
 
     def check(self) -> dict[str, Any]:
         """Return the state of settling for the health report."""
-        return {"ok": self._fault.error is None, "failing": len(self._failed), "error": self._fault.error}
+        return {"ok": self._fault.error is None, "failing": len(self._retries), "error": self._fault.error}
 
     def _pages(self) -> Iterator[list[AttachmentRecord]]:
         before = self._context.clock.now() - microseconds(self._context.settings.content.settle_after)
@@ -72,17 +67,17 @@ class Settler:
             page = self._context.catalog.unsettled_attachments(before, AT_ONCE, last)
             if page:
                 yield page
-            seen.update(record.id for record in page if record.id in self._failed)
+            seen.update(record.id for record in page if record.id in self._retries)
             if len(page) < AT_ONCE:
                 # Attachments that were deleted or repaired are no longer unsettled, so they are not failed either.
-                self._failed = {each: failed for each, failed in self._failed.items() if each in seen}
+                self._retries.keep(seen)
                 return
             last = page[-1]
 
     def _copy_all(self, page: Sequence[AttachmentRecord]) -> None:
         store = self._context.store
         try:
-            with store.together() as pending:
+            with store.batch() as pending:
                 copied = self._copied(page, pending)
         except Exception:  # noqa: BLE001 - each fails by itself then
             for record in page:
@@ -92,8 +87,7 @@ class Settler:
 
     def _copied(self, page: Sequence[AttachmentRecord], store: ContentStore) -> dict[str, StoredObject]:
         """Copy the attachments of a page that do not wait for a retry. Return their objects."""
-        now = monotonic()
-        due = [each for each in page if each.id not in self._failed or self._failed[each.id].due <= now]
+        due = [each for each in page if self._retries.is_due(each.id)]
         extents = self._context.catalog.extents_of([record.id for record in due])
         copied: dict[str, StoredObject] = {}
         for record in due:
@@ -116,37 +110,27 @@ class Settler:
         except StoreFull:
             raise
         except Exception as error:  # noqa: BLE001 - `Recurring` logs it
-            self._pass_over(record, error)
+            self._retries.add(record.id)
+            if isinstance(error, DamagedError):
+                self._damages.found(record, error, "settling")
+            self._fault.failed(error, attachment=record.id)
             return None
-        self._failed.pop(record.id, None)
+        self._retries.remove(record.id)
         return copied
 
     def _copy(self, record: AttachmentRecord, extents: Sequence[Extent], store: ContentStore) -> StoredObject | None:
         """Copy one attachment's content. Return None when it was deleted or copied by another process meanwhile."""
+        name = object_name(record.id)
         try:
-            return self._write(record, extents, store)
+            content = content_at(extents, record, self._context.journal)
+            with store.create(name) as target:
+                measured = Measured(target)
+                for piece in content.read(0, content.size):
+                    measured.write(piece)
+                if record.sha256 is not None and measured.sha256 != record.sha256:
+                    raise DamagedError("the bytes in the journal are not the received ones", name=record.id)
+            return measured.object(name)
         except KeyError as gone:
             if (lost := self._damages.lost(record, gone)) is not None:
                 raise lost from gone
             return None
-
-    def _write(self, record: AttachmentRecord, extents: Sequence[Extent], store: ContentStore) -> StoredObject:
-        content = content_at(extents, record, self._context.journal)
-        name = object_name(record.id)
-        with store.create(name) as target:
-            measured = Measured(target)
-            for piece in content.read(0, content.size):
-                measured.write(piece)
-            if record.sha256 is not None and measured.sha256 != record.sha256:
-                raise DamagedError("the bytes in the journal are not the received ones", name=record.id)
-        return measured.object(name)
-
-    def _pass_over(self, record: AttachmentRecord, error: Exception) -> None:
-        times = self._failed[record.id].times + 1 if record.id in self._failed else 1
-        if times == 1 and len(self._failed) >= REMEMBERED:
-            del self._failed[next(iter(self._failed))]
-        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(times - 1, 20))
-        self._failed[record.id] = _Failed(times, monotonic() + pause)
-        if isinstance(error, DamagedError):
-            self._damages.found(record, error, "settling")
-        self._fault.failed(error, attachment=record.id)

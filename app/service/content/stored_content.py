@@ -174,19 +174,16 @@ def opened(store: ContentStore, name: str) -> Iterator[BinaryIO]:
     """Open an object as a seekable file. Raises KeyError when there is none."""
     path = store.local_path(name)
     if path is not None:
-        with _file(path, name) as file:
+        try:
+            file = Path(path).open("rb")  # noqa: SIM115 - closed below
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            raise KeyError(name) from None
+        with file:
             yield file
     else:
         content = StoredContent(store, name, store.size(name))
         with io.BufferedReader(ContentFile(content), READ_BYTES) as buffered:
             yield buffered
-
-
-def _file(path: str, name: str) -> BinaryIO:
-    try:
-        return Path(path).open("rb")
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        raise KeyError(name) from None
 
 
 class ContentFile(io.RawIOBase):

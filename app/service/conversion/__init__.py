@@ -5,7 +5,6 @@ runs in a worker process with limits. The worker is killed at the memory limit, 
 disconnects. Workers are forked from a server that has imported everything, and are used again.
 """
 
-from app.service.conversion.conversion_places import Busy, SlotUse
-from app.service.conversion.conversion_pool import Conversions, Slot, finished
+from app.service.conversion.conversion_pool import Busy, Conversions, Slot, SlotUse, finished
 
 __all__ = ["Busy", "Conversions", "Slot", "SlotUse", "finished"]

@@ -23,7 +23,7 @@ from app.tables.write import FORMATS, OutputOptions, outgoing, scanned_table
 from app.tables.write.query_result import QUERY_WRITERS, QueryFormat
 from app.tables.write.rows_page import PageRequest, page_of_file, page_of_table, write_page
 from app.tables.write.stored_table import ROWS_A_BATCH
-from app.trace import Frame, NotRecognised, Said, TooManyFrames, explain, ibm_mq
+from app.trace import Frame, Hints, NotRecognised, TooManyFrames, explain, ibm_mq
 from app.trace.frames import raw
 
 MOST_CELLS = 200_000
@@ -56,7 +56,7 @@ def write_data_set(
 def write_rows(
     table: pa.Table, format_name: str, options: OutputOptions, created: datetime, with_rows: bool
 ) -> Generator[bytes | memoryview, None, None]:
-    """Yield rows in memory in a format, as `write_data_set` does those of a stored data set."""
+    """Yield rows in memory in a format, as `write_data_set` yields the rows of a stored data set."""
     stored = BytesIO()
     pq.write_table(table, stored)
     known = FORMATS[format_name]
@@ -81,7 +81,7 @@ def query_tables(
 ) -> Generator[bytes | memoryview, None, bool]:
     """Yield the first rows of a query's result in a format, and return whether there are more.
 
-    DuckDB gets so many bytes of memory, one thread and no folder. Raises QueryFailed.
+    DuckDB gets `memory` bytes, one thread and no folder. Raises QueryFailed.
     """
     settings = {"memory_limit": f"{memory}B", "threads": "1", "temp_directory": ""}
     with confined(store, names, sql, settings, as_text=word != "arrow") as answer:
@@ -136,7 +136,7 @@ def explained_message(message: PhysicalMessage) -> Generator[bytes, None, None]:
         frames = ibm_mq.body(message)
     else:
         try:
-            frames = explain(message.body, None, Said(message.encoding, message.ccsid))
+            frames = explain(message.body, None, Hints(message.encoding, message.ccsid))
         except NotRecognised:
             frames = [raw(memoryview(message.body))]
     yield from _as_json(frames)

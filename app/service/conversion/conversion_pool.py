@@ -9,9 +9,12 @@ Cancelling the work in a slot kills the process. That ends the thread's waiting,
 
 import asyncio
 import signal
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from enum import Enum, auto
+from itertools import count
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from threading import Lock
@@ -19,9 +22,110 @@ from typing import Any, TypeVar
 
 from app.model.errors import GatewayError, LimitExceeded
 from app.observe import logger
-from app.service.conversion.conversion_places import Places, SlotUse
-from app.service.conversion.conversion_worker import Done, Failed, Job, Piece, work
+from app.service.conversion.conversion_worker import ConversionPiece, ConversionTask, Done, Failed, work
 from app.settings import Limits
+
+WAIT_SECONDS = 60.0
+"""The longest time that a conversion waits for a place."""
+_CALLERS = 10_000
+"""The maximum number of callers whose last grant is in memory."""
+
+
+class Busy(Exception):
+    """All places are in use, and the maximum number of conversions waits."""
+
+
+class SlotUse(Enum):
+    """What a place is for."""
+
+    UPLOAD = auto()
+    DOWNLOAD = auto()
+    QUERY = auto()
+
+
+class _Waiter:
+    def __init__(self, use: SlotUse, who: str) -> None:
+        self.use, self.who = use, who
+        self.granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def has_place(self) -> bool:
+        return self.granted.done() and not self.granted.cancelled() and self.granted.exception() is None
+
+
+class ConversionPlaces:
+    """The places. Only the thread of the event loop may use them.
+
+    Downloads leave one free for uploads, since their clients may be slow. Queries, which may be endless, have places of
+    their own, and each caller leaves one of them to others.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._waiting: list[_Waiter] = []
+        self._held: Counter[tuple[SlotUse, str]] = Counter()
+        self._last_grants: dict[str, int] = {}
+        self._grants = count(1)
+
+    @asynccontextmanager
+    async def hold(self, use: SlotUse, who: str) -> AsyncIterator[None]:
+        """Hold a place of a caller for the length of the block. Raises Busy."""
+        waiter = _Waiter(use, who)
+        self._waiting.append(waiter)
+        self._grant()
+        if not waiter.granted.done():
+            self._refuse_one_too_many(use)
+        try:
+            try:
+                async with asyncio.timeout(WAIT_SECONDS):
+                    await waiter.granted
+            except TimeoutError:
+                raise Busy(f"no conversion ended for {WAIT_SECONDS:.0f} seconds") from None
+            yield
+        finally:
+            if waiter.has_place:
+                self._held[use, who] -= 1
+                self._held += Counter()  # removes the callers without a place
+            else:
+                self._waiting = [each for each in self._waiting if each is not waiter]
+            self._grant()
+
+    def _grant(self) -> None:
+        """Give the free places to the waiting callers with the fewest places, longest ungranted first."""
+        for waiter in sorted(
+            self._waiting, key=lambda each: (self._held[each.use, each.who], self._last_grants.get(each.who, 0))
+        ):
+            if not waiter.granted.done() and self._is_free(waiter.use, waiter.who):
+                waiter.granted.set_result(None)
+                self._held[waiter.use, waiter.who] += 1
+                self._last_grants.pop(waiter.who, None)
+                self._last_grants[waiter.who] = next(self._grants)
+                if len(self._last_grants) > _CALLERS:
+                    del self._last_grants[next(iter(self._last_grants))]
+        self._waiting = [each for each in self._waiting if not each.granted.done()]
+
+    def _is_free(self, use: SlotUse, who: str) -> bool:
+        if use is SlotUse.QUERY:
+            own = self._held[use, who]
+            return self._count(use) < self._limits.queries and own < self._limits.queries - 1
+        downloads = self._count(SlotUse.DOWNLOAD)
+        if use is SlotUse.DOWNLOAD and downloads >= max(1, self._limits.conversions - 1):
+            return False
+        return downloads + self._count(SlotUse.UPLOAD) < self._limits.conversions
+
+    def _count(self, use: SlotUse) -> int:
+        return sum(number for (of, _), number in self._held.items() if of is use)
+
+    def _refuse_one_too_many(self, use: SlotUse) -> None:
+        """Refuse the newest of the caller that has most waiting, if more wait than may."""
+        waiting = [each for each in self._waiting if each.use is use and not each.granted.done()]
+        if len(waiting) <= self._limits.conversions_waiting:
+            return
+        ((most, _),) = Counter(each.who for each in reversed(waiting)).most_common(1)
+        newest = next(each for each in reversed(waiting) if each.who == most)
+        running = self._limits.queries if use is SlotUse.QUERY else self._limits.conversions
+        newest.granted.set_exception(Busy(f"{running} conversions run and {len(waiting) - 1} wait; try again later"))
+
 
 log = logger(__name__)
 T = TypeVar("T")
@@ -32,7 +136,7 @@ _PRELOADED = [
     "__main__",
     "app.service.conversion.conversion_jobs",
     "app.service.conversion.conversion_worker",
-    "app.service.sending.dry_run",
+    "app.service.sending.delivery_creation",
     "pyarrow.dataset",
 ]
 _SAYS_MEMORY = {-signal.SIGABRT, -signal.SIGKILL, -signal.SIGSEGV}
@@ -40,11 +144,11 @@ _END_SECONDS = 5.0
 
 
 class Conversions:
-    """The slots, their threads and processes."""
+    """The slots, their threads and processes. The lock guards `_idle`."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._places = Places(limits)
+        self._places = ConversionPlaces(limits)
         self._threads = ThreadPoolExecutor(limits.conversions + limits.queries, "convert")
         self._idle: list[_Worker] = []
         self._lock = Lock()
@@ -64,7 +168,7 @@ class Conversions:
     @asynccontextmanager
     async def slot(self, use: SlotUse = SlotUse.UPLOAD, who: str = "") -> "AsyncIterator[Slot]":
         """Yield a slot for the length of the block, when it is the turn of this caller. Raises Busy."""
-        async with self._places.taken(use, who):
+        async with self._places.hold(use, who):
             slot = Slot(self, self._threads)
             try:
                 yield slot
@@ -91,7 +195,7 @@ class Conversions:
 
 
 class Slot:
-    """One conversion at a time, in the pool's thread and in a process."""
+    """One conversion at a time, in the pool's thread and in a process. The lock guards `_worker` and `_ended`."""
 
     def __init__(self, pool: Conversions, threads: ThreadPoolExecutor) -> None:
         self._pool, self._threads = pool, threads
@@ -138,7 +242,7 @@ class Slot:
                 if self._ended:
                     worker.kill()
         try:
-            result: T = yield from worker.pieces(Job(function, given, max(1, round(self._pool.seconds))))
+            result: T = yield from worker.pieces(ConversionTask(function, given, max(1, round(self._pool.seconds))))
         except LimitExceeded as error:
             if not self._ended:
                 log.warning("conversion_stopped", limit=error.limit, reason=str(error))
@@ -215,12 +319,12 @@ class _Worker:
     def is_alive(self) -> bool:
         return self._process.is_alive()
 
-    def pieces(self, job: Job) -> Generator[bytes, None, Any]:
+    def pieces(self, job: ConversionTask) -> Generator[bytes, None, Any]:
         """Yield the pieces of a job and return its result."""
         self.is_busy = True
         try:
             self._connection.send(job)
-            while isinstance(message := self._connection.recv(), Piece):
+            while isinstance(message := self._connection.recv(), ConversionPiece):
                 yield self._connection.recv_bytes()
         except (EOFError, OSError) as error:
             raise self._death(job) from error
@@ -244,7 +348,7 @@ class _Worker:
     def _too_large(self) -> LimitExceeded:
         return LimitExceeded("conversion_memory", f"the conversion took more memory than {self._memory:,} bytes")
 
-    def _death(self, job: Job) -> Exception:
+    def _death(self, job: ConversionTask) -> Exception:
         self._process.join(_END_SECONDS)
         code = self._process.exitcode
         if code == -signal.SIGXCPU:

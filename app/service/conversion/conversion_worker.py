@@ -27,7 +27,7 @@ _PAGE = resource.getpagesize()
 _DATA_FIELD = 5
 
 
-class Job(NamedTuple):
+class ConversionTask(NamedTuple):
     """A module's generator function, its arguments, and its limit of processor time in seconds."""
 
     function: Callable[..., Generator[bytes | memoryview, None, Any]]
@@ -35,7 +35,7 @@ class Job(NamedTuple):
     seconds: int
 
 
-class Piece(NamedTuple):
+class ConversionPiece(NamedTuple):
     """Bytes follow as a message of their own."""
 
 
@@ -70,22 +70,30 @@ def work(connection: Connection, memory: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _be_modest()
-    most = _limit_memory(memory)
+    most = _data_bytes() + memory
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(EOFError, OSError), connection:
         while True:
-            job: Job = connection.recv()
+            job: ConversionTask = connection.recv()
             _limit_time(job.seconds)
             outcome = _outcome(job, connection)
             is_last = isinstance(outcome, Failed) and outcome.out_of_memory
             if isinstance(outcome, Done):
-                is_last = _trimmed() > most - memory // 2
+                with suppress(AttributeError, OSError):  # another C library
+                    ctypes.CDLL(None).malloc_trim(0)
+                is_last = _data_bytes() > most - memory // 2
                 outcome = outcome._replace(is_last=is_last)
-            _send(connection, outcome)
+            try:
+                connection.send(outcome)
+            except (TypeError, AttributeError, ValueError) as error:  # pickle has no better errors
+                why = f"the result of a conversion cannot be pickled: {error}: {outcome!r:.500}"
+                connection.send(Failed.of(GatewayError(why)))
             if is_last:
                 return
 
 
-def _outcome(job: Job, connection: Connection) -> Done | Failed:
+def _outcome(job: ConversionTask, connection: Connection) -> Done | Failed:
     try:
         return Done(_run(job, connection), is_last=False)
     except ConnectionError:
@@ -96,7 +104,7 @@ def _outcome(job: Job, connection: Connection) -> Done | Failed:
         return Failed.of(error)
 
 
-def _run(job: Job, connection: Connection) -> Any:
+def _run(job: ConversionTask, connection: Connection) -> Any:
     running = job.function(*job.arguments)
     held: list[bytes | memoryview] = []
     size = 0
@@ -116,16 +124,8 @@ def _run(job: Job, connection: Connection) -> Any:
 def _send_pieces(connection: Connection, held: list[bytes | memoryview]) -> None:
     data = held[0] if len(held) == 1 else b"".join(held)
     if len(data):
-        connection.send(Piece())
+        connection.send(ConversionPiece())
         connection.send_bytes(data)
-
-
-def _send(connection: Connection, outcome: Done | Failed) -> None:
-    try:
-        connection.send(outcome)
-    except (TypeError, AttributeError, ValueError) as error:  # pickle has no better errors
-        why = f"the result of a conversion cannot be pickled: {error}: {outcome!r:.500}"
-        connection.send(Failed.of(GatewayError(why)))
 
 
 def _is_for_memory(error: BaseException | None) -> bool:
@@ -148,25 +148,10 @@ def _be_modest() -> None:
     pa.set_io_thread_count(1)
 
 
-def _limit_memory(more: int) -> int:
-    """Limit memory to the present amount and `more` bytes; return the limit."""
-    most = _data_bytes() + more
-    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    return most
-
-
 def _limit_time(seconds: int) -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
     most = int(used.ru_utime + used.ru_stime) + 1 + seconds
     resource.setrlimit(resource.RLIMIT_CPU, (most, resource.getrlimit(resource.RLIMIT_CPU)[1]))
-
-
-def _trimmed() -> int:
-    """Return freed memory to the system; return the bytes of data that are left."""
-    with suppress(AttributeError, OSError):  # another C library
-        ctypes.CDLL(None).malloc_trim(0)
-    return _data_bytes()
 
 
 def _data_bytes() -> int:

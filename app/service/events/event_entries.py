@@ -47,7 +47,7 @@ def cloud_event(event: EventRecord, logs: EventLogs) -> dict[str, object]:
 
 
 def identified_event(source: str, found: Identification, now: int) -> NewEvent:
-    """Return the event of what waited for its header, and which the header tells what it is."""
+    """Return the event of an attachment or application message that waited for the header which identifies it."""
     what = "application-message" if found.is_application else "attachment"
     data: dict[str, object] = {"source": source, "what": what, "message": found.message}
     return NewEvent("attachment.identified", found.attachment, now, data)
@@ -64,12 +64,12 @@ def finished_events(record: AttachmentRecord, finished: Finished) -> list[NewEve
     event = NewEvent("attachment.finished", record.id, finished.finished_at, data, record.trace_parent)
     if not finished.warnings:
         return [event]
-    told: dict[str, object] = {
+    warned: dict[str, object] = {
         "source": record.source,
         "name": record.qualifier_2,
         "warnings": list(finished.warnings),
     }
-    return [event, NewEvent("attachment.warned", record.id, finished.finished_at, told, record.trace_parent)]
+    return [event, NewEvent("attachment.warned", record.id, finished.finished_at, warned, record.trace_parent)]
 
 
 def warned_event(source: str, found: Warned, now: int) -> NewEvent:
@@ -117,7 +117,7 @@ def damage_event(record: AttachmentRecord, reason: str, now: int) -> NewEvent:
 
 
 def message_event(message_id: str, source: str, now: int) -> NewEvent:
-    """Return the event of a message that lacks nothing any more."""
+    """Return the event of a message that has become complete."""
     return NewEvent("message.complete", message_id, now, {"source": source})
 
 

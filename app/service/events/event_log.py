@@ -50,14 +50,11 @@ class EventLog:
             for each in events:
                 by_type[each.type].append(each)
             for kind, alike in by_type.items():
-                if kind in LEVELS:
-                    _log(kind, alike)
-
-
-def _log(kind: str, events: list[EventRecord]) -> None:
-    level, name = LEVELS[kind], kind.replace(".", "_")
-    if len(events) > ONE_BY_ONE:
-        log.log(level, name, count=len(events), ids=[each.subject for each in events[:IDS_LOGGED]])
-        return
-    for each in events:
-        log.log(level, name, id=each.subject, **each.data, **trace_fields(each.trace_parent))
+                if (level := LEVELS.get(kind)) is None:
+                    continue
+                name = kind.replace(".", "_")
+                if len(alike) > ONE_BY_ONE:
+                    log.log(level, name, count=len(alike), ids=[each.subject for each in alike[:IDS_LOGGED]])
+                    continue
+                for each in alike:
+                    log.log(level, name, id=each.subject, **each.data, **trace_fields(each.trace_parent))

@@ -1,7 +1,7 @@
 """Spans of attachments and deliveries, made of the event log when they have come to an end.
 
 So tracing takes no part in receiving, assembling or sending, and an attachment that Spark assembles has the same spans.
-Whatever fails here is logged, and nothing else stops.
+Failures are logged here, and do not stop anything else.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ log = logger(__name__)
 
 
 class Traces:
-    """What the gateway does for traces. Without an exporter, it passes on what others gave it, and nothing else."""
+    """The traces of a gateway. Without an exporter, it only passes on the contexts that it received."""
 
     def __init__(self, settings: Settings, exporter: SpanExporter | None = None) -> None:
         self._settings, self._exporter = settings, exporter

@@ -1,15 +1,19 @@
-"""The content of a complete attachment, as its framing finds it in the parts in the journal."""
+"""The content of a complete attachment, as its framing finds it in the parts in the journal.
 
-from collections.abc import Iterable, Iterator, Sequence
+Each kind has the ways in which its content can be read, in the order in which they are tried (`_WAYS`). Both hosts use
+them, for each attachment that was not read with others.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from hashlib import sha256
-from typing import NamedTuple
 
 import pyarrow as pa
 
 from app.assembly.arrangement import arrangement_of
 from app.codecs.sas import file_messages
 from app.dataset.parquet import write_parquet
-from app.framing.protocol import Body, DataSetFacts, FileContent, Framing, PartReader
+from app.framing.protocol import Body, DataSetFacts, FileContent, PartReader
 from app.framing.registry import framing
 from app.framing.sas_evidence import Evidence
 from app.model.attachment import AttachmentKind
@@ -17,39 +21,17 @@ from app.model.errors import InvalidInputError
 from app.model.evidence import kept_warnings
 from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Extent, Finished
-from app.ports import JournalReader
 from app.service.content.hashing_writer import Measured
 from app.service.content.stored_content import object_name
 from app.service.context import Stores
 from app.service.finishing.content_evidence import LINE_END, charset_of_file, last_line_end
-from app.service.finishing.incremental import EXTENTS_A_PART
+from app.service.finishing.incremental import EXTENTS_A_PART, whole_records
 from app.service.finishing.media_types import PARQUET_TYPE, announced, stored_type
 
 WRITE_BYTES = 256 << 10
 HELD_BYTES = 256 << 10
 """The bodies of an attachment of up to this number of bytes are read once and held until it is finished: most contents
 are looked at twice, to recognise their dialect and to read them."""
-
-
-def content_of(
-    record: AttachmentRecord, first: PhysicalMessage, keys: Sequence[int], positions: list[Position], stores: Stores
-) -> Finished:
-    """Return the content of a complete attachment. `first` is its first message.
-
-    `keys` are the keys of its parts in assembly, in the order of their `positions`. Raises InvalidInputError and
-    WireError for content that breaks the specification.
-    """
-    read_by = framing(first.framing)
-    received = ReceivedParts(record, first, positions, stores)
-    if record.kind is AttachmentKind.DATA_SET:
-        return _data_set_content(record, received, read_by, stores)
-    sizes = (extent.length for extent in stores.journal.extents(positions))
-    if (why := arrangement_of(record).misfit(keys, sizes)) is not None:
-        raise InvalidInputError("bad-group", "offset", -1, why)
-    if received.is_small and not stores.in_place and (found := _part_by_part(record, received, read_by)) is not None:
-        content_type = stored_type(record.kind, received.first)
-        return stored_at_once(record, content_type, found.reader, found.tally, found.data, stores)
-    return _file_content(record, received, read_by.file(record, received), stores)
 
 
 class ReceivedParts:
@@ -81,20 +63,58 @@ class ReceivedParts:
         return self._journal.bodies(wanted)
 
 
+class _Reading:
+    """A complete attachment whose content is being read."""
+
+    def __init__(self, record: AttachmentRecord, received: ReceivedParts, stores: Stores) -> None:
+        self.record, self.received, self.stores = record, received, stores
+        self.framing = framing(received.first.framing)
+
+    @cached_property
+    def file(self) -> FileContent:
+        """The places of a file's bytes in the parts."""
+        return self.framing.file(self.record, self.received)
+
+    @property
+    def content_type(self) -> str:
+        """The media type of a file."""
+        return stored_type(self.record.kind, self.received.first)
+
+    def evidence(self, line_ends: Evidence = ()) -> Evidence:
+        """Return the choices between readings of a file, once all of it has been read."""
+        return (*self.file.evidence(), *charset_of_file(self.record.kind, self.received.first), *line_ends)
+
+
+def content_of(
+    record: AttachmentRecord, first: PhysicalMessage, keys: Sequence[int], positions: list[Position], stores: Stores
+) -> Finished:
+    """Return the content of a complete attachment. `first` is its first message.
+
+    `keys` are the keys of its parts in assembly, in the order of their `positions`. Raises InvalidInputError and
+    WireError for content that breaks the specification.
+    """
+    reading = _Reading(record, ReceivedParts(record, first, positions, stores), stores)
+    if record.kind is not AttachmentKind.DATA_SET:
+        sizes = (extent.length for extent in stores.journal.extents(positions))
+        if (why := arrangement_of(record).misfit(keys, sizes)) is not None:
+            raise InvalidInputError("bad-group", "offset", -1, why)
+    return next(found for way in _WAYS[record.kind] if (found := way(reading)) is not None)
+
+
 # --- data sets ----------------------------------------------------------------------------------------------------
 
 
-def _data_set_content(record: AttachmentRecord, received: ReceivedParts, read_by: Framing, stores: Stores) -> Finished:
+def _data_set(reading: _Reading) -> Finished:
     """Return a data set's content, which is one Parquet object."""
-    written: Measured | None = None
+    record, written = reading.record, None
 
     def store(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
         nonlocal written
-        with stores.store.create(object_name(record.id)) as target:
+        with reading.stores.store.create(object_name(record.id)) as target:
             written = Measured(target)
             return write_parquet(schema, batches, written)
 
-    facts = read_by.data_set(record, received, store)
+    facts = reading.framing.data_set(record, reading.received, store)
     assert written is not None
     return _described(written, record, facts)
 
@@ -122,90 +142,45 @@ def _described(written: Measured, record: AttachmentRecord, facts: DataSetFacts)
 # --- files --------------------------------------------------------------------------------------------------------
 
 
-def _file_content(record: AttachmentRecord, received: ReceivedParts, file: FileContent, stores: Stores) -> Finished:
-    """Return a file's content. It stays in the journal if it may and can."""
-    content_type = stored_type(record.kind, received.first)
-    charset = charset_of_file(record.kind, received.first)
-    if not file.of_lines and stores.in_place and (found := _extents(received, file, stores.journal)) is not None:
-        return Finished(
-            record.id,
-            found.tally.size,
-            found.sha256,
-            content_type,
-            storage="journal",
-            finished_at=0,
-            extents=found.extents,
-            dialects=file.dialects,
-            evidence=(*file.evidence(), *charset),
-            **announced(file.description, found.tally, stores.on_doubt(record.source)),
-        )
-    tally = file_messages.Tally()
-    line_ends: Evidence = ()
-    with stores.store.create(object_name(record.id)) as target:
-        measured = Measured(target)
-        records = tally.of(_records(file))
-        if file.of_lines:
-            line_end, filesize = stores.line_end(received.first), file.description and file.description.filesize
-            line_ends = _write_lines(records, line_end, filesize, measured)
-        else:
-            _write_joined(records, measured)
-    said = announced(file.description, tally, stores.on_doubt(record.source), of_lines=file.of_lines)
-    evidence = (*file.evidence(), *charset, *line_ends)
-    return measured.stored(record, content_type, file.dialects, evidence=evidence, **said)
-
-
-class _Records(NamedTuple):
-    """The records of a small file, the reader that found them, and their totals."""
-
-    data: list[Body]
-    reader: PartReader
-    tally: file_messages.Tally
-
-
-def _part_by_part(record: AttachmentRecord, received: ReceivedParts, read_by: Framing) -> _Records | None:
-    """Return the records of a small binary file, each of whose parts has only whole ones. None leaves it to
-    `Framing.file`, which gives the same in more time."""
-    reader = read_by.begin_file(record, received.first.body)
-    if reader is None:
+def _small_file(reading: _Reading) -> Finished | None:
+    """Return the content of a small file that is copied to the store, if each of its parts has only whole records. The
+    other ways give the same in more time."""
+    received, record = reading.received, reading.record
+    if reading.stores.in_place or not received.is_small:
         return None
-    found = _Records([], reader, file_messages.Tally())
-    bodies = received.bodies()
-    next(bodies)
-    for body in bodies:
-        if (spans := reader.spans(body)) is None:
-            return None
-        for start, length in spans:
-            found.data.append(body[start : start + length])
-            found.tally.add(length)
-    return found
+    if (reader := reading.framing.begin_file(record, received.first.body)) is None:
+        return None
+    bodies = [*received.bodies()][1:]
+    if (records := whole_records(reader, bodies, [Extent(0, 0, len(body)) for body in bodies], None)) is None:
+        return None
+    tally = file_messages.RecordTotals()
+    tally.add_all([len(data) for data in records.data])
+    return stored_at_once(record, reading.content_type, reader, tally, records.data, reading.stores)
 
 
 def stored_at_once(
     record: AttachmentRecord,
     content_type: str,
     reader: PartReader,
-    tally: file_messages.Tally,
+    tally: file_messages.RecordTotals,
     data: Iterable[Body],
     stores: Stores,
 ) -> Finished:
     """Return the content of a small file, all of whose bytes are `data`, after writing it to the store at once."""
-    said = announced(reader.description, tally, stores.on_doubt(record.source))
+    description = announced(reader.description, tally, stores.on_doubt(record.source))
     with stores.store.create(object_name(record.id)) as target:
         measured = Measured(target)
         measured.write(b"".join(data))
-    return measured.stored(record, content_type, reader.dialects, evidence=reader.evidence, **said)
+    return measured.stored(record, content_type, reader.dialects, evidence=reader.evidence, **description)
 
 
-class _Extents(NamedTuple):
-    tally: file_messages.Tally
-    sha256: str
-    extents: tuple[Extent, ...]
-
-
-def _extents(received: ReceivedParts, file: FileContent, journal: JournalReader) -> _Extents | None:
-    """Return the extents of a file's bytes in the journal; None when its records are too small for that."""
-    located = list(journal.extents(received.positions))
-    digest, tally = sha256(), file_messages.Tally()
+def _file_in_journal(reading: _Reading) -> Finished | None:
+    """Return the content of a file that may stay in the journal, if its records are not too small for that."""
+    record, file, stores = reading.record, reading.file, reading.stores
+    if file.of_lines or not stores.in_place:
+        return None
+    located = list(stores.journal.extents(reading.received.positions))
+    digest, tally = sha256(), file_messages.RecordTotals()
     extents: list[Extent] = []
     record_size = 0
     for part, start, data, ends in file.spans():
@@ -220,7 +195,51 @@ def _extents(received: ReceivedParts, file: FileContent, journal: JournalReader)
         extents.append(Extent(segment, offset + start, len(data)))
         if len(extents) > EXTENTS_A_PART * (part + 1 - file.begins_at):
             return None
-    return _Extents(tally, digest.hexdigest(), tuple(extents))
+    return Finished(
+        record.id,
+        tally.size,
+        digest.hexdigest(),
+        reading.content_type,
+        storage="journal",
+        finished_at=0,
+        extents=tuple(extents),
+        dialects=file.dialects,
+        evidence=reading.evidence(),
+        **announced(file.description, tally, stores.on_doubt(record.source)),
+    )
+
+
+def _stored_file(reading: _Reading) -> Finished:
+    """Return the content of a file as an object of the store: its records as lines, or joined.
+
+    The last line gets a line end, unless the bytes without it have the announced size.
+    """
+    record, file, stores = reading.record, reading.file, reading.stores
+    tally = file_messages.RecordTotals()
+    line_ends: Evidence = ()
+    with stores.store.create(object_name(record.id)) as target:
+        measured = Measured(target)
+        line_end = stores.line_end(reading.received.first) if file.of_lines else b""
+        held: list[Body] = []
+        between, size = b"", 0
+        for record_bytes in tally.of(_records(file)):
+            held.append(between)
+            held.append(record_bytes)
+            between = line_end
+            size += len(record_bytes) + len(line_end)
+            if size >= WRITE_BYTES:
+                measured.write(b"".join(held))
+                held, size = [], 0
+        measured.write(b"".join(held))
+        if file.of_lines and tally.count:
+            choice = last_line_end(measured.size, len(line_end), file.description and file.description.filesize)
+            if choice.reading == LINE_END:
+                measured.write(line_end)
+            line_ends = (choice,)
+    description = announced(file.description, tally, stores.on_doubt(record.source), of_lines=file.of_lines)
+    return measured.stored(
+        record, reading.content_type, file.dialects, evidence=reading.evidence(line_ends), **description
+    )
 
 
 def _records(file: FileContent) -> Iterator[Body]:
@@ -236,38 +255,9 @@ def _records(file: FileContent) -> Iterator[Body]:
             pieces = []
 
 
-def _write_joined(records: Iterator[Body], target: Measured) -> None:
-    held: list[Body] = []
-    size = 0
-    for each in records:
-        held.append(each)
-        size += len(each)
-        if size >= WRITE_BYTES:
-            target.write(b"".join(held))
-            held, size = [], 0
-    target.write(b"".join(held))
-
-
-def _write_lines(records: Iterator[Body], line_end: bytes, filesize: int | None, target: Measured) -> Evidence:
-    """Write records as lines; return the choice of the last line end, if there is a line.
-
-    The last line gets a line end, unless the bytes without it have the announced size.
-    """
-    held: list[Body] = []
-    size = lines = 0
-    for each in records:
-        if lines:
-            held.append(line_end)
-        held.append(each)
-        size += len(each) + len(line_end)
-        lines += 1
-        if size >= WRITE_BYTES:
-            target.write(b"".join(held))
-            held, size = [], 0
-    target.write(b"".join(held))
-    if not lines:
-        return ()
-    choice = last_line_end(target.size, len(line_end), filesize)
-    if choice.reading == LINE_END:
-        target.write(line_end)
-    return (choice,)
+_WAYS: Mapping[AttachmentKind | None, Sequence[Callable[[_Reading], Finished | None]]] = {
+    AttachmentKind.DATA_SET: (_data_set,),
+    AttachmentKind.TEXT_FILE: (_file_in_journal, _stored_file),
+    AttachmentKind.BINARY_FILE: (_small_file, _file_in_journal, _stored_file),
+}
+"""The ways to read each kind, in the order in which they are tried. The last one always applies."""

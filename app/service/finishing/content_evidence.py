@@ -1,4 +1,4 @@
-"""What is told of finished content: the choices between readings, and the warnings of all that have looked at it.
+"""The evidence of finished content: the choices between readings, and the warnings.
 
 Content is read in several ways, early and late, by both hosts. All of them pass their result through here, so that the
 same messages always have the same evidence and warnings.
@@ -10,7 +10,7 @@ from typing import Final
 
 from app.codecs.ibm_mq.encodings import charset
 from app.codecs.sas import dialect
-from app.codecs.sas.file_messages import Tally, is_announced_size
+from app.codecs.sas.file_messages import RecordTotals, is_announced_size
 from app.framing.protocol import PartReader
 from app.framing.sas_evidence import Evidence, charset_of_texts
 from app.model.attachment import AttachmentKind
@@ -18,7 +18,6 @@ from app.model.evidence import Choice, Ground, Question, kept_warnings
 from app.model.message import EVIDENCE, PhysicalMessage
 from app.model.records import AttachmentRecord, Finished, changed
 from app.service.context import Stores
-from app.settings import Source
 
 HEADERS = Choice(Question.HEADERS, "not-as-announced", Ground.VALUES)
 """A header is not what was announced, but could be read for certain. A warning says which."""
@@ -33,7 +32,7 @@ _WITH_AS_USUAL = Choice(Question.LAST_LINE_END, LINE_END, Ground.PREFERENCE, (_N
 
 
 def last_line_end(size: int, line_end: int, announced: int | None) -> Choice:
-    """Return whether the last line of a text file has a line end, of so many bytes; `size` is that of all else.
+    """Return whether the last line of a text file has a line end of `line_end` bytes; all else has `size` bytes.
 
     The announced size is compared modulo 2^32, since it may have only 4 bytes; zero announces none. Senders may or may
     not count line ends, so that a size may agree with neither.
@@ -51,57 +50,48 @@ def charset_of_file(kind: AttachmentKind | None, first: PhysicalMessage) -> Evid
 
 
 def concluded(found: Finished, first: PhysicalMessage, stores: Stores) -> Finished:
-    """Return finished content with what the transport said of its `first` message, and what the settings of its source
-    have decided."""
+    """Return finished content with the transport's warning about its `first` message, and with what the settings of its
+    source have decided."""
     return _concluded(found, stores, first.source, first.properties.get(EVIDENCE), first.ccsid, first.encoding)
 
 
-def concluded_in(found: Finished, doubt: str | None, source: str, stores: Stores) -> Finished:
-    """Return a finished binary file as `concluded`, where no more is known of its first message than the `doubt` of the
-    transport: nothing else of a binary file depends on it."""
-    return _concluded(found, stores, source, doubt)
+def concluded_binary(found: Finished, header_warning: str | None, source: str, stores: Stores) -> Finished:
+    """Return a finished binary file as `concluded`, given only the transport's warning about its first message: nothing
+    else of a binary file depends on that message."""
+    return _concluded(found, stores, source, header_warning)
 
 
 def _concluded(
-    found: Finished, stores: Stores, name: str, doubt: str | None, ccsid: int = 0, encoding: int = 0
+    found: Finished, stores: Stores, name: str, header_warning: str | None, ccsid: int = 0, encoding: int = 0
 ) -> Finished:
     source = stores.settings.sources.get(name)
     evidence, warnings = found.evidence, found.warnings
     if source is not None and (source.dialect or source.ccsid or source.encoding):
-        evidence = _by_setting(evidence, *_settings(source, ccsid, encoding))
-    if doubt:
-        evidence, warnings = (*evidence, HEADERS), (doubt, *warnings)
+        has_charset, has_encoding = bool(source.ccsid) and not ccsid, bool(source.encoding) and not encoding
+        evidence = _by_setting(evidence, source.dialect, has_charset, has_encoding)
+    if header_warning:
+        evidence, warnings = (*evidence, HEADERS), (header_warning, *warnings)
     if evidence is found.evidence and not warnings:
         return found
     return changed(found, evidence=evidence, warnings=kept_warnings(warnings))
 
 
-def _settings(source: Source, ccsid: int, encoding: int) -> tuple[str | None, bool, bool]:
-    """Return the dialect of a source, and whether it has the character set and the Encoding that a message lacks."""
-    return source.dialect, bool(source.ccsid) and not ccsid, bool(source.encoding) and not encoding
-
-
 @lru_cache(maxsize=256)
 def _by_setting(evidence: Evidence, dialect_name: str | None, has_charset: bool, has_encoding: bool) -> Evidence:
-    """Return choices of which those that rest on settings say so."""
+    """Return the choices, with `Ground.SETTING` where a setting has decided: the dialect of the source, or a
+    character set or an Encoding that its messages lack."""
     decided: Mapping[Question, bool] = {
         Question.CHARACTER_SET: has_charset,
         Question.FLOAT_FORMAT: has_encoding,
         Question.DIALECT: has_encoding,
     }
-    return tuple(
-        choice._replace(ground=Ground.SETTING)
-        if _is_configured(choice, dialect_name)
-        or (choice.ground is Ground.DESCRIPTOR and decided.get(choice.question, False))
-        else choice
-        for choice in evidence
-    )
-
-
-def _is_configured(choice: Choice, name: str | None) -> bool:
-    if name is None or choice.question is not Question.DIALECT or choice.others:
-        return False
-    return _frame(choice.reading) == _frame(name)
+    choices = []
+    for choice in evidence:
+        is_decided = choice.ground is Ground.DESCRIPTOR and decided.get(choice.question, False)
+        if dialect_name is not None and choice.question is Question.DIALECT and not choice.others:
+            is_decided = is_decided or _frame(choice.reading) == _frame(dialect_name)
+        choices.append(choice._replace(ground=Ground.SETTING) if is_decided else choice)
+    return tuple(choices)
 
 
 def _frame(name: str) -> int:
@@ -121,7 +111,7 @@ def other_bytes(kind: AttachmentKind | None, evidence: Evidence) -> str | None:
     return None
 
 
-def is_certain(reader: PartReader, tally: Tally) -> bool:
+def is_certain(reader: PartReader, tally: RecordTotals) -> bool:
     """Tell whether a binary file that was read to its end has the size that its sender announced, if it announced one,
     and no other reading."""
     description = reader.description

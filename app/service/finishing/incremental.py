@@ -17,7 +17,6 @@ from app.codecs.sas import file_messages
 from app.framing.protocol import Body, PartReader
 from app.framing.registry import find_framing
 from app.framing.sas_evidence import Evidence
-from app.model.attachment import AttachmentKind
 from app.model.event import GroupPart
 from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Extent, Finished
@@ -41,7 +40,7 @@ EXTENTS_HELD = 100_000
 BATCHES_BEHIND = 2
 """The most batches that may wait to be hashed."""
 
-Content = Callable[[int], Finished]
+EarlyContent = Callable[[int], Finished]
 """The content of a file, given the time at which it is finished. Call it after `IncrementalReader.let_go`."""
 
 
@@ -58,7 +57,7 @@ class _Reading:
     content_type: str = BINARY_TYPE
     evidence: Evidence = ()
     reader: PartReader | None = None
-    tally: file_messages.Tally = field(default_factory=file_messages.Tally)
+    tally: file_messages.RecordTotals = field(default_factory=file_messages.RecordTotals)
     size: int = 0
     digest: Any = field(default_factory=sha256)
     held: list[memoryview] = field(default_factory=list)
@@ -92,28 +91,45 @@ class IncrementalReader:
         """Read parts that have come for the first time, with sequence numbers from `first` on."""
         behind = 0
         if first == 1:
-            self._begin(record, messages[0])
+            message, framing = messages[0], find_framing(messages[0].framing)
+            try:
+                reader = None if framing is None else framing.begin_file(record, message.body)
+            except Exception:
+                log.exception("early_reading_failed", attachment=record.id)
+                reader = None
+            if reader is not None:
+                self._enter(record.id, _Reading(2, 1, message._replace(body=b""), reader=reader))
             behind = 1
         reading = self._reading.get(record.id)
         if reading is None or behind == len(messages):
             return
         bodies = [message.body for message in messages[behind:]]
         if first + behind != reading.following or not self._read(reading, bodies, positions[behind:]):
-            self._leave(record.id)
+            self.leave(record.id)
 
     def group_part(self, attachment_id: str, event: GroupPart, message: PhysicalMessage, position: Position) -> None:
         """Read a part of a group that has come for the first time. Pieces of bodies are left to finishing."""
         if event.units is not None:
             return
         if event.begins_group:
-            self._begin_group(attachment_id, event.definition.kind, message)
+            kind, described = event.definition.kind, self._stores.described(message)
+            content_type, evidence = stored_type(kind, described), charset_of_file(kind, described)
+            first = message._replace(body=b"")
+            self._enter(attachment_id, _Reading(_place(1, 0), 0, first, content_type, evidence))
         reading = self._reading.get(attachment_id)
         if reading is None:
             return
         if _place(event.message, event.offset) != reading.following or self._extents >= EXTENTS_HELD:
-            self._leave(attachment_id)
+            self.leave(attachment_id)
             return
-        self._hold_group_part(reading, message, event.size, position)
+        segment, offset, _ = next(iter(self._journal.extents([position])))
+        if event.size:
+            reading.held.append(memoryview(message.body)[: event.size])
+            reading.extents.append(Extent(segment, offset, event.size))
+            reading.size += event.size
+            self._extents += 1
+        reading.parts += 1
+        self._holding[id(reading)] = reading
         reading.following = (
             _place(event.message + 1, 0) if event.ends_message else _place(event.message, event.offset + event.size)
         )
@@ -137,16 +153,22 @@ class IncrementalReader:
         """End the thread. Nothing may be read after that."""
         self._hasher.shutdown()
 
-    def take(self, attachment_id: str, parts_expected: int | None) -> "Content | None":
-        """Return the content of a complete file; None when the file was not read to its end, or is in doubt:
+    def take(self, attachment_id: str, parts_expected: int | None) -> "EarlyContent | None":
+        """Return the content of a complete file; None when the file was not read to its end, or has another reading:
         finishing decides then."""
-        reading = self._leave(attachment_id)
+        reading = self.leave(attachment_id)
         if reading is None or reading.parts != parts_expected or not reading.is_certain:
             return None
         return partial(self._content, attachment_id, reading)
 
     def _content(self, attachment_id: str, reading: _Reading, finished_at: int) -> Finished:
-        self._await_hashing()
+        if self._hashing:
+            self._hashing[-1].result()
+            self._hashing.clear()
+        description: dict[str, Any] = {"evidence": reading.evidence}
+        if (reader := reading.reader) is not None:
+            description = {"dialects": reader.dialects, "evidence": reader.evidence}
+            description |= announced(reader.description, reading.tally, "hold")
         found = Finished(
             attachment_id,
             size=reading.size,
@@ -155,43 +177,20 @@ class IncrementalReader:
             storage="journal",
             finished_at=finished_at,
             extents=tuple(reading.extents),
-            **_told(reading),
+            **description,
         )
         return concluded(found, reading.first, self._stores)
 
-    def leave(self, attachment_id: str) -> None:
-        """Leave one file to finishing."""
-        self._leave(attachment_id)
-
-    def _leave(self, attachment_id: str) -> _Reading | None:
+    def leave(self, attachment_id: str) -> _Reading | None:
+        """Leave one file to finishing. Return how far it was read."""
         reading = self._reading.pop(attachment_id, None)
         if reading is not None:
             self._extents -= len(reading.extents)
         return reading
 
-    def _await_hashing(self) -> None:
-        if self._hashing:
-            self._hashing[-1].result()
-            self._hashing.clear()
-
-    def _begin(self, record: AttachmentRecord, message: PhysicalMessage) -> None:
-        framing = find_framing(message.framing)
-        try:
-            reader = None if framing is None else framing.begin_file(record, message.body)
-        except Exception:
-            log.exception("early_reading_failed", attachment=record.id)
-            return
-        if reader is not None:
-            self._enter(record.id, _Reading(2, 1, message._replace(body=b""), reader=reader))
-
-    def _begin_group(self, attachment_id: str, kind: AttachmentKind, message: PhysicalMessage) -> None:
-        first = self._stores.described(message)
-        content_type, evidence = stored_type(kind, first), charset_of_file(kind, first)
-        self._enter(attachment_id, _Reading(_place(1, 0), 0, message._replace(body=b""), content_type, evidence))
-
     def _enter(self, attachment_id: str, reading: _Reading) -> None:
         if len(self._reading) >= AT_ONCE:
-            self._leave(next(iter(self._reading)))
+            self.leave(next(iter(self._reading)))
         self._reading[attachment_id] = reading
 
     def _read(self, reading: _Reading, bodies: Sequence[Body], positions: Iterable[Position]) -> bool:
@@ -200,7 +199,7 @@ class IncrementalReader:
             return False
         located = list(self._journal.extents(positions))
         try:
-            found = _records(reading.reader, bodies, located)
+            found = whole_records(reading.reader, bodies, located)
         except Exception:
             log.exception("early_reading_failed")
             return False
@@ -218,46 +217,30 @@ class IncrementalReader:
         self._holding[id(reading)] = reading
         return True
 
-    def _hold_group_part(self, reading: _Reading, message: PhysicalMessage, size: int, position: Position) -> None:
-        segment, offset, _ = next(iter(self._journal.extents([position])))
-        if size:
-            reading.held.append(memoryview(message.body)[:size])
-            reading.extents.append(Extent(segment, offset, size))
-            reading.size += size
-            self._extents += 1
-        reading.parts += 1
-        self._holding[id(reading)] = reading
 
-
-class _Records(NamedTuple):
+class WholeRecords(NamedTuple):
     """Records of a file, and where the journal has them. They may be empty."""
 
     data: list[memoryview]
     extents: list[Extent]
 
 
-def _records(reader: PartReader, bodies: Sequence[Body], located: Sequence[Extent]) -> _Records | None:
-    """Return the records of parts; None if one of them does not consist of a few whole records."""
-    if (start := reader.record_start(bodies)) is not None:
+def whole_records(
+    reader: PartReader, bodies: Sequence[Body], located: Sequence[Extent], most: int | None = EXTENTS_A_PART
+) -> WholeRecords | None:
+    """Return the records of parts, which the journal has at `located`; None if one of them does not consist of whole
+    records, or of more than `most`."""
+    if bodies and (start := reader.record_start(bodies)) is not None:
         data = [memoryview(body)[start:] for body in bodies]
-        return _Records(data, [Extent(segment, at + start, length - start) for segment, at, length in located])
-    found = _Records([], [])
+        return WholeRecords(data, [Extent(segment, at + start, length - start) for segment, at, length in located])
+    found = WholeRecords([], [])
     for body, (segment, at, _) in zip(bodies, located, strict=True):
         spans = reader.spans(body)
-        if spans is None or len(spans) > EXTENTS_A_PART:
+        if spans is None or (most is not None and len(spans) > most):
             return None
         found.data.extend(memoryview(body)[start : start + length] for start, length in spans)
         found.extents.extend(Extent(segment, at + start, length) for start, length in spans)
     return found
-
-
-def _told(reading: _Reading) -> dict[str, Any]:
-    """Return the fields of `Finished` that hold the sender's description of a file, and how it was read."""
-    reader = reading.reader
-    if reader is None:
-        return {"evidence": reading.evidence}
-    said = announced(reader.description, reading.tally, "hold")
-    return {"dialects": reader.dialects, "evidence": reader.evidence, **said}
 
 
 def _place(message: int, offset: int) -> int:

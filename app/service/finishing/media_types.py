@@ -1,9 +1,9 @@
-"""The media types of received content, and what the sender of a file said of it."""
+"""The media types of received content, and the sender's description of a file."""
 
 from typing import Any
 
 from app.codecs.ibm_mq.encodings import charset
-from app.codecs.sas.file_messages import FileDescription, Tally, length_contradiction, size_contradiction
+from app.codecs.sas.file_messages import FileDescription, RecordTotals, length_contradiction, size_contradiction
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.evidence import OnDoubt
@@ -12,22 +12,22 @@ from app.model.records import DOUBTFUL_SIZE
 
 
 def announced(
-    description: FileDescription | None, tally: Tally, on_doubt: OnDoubt, *, of_lines: bool = False
+    description: FileDescription | None, tally: RecordTotals, on_doubt: OnDoubt, *, of_lines: bool = False
 ) -> dict[str, Any]:
     """Return the fields of `Finished` for the sender's description of a file, if there is one, and warnings.
 
-    Raises InvalidInputError if the file has not the announced size, and an attachment in doubt is held.
+    Raises InvalidInputError if the size differs from the announced one, and such attachments are held.
     """
     if description is None:
         return {}
-    doubt = size_contradiction(description, tally, of_lines=of_lines)
-    if doubt is not None and on_doubt == "hold":
-        why = f"{doubt}: bytes may be missing (the source's setting on_doubt can accept it)"
+    contradiction = size_contradiction(description, tally, of_lines=of_lines)
+    if contradiction is not None and on_doubt == "hold":
+        why = f"{contradiction}: bytes may be missing (the source's setting on_doubt can accept it)"
         raise InvalidInputError(DOUBTFUL_SIZE, "size of the file", -1, why)
     return {
         "record_length": description.lrecl,
         "announced_size": description.filesize,
-        "warnings": tuple(filter(None, (doubt, length_contradiction(description, tally)))),
+        "warnings": tuple(filter(None, (contradiction, length_contradiction(description, tally)))),
     }
 
 

@@ -156,14 +156,14 @@ def _grouped(record: AttachmentRecord, context: ServiceContext) -> Leading:
     message, offset = 1, 0
     positions: list[Position] = []
     for (key, at), extent in zip(places, sizes, strict=True):
-        place = groups.Place.of(key)
+        place = groups.GroupPlace.of(key)
         if (place.message, place.offset) != (message, offset):
             break
         positions.append(Position.unpack(at))
         units = extent.length if place.units is None else place.units
         message, offset = (message + 1, 0) if place.is_last else (message, offset + units)
     is_known = record.group is not None and record.group.last is not None
-    onwards = None if is_known else max((groups.Place.of(key).message for key, _ in places), default=0) + 1
+    onwards = None if is_known else max((groups.GroupPlace.of(key).message for key, _ in places), default=0) + 1
     ranges = missing_ranges(record, context.catalog, context.journal, MISSING_SHOWN)
     return Leading(positions, Missing(ranges, onwards))
 

@@ -1,7 +1,8 @@
-"""The parts of an attachment: those that the journal still has, and those that have not come."""
+"""Complete attachments, and the parts of an attachment that the journal has or that have not come."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,55 @@ from app.ports import JournalReader, JournalReferences
 log = logger(__name__)
 
 Places = npt.NDArray[np.int64]
+
+HELD_RUNS = 32
+"""The most runs of parts that are kept in memory with an attachment that waits to be finished."""
+
+
+class CompleteAttachment(NamedTuple):
+    """A complete attachment with the runs of its parts; `runs` is None if only the catalog has them."""
+
+    record: AttachmentRecord
+    runs: Sequence[PartRun] | None = None
+
+    @classmethod
+    def of(cls, record: AttachmentRecord, fresh: list[PartRun]) -> "CompleteAttachment | None":
+        """Return an attachment with the runs that its last checkpoint added; None if they are not all, or more than
+        `HELD_RUNS`."""
+        is_all = len(fresh) <= HELD_RUNS and sum(run.length for run in fresh) == record.parts_received
+        return cls(record, fresh) if is_all else None
+
+    def places(self) -> Iterable[int]:
+        """Return the packed positions of the parts, in the order of the content."""
+        record, runs = self.record, self.runs or ()
+        if len(runs) == 1 and record.group is None:  # as most do: in order, and none between them
+            first, length, position = runs[0]
+            if first == 1 and length == record.parts_expected:
+                return range(position, position + length)
+        return (packed for _, packed in arrangement_of(record).in_order(record, Parts(runs)))
+
+    def first_place(self) -> int | None:
+        """Return the packed position of the first part; None if there are no parts."""
+        return next(iter(self.places()), None)
+
+
+def neighbours(
+    complete: Iterable[CompleteAttachment], most_bytes: int, most_parts: int, largest: int
+) -> Iterator[list[CompleteAttachment]]:
+    """Yield attachments in pieces whose parts are read together. Those with more than `largest` bytes do not count:
+    they are read alone."""
+    piece: list[CompleteAttachment] = []
+    size = parts = 0
+    for each in complete:
+        piece.append(each)
+        if each.record.bytes_received <= largest:
+            size += each.record.bytes_received
+            parts += each.record.parts_received
+        if size >= most_bytes or parts >= most_parts or len(piece) >= most_parts:
+            yield piece
+            piece, size, parts = [], 0, 0
+    if piece:
+        yield piece
 
 
 def segments_of(journal: JournalReader) -> set[int]:
@@ -63,7 +113,8 @@ def are_there(runs: Iterable[PartRun], segments: Collection[int]) -> bool:
 
 
 def begun(record: AttachmentRecord) -> AttachmentRecord | None:
-    """Return an attachment as it is known before any of its parts; None for an IBM MQ group, as each part tells all."""
+    """Return an attachment as it is known before any of its parts; None for an IBM MQ group, as its parts describe
+    it."""
     if record.group is not None:
         return None
     known = {name: getattr(record, name) for name in _DEFINED}
@@ -93,10 +144,10 @@ _DEFINED = (
 
 
 def held_parts(
-    record: AttachmentRecord, runs: list[PartRun], segments: Collection[int]
+    record: AttachmentRecord, runs: Sequence[PartRun], segments: Collection[int]
 ) -> tuple[AttachmentRecord, Parts, bool]:
-    """Return an attachment with those of its parts (`runs`) that are in these segments, and whether they are all that
-    ever came."""
+    """Return an attachment with its parts (`runs`), as far as they are in these segments, and whether all of them
+    are."""
     parts = Parts(runs)
     if are_there(parts.runs, segments):
         return record, parts, True

@@ -1,21 +1,32 @@
-"""Whether the catalog answers, and what health and metrics tell of it. Neither of them waits for a database."""
+"""What health, metrics and the summary know of the catalog, without a query for each request.
+
+Counting takes longer the more there is. So counts are kept for a second, or for `KEPT_FACTOR` times as long as counting
+took.
+"""
 
 from collections.abc import Mapping
-from time import monotonic
-from typing import Any, Final
+from threading import Lock
+from time import monotonic, perf_counter
+from typing import Any, Final, NamedTuple
 
 from app.observe import Recurring, logger
-from app.ports import Catalog, Clock
+from app.ports import AttachmentFilter, Catalog, Clock, Tallies
 
 ASK_SECONDS: Final = 2.0
 LONGEST_ANSWER: Final = 5.0
-"""Seconds after which a question without an answer counts as a failure: a network may drop all packets."""
+"""Seconds after which a query without an answer counts as a failure: a network may drop all packets."""
 
 log = logger(__name__)
 
 
+AGES: Final = (60, 600, 3_600, 86_400)
+"""The bounds, in seconds, by which unfinished attachments are counted: the time since their last message."""
+KEPT_SECONDS: Final = 1.0
+KEPT_FACTOR: Final = 20
+
+
 class CatalogWatch:
-    """Asks the catalog now and then, and keeps its last answers."""
+    """Queries the catalog from time to time, and keeps its last answers."""
 
     def __init__(self, catalog: Catalog, clock: Clock) -> None:
         self._catalog, self._clock = catalog, clock
@@ -25,7 +36,7 @@ class CatalogWatch:
         self._dead_letters: Mapping[str, int] = {}
 
     def ask(self) -> None:
-        """Read what is told of the catalog. Blocks as long as the catalog does."""
+        """Query the catalog. Blocks as long as the catalog does."""
         self._asked_at = monotonic()
         try:
             oldest = self._catalog.stale_attachments(self._clock.now(), 1)
@@ -52,3 +63,36 @@ class CatalogWatch:
     def dead_letters(self, webhook: str) -> float:
         """Return how many events were given up for a webhook and are kept."""
         return float(self._dead_letters.get(webhook, 0))
+
+
+class CountsSnapshot(NamedTuple):
+    """The tallies, and when each source last got a message (µs), as far as the catalog knows."""
+
+    tallies: Tallies
+    heard_at: Mapping[str, int]
+
+
+class CatalogCounts:
+    """Counts what the catalog has, and keeps the result for a while. `_lock` guards `_known` and `_until`."""
+
+    def __init__(self, catalog: Catalog, clock: Clock) -> None:
+        self._catalog, self._clock = catalog, clock
+        self._lock = Lock()
+        self._known: CountsSnapshot | None = None
+        self._until = 0.0
+
+    def standing(self) -> CountsSnapshot:
+        """Return how much there is; it may be some seconds old. Raises CatalogError."""
+        with self._lock:
+            started = perf_counter()
+            if self._known is None or started >= self._until:
+                now = self._clock.now()
+                tallies = self._catalog.tallies([now - seconds * 1_000_000 for seconds in AGES])
+                newest = {
+                    source: self._catalog.attachments(AttachmentFilter(source=source), None, 1).items
+                    for source in tallies.attachments
+                }
+                heard_at = {source: items[0].last_received_at for source, items in newest.items() if items}
+                self._known = CountsSnapshot(tallies, heard_at)
+                self._until = perf_counter() + max(KEPT_SECONDS, KEPT_FACTOR * (perf_counter() - started))
+            return self._known

@@ -66,9 +66,11 @@ class _Sample(NamedTuple):
 
 
 class History:
-    """The history of a gateway's sources and destinations.
+    """The history of a gateway's sources and destinations. The lock guards `_samples`, `_points`, `_lost`, `_heard` and
+    `_begun`.
 
     `connected` returns for each source and destination (`source NAME`, `destination NAME`) whether it is connected.
+    `_lock` guards `_points`, `_samples`, `_begun`, `_heard` and `_lost`.
     """
 
     def __init__(self, metrics: Metrics, clock: Clock, connected: Callable[[], Mapping[str, bool]]) -> None:
@@ -94,9 +96,9 @@ class History:
                     self._heard[source] = now
                     self._add(now, source, Activity(messages=new, size=size))
             self._lost = {name: self._lost.get(name, now) for name, is_up in connected.items() if not is_up}
-        self._tell_begin(connected)
+        self._log_begin(connected)
 
-    def _tell_begin(self, connected: Mapping[str, bool]) -> None:
+    def _log_begin(self, connected: Mapping[str, bool]) -> None:
         """Log once that every source receives: what is sent to it from now on is not lost."""
         if self._has_begun:
             return

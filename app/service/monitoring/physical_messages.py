@@ -1,7 +1,7 @@
 """The physical messages of an attachment, found in the journal between its first and its last one.
 
 The catalog forgets where parts lie once content is in the store, and it never knew repeated messages. So the columns of
-the journal's batches are read, without bodies. One call reads a limited number of batches, and says where to go on.
+the journal's batches are read, without bodies. One call reads a limited number of batches, and says where to continue.
 """
 
 from functools import cached_property
@@ -17,7 +17,8 @@ from app.model.errors import DamagedError, InvalidInputError
 from app.model.event import GroupPart, Pieces
 from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage, Position
 from app.model.records import AttachmentRecord
-from app.ports import Journal, messages_of
+from app.ports import messages_of
+from app.service.context import ServiceContext
 from app.wire import WireError
 
 BATCHES_A_PAGE: Final = 256
@@ -26,11 +27,11 @@ Kind = Literal["header", "part", "count"]
 _EMPTY: Final = memoryview(b"")
 
 
-class Gone(Exception):
+class MessagesGone(Exception):
     """The journal has none of the attachment's physical messages any more."""
 
 
-class Physical(NamedTuple):
+class FoundMessage(NamedTuple):
     """A physical message without its body, which has `size` bytes, its meaning and its sequence number, if any."""
 
     position: Position
@@ -40,32 +41,31 @@ class Physical(NamedTuple):
     message: PhysicalMessage
 
 
-class Found(NamedTuple):
+class FoundMessages(NamedTuple):
     """Some physical messages in the order of the journal.
 
-    `next` is where to go on; None at the end. `gone` says that the journal has lost some of the attachment's messages:
-    their segments are retired, or damaged.
+    `next` is where to continue; None at the end. `gone` says that some of the attachment's messages are not in the
+    journal: their segments are retired, or damaged.
     """
 
-    items: list[Physical]
+    items: list[FoundMessage]
     next: Position | None
     gone: bool
 
 
 class PhysicalMessages:
-    """The physical messages of one attachment. `header` is the packed position of its header, None if it has none.
+    """The physical messages of one attachment. Raises Gone if the journal has none of its segments."""
 
-    Raises Gone if the journal has none of its segments.
-    """
-
-    def __init__(self, record: AttachmentRecord, header: int | None, journal: Journal) -> None:
-        self._record, self._journal = record, journal
+    def __init__(self, record: AttachmentRecord, context: ServiceContext) -> None:
+        self._record, self._journal = record, context.journal
+        message = None if record.message_id is None else context.catalog.message(record.message_id)
+        header = None if message is None else message.header_position
         self._header = None if header is None else Position.unpack(header)
         self._first, self._last = Position.unpack(record.first_position), Position.unpack(record.last_position)
         here = range(self._first.segment, self._last.segment + 1)
-        self._segments = [each.number for each in journal.segments() if each.number in here]
+        self._segments = [each.number for each in self._journal.segments() if each.number in here]
         if not self._segments:
-            raise Gone
+            raise MessagesGone
         self._some_gone = self._first.segment not in self._segments or self._last.segment not in self._segments
 
     @cached_property
@@ -73,17 +73,17 @@ class PhysicalMessages:
         """The key without the padding that a broker may have changed."""
         return self._record.correl_id.rstrip(b"\0 ")
 
-    def page(self, after: Position | None, limit: int, batches: int = BATCHES_A_PAGE) -> Found:
+    def page(self, after: Position | None, limit: int, batches: int = BATCHES_A_PAGE) -> FoundMessages:
         """Return at most `limit` messages from a position on (None: the first). A page may be empty and not the last:
-        it ends after so many batches."""
+        it ends after this number of batches."""
         begin = self._first if after is None else max(after, self._first)
-        items: list[Physical] = []
+        items: list[FoundMessage] = []
         gone, read = self._some_gone, 0
         for segment in (each for each in self._segments if each >= begin.segment):
             batch = begin.batch if segment == begin.segment else 0
             while (segment, batch) <= self._last[:2]:
                 if read == batches:
-                    return Found(items, Position(segment, batch, 0), gone)
+                    return FoundMessages(items, Position(segment, batch, 0), gone)
                 try:
                     found = self._in_batch(segment, batch)
                 except KeyError:
@@ -94,12 +94,12 @@ class PhysicalMessages:
                     if each.position < begin:
                         continue
                     if len(items) == limit:
-                        return Found(items, each.position, gone)
+                        return FoundMessages(items, each.position, gone)
                     items.append(each)
                 read, batch = read + 1, batch + 1
-        return Found(items, None, gone)
+        return FoundMessages(items, None, gone)
 
-    def ends(self, batches: int) -> list[Physical]:
+    def ends(self, batches: int) -> list[FoundMessage]:
         """Return the messages in the first and in the last batches, which have most often what is not a part."""
         found = self.page(None, batches * MAX_ROWS_A_BATCH, batches)
         if found.next is None:
@@ -107,7 +107,7 @@ class PhysicalMessages:
         begin = max(found.next, self._last._replace(batch=max(0, self._last.batch - batches + 1), row=0))
         return found.items + self.page(begin, batches * MAX_ROWS_A_BATCH, batches).items
 
-    def at(self, position: Position) -> Physical:
+    def at(self, position: Position) -> FoundMessage:
         """Return the message at a position, with its body. Raises KeyError if it is gone or of another attachment, and
         DamagedError."""
         if not self._first <= position <= self._last:
@@ -117,7 +117,7 @@ class PhysicalMessages:
                 return each._replace(message=self._journal.read(position))
         raise KeyError(position)
 
-    def _in_batch(self, segment: int, batch: int) -> list[Physical]:
+    def _in_batch(self, segment: int, batch: int) -> list[FoundMessage]:
         """Return the messages in a batch. Raises KeyError and DamagedError."""
         descriptors = self._journal.descriptors(segment, batch)
         rows = set(pc.indices_nonzero(self._may_be(descriptors)).to_pylist())
@@ -141,19 +141,19 @@ class PhysicalMessages:
                 may_be = pc.or_(may_be, pc.equal(descriptors.column("framing"), name))
         return pc.and_(is_here, may_be)
 
-    def _physical(self, position: Position, size: int, message: PhysicalMessage) -> Physical | None:
+    def _physical(self, position: Position, size: int, message: PhysicalMessage) -> FoundMessage | None:
         """Return a message of the attachment; None for one that is of another."""
         if position == self._header:
-            return Physical(position, "header", None, size, message)
+            return FoundMessage(position, "header", None, size, message)
         framing = find_framing(message.framing)
         if framing is None or framing.is_header(message):
             return None
         if not self._is_own(framing, position, message):
             return None
         if framing.arrangement == "grouped":
-            return Physical(position, "part", message.msg_seq_number, size, message)
+            return FoundMessage(position, "part", message.msg_seq_number, size, message)
         _, sequence = correlid.split(message.correl_id)
-        return Physical(position, "part" if sequence else "count", sequence or None, size, message)
+        return FoundMessage(position, "part" if sequence else "count", sequence or None, size, message)
 
     def _is_own(self, framing: Framing, position: Position, message: PhysicalMessage) -> bool:
         """Tell whether a message brings a part, or the count, of the attachment."""

@@ -1,4 +1,4 @@
-"""The parts of an attachment for people who look for gaps: runs of sequence numbers, with when they were received."""
+"""The parts of an attachment, to find gaps: runs of sequence numbers, with when they were received."""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -22,7 +22,7 @@ DATED_BATCHES: Final = 500
 """The most batches of the journal that are read for the times of runs. Beyond that, no run has its times."""
 CONFLICT: Final = "conflicting-part"
 MOST_ENTRIES: Final = 10_000
-"""The most quarantine entries that are looked through for those of an attachment."""
+"""The most quarantine entries that are searched for an attachment's own."""
 
 
 class DatedRun(NamedTuple):
@@ -33,7 +33,7 @@ class DatedRun(NamedTuple):
     last_received_at: int | None
 
 
-class Parts(NamedTuple):
+class ReceivedParts(NamedTuple):
     """The parts with the sequence numbers `first` to `last`. `truncated` says that there are more behind."""
 
     expected: int | None
@@ -44,7 +44,9 @@ class Parts(NamedTuple):
     truncated: bool
 
 
-def parts_of(record: AttachmentRecord, context: ServiceContext, first: int = 1, last: int | None = None) -> Parts:
+def parts_of(
+    record: AttachmentRecord, context: ServiceContext, first: int = 1, last: int | None = None
+) -> ReceivedParts:
     """Return the parts of an attachment in a closed interval of sequence numbers; without `last`, all behind `first`.
 
     Of an IBM MQ group they are the logical messages by MsgSeqNumber.
@@ -70,11 +72,11 @@ def parts_of(record: AttachmentRecord, context: ServiceContext, first: int = 1, 
         dated = [DatedRun(run._replace(begin=None, end=None), *times) for run in found]
     else:
         dated = _dated(found, context.journal)
-    return Parts(expected, sum(run.received for run in found), first, max(shown, first - 1), dated, shown < end)
+    return ReceivedParts(expected, sum(run.received for run in found), first, max(shown, first - 1), dated, shown < end)
 
 
 def _one_run(length: int) -> Runs:
-    """Return the parts 1 to `length`, of which nobody knows any more where they are."""
+    """Return the parts 1 to `length`, whose places are forgotten."""
     return Runs(np.ones(min(length, 1), np.int64), np.full(min(length, 1), length), np.zeros(min(length, 1), np.int64))
 
 

@@ -1,25 +1,38 @@
 """The timeline of an attachment: what the catalog, the event log and the journal know of when something happened."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from itertools import groupby
+from datetime import datetime
+from itertools import groupby, islice
 from typing import Final, NamedTuple
 
 from app.codecs.sas import correlid
 from app.model.errors import kind_of_reason
 from app.model.records import AttachmentRecord, EventRecord, QuarantineRecord
+from app.model.times import to_microseconds, to_time
+from app.service.access.audit import AuditLog, Entry
 from app.service.context import ServiceContext
-from app.service.monitoring.physical_messages import Gone, PhysicalMessages
+from app.service.monitoring.physical_messages import MessagesGone, PhysicalMessages
 from app.service.monitoring.received_runs import MOST_ENTRIES
 
 EDGE_BATCHES: Final = 32
 """The number of journal batches that are read from the first message on, and up to the last one."""
 _EVENT: Final = "attachment."
-_TOLD_BY_THE_RECORD: Final = frozenset(("attachment.finished",))
+_IN_THE_RECORD: Final = frozenset(("attachment.finished",))
 _ORDER: Final = (
     *("first-message", "header", "first-part", "count", "last-part", "last-message", "message-quarantined"),
     *("complete", "finished", "message-complete", "settled", "read"),
 )
+
+
+SEARCHED_BYTES: Final = 32 << 20
+"""The newest bytes of the audit log that are searched: some 100,000 entries in some 0.05 s."""
+MOST_READS: Final = 10_000
+"""The most reads of an attachment that are counted."""
+MOST_READERS: Final = 20
+"""The most readers that are listed by name: those who read most."""
+_ACTION: Final = "read-content"
 
 
 class Moment(NamedTuple):
@@ -44,7 +57,7 @@ def timeline(record: AttachmentRecord, context: ServiceContext) -> list[Moment]:
 
 
 def in_order(moments: Iterable[Moment]) -> list[Moment]:
-    """Return moments by their time; those of the same time in the order in which such things happen."""
+    """Return moments by their time; for equal times, in the order in which they usually happen."""
     return sorted(moments, key=lambda moment: (moment.time, _ORDER.index(moment.type) if moment.type in _ORDER else 99))
 
 
@@ -55,10 +68,8 @@ def _messages(record: AttachmentRecord, context: ServiceContext) -> Iterator[Mom
         if message.complete_at is not None:
             yield Moment(message.complete_at, "message-complete", f"message {message.id}")
     parts = []
-    with suppress(Gone):
-        found = PhysicalMessages(record, message.header_position if message else None, context.journal).ends(
-            EDGE_BATCHES
-        )
+    with suppress(MessagesGone):
+        found = PhysicalMessages(record, context).ends(EDGE_BATCHES)
         counts = [each for each in found if each.kind == "count"]
         parts = [each for each in found if each.kind == "part"]
         if counts and record.parts_expected is not None:
@@ -86,7 +97,7 @@ def _record(record: AttachmentRecord) -> Iterator[Moment]:
 
 
 def _refused(record: AttachmentRecord, context: ServiceContext) -> Iterator[Moment]:
-    """Yield the physical messages of an attachment that are in quarantine, those of the same kind at once."""
+    """Yield the physical messages of an attachment that are in quarantine, one moment for each kind."""
     alike: dict[tuple[str, str], list[QuarantineRecord]] = {}
     for entry in refused_messages(record, context):
         alike.setdefault((entry.code, kind_of_reason(entry.why)), []).append(entry)
@@ -105,12 +116,12 @@ def refused_messages(record: AttachmentRecord, context: ServiceContext) -> list[
 
 
 def _events(record: AttachmentRecord, context: ServiceContext) -> Iterator[Moment]:
-    told = [
+    shown = [
         event
         for event in context.catalog.events_about(record.id, record.first_received_at)
-        if event.type.startswith(_EVENT) and event.type not in _TOLD_BY_THE_RECORD
+        if event.type.startswith(_EVENT) and event.type not in _IN_THE_RECORD
     ]
-    for (type_, detail), alike in groupby(told, key=lambda event: (event.type, _detail(event))):
+    for (type_, detail), alike in groupby(shown, key=lambda event: (event.type, _detail(event))):
         first, *others = alike
         last = others[-1].time if others else None
         yield Moment(first.time, type_.removeprefix(_EVENT), detail, 1 + len(others), last)
@@ -121,3 +132,29 @@ def _detail(event: EventRecord) -> str | None:
     if isinstance(warnings, list):
         return "; ".join(map(str, warnings))
     return None if reason is None else str(reason)
+
+
+def reads(record: AttachmentRecord, log: AuditLog, *, names_readers: bool) -> list[Moment]:
+    """Return a moment for each reader of an attachment's content, at its first read, with how often it has read.
+
+    Without names, all readers are one. Requests for ranges count one by one, those that were refused or failed not at
+    all. What lies further back than `SEARCHED_BYTES` bytes is not known.
+    """
+    found = log.about(record.id, to_time(record.first_received_at), SEARCHED_BYTES)
+    expected = record.id, _ACTION, "done"
+    done = (each for each in found if (each.get("attachment"), each.get("action"), each.get("result")) == expected)
+    readers = [(_reader(each) if names_readers else "", str(each["time"])) for each in islice(done, MOST_READS)]
+    times = Counter(name for name, _ in readers)
+    last = dict(reversed(readers))
+    first = dict(readers)
+    return [_read_moment(name, count, first[name], last[name]) for name, count in times.most_common(MOST_READERS)]
+
+
+def _reader(entry: Entry) -> str:
+    who = entry.get("who") or {}
+    return f"{who.get('name', 'somebody')} ({who.get('kind', 'not known')})"
+
+
+def _read_moment(name: str, count: int, first: str, last: str) -> Moment:
+    begin, end = (to_microseconds(datetime.fromisoformat(time)) for time in (first, last))
+    return Moment(begin, "read", f"by {name}" if name else None, count, end if count > 1 else None)

@@ -15,7 +15,7 @@ from app.model.errors import DamagedError, InvalidInputError
 from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage, Position
 from app.model.records import DAMAGED_MESSAGE, AttachmentRecord, QuarantineCopy, QuarantineRecord
 from app.observe import logger
-from app.ports import ContentStore, JournalReader, QuarantineCatalog
+from app.ports import JournalReader
 from app.service.context import ServiceContext
 
 log = logger(__name__)
@@ -82,32 +82,30 @@ def small_copy(quarantine_id: str, message: PhysicalMessage) -> QuarantineCopy |
 
 def pack_descriptor(message: PhysicalMessage) -> bytes:
     """Return a message's fields except its body, in JSON."""
-    said: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     values: Iterable[Any] = message
     for name, value in zip(PhysicalMessage._fields, values, strict=True):
         if name in _BYTES:
-            said[name] = value.hex()
+            fields[name] = value.hex()
         elif name != "body":
-            said[name] = dict(value) if name == "properties" else value
-    return json.dumps(said, separators=(",", ":")).encode()
+            fields[name] = dict(value) if name == "properties" else value
+    return json.dumps(fields, separators=(",", ":")).encode()
 
 
 def unpack_descriptor(descriptor: bytes, body: bytes) -> PhysicalMessage:
     """Return the message with this descriptor and body."""
-    said: dict[str, Any] = json.loads(descriptor)
-    said.update((name, bytes.fromhex(said[name])) for name in _BYTES)
-    return PhysicalMessage(**said, body=body)
+    fields: dict[str, Any] = json.loads(descriptor)
+    fields.update((name, bytes.fromhex(fields[name])) for name in _BYTES)
+    return PhysicalMessage(**fields, body=body)
 
 
-def quarantined_message(
-    record: QuarantineRecord, catalog: QuarantineCatalog, store: ContentStore, journal: JournalReader
-) -> PhysicalMessage:
+def quarantined_message(record: QuarantineRecord, context: ServiceContext) -> PhysicalMessage:
     """Return a quarantined message with its own copy of the body. Raises KeyError when its bytes are gone."""
-    copy = catalog.quarantine_copy(record.id)
+    copy = context.catalog.quarantine_copy(record.id)
     if copy is None:
-        message = journal.read(Position.unpack(record.position))
+        message = context.journal.read(Position.unpack(record.position))
         return message._replace(body=bytes(message.body))
-    body = b"".join(store.read(copy_name(record.id))) if copy.body is None else copy.body
+    body = b"".join(context.store.read(copy_name(record.id))) if copy.body is None else copy.body
     return unpack_descriptor(copy.descriptor, body)
 
 
@@ -147,17 +145,12 @@ def copy_quarantined(context: ServiceContext, segment: int) -> None:
         except (KeyError, DamagedError):
             gone.append(entry.id)
             continue
-        copies.append(_copy(context, entry, message, objects))
+        copy = small_copy(entry.id, message)
+        if copy is None:
+            objects[entry.id] = copy_name(entry.id)
+            with context.store.create(objects[entry.id]) as target:
+                target.write(message.body)
+            copy = QuarantineCopy(entry.id, pack_descriptor(message), None)
+        copies.append(copy)
     context.catalog.copied_quarantine(copies, objects, gone)
     log.info("quarantine_copied", count=len(copies), objects=len(objects), gone=len(gone))
-
-
-def _copy(
-    context: ServiceContext, entry: QuarantineRecord, message: PhysicalMessage, objects: dict[str, str]
-) -> QuarantineCopy:
-    if (small := small_copy(entry.id, message)) is not None:
-        return small
-    name = objects[entry.id] = copy_name(entry.id)
-    with context.store.create(name) as target:
-        target.write(message.body)
-    return QuarantineCopy(entry.id, pack_descriptor(message), None)

@@ -1,43 +1,98 @@
-"""What became of quarantined messages that were processed again."""
+"""Quarantined messages that are processed again, and what becomes of them."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from time import monotonic, sleep
 from typing import Literal, NamedTuple
 
+from app.assembly.states import Input, follow
 from app.codecs.sas.correlid import SIZE
 from app.framing.registry import find_framing
 from app.model.attachment import AttachmentState
 from app.model.errors import InvalidInputError
 from app.model.identity import attachment_id, message_id
 from app.model.message import PhysicalMessage
-from app.model.records import AttachmentRecord, QuarantineRecord
+from app.model.records import DAMAGED_PART, AttachmentRecord, QuarantineRecord
 from app.ports import Catalog
 from app.service.context import ServiceContext
+from app.service.quarantine.quarantine_records import is_lost_batch, messages_of_batch, quarantined_message
 
 WAIT_SECONDS = 5.0
 """How long a replay waits for assembly, and for the content of attachments that have become complete."""
 _LOOK_SECONDS = 0.02
 _EVENTS_AT_ONCE = 1000
 
-Replayed = Callable[[], "Outcome"]
+Replayed = Callable[[], "ReplayOutcome"]
 """A function that waits until messages that are processed again are assembled, and returns what became of them."""
 
 Result = Literal["quarantined", "processed", "pending"]
 
 
-class Outcome(NamedTuple):
+class ReplayOutcome(NamedTuple):
     """What became of a replayed message, or of the messages of a journal batch.
 
     - `quarantined`: one cannot be read this time either; `entry` is its new entry.
-    - `processed`: all were read; `attachments` are those that they belong to, if any is known. What waits for its
-      header is not known to belong to one.
-    - `pending`: assembly has not come to them yet, or leaves them to a job on Spark.
+    - `processed`: all were read; `attachments` are the attachments that they belong to, if known. A message that waits
+      for its header is not known to belong to one.
+    - `pending`: assembly has not reached them yet, or leaves them to a job on Spark.
     """
 
     result: Result
     entry: QuarantineRecord | None = None
     attachments: tuple[AttachmentRecord, ...] = ()
+
+
+class Replayer:
+    """Has quarantined messages processed again.
+
+    `journal_again` writes messages of the journal to it again, and then calls a function; it raises JournalFull.
+    `finish_again` has the content of a complete attachment read again.
+    """
+
+    def __init__(
+        self,
+        context: ServiceContext,
+        journal_again: Callable[[Sequence[PhysicalMessage], Callable[[], object]], None],
+        finish_again: Callable[[str], None],
+    ) -> None:
+        self._context, self._journal_again, self._finish_again = context, journal_again, finish_again
+
+    def replay(self, quarantine_id: str) -> Replayed | None:
+        """Process a quarantined message, or the attachment whose content it spoilt, again. Return a function that waits
+        for the outcome, or None when there is no such entry.
+
+        Raises KeyError when its segment is gone, and JournalFull when it cannot be processed at present.
+        """
+        context, catalog = self._context, self._context.catalog
+        entry = catalog.quarantine_entry(quarantine_id)
+        if entry is None:
+            return None
+        mark = partial(catalog.set_quarantine_state, quarantine_id, "replayed")
+        if entry.code == DAMAGED_PART:  # the disk may be able to read the part now
+            mark()
+            return self._finish(catalog.attachment(attachment_id(entry.source, entry.correl_id)))
+        if is_lost_batch(entry):
+            messages = messages_of_batch(entry, context.journal)
+        else:
+            messages = [quarantined_message(entry, context)]
+            spoilt = attachment_of(messages[0], catalog)
+            if _may_finish(spoilt):
+                mark()
+                return self._finish(spoilt)
+        since = catalog.last_event()
+        self._journal_again(messages, mark)
+        return partial(outcome, context, messages, since)
+
+    def _finish(self, attachment: AttachmentRecord | None) -> Replayed:
+        if attachment is not None and _may_finish(attachment):
+            self._context.catalog.set_state([attachment.id], AttachmentState.COMPLETE)
+            self._finish_again(attachment.id)
+        return partial(settled, self._context, [] if attachment is None else [attachment.id])
+
+
+def _may_finish(attachment: AttachmentRecord | None) -> bool:
+    return attachment is not None and follow(attachment.state, Input.REPLAY) is AttachmentState.COMPLETE
 
 
 def attachment_of(message: PhysicalMessage, catalog: Catalog) -> AttachmentRecord | None:
@@ -50,30 +105,30 @@ def attachment_of(message: PhysicalMessage, catalog: Catalog) -> AttachmentRecor
     return None
 
 
-def outcome(context: ServiceContext, messages: Sequence[PhysicalMessage], since: int) -> Outcome:
+def outcome(context: ServiceContext, messages: Sequence[PhysicalMessage], since: int) -> ReplayOutcome:
     """Wait until messages that have just been journalled again are assembled, and return what became of them.
 
     `since` is the number of the last event before.
     """
     end = context.journal.end()
     reached = -1 if end is None else end.pack()
-    if not _within(WAIT_SECONDS, lambda: (context.catalog.progress() or -1) >= reached):
-        return Outcome("pending")
+    if not _wait_until(lambda: (context.catalog.progress() or -1) >= reached):
+        return ReplayOutcome("pending")
     entry = _new_entry(context.catalog, messages, since)
     if entry is not None:
-        return Outcome("quarantined", entry)
+        return ReplayOutcome("quarantined", entry)
     found = (each for message in messages for each in _attachments_of(message, context.catalog))
     return settled(context, list(dict.fromkeys(found)))
 
 
-def settled(context: ServiceContext, attachment_ids: list[str]) -> Outcome:
+def settled(context: ServiceContext, attachment_ids: list[str]) -> ReplayOutcome:
     """Wait until no content of these attachments is still to be read, and return the outcome with them."""
 
     def records() -> tuple[AttachmentRecord, ...]:
         return tuple(context.catalog.attachments_by_id(attachment_ids))
 
-    _within(WAIT_SECONDS, lambda: all(each.state is not AttachmentState.COMPLETE for each in records()))
-    return Outcome("processed", None, records())
+    _wait_until(lambda: all(each.state is not AttachmentState.COMPLETE for each in records()))
+    return ReplayOutcome("processed", None, records())
 
 
 def _attachments_of(message: PhysicalMessage, catalog: Catalog) -> list[str]:
@@ -87,28 +142,29 @@ def _attachments_of(message: PhysicalMessage, catalog: Catalog) -> list[str]:
 
 def _new_entry(catalog: Catalog, messages: Sequence[PhysicalMessage], since: int) -> QuarantineRecord | None:
     """Return the first entry that one of the messages has got since an event."""
-    replayed = {_traits_of_message(message) for message in messages}
+    replayed = {_message_traits(message) for message in messages}
     while events := catalog.events_after(since, _EVENTS_AT_ONCE):
         for event in events:
             if event.type != "message.quarantined":
                 continue
             entry = catalog.quarantine_entry(event.subject)
-            if entry is not None and _traits_of_entry(entry) in replayed:
+            if entry is not None and _entry_traits(entry) in replayed:
                 return entry
         since = events[-1].number
     return None
 
 
-def _traits_of_message(message: PhysicalMessage) -> tuple[object, ...]:
+def _message_traits(message: PhysicalMessage) -> tuple[object, ...]:
     return message.source, message.received_at, message.correl_id, message.msg_type, len(message.body)
 
 
-def _traits_of_entry(entry: QuarantineRecord) -> tuple[object, ...]:
+def _entry_traits(entry: QuarantineRecord) -> tuple[object, ...]:
     return entry.source, entry.received_at, entry.correl_id, entry.msg_type, entry.size
 
 
-def _within(seconds: float, is_so: Callable[[], bool]) -> bool:
-    deadline = monotonic() + seconds
+def _wait_until(is_so: Callable[[], bool]) -> bool:
+    """Wait up to `WAIT_SECONDS` for a condition, and tell whether it is true."""
+    deadline = monotonic() + WAIT_SECONDS
     while not is_so():
         if monotonic() > deadline:
             return False

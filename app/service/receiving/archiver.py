@@ -9,10 +9,11 @@ readers of the copy find the same damage.
 The object `journal-epoch` names the epoch of the gateway that copied last. One of an earlier epoch copies nothing more.
 """
 
+from contextlib import suppress
 from typing import Any
 
 from app.model.errors import GatewayError, JournalTaken
-from app.model.segment_names import segment_name
+from app.model.message import segment_name
 from app.observe import Recurring, logger
 from app.ports import ContentStore, Segment
 from app.service.context import ServiceContext
@@ -69,7 +70,9 @@ class Archiver:
     def _take(self, segment: Segment) -> None:
         name = segment_name(segment.number)
         self._require_last()
-        there = self._size(name)
+        there = 0
+        with suppress(KeyError):
+            there = self._target.size(name)
         if there:
             self._require_same(segment, name, min(there, segment.size, HEAD))
         if there != segment.size:
@@ -96,7 +99,8 @@ class Archiver:
         self._is_ours = True
 
     def _require_last(self) -> int:
-        """Return the epoch of the gateway that copied last. Raises JournalTaken if it is later than that of this one.
+        """Return the epoch of the gateway that copied last. Raises JournalTaken if it is later than the epoch
+        of this gateway.
 
         What two gateways copy at the same moment is the same, since a sealed segment never changes.
         """
@@ -126,9 +130,3 @@ class Archiver:
             raise GatewayError(
                 f"{name} in the archive is from another journal: every journal needs an archive of its own"
             )
-
-    def _size(self, name: str) -> int | None:
-        try:
-            return self._target.size(name)
-        except KeyError:
-            return None

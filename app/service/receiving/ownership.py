@@ -18,7 +18,7 @@ log = logger(__name__)
 
 LOCK_SECONDS = 5.0
 
-_MENDS = "`attachment-gateway fsck --repair` shows what is lost, asks, and goes on without it"
+_MENDS = "`attachment-gateway fsck --repair` shows what is lost, asks, and continues without it"
 
 
 def claim(context: ServiceContext) -> None:
@@ -59,7 +59,7 @@ def _require_reached(reached: Position, journal: Journal, folder: Path, catalog:
     elif end is None or end < reached:
         what = f"the files of segment {reached.segment} and of those after it are missing"
     else:
-        ends, what = f"the journal in {folder} goes on", f"the file of segment {reached.segment} is missing"
+        ends, what = f"the journal in {folder} continues", f"the file of segment {reached.segment} is missing"
     why = f"{ends}, and {catalog} has assembled it up to {_spoken(reached)}: {what}"
     raise GatewayError(f"{why}. Put back what is missing; if that cannot be done, {_MENDS}")
 

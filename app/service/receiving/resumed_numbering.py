@@ -1,7 +1,7 @@
 """Numbering on arrival continues where the journal ends.
 
 Some messages do not say what they belong to, and are numbered in the order in which they come. What is open of them,
-and how their senders count, is in memory. Before a source begins to receive, the journal tells both:
+and how their senders count, is in memory. Before a source begins to receive, both are read from the journal:
 
 - If the catalog does not know how the senders of a source count, all messages of the source show it again.
 - What is open is read again, from the earliest header of which an attachment is being received. Messages of what has
@@ -43,7 +43,10 @@ def resume_numbering(context: ServiceContext, receivers: Mapping[str, Receiver],
         if source is None or not traits(source.framing).numbered_on_arrival:
             continue
         if not context.catalog.counting(name):
-            _learn(context, name)
+            shown = ArrivalsBySource()  # all messages of the source in the journal show how its senders count
+            shown.resume(_messages(context.journal, name, _BEGINNING, lambda _position, _message: True))
+            if learned := shown.take_learned(name):
+                context.catalog.learn_counting(name, learned)
         arrivals.prepare(name, source.framing)
         continues = receiver.resume(_newest(context.journal, name))
         _continue(context, name, arrivals)
@@ -52,18 +55,13 @@ def resume_numbering(context: ServiceContext, receivers: Mapping[str, Receiver],
         log.info("numbering_begun", source=name, continues=continues)
 
 
-def _learn(context: ServiceContext, source: str) -> None:
-    """Have all messages of a source in the journal show how its senders count."""
-    shown = ArrivalsBySource()
-    shown.resume(_messages(context.journal, source, _BEGINNING, lambda _position, _message: True))
-    if learned := shown.take_learned(source):
-        context.catalog.learn_counting(source, learned)
-
-
 def _continue(context: ServiceContext, source: str, arrivals: ArrivalsBySource) -> None:
     """Have messages of what is open numbered again, and all messages that the catalog does not include yet."""
     included = context.catalog.progress()
-    behind = _BEGINNING if included is None else _following(Position.unpack(included))
+    behind = _BEGINNING
+    if included is not None:
+        last = Position.unpack(included)
+        behind = last._replace(row=last.row + 1)
     positions = context.catalog.open_correl_ids(source)
     keys = {correl_id[:KEY_SIZE] for correl_id in positions}
     first = min([behind, *map(Position.unpack, positions.values())])
@@ -72,10 +70,6 @@ def _continue(context: ServiceContext, source: str, arrivals: ArrivalsBySource) 
         return position >= behind or message.framing == UNREADABLE or message.correl_id[:KEY_SIZE] in keys
 
     arrivals.resume(_messages(context.journal, source, first, is_wanted))
-
-
-def _following(position: Position) -> Position:
-    return position._replace(row=position.row + 1)
 
 
 def _newest(journal: Journal, source: str) -> Iterator[PhysicalMessage]:
@@ -96,7 +90,8 @@ def _newest(journal: Journal, source: str) -> Iterator[PhysicalMessage]:
 def _messages(journal: Journal, source: str, first: Position, is_wanted: Wanted) -> Iterator[PhysicalMessage]:
     """Yield messages of a source from a position on, in the journal's order.
 
-    A lost batch is a message without a source. Of a message that is not wanted and tells of a gap, only that is left.
+    A lost batch is a message without a source. Of a message that is not wanted and reports a gap, only the gap is
+    left.
     """
     for segment in journal.segments():
         if segment.number < first.segment:

@@ -24,15 +24,15 @@ from typing import BinaryIO
 from app import plugins
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.errors import DamagedError, GatewayError
+from app.model.message import segment_name
 from app.model.records import AttachmentRecord
-from app.model.segment_names import segment_name
-from app.ports import Catalog, ContentStore, Segment
+from app.ports import Catalog, ContentStore
 from app.service.access import audit
 from app.service.repair import backup_manifests
-from app.service.repair.backup_manifests import File, Header, data_name
+from app.service.repair.backup_manifests import BackupFile, BackupHeader, data_name
 from app.service.repair.catalog_pages import attachments_in, pages
 from app.service.repair.content_check import Measure, measure
-from app.service.repair.repair_stores import Estate, Progress
+from app.service.repair.repair_stores import GatewayStores, ProgressListener
 
 JOURNAL, CONTENT, TABLES, AUDIT, CATALOG = "journal/", "content/", "tables/", "audit/", "catalog.sqlite"
 _OTHER_OBJECTS = ("quarantine/", "pipeline/")
@@ -45,7 +45,7 @@ Read = Callable[[], Iterable[bytes | memoryview]]
 
 
 @dataclass(slots=True)
-class Report:
+class BackupReport:
     """The results of a backup. `problems` are sentences about damaged or missing bytes, which are not in the backup."""
 
     id: str
@@ -57,25 +57,27 @@ class Report:
     problems: list[str] = field(default_factory=list)
 
 
-def back_up(estate: Estate, place: ContentStore, progress: Progress, keep: int | None = None) -> Report:
+def back_up(
+    estate: GatewayStores, place: ContentStore, progress: ProgressListener, keep: int | None = None
+) -> BackupReport:
     """Make a backup. With `keep`, only the newest `keep` backups stay. Raises GatewayError when none could be made."""
     return _Backup(estate, place, progress).make(keep)
 
 
 class _Backup:
-    def __init__(self, estate: Estate, place: ContentStore, progress: Progress) -> None:
+    def __init__(self, estate: GatewayStores, place: ContentStore, progress: ProgressListener) -> None:
         self._estate, self._place, self._progress = estate, place, progress
         self._archive = plugins.archive()(estate.settings.journal_folder)
         now = estate.clock.now()
         moment = datetime.fromtimestamp(now / 1e6, UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-        self._report = Report(f"{moment}-{secrets.token_hex(2)}")
+        self._report = BackupReport(f"{moment}-{secrets.token_hex(2)}")
         self._now = now
         self._there = set(place.names(backup_manifests.DATA))
-        self._files: dict[str, File] = {}
+        self._files: dict[str, BackupFile] = {}
         self._deleted: list[str] = []
-        self._known = self._last()
+        self._known = self._last_segments()
 
-    def make(self, keep: int | None) -> Report:
+    def make(self, keep: int | None) -> BackupReport:
         self._require_first()
         self._sealed()
         with TemporaryDirectory(prefix="backup-") as folder:
@@ -84,13 +86,15 @@ class _Backup:
                 journal = catalog.journal_identity()
                 self._contents(catalog)
                 self._deliveries(catalog)
-            self._others()
+            for prefix in _OTHER_OBJECTS:
+                for name in list(self._estate.store.names(prefix)):
+                    self._copy_file(self._estate.store, name, CONTENT + name)
             self._tables()
             self._audit_log()
             whole = Path(folder) / "whole.sqlite"
             plugins.catalog().database(f"sqlite:///{snapshot}").snapshot(whole)
-            self._keep(CATALOG, measure(_file(whole), _nobody), lambda: _file(whole))
-        header = Header(self._report.id, self._now, journal, max(self._copied(), default=0) + 1, self._deleted)
+            self._keep(CATALOG, measure(_file(whole)), lambda: _file(whole))
+        header = BackupHeader(self._report.id, self._now, journal, max(self._copied(), default=0) + 1, self._deleted)
         backup_manifests.write(self._place, header, self._files.values())
         self._report.files, self._report.bytes = len(self._files), sum(file.size for file in self._files.values())
         if keep is not None:
@@ -111,7 +115,7 @@ class _Backup:
         self._report.problems.append(f"journal segments that attachments need are missing: {numbers}")
         return snapshot
 
-    def _last(self) -> dict[tuple[str, int], File]:
+    def _last_segments(self) -> dict[tuple[str, int], BackupFile]:
         """Return the sealed segments of the last backup, by path and size.
 
         Raises GatewayError if it is of another journal, whose segments have the same names.
@@ -144,7 +148,11 @@ class _Backup:
 
         Return whether there were any.
         """
-        new = [each for each in self._archive.segments() if self._is_new(each)]
+        new = []
+        for segment in self._archive.segments():
+            copied = self._files.get(JOURNAL + segment_name(segment.number))
+            if copied is None or copied.size < segment.size:
+                new.append(segment)
         self._progress.begin("journal", sum(segment.size for segment in new))
         for segment in new:
             path = JOURNAL + segment_name(segment.number)
@@ -157,12 +165,8 @@ class _Backup:
                     self._copy_segment(path, partial(self._archive.segment_bytes, segment.number))
         return bool(new)
 
-    def _is_new(self, segment: Segment) -> bool:
-        known = self._files.get(JOURNAL + segment_name(segment.number))
-        return known is None or known.size < segment.size
-
     def _copy_segment(self, path: str, read: Read) -> None:
-        self._keep(path, measure(read(), _nobody), read)
+        self._keep(path, measure(read()), read)
 
     def _journal(self, folder: Path) -> None:
         """Copy the segments that were sealed since, and the durable part of the segment being written.
@@ -197,9 +201,9 @@ class _Backup:
                 try:
                     self._copy_object(record.object_name, expected)
                 except KeyError:
-                    self._gone(record)
+                    self._note_missing(record)
 
-    def _gone(self, record: AttachmentRecord) -> None:
+    def _note_missing(self, record: AttachmentRecord) -> None:
         """Record an attachment whose content is gone, either as deleted meanwhile or as a problem."""
         now = self._estate.catalog.attachment(record.id) if self._estate.catalog else None
         if now is None or now.state is not AttachmentState.FINISHED:
@@ -216,11 +220,6 @@ class _Backup:
                     except (KeyError, ValueError):
                         why = f"the object {attachment.object_name} of delivery {delivery.id} is missing"
                         self._report.problems.append(why)
-
-    def _others(self) -> None:
-        for prefix in _OTHER_OBJECTS:
-            for name in list(self._estate.store.names(prefix)):
-                self._copy_file(self._estate.store, name, CONTENT + name)
 
     def _copy_object(self, name: str, expected: Measure) -> None:
         try:
@@ -250,13 +249,13 @@ class _Backup:
             self._progress.begin("audit log", sum(sizes.values()))
             for name, file in files.items():
                 read = partial(_beginning, file, sizes[name])
-                self._keep(AUDIT + name, measure(read(), _nobody), read)
+                self._keep(AUDIT + name, measure(read()), read)
 
     # --- bytes ----------------------------------------------------------------------------------------------------
 
     def _copy_file(self, store: ContentStore, name: str, path: str) -> None:
         try:
-            self._keep(path, measure(store.read(name), _nobody), lambda: store.read(name))
+            self._keep(path, measure(store.read(name)), lambda: store.read(name))
         except KeyError:  # removed meanwhile
             return
         except DamagedError as error:
@@ -264,7 +263,7 @@ class _Backup:
 
     def _keep(self, path: str, known: Measure, read: Read) -> None:
         """Put a file into the backup. Raises DamagedError when its bytes differ from the known digest."""
-        file = File(path, known.size, known.sha256)
+        file = BackupFile(path, known.size, known.sha256)
         if file.name not in self._there:
             with self._place.create(data_name(known.sha256)) as target:
                 digest = sha256()
@@ -294,7 +293,3 @@ def _beginning(file: BinaryIO, size: int) -> Iterator[bytes]:
     while size > 0 and (piece := file.read(min(size, PIECE))):
         size -= len(piece)
         yield piece
-
-
-def _nobody(_amount: int) -> None:
-    """Ignore progress."""

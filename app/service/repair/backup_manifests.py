@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 from app.model.errors import GatewayError
 from app.model.records import JournalIdentity
 from app.ports import ContentStore
+from app.service.repair.record_files import gzip_lines, write_gzip_lines
 
 FORMAT = 1
 DATA, BACKUPS, RESTORED = "data/", "backups/", "restored/"
 _SUFFIX = ".jsonl.gz"
-_GZIP = 31
 _RESTORED = pattern(rf"{RESTORED}([0-9a-f]{{32}})-(\d+)\.json")
 
 
-class File(NamedTuple):
+class BackupFile(NamedTuple):
     """A file of a backup: its path, and its bytes by size and digest."""
 
     path: str
@@ -37,7 +37,7 @@ class File(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class BackupHeader:
     """The header of a backup.
 
     `deleted` are attachments that its catalog still calls finished and that were deleted while the backup was made.
@@ -61,31 +61,27 @@ def backups(place: ContentStore) -> list[str]:
     return sorted(name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
 
 
-def write(place: ContentStore, header: Header, files: Iterable[File]) -> None:
+def write(place: ContentStore, header: BackupHeader, files: Iterable[BackupFile]) -> None:
     """Write a manifest, which makes the backup."""
-    deflate = zlib.compressobj(1, zlib.DEFLATED, _GZIP)
-    with place.create(f"{BACKUPS}{header.id}{_SUFFIX}") as target:
-        for line in ({"format": FORMAT, **asdict(header)}, *map(File._asdict, files)):
-            if packed := deflate.compress(json.dumps(line).encode() + b"\n"):
-                target.write(packed)
-        target.write(deflate.flush())
+    lines = ({"format": FORMAT, **asdict(header)}, *map(BackupFile._asdict, files))
+    write_gzip_lines(place, f"{BACKUPS}{header.id}{_SUFFIX}", (json.dumps(line).encode() + b"\n" for line in lines))
 
 
-def read(place: ContentStore, backup: str) -> tuple[Header, list[File]]:
+def read(place: ContentStore, backup: str) -> tuple[BackupHeader, list[BackupFile]]:
     """Return the header and the files of a backup.
 
     Raises KeyError when there is none, and GatewayError when its manifest is damaged.
     """
-    lines = _lines(place, backup)
+    lines: Iterator[dict[str, Any]] = map(json.loads, gzip_lines(place, f"{BACKUPS}{backup}{_SUFFIX}"))
     try:
-        said = next(lines)
-        if said.pop("format") != FORMAT:
+        head = next(lines)
+        if head.pop("format") != FORMAT:
             raise GatewayError(
                 f"the backup {backup} is of another format; use the version of this program that wrote it"
             )
-        journal = said.pop("journal")
-        header = Header(**said, journal=None if journal is None else JournalIdentity(*journal))
-        return header, [File(**line) for line in lines]
+        journal = head.pop("journal")
+        header = BackupHeader(**head, journal=None if journal is None else JournalIdentity(*journal))
+        return header, [BackupFile(**line) for line in lines]
     except (StopIteration, TypeError, ValueError, zlib.error) as error:
         raise GatewayError(f"the manifest of backup {backup} is damaged: {error}") from error
 
@@ -106,23 +102,13 @@ def prune(place: ContentStore, keep: int) -> int:
     """Remove all but the newest `keep` backups, and the bytes that only they need; return how many backups were
     removed."""
     known = backups(place)
-    going = known[:-keep]
-    if not going:
+    old = known[:-keep]
+    if not old:
         return 0
     needed = {file.name for backup in known[-keep:] for file in read(place, backup)[1]}
-    for backup in going:
+    for backup in old:
         place.delete(f"{BACKUPS}{backup}{_SUFFIX}")
     for name in list(place.names(DATA)):
         if name not in needed:
             place.delete(name)
-    return len(going)
-
-
-def _lines(place: ContentStore, backup: str) -> Iterator[dict[str, Any]]:
-    inflate = zlib.decompressobj(_GZIP)
-    rest = b""
-    for piece in place.read(f"{BACKUPS}{backup}{_SUFFIX}"):
-        *whole, rest = (rest + inflate.decompress(bytes(piece))).split(b"\n")
-        yield from map(json.loads, whole)
-    if rest or not inflate.eof:
-        raise GatewayError(f"the manifest of backup {backup} is damaged: it ends too early")
+    return len(old)

@@ -1,7 +1,6 @@
 """The rows of the catalog's listings, over all pages."""
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from itertools import islice
 from typing import TypeVar
 
@@ -13,7 +12,7 @@ T = TypeVar("T")
 
 AT_ONCE = 500
 OPEN = (AttachmentState.RECEIVING, AttachmentState.COMPLETE)
-"""The states of an attachment that has not come to an end."""
+"""The states of an unfinished attachment."""
 
 
 def pages(page: Callable[[str | None], Page[T]]) -> Iterator[T]:
@@ -29,11 +28,11 @@ def pages(page: Callable[[str | None], Page[T]]) -> Iterator[T]:
 
 def attachments_in(catalog: ListingCatalog, state: AttachmentState) -> Iterator[AttachmentRecord]:
     """Yield every attachment in a state."""
-    return pages(partial(_page, catalog, AttachmentFilter(state)))
+    return pages(lambda cursor: catalog.attachments(AttachmentFilter(state), cursor, AT_ONCE))
 
 
 def ended_attachments(catalog: ListingCatalog) -> Iterator[AttachmentRecord]:
-    """Yield every attachment that has come to an end."""
+    """Yield every attachment in another state than `OPEN`."""
     for state in AttachmentState:
         if state not in OPEN:
             yield from attachments_in(catalog, state)
@@ -41,10 +40,6 @@ def ended_attachments(catalog: ListingCatalog) -> Iterator[AttachmentRecord]:
 
 def batched(items: Iterable[T], size: int = AT_ONCE) -> Iterator[list[T]]:
     """Yield lists of at most `size` items."""
-    coming = iter(items)
-    while some := list(islice(coming, size)):
+    remaining = iter(items)
+    while some := list(islice(remaining, size)):
         yield some
-
-
-def _page(catalog: ListingCatalog, which: AttachmentFilter, cursor: str | None) -> Page[AttachmentRecord]:
-    return catalog.attachments(which, cursor, AT_ONCE)

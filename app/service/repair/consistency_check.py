@@ -1,6 +1,6 @@
 """The check of journal, catalog, content and tables against each other, each byte against its digest.
 
-A check only reads, so that it may run beside a gateway. Differences are looked at again before they are reported, as
+A check only reads, so that it may run while a gateway runs. Differences are checked again before they are reported, as
 data may change meanwhile.
 """
 
@@ -11,35 +11,36 @@ from app import plugins
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.errors import GatewayError
 from app.model.message import Position
-from app.model.records import CONTENT_LOST, AttachmentRecord, Damage, DeliveryRecord
+from app.model.records import CONTENT_LOST, AttachmentRecord, DeliveryRecord
 from app.ports import Catalog, JournalReader
 from app.service.content.stored_content import object_name
 from app.service.repair import record_files
 from app.service.repair.catalog_pages import AT_ONCE, OPEN, attachments_in, batched, ended_attachments, pages
-from app.service.repair.content_check import measure, unsound
+from app.service.repair.content_check import measure, object_size, unsound
 from app.service.repair.findings import CannotCheck, Finding
 from app.service.repair.record_files import Dropped
 from app.service.repair.record_json import Row
-from app.service.repair.repair_stores import Estate, Progress
+from app.service.repair.repair_stores import GatewayStores, ProgressListener
 
 ATTACHMENTS, UPLOADS, QUARANTINE = "attachments/", "outgoing/", "quarantine/"
 
-_TOLD = 3
+_SHOWN = 3
 _OTHER_JOURNAL = ("catalog-foreign", "journal-replaced")
 _OPEN_DELIVERIES = (DeliveryState.QUEUED, DeliveryState.SENDING)
 
-Check = Callable[[Estate, Catalog, Progress], Iterator[Finding]]
+Check = Callable[[GatewayStores, Catalog, ProgressListener], Iterator[Finding]]
 
 
-def check_all(estate: Estate, progress: Progress) -> Iterator[Finding]:
+def check_all(estate: GatewayStores, progress: ProgressListener) -> Iterator[Finding]:
     """Yield every difference. Raises CannotCheck at the end for parts that could not be checked."""
     yield from _segments(estate, progress)
     if estate.catalog is None:
         kind = "catalog-missing" if estate.catalog_error is None else "catalog-damaged"
-        if estate.catalog_error is not None or _is_anything(estate):
+        has_objects = next(iter(estate.store.names(ATTACHMENTS)), None) is not None
+        if estate.catalog_error is not None or estate.journal.segments() or has_objects:
             yield Finding(kind, estate.database.place, estate.database.place, estate.catalog_error or "")
     else:
-        foreign = [*_belonging(estate, estate.catalog)]
+        foreign = [*_binding(estate, estate.catalog)]
         yield from foreign
         if not any(finding.kind in _OTHER_JOURNAL for finding in foreign):
             for check in (_needed, _contents, _objects, _messages, _uploads, _quarantine, _records):
@@ -47,37 +48,31 @@ def check_all(estate: Estate, progress: Progress) -> Iterator[Finding]:
     yield from _tables(estate, progress)
 
 
-def _is_anything(estate: Estate) -> bool:
-    return bool(estate.journal.segments()) or next(iter(estate.store.names(ATTACHMENTS)), None) is not None
-
-
 # --- the journal --------------------------------------------------------------------------------------------------
 
 
-def _segments(estate: Estate, progress: Progress) -> Iterator[Finding]:
+def _segments(estate: GatewayStores, progress: ProgressListener) -> Iterator[Finding]:
     segments = estate.journal.segments()
     progress.begin("journal", sum(segment.size for segment in segments))
     for segment in segments:
         try:
-            damage = [_place(each) for each in estate.journal.verify(segment.number)]
+            damage = []
+            for each in estate.journal.verify(segment.number):
+                places = (("batch", each.batch), ("row", each.row))
+                where = " ".join(f"{word} {number}" for word, number in places if number is not None)
+                damage.append(f"{where}: {each.why}" if where else each.why)
         except KeyError:  # retired meanwhile
             damage = []
         except GatewayError as error:
             damage = [str(error)]
         progress.advance(segment.size)
         if damage:
-            more = f", and {len(damage) - _TOLD:,} more" if len(damage) > _TOLD else ""
-            detail = "; ".join(damage[:_TOLD]) + more
+            more = f", and {len(damage) - _SHOWN:,} more" if len(damage) > _SHOWN else ""
+            detail = "; ".join(damage[:_SHOWN]) + more
             yield Finding("segment-damaged", str(segment.number), f"segment {segment.number}", detail)
 
 
-def _place(damage: Damage) -> str:
-    places = (("batch", damage.batch), ("row", damage.row))
-    where = " ".join(f"{word} {number}" for word, number in places if number is not None)
-    return f"{where}: {damage.why}" if where else damage.why
-
-
-def _belonging(estate: Estate, catalog: Catalog) -> Iterator[Finding]:
+def _binding(estate: GatewayStores, catalog: Catalog) -> Iterator[Finding]:
     if estate.writer is None:
         return
     bound, journal, end = catalog.journal_identity(), estate.writer.identity(), estate.writer.end()
@@ -111,11 +106,11 @@ def last_segment(catalog: Catalog) -> int:
     return max([0 if reached is None else Position.unpack(reached).segment, *catalog.needed_segments()])
 
 
-def _needed(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Finding]:
+def _needed(estate: GatewayStores, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
     """Find unfinished attachments whose parts were in segments, or at the end of segments, that are gone.
 
-    Beside a running gateway, parts after the last sealed segment are not counted, since the gateway may still be
-    writing them.
+    While a gateway runs, parts after the last sealed segment are not counted, since the gateway may still be writing
+    them.
     """
     progress.begin("unfinished attachments", None)
     bound = max((segment.number for segment in estate.journal.segments()), default=0)
@@ -130,10 +125,12 @@ def _needed(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Fi
                 now = catalog.attachment(record.id)  # it may have been finished meanwhile
                 if now is not None and now.state in OPEN:
                     numbers = ", ".join(map(str, sorted(gone)))
-                    yield Finding("parts-missing", record.id, _of(record), f"its parts in segments {numbers} are gone")
+                    yield Finding(
+                        "parts-missing", record.id, _described(record), f"its parts in segments {numbers} are gone"
+                    )
 
 
-def _is_held(estate: Estate, place: Position) -> bool:
+def _is_held(estate: GatewayStores, place: Position) -> bool:
     """Tell whether the journal has this position, even if it is damaged."""
     try:
         list(estate.journal.extents([place]))
@@ -147,32 +144,24 @@ def _is_held(estate: Estate, place: Position) -> bool:
 # --- attachments and their content ---------------------------------------------------------------------------------
 
 
-def _contents(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Finding]:
+def _contents(estate: GatewayStores, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
     total = sum(record.size or 0 for record in attachments_in(catalog, AttachmentState.FINISHED))
     progress.begin("content", total)
     for record in attachments_in(catalog, AttachmentState.FINISHED):
-        found = _content(estate, catalog, record, progress)
-        if found is not None:
-            yield found
+        if unsound(record, catalog, estate.store, estate.journal, progress.advance) is None:
+            continue
+        now = catalog.attachment(record.id)  # it may have been settled or deleted meanwhile
+        if now is None or now.state is not AttachmentState.FINISHED:
+            continue
+        why = unsound(now, catalog, estate.store, estate.journal, lambda _amount: None)
+        if why is not None and not (why.kind == "content-missing" and _is_being_written(estate, catalog, now)):
+            yield Finding(why.kind, record.id, _described(record), why.why)
     for record in attachments_in(catalog, AttachmentState.QUARANTINED):
         if record.sha256 is not None and record.reason_code != CONTENT_LOST:
-            yield Finding("content-quarantined", record.id, _of(record), record.reason or "")
+            yield Finding("content-quarantined", record.id, _described(record), record.reason or "")
 
 
-def _content(estate: Estate, catalog: Catalog, record: AttachmentRecord, progress: Progress) -> Finding | None:
-    why = unsound(record, catalog, estate.store, estate.journal, progress.advance)
-    if why is None:
-        return None
-    now = catalog.attachment(record.id)  # it may have been settled or deleted meanwhile
-    if now is None or now.state is not AttachmentState.FINISHED:
-        return None
-    why = unsound(now, catalog, estate.store, estate.journal, lambda _: None)
-    if why is None or (why.kind == "content-missing" and _is_being_written(estate, catalog, now)):
-        return None
-    return Finding(why.kind, record.id, _of(record), why.why)
-
-
-def _is_being_written(estate: Estate, catalog: Catalog, record: AttachmentRecord) -> bool:
+def _is_being_written(estate: GatewayStores, catalog: Catalog, record: AttachmentRecord) -> bool:
     """Tell whether content may be in the segment that a gateway is writing, which can be read only when it is
     sealed."""
     if estate.writer is not None:
@@ -181,30 +170,30 @@ def _is_being_written(estate: Estate, catalog: Catalog, record: AttachmentRecord
     return any(extent.segment > last for extent in catalog.extents(record.id))
 
 
-def _of(record: AttachmentRecord) -> str:
+def _described(record: AttachmentRecord) -> str:
     name = f" ({record.qualifier_2!r} of {record.source})" if record.qualifier_2 else f" (of {record.source})"
     return f"attachment {record.id}{name}"
 
 
-def _objects(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Finding]:
+def _objects(estate: GatewayStores, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
     """Find objects without an attachment. If the records have the attachment, its row is missing."""
     progress.begin("objects", None)
-    strange: dict[str, str] = {}
+    unknown: dict[str, str] = {}
     for names in batched(estate.store.names(ATTACHMENTS)):
         by_id = {name.removeprefix(ATTACHMENTS): name for name in names}
         known = {record.id: record for record in catalog.attachments_by_id([*by_id])}
-        strange |= {each: name for each, name in by_id.items() if not _owns(known.get(each), name)}
+        unknown |= {each: name for each, name in by_id.items() if not _owns(known.get(each), name)}
         progress.advance(len(names))
-    if not strange:
+    if not unknown:
         return
-    recorded = {row.id: row for row in _recorded(estate) if row.id in strange}
-    for each, name in strange.items():
+    recorded = {row.id: row for row in _recorded(estate) if row.id in unknown}
+    for each, name in unknown.items():
         record = catalog.attachment(each)
-        if _owns(record, name) or not _is_there(estate, name):
+        if _owns(record, name) or object_size(estate.store, name) is None:
             continue
-        said = recorded.get(each)
-        if record is None and isinstance(said, AttachmentRecord) and said.state is AttachmentState.FINISHED:
-            yield Finding("row-missing", each, _of(said), "its object and its record are there")
+        row = recorded.get(each)
+        if record is None and isinstance(row, AttachmentRecord) and row.state is AttachmentState.FINISHED:
+            yield Finding("row-missing", each, _described(row), "its object and its record exist")
         else:
             yield Finding("object-orphaned", name, name, "" if record is None else f"its attachment is {record.state}")
 
@@ -218,19 +207,11 @@ def _owns(record: AttachmentRecord | None, name: str) -> bool:
     )
 
 
-def _is_there(estate: Estate, name: str) -> bool:
-    try:
-        estate.store.size(name)
-    except KeyError:
-        return False
-    return True
-
-
-def _recorded(estate: Estate) -> Iterator[Row | Dropped]:
+def _recorded(estate: GatewayStores) -> Iterator[Row | Dropped]:
     return record_files.rows(estate.store, lambda _damage: None)
 
 
-def _messages(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Finding]:
+def _messages(estate: GatewayStores, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
     """Find attachments that a message lists and that have no row."""
     progress.begin("messages", None)
     missing: dict[str, str] = {}
@@ -242,25 +223,22 @@ def _messages(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[
         progress.advance(len(messages))
     if not missing:
         return
-    dropped = {row.id for row in _recorded(estate) if row.id in missing and _may_be_dropped(row)}
+    dropped: set[str] = set()  # rows that retention may have removed: recorded as dropped, or ended without content
+    for row in _recorded(estate):
+        is_ended = isinstance(row, AttachmentRecord) and row.state not in (*OPEN, AttachmentState.FINISHED)
+        if row.id in missing and (is_ended or isinstance(row, Dropped)):
+            dropped.add(row.id)
     now = {record.id for record in catalog.attachments_by_id([*missing])}
     for each, message in missing.items():
-        has_object = _is_there(estate, object_name(each))  # then it is reported already
+        has_object = object_size(estate.store, object_name(each)) is not None  # then it is reported already
         if each not in dropped and each not in now and not has_object:
             yield Finding("row-missing", each, f"attachment {each}", f"message {message} lists it")
-
-
-def _may_be_dropped(row: Row | Dropped) -> bool:
-    """Tell whether retention may have removed this row: it has ended without content, or is recorded as dropped."""
-    return isinstance(row, Dropped) or (
-        isinstance(row, AttachmentRecord) and row.state not in (*OPEN, AttachmentState.FINISHED)
-    )
 
 
 # --- deliveries and quarantine ------------------------------------------------------------------------------------
 
 
-def _uploads(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Finding]:
+def _uploads(estate: GatewayStores, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
     progress.begin("deliveries", None)
     for state in _OPEN_DELIVERIES:
         for delivery in pages(lambda at, s=state: catalog.deliveries(s, None, at, AT_ONCE)):  # type: ignore[misc]
@@ -277,7 +255,7 @@ def _uploads(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[F
             yield Finding("upload-orphaned", name, name)
 
 
-def _upload(estate: Estate, delivery: DeliveryRecord, progress: Progress) -> str | None:
+def _upload(estate: GatewayStores, delivery: DeliveryRecord, progress: ProgressListener) -> str | None:
     for attachment in delivery.attachments:
         try:
             found = measure(estate.store.read(attachment.object_name), progress.advance)
@@ -290,10 +268,10 @@ def _upload(estate: Estate, delivery: DeliveryRecord, progress: Progress) -> str
     return None
 
 
-def _quarantine(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Finding]:
+def _quarantine(estate: GatewayStores, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
     progress.begin("quarantine", None)
     for entry in pages(lambda at: catalog.quarantined(None, None, at, AT_ONCE)):
-        name: str | None = getattr(entry, "object_name", None)
+        name: str | None = entry.object_name
         if name is None:
             continue
         try:
@@ -311,7 +289,7 @@ def _quarantine(estate: Estate, catalog: Catalog, progress: Progress) -> Iterato
 # --- records and tables -------------------------------------------------------------------------------------------
 
 
-def _records(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Finding]:
+def _records(estate: GatewayStores, catalog: Catalog, progress: ProgressListener) -> Iterator[Finding]:
     progress.begin("records", None)
     for file in record_files.files(estate.store):
         try:
@@ -331,7 +309,7 @@ def _records(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[F
         yield Finding("records-missing", record_files.FOLDER, record_files.FOLDER, f"{missing:,} attachments")
 
 
-def _tables(estate: Estate, progress: Progress) -> Iterator[Finding]:
+def _tables(estate: GatewayStores, progress: ProgressListener) -> Iterator[Finding]:
     progress.begin("tables", None)
     if estate.settings.tables.url is None and not (estate.settings.data / "tables").is_dir():
         return
@@ -357,18 +335,18 @@ def _tables(estate: Estate, progress: Progress) -> Iterator[Finding]:
             yield Finding("table-damaged", name, f"table {name}", str(error).partition("\n")[0])
 
 
-class Summary(NamedTuple):
+class CheckSummary(NamedTuple):
     """The results of a check."""
 
     findings: Sequence[Finding]
     unchecked: Sequence[str]
 
 
-def checked(estate: Estate, progress: Progress) -> Summary:
+def checked(estate: GatewayStores, progress: ProgressListener) -> CheckSummary:
     """Return every difference, and the parts that could not be checked."""
     findings: list[Finding] = []
     try:
         findings.extend(check_all(estate, progress))
     except CannotCheck as error:  # the earlier findings count
-        return Summary(findings, [str(error)])
-    return Summary(findings, [])
+        return CheckSummary(findings, [str(error)])
+    return CheckSummary(findings, [])

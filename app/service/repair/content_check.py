@@ -19,8 +19,8 @@ class Measure(NamedTuple):
     sha256: str
 
 
-def measure(pieces: Iterable[bytes | memoryview], advance: Advance) -> Measure:
-    """Return the size and the SHA-256 of these bytes."""
+def measure(pieces: Iterable[bytes | memoryview], advance: Advance = lambda _amount: None) -> Measure:
+    """Return the size and the SHA-256 of these bytes. `advance` is called with the size of each piece."""
     digest, size = sha256(), 0
     for piece in pieces:
         digest.update(piece)
@@ -49,7 +49,10 @@ def unsound(
             return Unsound(f"{what}-damaged", f"{content.size:,} bytes are there, {record.size or 0:,} were written")
         found = measure(content.read(0, content.size), advance)
     except KeyError as gone:
-        return Unsound(f"{what}-missing", f"{_gone(gone)} is gone")
+        name = gone.args[0] if gone.args else ""
+        return Unsound(
+            f"{what}-missing", f"journal segment {name} is gone" if isinstance(name, int) else f"{name} is gone"
+        )
     except GatewayError as error:
         return Unsound(f"{what}-damaged", str(error))
     if found.sha256 != record.sha256:
@@ -63,6 +66,9 @@ def _stored(record: AttachmentRecord, store: ContentStore) -> StoredContent:
     return StoredContent(store, record.object_name, store.size(record.object_name))
 
 
-def _gone(error: KeyError) -> str:
-    what = error.args[0] if error.args else ""
-    return f"journal segment {what}" if isinstance(what, int) else str(what)
+def object_size(store: ContentStore, name: str) -> int | None:
+    """Return the size of an object; None when there is none."""
+    try:
+        return store.size(name)
+    except KeyError:
+        return None

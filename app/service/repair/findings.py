@@ -23,7 +23,7 @@ class Action(StrEnum):
     NONE = "none"
 
 
-class Kind(NamedTuple):
+class FindingKind(NamedTuple):
     """A kind of finding: the difference, its cost until it is repaired, and its repair."""
 
     what: str
@@ -35,111 +35,111 @@ class Kind(NamedTuple):
 _CONTENT = "the attachment's content cannot be served, or would be served damaged"
 _RESTORE = "assembled again from the journal, if its parts are there and give the same SHA-256; else quarantined"
 
-KINDS: Mapping[str, Kind] = {
-    "catalog-missing": Kind(
+KINDS: Mapping[str, FindingKind] = {
+    "catalog-missing": FindingKind(
         "there is no catalog, but a journal or content",
         "nothing can be listed or served",
-        "rebuilt from the journal and the records beside the content",
+        "rebuilt from the journal and the records in the content store",
         Action.REBUILD_CATALOG,
     ),
-    "catalog-damaged": Kind(
+    "catalog-damaged": FindingKind(
         "the catalog's database is damaged",
         "the gateway may not start, or may give wrong answers",
-        "set aside, and rebuilt from the journal and the records beside the content",
+        "set aside, and rebuilt from the journal and the records in the content store",
         Action.REBUILD_CATALOG,
     ),
-    "catalog-foreign": Kind(
+    "catalog-foreign": FindingKind(
         "the catalog belongs to another journal, which used the same numbers",
         "the gateway does not start",
         "set aside, and rebuilt from this journal, the content store, and the catalog's rows about both",
         Action.REBUILD_CATALOG,
     ),
-    "journal-replaced": Kind(
+    "journal-replaced": FindingKind(
         "the journal that the catalog belongs to is gone, and another one is in its place",
         "the gateway does not start; messages that only the lost journal had are gone unless they are sent again",
         "the catalog belongs to the new journal from now on; attachments in the lost one are expired or quarantined",
         Action.REBIND,
     ),
-    "journal-behind": Kind(
+    "journal-behind": FindingKind(
         "the journal ends before the last message that the catalog includes",
         "the gateway does not start; parts in the lost segments are gone unless they are sent again",
         "the numbers of the lost segments are never used again",
         Action.RESERVE,
     ),
-    "parts-missing": Kind(
+    "parts-missing": FindingKind(
         "parts of an unfinished attachment were in journal segments that are gone",
         "the attachment cannot be finished, unless all of it is sent again",
         "expired; it begins anew when it is sent again",
         Action.EXPIRE,
     ),
-    "segment-damaged": Kind(
+    "segment-damaged": FindingKind(
         "a journal segment is not as it was written",
         "the messages in the damaged places are lost, unless their attachments are in the content store already",
         "set aside as soon as no attachment needs the rest of it",
         Action.SET_SEGMENT_ASIDE,
     ),
-    "row-missing": Kind(
+    "row-missing": FindingKind(
         "the catalog has no row of an attachment",
         "the attachment is not listed and not served",
         "restored from the records, or from the journal",
         Action.RESTORE_ROW,
     ),
-    "object-missing": Kind("an object of the content store is gone", _CONTENT, _RESTORE, Action.RESTORE_CONTENT),
-    "object-damaged": Kind(
+    "object-missing": FindingKind("an object of the content store is gone", _CONTENT, _RESTORE, Action.RESTORE_CONTENT),
+    "object-damaged": FindingKind(
         "an object of the content store is not as it was written", _CONTENT, _RESTORE, Action.RESTORE_CONTENT
     ),
-    "content-missing": Kind(
+    "content-missing": FindingKind(
         "finished content is no longer in the journal, and not in the content store",
         _CONTENT,
         _RESTORE,
         Action.RESTORE_CONTENT,
     ),
-    "content-damaged": Kind(
+    "content-damaged": FindingKind(
         "finished content in the journal is not as it was received", _CONTENT, _RESTORE, Action.RESTORE_CONTENT
     ),
-    "content-quarantined": Kind(
+    "content-quarantined": FindingKind(
         "content was found damaged, and the attachment quarantined",
         "the attachment's content is not served",
         _RESTORE,
         Action.RESTORE_CONTENT,
     ),
-    "object-orphaned": Kind(
+    "object-orphaned": FindingKind(
         "an object of the content store belongs to no attachment",
         "it takes space in the content store",
         "set aside, below `aside/`",
         Action.SET_OBJECT_ASIDE,
     ),
-    "upload-orphaned": Kind(
+    "upload-orphaned": FindingKind(
         "an uploaded object belongs to no delivery",
         "it takes space in the content store",
         "removed",
         Action.REMOVE_UPLOAD,
     ),
-    "upload-damaged": Kind(
+    "upload-damaged": FindingKind(
         "content of a delivery that is not sent yet is gone or damaged",
         "the delivery cannot be sent, or would be sent damaged",
         "the delivery fails, with this reason",
         Action.FAIL_DELIVERY,
     ),
-    "quarantine-damaged": Kind(
+    "quarantine-damaged": FindingKind(
         "the copy of a quarantined message is gone or damaged",
         "the message can be listed, but not shown or processed again",
         "nothing",
         Action.NONE,
     ),
-    "records-damaged": Kind(
+    "records-damaged": FindingKind(
         "an object of the catalog's records is damaged",
         "a catalog rebuilt from nothing would lack its rows",
         "the whole catalog is recorded anew, and the object set aside",
         Action.RECORD,
     ),
-    "records-missing": Kind(
+    "records-missing": FindingKind(
         "ended attachments are not in the catalog's records, and no longer in the journal",
         "a catalog rebuilt from nothing would lack them",
         "the whole catalog is recorded anew",
         Action.RECORD,
     ),
-    "table-damaged": Kind(
+    "table-damaged": FindingKind(
         "a table cannot be read to its end",
         "queries of the table fail",
         "nothing: restore it from a backup, or remove it and run `pipeline batch` over the archive",
@@ -159,14 +159,14 @@ class Finding:
     detail: str = ""
 
     @property
-    def known(self) -> Kind:
+    def known(self) -> FindingKind:
         return KINDS[self.kind]
 
     def as_json(self) -> dict[str, Any]:
         """Return the finding with the texts of its kind."""
-        known = self.known
-        said = {"what": known.what, "cost": known.cost, "repair": known.repair, "action": known.action.value}
-        return {**asdict(self), **said}
+        kind = self.known
+        texts = {"what": kind.what, "cost": kind.cost, "repair": kind.repair, "action": kind.action.value}
+        return {**asdict(self), **texts}
 
 
 class CannotCheck(Exception):

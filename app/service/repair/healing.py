@@ -1,11 +1,11 @@
 """The healing of finished content that is damaged, by messages that came again.
 
-The content of an attachment is compared when all of its parts have come again. If it is damaged, whether somebody has
-noticed that or not, the repetition takes its place. Only bytes with the SHA-256 of the received content do. So a
-repetition with another content changes nothing, and neither does one of undamaged content.
+The content of an attachment is compared when all of its parts have been sent again. If it is damaged, whether that was
+known or not, the repetition replaces it. Only bytes with the SHA-256 of the received content do. So a repetition with
+other content changes nothing, and neither does one of undamaged content.
 
-What is known to be damaged is also looked for in the journal, once it is found and whenever messages of it have come,
-whoever assembles them.
+Damaged content is also searched for in the journal, once the damage is found and whenever messages of the attachment
+have arrived.
 """
 
 from collections import deque
@@ -16,17 +16,13 @@ from typing import Final
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError
 from app.model.records import AttachmentRecord
-from app.model.trace_context import trace_fields
-from app.observe import logger
 from app.service.content.content_damage import Damages
 from app.service.context import ServiceContext
-from app.service.finishing.finisher import Complete
-from app.service.repair.restoring import Restored, restore_content, restore_from
+from app.service.finishing.stored_parts import CompleteAttachment
+from app.service.repair.restoring import report_outcome, restore_content, restore_from
 
 WAITING: Final = 1000
-"""The most repetitions that wait. Beyond that the oldest is dropped, and the scrub compares its content some day."""
-
-log = logger(__name__)
+"""The most repetitions that wait. Beyond that the oldest is dropped, and a later scrub compares its content."""
 
 
 class Healer:
@@ -40,16 +36,16 @@ class Healer:
         stop: Event,
     ) -> None:
         self._context, self._damages, self._read, self._stop = context, damages, read, stop
-        self._waiting: deque[Complete] = deque(maxlen=WAITING)
+        self._waiting: deque[CompleteAttachment] = deque(maxlen=WAITING)
         self._seen: dict[str, int] = {}
         self._tried: dict[str, int] = {}
 
-    def put(self, again: Complete) -> None:
+    def put(self, again: CompleteAttachment) -> None:
         """Have the content of a finished attachment compared that has been sent again."""
         self._waiting.append(again)
 
     def step(self) -> None:
-        """Compare what has been sent again, and look for news of what is damaged. Raises GatewayError."""
+        """Compare what has been sent again, and search for what is damaged. Raises GatewayError."""
         while self._waiting and not self._stop.is_set():
             self.heal(self._waiting[0])
             self._waiting.popleft()
@@ -59,14 +55,15 @@ class Healer:
         self._tried = {each: at for each, at in self._tried.items() if each in damaged}
         for record in damaged.values():
             if not self._stop.is_set():
-                self._look(record)
+                self._search_journal(record)
 
-    def heal(self, again: Complete) -> None:
+    def heal(self, again: CompleteAttachment) -> None:
         """Replace the content of an attachment by a repetition of it, if it is damaged."""
         record = self._context.catalog.attachment(again.record.id)
         if record is None or record.state is not AttachmentState.FINISHED or self._is_sound(record):
             return
-        self._tell(record, restore_from(record, again.record, again.runs or [], self._context), "sent again")
+        outcome = restore_from(record, again, self._context)
+        report_outcome(record, outcome, self._context, self._damages, how="sent again")
 
     def _is_sound(self, record: AttachmentRecord) -> bool:
         try:
@@ -78,20 +75,11 @@ class Healer:
             return self._damages.lost(record, gone) is None
         return True
 
-    def _look(self, record: AttachmentRecord) -> None:
-        """Look for an attachment in the journal, unless more of it is just coming or nothing has come since."""
+    def _search_journal(self, record: AttachmentRecord) -> None:
+        """Restore an attachment from the journal, unless more of it is arriving or nothing has arrived since."""
         if self._seen.get(record.id) != record.last_position:
             self._seen[record.id] = record.last_position
         elif self._tried.get(record.id) != record.last_position:
             self._tried[record.id] = record.last_position
             for outcome in restore_content([record.id], self._context, give_up=False):
-                self._tell(record, outcome, "found in the journal")
-
-    def _tell(self, record: AttachmentRecord, outcome: Restored, how: str) -> None:
-        fields = trace_fields(record.trace_parent)
-        if outcome.done:
-            self._damages.sound(record)
-            self._context.metrics.content_restored.inc()
-            log.warning("content_restored", attachment=record.id, how=how, **fields)
-        else:
-            log.error("content_not_restored", attachment=record.id, how=how, reason=outcome.why, **fields)
+                report_outcome(record, outcome, self._context, self._damages, how="found in the journal")

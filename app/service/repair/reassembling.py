@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple, cast
 
 from app import plugins
-from app.assembly.part_places import Parts
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError
 from app.model.message import MAX_BATCHES_A_SEGMENT, PhysicalMessage, Position
@@ -19,11 +18,11 @@ from app.model.records import AttachmentRecord, Checkpoint, Extent, Finished, Pa
 from app.ports import Catalog, ContentStore, Journal, Segment
 from app.service.assembling.assembler import Assembler
 from app.service.context import ServiceContext, Stores
-from app.service.finishing.finished_contents import Spoilt, read_content
-from app.service.finishing.stored_parts import begun
+from app.service.finishing.finished_contents import ContentRejected, read_content
+from app.service.finishing.stored_parts import CompleteAttachment, begun
 
 
-class Wanted(NamedTuple):
+class ReassemblyRequest(NamedTuple):
     """An attachment to assemble from the messages of these segments (a closed range).
 
     `record` has its known facts, as its header may be in none of these segments any more.
@@ -35,13 +34,13 @@ class Wanted(NamedTuple):
     record: AttachmentRecord | None = None
 
     @classmethod
-    def of(cls, record: AttachmentRecord) -> "Wanted":
+    def of(cls, record: AttachmentRecord) -> "ReassemblyRequest":
         first, last = (Position.unpack(at).segment for at in (record.first_position, record.last_position))
         return cls(record.id, first, last, record)
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class Reassembled:
     """The results for an attachment: its row, its parts and its content in the temporary store, or why there is
     none."""
 
@@ -51,26 +50,29 @@ class Again:
     why: str = ""
 
 
-class Scratch(NamedTuple):
+class Reassembly(NamedTuple):
     """The results for all wanted attachments, and the store of their content."""
 
-    found: Mapping[str, Again]
+    found: Mapping[str, Reassembled]
     store: ContentStore
 
 
 @contextmanager
-def reassembled(wanted: Iterable[Wanted], context: ServiceContext) -> Iterator[Scratch]:
+def reassembled(wanted: Iterable[ReassemblyRequest], context: ServiceContext) -> Iterator[Reassembly]:
     """Assemble attachments from the rest of their segments. The temporary place is removed when the block ends."""
-    asked = list(wanted)
+    requests = list(wanted)
     with TemporaryDirectory(prefix="repair-", dir=context.settings.data) as folder:
         catalog = plugins.catalog()(f"sqlite:///{folder}/catalog.sqlite")
         try:
             store = plugins.content_store()(Path(folder) / "content")
-            numbers = {number for each in asked for number in range(each.first, each.last + 1)}
+            numbers = {number for each in requests for number in range(each.first, each.last + 1)}
             scratch = replace(
-                context, journal=cast("Journal", _Some(context.journal, numbers)), catalog=catalog, store=store
+                context,
+                journal=cast("Journal", _PartialJournal(context.journal, numbers)),
+                catalog=catalog,
+                store=store,
             )
-            known = [begun(each.record) for each in asked if each.record is not None]
+            known = [begun(each.record) for each in requests if each.record is not None]
             catalog.checkpoint(
                 Checkpoint(
                     attachments=[record for record in known if record is not None],
@@ -79,40 +81,40 @@ def reassembled(wanted: Iterable[Wanted], context: ServiceContext) -> Iterator[S
             )
             Assembler(scratch, lambda _complete: None, read_early=False).recover()
             stores = Stores(settings=context.settings, journal=context.journal, store=store, in_place=False)
-            yield Scratch({each.id: _again(each.id, catalog, stores) for each in asked}, store)
+            yield Reassembly({each.id: _result(each.id, catalog, stores) for each in requests}, store)
         finally:
             catalog.close()
 
 
 @contextmanager
-def put_together(record: AttachmentRecord, runs: list[PartRun], context: ServiceContext) -> Iterator[Scratch]:
-    """Read the content of an attachment that has all these parts. The temporary place is removed when the block
-    ends."""
+def content_of_parts(complete: CompleteAttachment, context: ServiceContext) -> Iterator[Reassembly]:
+    """Read the content of an attachment. The temporary place is removed when the block ends."""
     with TemporaryDirectory(prefix="repair-", dir=context.settings.data) as folder:
         store = plugins.content_store()(Path(folder) / "content")
         stores = Stores(settings=context.settings, journal=context.journal, store=store, in_place=False)
-        yield Scratch({record.id: _read(record, runs, stores)}, store)
+        yield Reassembly({complete.record.id: _read(complete, stores)}, store)
 
 
-def _again(attachment_id: str, catalog: Catalog, stores: Stores) -> Again:
+def _result(attachment_id: str, catalog: Catalog, stores: Stores) -> Reassembled:
     record = catalog.attachment(attachment_id)
     if record is None:
-        return Again(None, [], None, "the journal no longer has any message of it")
+        return Reassembled(None, [], None, "the journal no longer has any message of it")
     runs = catalog.part_runs(attachment_id)
     if record.state is not AttachmentState.COMPLETE:
         expected = "an unknown number" if record.parts_expected is None else f"{record.parts_expected:,}"
-        return Again(record, runs, None, f"the journal has {record.parts_received:,} of {expected} parts")
-    return _read(record, runs, stores)
+        return Reassembled(record, runs, None, f"the journal has {record.parts_received:,} of {expected} parts")
+    return _read(CompleteAttachment(record, runs), stores)
 
 
-def _read(record: AttachmentRecord, runs: list[PartRun], stores: Stores) -> Again:
+def _read(complete: CompleteAttachment, stores: Stores) -> Reassembled:
+    record, runs = complete.record, [*(complete.runs or ())]
     try:
-        return Again(record, runs, read_content(record, Parts(runs), stores))
-    except (Spoilt, DamagedError) as error:
-        return Again(record, runs, None, str(error))
+        return Reassembled(record, runs, read_content(complete, stores))
+    except (ContentRejected, DamagedError) as error:
+        return Reassembled(record, runs, None, str(error))
 
 
-class _Some:
+class _PartialJournal:
     """A journal of which only some segments are replayed, with only the methods that assembly uses."""
 
     def __init__(self, journal: Journal, numbers: set[int]) -> None:

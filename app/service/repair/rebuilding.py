@@ -8,10 +8,10 @@ These are the steps:
   deliveries.
 - The journal is replayed as at any start, and complete attachments are finished.
 - Attachments that were finished once, and are in neither, are quarantined as lost.
-- Attachments that were unfinished, and are found nowhere, become expired.
+- Attachments that were unfinished, and are found nowhere, expire.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -44,10 +44,11 @@ from app.service.finishing.finisher import Finisher
 from app.service.finishing.stored_parts import begun
 from app.service.repair import record_files
 from app.service.repair.catalog_pages import OPEN, attachments_in, batched
+from app.service.repair.content_check import object_size
 from app.service.repair.record_files import Dropped
 from app.service.repair.record_json import Row
 from app.service.repair.recorder import Recorder
-from app.service.repair.repair_stores import Estate, Progress
+from app.service.repair.repair_stores import GatewayStores, ProgressListener
 
 log = logger(__name__)
 
@@ -61,8 +62,8 @@ class Rebuilt:
     """The sources of a new catalog.
 
     They are rows from the records, messages from the journal, attachments finished from the journal, attachments that
-    could not be brought back, objects without an attachment, and the place of the old catalog. `unsent` tells for each
-    webhook how many events of the old log it had not got: it begins anew with the events after the rebuilding.
+    could not be brought back, objects without an attachment, and the place of the old catalog. `unsent` has, for
+    each webhook, how many events of the old log it had not got: it begins anew with the events after the rebuilding.
     """
 
     recorded: int = 0
@@ -84,7 +85,7 @@ class _Old(NamedTuple):
     unsent: Mapping[str, int] = MappingProxyType({})
 
 
-def rebuild(estate: Estate, progress: Progress) -> Rebuilt:
+def rebuild(estate: GatewayStores, progress: ProgressListener) -> Rebuilt:
     """Make a new catalog and replace the old one; `estate.catalog` is closed. Raises GatewayError."""
     journal = estate.writer
     assert journal is not None
@@ -95,11 +96,14 @@ def rebuild(estate: Estate, progress: Progress) -> Rebuilt:
         catalog = plugins.catalog()(scratch)
         try:
             context = estate.service_context(catalog, journal)
-            in_doubt = _load(context, None if old.is_foreign else _first(journal), rebuilt, progress)
-            _replay(context, rebuilt, progress)
+            first = min((segment.number for segment in journal.segments()), default=None)
+            to_find = _load(context, None if old.is_foreign else first, rebuilt, progress)
+            progress.begin("journal", None)
+            rebuilt.replayed = Assembler(context, lambda _complete: None, read_early=False).recover()
+            progress.advance(rebuilt.replayed)
             _finish(context, rebuilt, progress)
-            _load_what_follows(context, old)
-            _lose(context, in_doubt, rebuilt)
+            _add_recorded_facts(context, old)
+            _quarantine_lost(context, to_find, rebuilt)
             _expire(context, old.unfinished, rebuilt)
             rebuilt.orphaned = _orphaned(context)
             for key in old.keys:
@@ -122,7 +126,7 @@ def rebuild(estate: Estate, progress: Progress) -> Rebuilt:
     return rebuilt
 
 
-def _recorded(estate: Estate, journal: Journal) -> _Old:
+def _recorded(estate: GatewayStores, journal: Journal) -> _Old:
     """Write everything that a readable old catalog has to the records, and close it."""
     if estate.catalog is None:
         return _Old([], is_foreign=False)
@@ -136,22 +140,20 @@ def _recorded(estate: Estate, journal: Journal) -> _Old:
     return _Old(unfinished, bound is not None and bound.id != journal.identity().id, keys, unsent)
 
 
-def _first(journal: Journal) -> int | None:
-    return min((segment.number for segment in journal.segments()), default=None)
-
-
-def _load(context: ServiceContext, first: int | None, rebuilt: Rebuilt, progress: Progress) -> list[AttachmentRecord]:
+def _load(
+    context: ServiceContext, first: int | None, rebuilt: Rebuilt, progress: ProgressListener
+) -> list[AttachmentRecord]:
     """Load the rows of the records that the journal may no longer have.
 
     The journal has segments from `first` on; None means that no row of the records is in it. Return the finished
     attachments that the journal must bring.
     """
     progress.begin("records", None)
-    in_doubt: list[AttachmentRecord] = []
+    to_find: list[AttachmentRecord] = []
     for some in batched(record_files.rows(context.store, _damaged)):
         checkpoint = Checkpoint()
         for row in some:
-            taken = _taken(row, context, first, in_doubt)
+            taken = _row_to_load(row, context, first, to_find)
             if isinstance(taken, AttachmentRecord):
                 checkpoint.attachments.append(taken)
             elif isinstance(taken, MessageRecord):
@@ -161,11 +163,11 @@ def _load(context: ServiceContext, first: int | None, rebuilt: Rebuilt, progress
             rebuilt.recorded += taken is not None
         context.catalog.checkpoint(checkpoint)
         progress.advance(len(some))
-    return in_doubt
+    return to_find
 
 
-def _taken(
-    row: Row | Dropped, context: ServiceContext, first: int | None, in_doubt: list[AttachmentRecord]
+def _row_to_load(
+    row: Row | Dropped, context: ServiceContext, first: int | None, to_find: list[AttachmentRecord]
 ) -> Row | None:
     """Return the row to begin with; None for a row that the journal brings, or that must not come back."""
     if isinstance(row, MessageRecord):
@@ -175,9 +177,9 @@ def _taken(
     if not isinstance(row, AttachmentRecord):
         return None
     if row.state is AttachmentState.FINISHED:
-        if _is_stored(row, context):
+        if object_size(context.store, object_name(row.id)) == row.size:
             return replace(row, storage="store", object_name=object_name(row.id), reason_code=None, reason=None)
-        in_doubt.append(row)
+        to_find.append(row)
     elif row.state is AttachmentState.DELETED or (row.state not in OPEN and not _is_held(row.first_position, first)):
         return row
     return begun(row)
@@ -188,24 +190,11 @@ def _is_held(position: int, first: int | None) -> bool:
     return first is not None and Position.unpack(position).segment >= first
 
 
-def _is_stored(row: AttachmentRecord, context: ServiceContext) -> bool:
-    try:
-        return context.store.size(object_name(row.id)) == row.size
-    except KeyError:
-        return False
-
-
 def _damaged(error: GatewayError) -> None:
     log.error("records_damaged", reason=str(error))
 
 
-def _replay(context: ServiceContext, rebuilt: Rebuilt, progress: Progress) -> None:
-    progress.begin("journal", None)
-    rebuilt.replayed = Assembler(context, lambda _complete: None, read_early=False).recover()
-    progress.advance(rebuilt.replayed)
-
-
-def _load_what_follows(context: ServiceContext, old: _Old) -> None:
+def _add_recorded_facts(context: ServiceContext, old: _Old) -> None:
     """Add the recorded facts that the journal no longer has to its messages, and the outcome to quarantine entries.
 
     Deleted messages, which the journal has brought back, are deleted again. Positions of quarantined
@@ -223,7 +212,7 @@ def _load_what_follows(context: ServiceContext, old: _Old) -> None:
                 context.catalog.drop_message(row.id, [])
 
 
-def _finish(context: ServiceContext, rebuilt: Rebuilt, progress: Progress) -> None:
+def _finish(context: ServiceContext, rebuilt: Rebuilt, progress: ProgressListener) -> None:
     """Finish complete attachments. The gateway later retries those that cannot be finished now."""
     progress.begin("content", None)
     finisher = Finisher(context)
@@ -237,14 +226,17 @@ def _finish(context: ServiceContext, rebuilt: Rebuilt, progress: Progress) -> No
         progress.advance(1)
 
 
-def _lose(context: ServiceContext, in_doubt: list[AttachmentRecord], rebuilt: Rebuilt) -> None:
+def _quarantine_lost(context: ServiceContext, to_find: list[AttachmentRecord], rebuilt: Rebuilt) -> None:
     """Quarantine attachments that were finished once, and that neither the store nor the journal has brought back."""
-    for some in batched(in_doubt):
+    for some in batched(to_find):
         now = {record.id: record for record in context.catalog.attachments_by_id([each.id for each in some])}
-        for record in _not_back(some, now):
+        for record in some:
+            found = now.get(record.id)
+            if found is not None and found.state not in (AttachmentState.RECEIVING, AttachmentState.EXPIRED):
+                continue
             rebuilt.lost += 1
             state = AttachmentState.QUARANTINED
-            if record.id not in now:
+            if found is None:
                 lost = replace(
                     record, state=state, reason_code=CONTENT_LOST, reason=_GONE, storage=None, object_name=None
                 )
@@ -254,23 +246,16 @@ def _lose(context: ServiceContext, in_doubt: list[AttachmentRecord], rebuilt: Re
             log.error("attachment_lost", attachment=record.id, name=record.qualifier_2, source=record.source)
 
 
-def _not_back(recorded: list[AttachmentRecord], now: dict[str, AttachmentRecord]) -> Iterator[AttachmentRecord]:
-    for record in recorded:
-        found = now.get(record.id)
-        if found is None or found.state in (AttachmentState.RECEIVING, AttachmentState.EXPIRED):
-            yield record
-
-
 def _expire(context: ServiceContext, unfinished: list[AttachmentRecord], rebuilt: Rebuilt) -> None:
-    """Add attachments that were unfinished, and of which the journal has nothing left, as expired. What turns out to be
-    an application message is none of them."""
+    """Add attachments that were unfinished, and of which the journal has nothing left, as expired. Messages that turned
+    out to be application messages are left out."""
     for some in batched(unfinished):
         ids = [each.id for each in some]
         known = {record.id for record in context.catalog.attachments_by_id(ids)}
         known.update(message.waited_as or "" for message in context.catalog.messages_that_waited(ids))
         gone = [record for record in some if record.id not in known]
-        said = {**NOTHING_CAME, "state": AttachmentState.EXPIRED, "reason_code": PARTS_GONE, "reason": _PARTS_GONE}
-        context.catalog.checkpoint(Checkpoint(attachments=[changed(record, **said) for record in gone]))
+        values = {**NOTHING_CAME, "state": AttachmentState.EXPIRED, "reason_code": PARTS_GONE, "reason": _PARTS_GONE}
+        context.catalog.checkpoint(Checkpoint(attachments=[changed(record, **values) for record in gone]))
         rebuilt.lost += len(gone)
         for record in gone:
             log.error("attachment_lost", attachment=record.id, name=record.qualifier_2, source=record.source)

@@ -17,13 +17,14 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from re import compile as pattern
 from typing import Any, NamedTuple
 
 import orjson
 
 from app.model.errors import GatewayError
-from app.ports import ContentStore, ObjectWriter
+from app.ports import ContentStore
 from app.service.repair.record_json import Row, from_json, kind_of, to_json
 from app.service.repair.record_json import line as to_line
 
@@ -57,17 +58,17 @@ class Dropped(NamedTuple):
 
 
 class _Line(NamedTuple):
-    """A line of an object: as it is, and what it says. A merge copies lines as they are."""
+    """A line of an object, and its JSON value. A merge copies lines as they are."""
 
     data: bytes
-    said: dict[str, Any]
+    value: dict[str, Any]
 
 
 _NOTHING = _Line(b"", {})
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class RecordHeader:
     """The first line: the identifier of the last `event` of the catalog's log that is included, and the `journal` of
     positions."""
 
@@ -81,14 +82,14 @@ def files(store: ContentStore) -> list[RecordFile]:
     return sorted(RecordFile(int(match[2]), int(match[1])) for match in found if match)
 
 
-def header(store: ContentStore, file: RecordFile) -> Header:
+def header(store: ContentStore, file: RecordFile) -> RecordHeader:
     """Return the header of an object. Raises KeyError when it is gone, and GatewayError when it is damaged."""
     return _header(next(_lines(store, file), _NOTHING), file)
 
 
-def write(store: ContentStore, file: RecordFile, said: Header, rows: Iterable[Row | Dropped]) -> None:
+def write(store: ContentStore, file: RecordFile, head: RecordHeader, rows: Iterable[Row | Dropped]) -> None:
     """Write a whole object of records, each row once."""
-    _write(store, file, said, (to_line(_said(row)) for row in rows))
+    _write(store, file, head, (to_line(_to_line_value(row)) for row in rows))
 
 
 def rows(store: ContentStore, on_damage: Callable[[GatewayError], None] | None = None) -> Iterator[Row | Dropped]:
@@ -98,12 +99,12 @@ def rows(store: ContentStore, on_damage: Callable[[GatewayError], None] | None =
     """
     seen: set[tuple[str, str]] = set()
     for line in _newest(store, seen, on_damage):
-        yield _row(line.said)
+        yield _row(line.value)
 
 
 def merge(store: ContentStore) -> int:
     """Merge each `MERGED` objects of one level into one of the next; return how many objects were removed."""
-    went = 0
+    removed = 0
     for level in range(_HIGHEST):
         alike = [file for file in files(store) if file.level == level]
         if len(alike) < MERGED:
@@ -113,8 +114,8 @@ def merge(store: ContentStore) -> int:
         _write(store, RecordFile(newest.number, level + 1), header(store, newest), (line.data for line in lines))
         for file in alike:
             store.delete(file.name)
-        went += len(alike)
-    return went
+        removed += len(alike)
+    return removed
 
 
 def check(store: ContentStore, file: RecordFile) -> None:
@@ -122,8 +123,8 @@ def check(store: ContentStore, file: RecordFile) -> None:
     lines = _lines(store, file)
     _header(next(lines, _NOTHING), file)
     for line in lines:
-        if line.said["kind"] != DROPPED:
-            _row(line.said)
+        if line.value["kind"] != DROPPED:
+            _row(line.value)
 
 
 def _newest(
@@ -153,7 +154,7 @@ def _once(store: ContentStore, found: Iterable[RecordFile], seen: set[tuple[str,
         lines = _lines(store, file)
         _header(next(lines, _NOTHING), file)
         for line in lines:
-            key = _key(line.said)
+            key = _key(line.value)
             if key not in seen:
                 seen.add(key)
                 yield line
@@ -163,7 +164,7 @@ def _key(line: dict[str, Any]) -> tuple[str, str]:
     return (line["of"], line["id"]) if line["kind"] == DROPPED else (line["kind"], line["row"]["id"])
 
 
-def _said(row: Row | Dropped) -> dict[str, Any]:
+def _to_line_value(row: Row | Dropped) -> dict[str, Any]:
     if isinstance(row, Dropped):
         return {"kind": DROPPED, "of": row.kind, "id": row.id}
     return {"kind": kind_of(row), "row": to_json(row)}
@@ -176,59 +177,54 @@ def _row(line: dict[str, Any]) -> Row | Dropped:
         raise GatewayError(f"the catalog's records hold a row that cannot be read: {error}") from error
 
 
-def _write(store: ContentStore, file: RecordFile, said: Header, lines: Iterable[bytes]) -> None:
-    first = {"format": FORMAT, "event": said.event, "journal": said.journal}
-    with store.create(file.name) as target:
-        packer = _Packer(target)
-        packer.write(to_line(first))
+def _write(store: ContentStore, file: RecordFile, head: RecordHeader, lines: Iterable[bytes]) -> None:
+    first = {"format": FORMAT, "event": head.event, "journal": head.journal}
+    write_gzip_lines(store, file.name, chain((to_line(first),), lines))
+
+
+def write_gzip_lines(store: ContentStore, name: str, lines: Iterable[bytes]) -> None:
+    """Write an object of compressed lines."""
+    deflate = zlib.compressobj(_FAST, zlib.DEFLATED, _GZIP)
+    with store.create(name) as target:
         for line in lines:
-            packer.write(line)
-        packer.finish()
+            if packed := deflate.compress(line):
+                target.write(packed)
+        target.write(deflate.flush())
 
 
-class _Packer:
-    """A writer of lines into a gzip file."""
-
-    def __init__(self, target: ObjectWriter) -> None:
-        self._target = target
-        self._deflate = zlib.compressobj(_FAST, zlib.DEFLATED, _GZIP)
-
-    def write(self, line: bytes) -> None:
-        if packed := self._deflate.compress(line):
-            self._target.write(packed)
-
-    def finish(self) -> None:
-        self._target.write(self._deflate.flush())
+def gzip_lines(store: ContentStore, name: str) -> Iterator[bytes]:
+    """Yield the lines of an object, without their ends. Raises zlib.error or ValueError when it is damaged."""
+    inflate = zlib.decompressobj(_GZIP)
+    rest = b""
+    for piece in store.read(name):
+        *whole, rest = (rest + inflate.decompress(bytes(piece))).split(b"\n")
+        yield from whole
+    if rest or not inflate.eof:
+        raise ValueError("it ends too early")
 
 
-def _header(line: _Line, file: RecordFile) -> Header:
-    said = line.said
-    if said.get("format") != FORMAT or not isinstance(said.get("event"), str | int):
-        raise GatewayError(f"{file.name} is of format {said.get('format')}, expected {FORMAT}")
-    return Header(str(said["event"]), said.get("journal"))
+def _header(line: _Line, file: RecordFile) -> RecordHeader:
+    value = line.value
+    if value.get("format") != FORMAT or not isinstance(value.get("event"), str | int):
+        raise GatewayError(f"{file.name} is of format {value.get('format')}, expected {FORMAT}")
+    return RecordHeader(str(value["event"]), value.get("journal"))
 
 
 def _lines(store: ContentStore, file: RecordFile) -> Iterator[_Line]:
-    inflate = zlib.decompressobj(_GZIP)
-    rest = b""
     try:
-        for piece in store.read(file.name):
-            *whole, rest = (rest + inflate.decompress(bytes(piece))).split(b"\n")
-            for line in whole:
-                yield _Line(line + b"\n", _parsed(line))
+        for line in gzip_lines(store, file.name):
+            yield _Line(line + b"\n", _parsed(line))
     except (zlib.error, ValueError) as error:
         raise GatewayError(f"{file.name} is damaged: {error}") from error
-    if rest or not inflate.eof:
-        raise GatewayError(f"{file.name} is damaged: it ends too early")
 
 
 def _parsed(line: bytes) -> dict[str, Any]:
     """Return the object of a line. Raises ValueError."""
     try:
-        said: dict[str, Any] = orjson.loads(line)
+        value: dict[str, Any] = orjson.loads(line)
     except ValueError:  # also for lone surrogates, which names may hold
-        said = json.loads(line)
-    return said
+        value = json.loads(line)
+    return value
 
 
 def next_number(found: list[RecordFile]) -> int:
@@ -236,7 +232,7 @@ def next_number(found: list[RecordFile]) -> int:
     return found[-1].number + 1 if found else 1
 
 
-def last_header(store: ContentStore) -> Header | None:
+def last_header(store: ContentStore) -> RecordHeader | None:
     """Return the header of the newest object that can be read; None when there is none."""
     for file in reversed(files(store)):
         with suppress(KeyError, GatewayError):

@@ -36,19 +36,19 @@ def to_json(row: Row) -> dict[str, Any]:
     return {name: value for name, value, default in zip(names, get(row), defaults, strict=True) if value != default}
 
 
-def line(said: Mapping[str, Any]) -> bytes:
+def line(value: Mapping[str, Any]) -> bytes:
     """Return an object as a line of JSON. Names may hold lone surrogates, which only ASCII escapes can represent."""
     try:
-        return orjson.dumps(said, default=_plain, option=orjson.OPT_APPEND_NEWLINE)
+        return orjson.dumps(value, default=_encodable, option=orjson.OPT_APPEND_NEWLINE)
     except TypeError:
-        return json.dumps(said, default=_plain, separators=(",", ":")).encode() + b"\n"
+        return json.dumps(value, default=_encodable, separators=(",", ":")).encode() + b"\n"
 
 
-def from_json(kind: str, said: Mapping[str, Any]) -> Row:
+def from_json(kind: str, value: Mapping[str, Any]) -> Row:
     """Return the row of this kind (`KINDS`) that `to_json` wrote. Raises KeyError, TypeError or ValueError for other
     objects."""
     known = KINDS[kind]
-    row: Row = known.type(**_fields(known.type, said, known.readers))
+    row: Row = known.type(**_fields(known.type, value, known.readers))
     return row
 
 
@@ -57,28 +57,30 @@ def kind_of(row: Row) -> str:
     return _WORDS[type(row)]
 
 
-def _plain(value: Any) -> Any:
+def _encodable(value: Any) -> Any:
     if isinstance(value, bytes):
         return {_BASE64: b64encode(value).decode()}
     return list(value) if isinstance(value, tuple) else {each.name: getattr(value, each.name) for each in fields(value)}
 
 
-def _in(value: Any) -> Any:
+def _decoded(value: Any) -> Any:
     if isinstance(value, dict) and value.keys() == {_BASE64}:
         return b64decode(value[_BASE64], validate=True)
-    return tuple(_in(inner) for inner in value) if isinstance(value, list) else value
+    return tuple(_decoded(inner) for inner in value) if isinstance(value, list) else value
 
 
-def _fields(made: type[Any], said: Mapping[str, Any], readers: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
+def _fields(made: type[Any], found: Mapping[str, Any], readers: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
     names = {each.name for each in fields(made)}
     return {
-        name: value if value is None else readers.get(name, _in)(value) for name, value in said.items() if name in names
+        name: value if value is None else readers.get(name, _decoded)(value)
+        for name, value in found.items()
+        if name in names
     }
 
 
-def _outgoing(said: list[dict[str, Any]]) -> tuple[OutgoingAttachment, ...]:
+def _outgoing(found: list[dict[str, Any]]) -> tuple[OutgoingAttachment, ...]:
     readers = {"kind": AttachmentKind}
-    return tuple(OutgoingAttachment(**_fields(OutgoingAttachment, each, readers)) for each in said)
+    return tuple(OutgoingAttachment(**_fields(OutgoingAttachment, each, readers)) for each in found)
 
 
 class _Kind(NamedTuple):
@@ -92,14 +94,15 @@ KINDS: Mapping[str, _Kind] = {
         {
             "state": AttachmentState,
             "kind": AttachmentKind,
-            "group": lambda said: GroupProgress(*said),
-            "evidence": lambda said: tuple(map(Choice.of, said)),
+            "group": lambda values: GroupProgress(*values),
+            "evidence": lambda values: tuple(map(Choice.of, values)),
         },
     ),
     "message": _Kind(MessageRecord),
     "quarantine": _Kind(QuarantineRecord),
     "delivery": _Kind(
-        DeliveryRecord, {"state": DeliveryState, "attachments": _outgoing, "cut": lambda said: FramingOptions(*said)}
+        DeliveryRecord,
+        {"state": DeliveryState, "attachments": _outgoing, "cut": lambda values: FramingOptions(*values)},
     ),
 }
 """The rows that can be recorded, by kind."""

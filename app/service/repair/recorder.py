@@ -20,7 +20,7 @@ from app.observe import Recurring, logger
 from app.ports import Catalog, ContentStore
 from app.service.repair import record_files
 from app.service.repair.catalog_pages import AT_ONCE, OPEN, attachments_in, batched, ended_attachments, pages
-from app.service.repair.record_files import Dropped, Header, RecordFile
+from app.service.repair.record_files import Dropped, RecordFile, RecordHeader
 from app.service.repair.record_json import Row
 
 log = logger(__name__)
@@ -29,7 +29,10 @@ EVENTS_A_ROUND = 50_000
 
 
 class Recorder:
-    """Writes records. Only one recorder may work on a content store at a time."""
+    """Writes records. Only one recorder may work on a content store at a time.
+
+    `_recording` is held for a whole round. It guards `_reached` and `_open`.
+    """
 
     def __init__(self, catalog: Catalog, store: ContentStore, journal: Callable[[], str | None] = lambda: None) -> None:
         self._catalog, self._store, self._journal = catalog, store, journal
@@ -39,7 +42,7 @@ class Recorder:
         self._fault = Recurring(log, "catalog_record")
 
     def attempt(self) -> None:
-        """Record as `record` does, for a worker that must go on: a failure is logged and shown by `check`."""
+        """Record as `record` does, for a worker that must continue: a failure is logged and reported by `check`."""
         try:
             self.record()
         except Exception as error:  # noqa: BLE001 - `Recurring` logs it
@@ -63,28 +66,27 @@ class Recorder:
                 self._reached = self._round(self._reached, last)
 
     def record_before_retiring(self) -> None:
-        """Write down everything that the journal will not have any more. Call it before segments are retired.
+        """Record everything that the journal will lose. Call it before segments are retired.
 
         This includes unfinished attachments: their header may be in a segment that has none of their parts.
         """
         self.record()
         with self._recording:
             known: dict[str, tuple[object, ...]] = {}
-            rows = self._begun(known)
-            self._write(self._reached or 0, rows)
+            self._write(self._reached or 0, self._changed_open_rows(known))
             self._open = known
 
-    def _begun(self, known: dict[str, tuple[object, ...]]) -> Iterator[Row]:
+    def _changed_open_rows(self, known: dict[str, tuple[object, ...]]) -> Iterator[Row]:
         """Yield the open attachments, and their messages, of which more is known than was recorded."""
-        told: set[str] = set()
+        seen: set[str] = set()
         for state in OPEN:
             for some in batched(attachments_in(self._catalog, state)):
-                said = {each.id: (each.kind, each.parts_expected, each.message_id) for each in some}
-                known |= said
-                new = [each for each in some if self._open.get(each.id) != said[each.id]]
+                facts = {each.id: (each.kind, each.parts_expected, each.message_id) for each in some}
+                known |= facts
+                new = [each for each in some if self._open.get(each.id) != facts[each.id]]
                 yield from new
-                messages = {each.message_id for each in new if each.message_id is not None} - told
-                told |= messages
+                messages = {each.message_id for each in new if each.message_id is not None} - seen
+                seen |= messages
                 yield from self._catalog.messages_by_id([*messages])
 
     def record_all(self) -> None:
@@ -94,11 +96,11 @@ class Recorder:
 
     def _start(self, last: int) -> int:
         """Return the number of the event up to which everything is recorded."""
-        said = record_files.last_header(self._store)
-        if said is None:
+        header = record_files.last_header(self._store)
+        if header is None:
             return self._all(last) if last or self._catalog.progress() is not None else 0
         with suppress(ValueError):
-            number = self._catalog.event_logs().number(said.event)
+            number = self._catalog.event_logs().number(header.event)
             if number is not None and number <= last:
                 return number
         return self._all(last)
@@ -114,13 +116,17 @@ class Recorder:
                 return self._all(last)
             events += some
             reached = some[-1].number
-        self._write(reached, self._told(events))
+        self._write(reached, self._reported_rows(events))
         record_files.merge(self._store)
         return reached
 
     def _all(self, last: int) -> int:
         self._catalog.flush()
-        self._write(last, self._everything())
+        catalog = self._catalog
+        messages = pages(lambda cursor: catalog.messages(None, cursor, AT_ONCE))
+        quarantine = pages(lambda cursor: catalog.quarantined(None, None, cursor, AT_ONCE))
+        deliveries = pages(lambda cursor: catalog.deliveries(None, None, cursor, AT_ONCE))
+        self._write(last, chain(ended_attachments(catalog), messages, quarantine, deliveries))
         log.info("catalog_recorded", up_to_event=last)
         return last
 
@@ -132,11 +138,11 @@ class Recorder:
         record_files.write(
             self._store,
             file,
-            Header(self._catalog.event_logs().identify(event), self._journal()),
+            RecordHeader(self._catalog.event_logs().identify(event), self._journal()),
             chain((first,), rows),
         )
 
-    def _told(self, events: Sequence[EventRecord]) -> Iterator[Row | Dropped]:
+    def _reported_rows(self, events: Sequence[EventRecord]) -> Iterator[Row | Dropped]:
         subjects: dict[str, dict[str, None]] = {}
         for event in events:
             subjects.setdefault(event.type, {})[event.subject] = None
@@ -153,20 +159,10 @@ class Recorder:
             yield from found_messages
             gone = set(dropped).intersection(some) - {record.id for record in found_messages}
             yield from (Dropped("message", each) for each in gone)
-        yield from self._each("quarantine", _subjects(subjects, "message.quarantined"), self._catalog.quarantine_entry)
-        yield from self._each("delivery", _subjects(subjects, "delivery."), self._catalog.delivery)
-
-    @staticmethod
-    def _each(kind: str, ids: Sequence[str], find: Callable[[str], Row | None]) -> Iterator[Row | Dropped]:
-        for each in ids:
-            yield find(each) or Dropped(kind, each)
-
-    def _everything(self) -> Iterator[Row]:
-        catalog = self._catalog
-        yield from ended_attachments(catalog)
-        yield from pages(lambda cursor: catalog.messages(None, cursor, AT_ONCE))
-        yield from pages(lambda cursor: catalog.quarantined(None, None, cursor, AT_ONCE))
-        yield from pages(lambda cursor: catalog.deliveries(None, None, cursor, AT_ONCE))
+        for each in _subjects(subjects, "message.quarantined"):
+            yield self._catalog.quarantine_entry(each) or Dropped("quarantine", each)
+        for each in _subjects(subjects, "delivery."):
+            yield self._catalog.delivery(each) or Dropped("delivery", each)
 
 
 def _subjects(by_type: dict[str, dict[str, None]], prefix: str) -> list[str]:

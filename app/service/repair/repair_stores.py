@@ -1,4 +1,4 @@
-"""The stores on which a check or a repair works: those of a stopped gateway, or of a running one, only for reading."""
+"""The stores of a gateway on which a check or a repair works. Those of a running gateway are only read."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,7 +17,7 @@ from app.service.receiving.ownership import assembled
 from app.settings import Settings
 
 
-class Progress(Protocol):
+class ProgressListener(Protocol):
     """A receiver of the progress of long work."""
 
     def begin(self, work: str, total: int | None) -> None:
@@ -36,7 +36,7 @@ class _Clock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estate:
+class GatewayStores:
     """All the stores of a gateway.
 
     `catalog` is None when no catalog can be opened; `catalog_error` says why. `writer` is the journal if it may be
@@ -66,8 +66,8 @@ class Estate:
 
 
 @contextmanager
-def opened(settings: Settings, *, write: bool) -> Iterator[Estate]:
-    """Open all stores: to be read beside a running gateway, or (`write`) alone, with the locks that a gateway takes.
+def opened(settings: Settings, *, write: bool) -> Iterator[GatewayStores]:
+    """Open all stores: to be read while a gateway runs, or (`write`) alone, with the locks that a gateway takes.
 
     Raises GatewayError when another process has the locks, or when a store is missing or cannot be opened.
     """
@@ -96,7 +96,7 @@ def opened(settings: Settings, *, write: bool) -> Iterator[Estate]:
         catalog, why = opened_catalog()
         if catalog is not None and write:
             catalog.lock()
-        yield Estate(
+        yield GatewayStores(
             settings=settings,
             database=database,
             catalog=catalog,

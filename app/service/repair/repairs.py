@@ -7,19 +7,27 @@ from typing import NamedTuple
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.message import MAX_BATCHES_A_SEGMENT, MAX_ROWS_A_BATCH, Position
 from app.model.records import PARTS_GONE, AttachmentRecord
+from app.service.content.stored_content import object_name
 from app.service.context import ServiceContext
 from app.service.events.event_entries import delivery_event, lost_parts_event
 from app.service.repair import record_files
 from app.service.repair.catalog_pages import OPEN
 from app.service.repair.consistency_check import last_segment
+from app.service.repair.content_check import object_size
 from app.service.repair.findings import Action, Finding
 from app.service.repair.rebuilding import rebuild
 from app.service.repair.recorder import Recorder
-from app.service.repair.repair_stores import Estate, Progress
-from app.service.repair.restoring import Restored, restore_content, restore_rows, restore_rows_from_journal, set_aside
+from app.service.repair.repair_stores import GatewayStores, ProgressListener
+from app.service.repair.restoring import (
+    RestoredAttachment,
+    restore_content,
+    restore_rows,
+    restore_rows_from_journal,
+    set_aside,
+)
 
 
-class Outcome(NamedTuple):
+class RepairOutcome(NamedTuple):
     """The outcome of a repair: the difference is gone, or why it is not."""
 
     finding: Finding
@@ -43,27 +51,29 @@ def plan(findings: Iterable[Finding]) -> Plan:
     return {action: found for action, found in by_action.items() if found and action is not Action.NONE}
 
 
-def repair(estate: Estate, planned: Plan, progress: Progress) -> list[Outcome]:
+def repair(estate: GatewayStores, planned: Plan, progress: ProgressListener) -> list[RepairOutcome]:
     """Carry out a plan on a stopped gateway's stores."""
     if rebuilds := planned.get(Action.REBUILD_CATALOG):
         rebuilt = rebuild(estate, progress)
         note = f"rebuilt; the old one is {rebuilt.aside}" if rebuilt.aside else "rebuilt"
-        return [Outcome(finding, done=True, note=note) for finding in rebuilds]
+        return [RepairOutcome(finding, done=True, note=note) for finding in rebuilds]
     assert estate.catalog is not None
     assert estate.writer is not None
     context = estate.service_context(estate.catalog, estate.writer)
-    outcomes: list[Outcome] = []
+    outcomes: list[RepairOutcome] = []
     for action, findings in planned.items():
         progress.begin(action.value.replace("-", " "), len(findings))
-        outcomes += _DOES[action](findings, context, progress.advance)
+        outcomes += _REPAIRS[action](findings, context, progress.advance)
     Recorder(estate.catalog, estate.store).record()
     return outcomes
 
 
-Does = Callable[[Sequence[Finding], ServiceContext, Callable[[int], None]], list[Outcome]]
+Repair = Callable[[Sequence[Finding], ServiceContext, Callable[[int], None]], list[RepairOutcome]]
 
 
-def _reserve(findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]) -> list[Outcome]:
+def _reserve(
+    findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]
+) -> list[RepairOutcome]:
     for finding in findings:
         context.journal.reserve(int(finding.subject))
         advance(1)
@@ -71,7 +81,9 @@ def _reserve(findings: Sequence[Finding], context: ServiceContext, advance: Call
     return _all_done(findings)
 
 
-def _rebind(findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]) -> list[Outcome]:
+def _rebind(
+    findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]
+) -> list[RepairOutcome]:
     """Bind the catalog to the new journal, so that no position in the lost journal can mean a message of the
     new one."""
     context.journal.reserve(last_segment(context.catalog))
@@ -82,8 +94,8 @@ def _rebind(findings: Sequence[Finding], context: ServiceContext, advance: Calla
 
 
 def fit_progress(context: ServiceContext) -> None:
-    """Set the catalog's progress back to the journal's end when the segment, or the end of it, that it had reached is
-    gone.
+    """Set the catalog's progress back to the journal's end when the segment that it had reached, or the end of that
+    segment, is gone.
 
     Messages after that place have new numbers, and are assembled.
     """
@@ -102,38 +114,35 @@ def fit_progress(context: ServiceContext) -> None:
     context.catalog.set_progress(min(reached, last, end).pack())
 
 
-def _rows(findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]) -> list[Outcome]:
+def _rows(findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]) -> list[RepairOutcome]:
     wanted = {finding.subject: finding for finding in findings}
     recorded = [
         row
         for row in record_files.rows(context.store, lambda _damage: None)
         if isinstance(row, AttachmentRecord) and row.id in wanted and row.state is AttachmentState.FINISHED
     ]
-    stored = [row for row in recorded if _is_stored(row, context)]
+    stored = [row for row in recorded if object_size(context.store, object_name(row.id)) == row.size]
     restore_rows(stored, context)
-    there = {row.id for row in stored}
-    others = restore_rows_from_journal([each for each in wanted if each not in there], context)
+    restored = {row.id for row in stored}
+    others = restore_rows_from_journal([each for each in wanted if each not in restored], context)
     advance(len(findings))
-    return [Outcome(wanted[each], done=True) for each in there] + _told(wanted, others)
+    return [RepairOutcome(wanted[each], done=True) for each in restored] + _outcomes(wanted, others)
 
 
-def _is_stored(row: AttachmentRecord, context: ServiceContext) -> bool:
-    try:
-        return context.store.size(f"attachments/{row.id}") == row.size
-    except KeyError:
-        return False
-
-
-def _content(findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]) -> list[Outcome]:
+def _content(
+    findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]
+) -> list[RepairOutcome]:
     wanted = {finding.subject: finding for finding in findings}
-    return _told(wanted, restore_content(wanted, context, advance))
+    return _outcomes(wanted, restore_content(wanted, context, advance))
 
 
-def _told(wanted: Mapping[str, Finding], restored: Iterable[Restored]) -> list[Outcome]:
-    return [Outcome(wanted[each.id], each.done, each.why) for each in restored]
+def _outcomes(wanted: Mapping[str, Finding], restored: Iterable[RestoredAttachment]) -> list[RepairOutcome]:
+    return [RepairOutcome(wanted[each.id], each.done, each.why) for each in restored]
 
 
-def _expire(findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]) -> list[Outcome]:
+def _expire(
+    findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]
+) -> list[RepairOutcome]:
     for finding in findings:
         for state in OPEN:
             context.catalog.restart([finding.subject], state, finding.detail)
@@ -148,7 +157,7 @@ def _expire(findings: Sequence[Finding], context: ServiceContext, advance: Calla
     return _all_done(findings)
 
 
-def _fail(findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]) -> list[Outcome]:
+def _fail(findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]) -> list[RepairOutcome]:
     now = context.clock.now()
     for finding in findings:
         delivery = context.catalog.delivery(finding.subject)
@@ -159,21 +168,25 @@ def _fail(findings: Sequence[Finding], context: ServiceContext, advance: Callabl
     return _all_done(findings)
 
 
-def _aside(findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]) -> list[Outcome]:
+def _aside(findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]) -> list[RepairOutcome]:
     for finding in findings:
         set_aside(finding.subject, context.store)
         advance(1)
     return _all_done(findings)
 
 
-def _remove(findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]) -> list[Outcome]:
+def _remove(
+    findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]
+) -> list[RepairOutcome]:
     for finding in findings:
         context.store.delete(finding.subject)
         advance(1)
     return _all_done(findings)
 
 
-def _record(findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]) -> list[Outcome]:
+def _record(
+    findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]
+) -> list[RepairOutcome]:
     Recorder(context.catalog, context.store).record_all()
     for finding in findings:
         if finding.kind == "records-damaged":
@@ -182,27 +195,29 @@ def _record(findings: Sequence[Finding], context: ServiceContext, advance: Calla
     return _all_done(findings)
 
 
-def _segments(findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]) -> list[Outcome]:
+def _segments(
+    findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]
+) -> list[RepairOutcome]:
     needed = context.catalog.needed_segments()
     outcomes = []
     for finding in findings:
         number = int(finding.subject)
         if number in needed:
             note = "unfinished attachments, or messages in quarantine, still need it"
-            outcomes.append(Outcome(finding, done=False, note=note))
+            outcomes.append(RepairOutcome(finding, done=False, note=note))
         else:
             context.journal.set_aside(number)
-            outcomes.append(Outcome(finding, done=True))
+            outcomes.append(RepairOutcome(finding, done=True))
         advance(1)
     fit_progress(context)
     return outcomes
 
 
-def _all_done(findings: Sequence[Finding]) -> list[Outcome]:
-    return [Outcome(finding, done=True) for finding in findings]
+def _all_done(findings: Sequence[Finding]) -> list[RepairOutcome]:
+    return [RepairOutcome(finding, done=True) for finding in findings]
 
 
-_DOES: Mapping[Action, Does] = {
+_REPAIRS: Mapping[Action, Repair] = {
     Action.REBIND: _rebind,
     Action.RESERVE: _reserve,
     Action.RESTORE_ROW: _rows,

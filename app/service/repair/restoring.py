@@ -16,24 +16,29 @@ from app.model.records import (
     AttachmentRecord,
     Checkpoint,
     Finished,
-    PartRun,
     RefusedContent,
     StoredObject,
 )
+from app.model.trace_context import trace_fields
+from app.observe import logger
 from app.ports import ContentStore
 from app.service.content.block_checksums import BlockChecksums
+from app.service.content.content_damage import Damages
 from app.service.content.stored_content import object_name
 from app.service.context import ServiceContext
 from app.service.events.event_entries import finished_events, refusal_event
+from app.service.finishing.stored_parts import CompleteAttachment
 from app.service.repair.content_check import measure
-from app.service.repair.reassembling import Again, Wanted, put_together, reassembled
+from app.service.repair.reassembling import Reassembled, ReassemblyRequest, content_of_parts, reassembled
+
+log = logger(__name__)
 
 ASIDE = "aside/"
 AT_ONCE = 100
 """The number of attachments that are assembled in one temporary place."""
 
 
-class Restored(NamedTuple):
+class RestoredAttachment(NamedTuple):
     """The outcome for an attachment: its content is back, or why it is not."""
 
     id: str
@@ -44,10 +49,10 @@ class Restored(NamedTuple):
 def restore_content(
     attachment_ids: Iterable[str],
     context: ServiceContext,
-    on_done: Callable[[int], None] = lambda _: None,
+    on_done: Callable[[int], None] = lambda _amount: None,
     *,
     give_up: bool = True,
-) -> list[Restored]:
+) -> list[RestoredAttachment]:
     """Restore the content of attachments. With `give_up`, quarantine those whose content cannot be restored.
 
     Rows that were closed meanwhile are left unchanged.
@@ -57,12 +62,12 @@ def restore_content(
     for each, copy in copies.items():
         _record_object(each, copy, context)
         on_done(1)
-    outcomes = [Restored(each, done=True) for each in copies]
+    outcomes = [RestoredAttachment(each, done=True) for each in copies]
     others = (record for record in records if record.id not in copies)
     ordered = sorted(others, key=lambda record: record.first_position)
     for at in range(0, len(ordered), AT_ONCE):
         some = ordered[at : at + AT_ONCE]
-        with reassembled(map(Wanted.of, some), context) as scratch:
+        with reassembled(map(ReassemblyRequest.of, some), context) as scratch:
             for record in some:
                 outcome = _restored(record, scratch.found[record.id], scratch.store, context)
                 if not outcome.done and give_up:
@@ -72,11 +77,9 @@ def restore_content(
     return outcomes
 
 
-def restore_from(
-    record: AttachmentRecord, again: AttachmentRecord, runs: list[PartRun], context: ServiceContext
-) -> Restored:
-    """Restore the content of an attachment from these parts, which were sent again and tell of it as `again` does."""
-    with put_together(again, runs, context) as scratch:
+def restore_from(record: AttachmentRecord, again: CompleteAttachment, context: ServiceContext) -> RestoredAttachment:
+    """Restore the content of an attachment that was sent again."""
+    with content_of_parts(again, context) as scratch:
         return _restored(record, scratch.found[record.id], scratch.store, context)
 
 
@@ -89,7 +92,7 @@ def _unrecorded_copy(record: AttachmentRecord, store: ContentStore) -> StoredObj
         return None
     name, checksums = object_name(record.id), BlockChecksums()
     try:
-        found = measure(_written(store, name, checksums.update), lambda _: None)
+        found = measure(_written(store, name, checksums.update))
     except (KeyError, DamagedError):
         return None
     return StoredObject(name, checksums.packed()) if found.sha256 == record.sha256 else None
@@ -109,16 +112,18 @@ def _drop_if_deleted(attachment_id: str, context: ServiceContext) -> None:
         context.store.delete(object_name(attachment_id))
 
 
-def _restored(record: AttachmentRecord, again: Again, scratch: ContentStore, context: ServiceContext) -> Restored:
+def _restored(
+    record: AttachmentRecord, again: Reassembled, scratch: ContentStore, context: ServiceContext
+) -> RestoredAttachment:
     found = again.finished
     if found is None:
-        return Restored(record.id, done=False, why=again.why)
+        return RestoredAttachment(record.id, done=False, why=again.why)
     if record.sha256 is not None and found.sha256 != record.sha256:
         why = f"its parts now give SHA-256 {found.sha256}, was {record.sha256}"
-        return Restored(record.id, done=False, why=why)
+        return RestoredAttachment(record.id, done=False, why=why)
     now = context.catalog.attachment(record.id)
     if now is None or now.state not in (AttachmentState.FINISHED, AttachmentState.QUARANTINED):
-        return Restored(record.id, done=True, why="it was deleted meanwhile")
+        return RestoredAttachment(record.id, done=True, why="it was deleted meanwhile")
     put_in_place(found, scratch, context)
     if now.state is AttachmentState.QUARANTINED:
         context.catalog.set_state([record.id], AttachmentState.COMPLETE)
@@ -127,14 +132,14 @@ def _restored(record: AttachmentRecord, again: Again, scratch: ContentStore, con
             _drop_if_deleted(record.id, context)
     else:
         _record_object(record.id, StoredObject(object_name(record.id), found.checksums), context)
-    return Restored(record.id, done=True)
+    return RestoredAttachment(record.id, done=True)
 
 
 def put_in_place(found: Finished, scratch: ContentStore, context: ServiceContext) -> None:
     """Copy content from the temporary store. Raises DamagedError when it changes while it is copied."""
     name = object_name(found.id)
     with context.store.create(name) as target:
-        digest = measure(_written(scratch, name, target.write), lambda _: None)
+        digest = measure(_written(scratch, name, target.write))
         if digest.sha256 != found.sha256:
             raise DamagedError(f"{name} changed while it was copied", name=name)
 
@@ -157,6 +162,19 @@ def _lose(record: AttachmentRecord, why: str, context: ServiceContext) -> None:
     context.notifier.notify()
 
 
+def report_outcome(
+    record: AttachmentRecord, outcome: RestoredAttachment, context: ServiceContext, damages: Damages, **details: object
+) -> None:
+    """Log and count the outcome for a damaged attachment, and forget its damage if its content is restored."""
+    fields = {"attachment": record.id, **details, **trace_fields(record.trace_parent)}
+    if outcome.done:
+        damages.sound(record)
+        context.metrics.content_restored.inc()
+        log.warning("content_restored", **fields)
+    else:
+        log.error("content_not_restored", reason=outcome.why, **fields)
+
+
 def set_aside(name: str, store: ContentStore) -> bool:
     """Move an object below `aside/`, as far as it can be read; return whether there was one."""
     try:
@@ -176,22 +194,22 @@ def restore_rows(recorded: Sequence[AttachmentRecord], context: ServiceContext) 
     context.catalog.checkpoint(Checkpoint(attachments=rows))
 
 
-def restore_rows_from_journal(attachment_ids: Sequence[str], context: ServiceContext) -> list[Restored]:
+def restore_rows_from_journal(attachment_ids: Sequence[str], context: ServiceContext) -> list[RestoredAttachment]:
     """Add rows to the catalog for attachments whose messages are in the journal."""
     if not attachment_ids:
         return []
     segments = [segment.number for segment in context.journal.segments()]
-    wanted = [Wanted(each, min(segments, default=0), max(segments, default=0)) for each in attachment_ids]
+    wanted = [ReassemblyRequest(each, min(segments, default=0), max(segments, default=0)) for each in attachment_ids]
     outcomes = []
     with reassembled(wanted, context) as scratch:
         for each, again in scratch.found.items():
             if again.record is None:
-                outcomes.append(Restored(each, done=False, why=again.why))
+                outcomes.append(RestoredAttachment(each, done=False, why=again.why))
                 continue
             context.catalog.checkpoint(Checkpoint(attachments=[again.record], part_runs={each: again.runs}))
             if again.finished is not None:
                 put_in_place(again.finished, scratch.store, context)
                 finished = replace(again.finished, finished_at=context.clock.now())
                 context.catalog.finish([finished], finished_events(again.record, finished))
-            outcomes.append(Restored(each, done=True))
+            outcomes.append(RestoredAttachment(each, done=True))
     return outcomes

@@ -15,15 +15,15 @@ from typing import NamedTuple
 from app import plugins
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError, GatewayError
+from app.model.message import SEALED_SEGMENT
 from app.model.records import JournalIdentity
-from app.model.segment_names import SEALED
 from app.ports import ContentStore
 from app.service.access import audit
 from app.service.repair import backup_manifests
 from app.service.repair.backup import AUDIT, CATALOG, CONTENT, JOURNAL, TABLES
-from app.service.repair.backup_manifests import File, Header
+from app.service.repair.backup_manifests import BackupFile, BackupHeader
 from app.service.repair.recorder import Recorder
-from app.service.repair.repair_stores import Progress
+from app.service.repair.repair_stores import ProgressListener
 from app.settings import Settings
 
 AHEAD = 1_000_000
@@ -31,7 +31,7 @@ AHEAD = 1_000_000
 often after its last backup, or seals so many segments."""
 
 
-class Restored(NamedTuple):
+class RestoredBackup(NamedTuple):
     """The results of a restore."""
 
     id: str
@@ -40,7 +40,7 @@ class Restored(NamedTuple):
     epoch: int
 
 
-def restore(settings: Settings, place: ContentStore, backup: str | None, progress: Progress) -> Restored:
+def restore(settings: Settings, place: ContentStore, backup: str | None, progress: ProgressListener) -> RestoredBackup:
     """Restore a backup, or the newest one.
 
     Raises GatewayError when there is none, when the place is not empty, or when bytes differ from those that were
@@ -69,7 +69,7 @@ def restore(settings: Settings, place: ContentStore, backup: str | None, progres
             targets.load_catalog(place, file, header, identity, progress)
     if identity is not None:
         backup_manifests.mark_restored(place, identity)
-    return Restored(header.id, len(files), sum(file.size for file in files), identity.epoch if identity else 0)
+    return RestoredBackup(header.id, len(files), sum(file.size for file in files), identity.epoch if identity else 0)
 
 
 class _Targets:
@@ -96,7 +96,7 @@ class _Targets:
 
     def require_empty(self) -> None:
         folder = self._settings.journal_folder
-        if folder.is_dir() and any(path.suffix == SEALED for path in folder.iterdir()):
+        if folder.is_dir() and any(path.suffix == SEALED_SEGMENT for path in folder.iterdir()):
             raise GatewayError(f"there is a journal in {folder}: restore into an empty place")
         if not self._database.is_empty():
             raise GatewayError(f"the catalog {self._database.place} is not empty: restore into an empty place")
@@ -106,7 +106,7 @@ class _Targets:
             if next(iter(store.names()), None) is not None:
                 raise GatewayError(f"the {what} is not empty: restore into an empty place")
 
-    def begin_journal(self, header: Header, place: ContentStore) -> JournalIdentity | None:
+    def begin_journal(self, header: BackupHeader, place: ContentStore) -> JournalIdentity | None:
         """Set the identity of the restored journal, before anything is written to it."""
         if header.journal is None:
             return None
@@ -123,10 +123,10 @@ class _Targets:
     def load_catalog(
         self,
         place: ContentStore,
-        file: File,
-        header: Header,
+        file: BackupFile,
+        header: BackupHeader,
         identity: JournalIdentity | None,
-        progress: Progress,
+        progress: ProgressListener,
     ) -> None:
         with TemporaryDirectory(prefix="restore-") as folder:
             copy = Path(folder) / "catalog.sqlite"
@@ -145,7 +145,9 @@ class _Targets:
             catalog.close()
 
 
-def _copy(place: ContentStore, file: File, write: Callable[[memoryview], object], progress: Progress) -> None:
+def _copy(
+    place: ContentStore, file: BackupFile, write: Callable[[memoryview], object], progress: ProgressListener
+) -> None:
     try:
         pieces: Iterable[memoryview] = place.read(file.name)
     except KeyError:

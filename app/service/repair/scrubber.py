@@ -20,20 +20,20 @@ from app.observe import Recurring, logger
 from app.ports import AttachmentFilter, BadCursor, Segment
 from app.service.content.content_damage import Damages
 from app.service.context import ServiceContext
-from app.service.repair.restoring import restore_content
+from app.service.repair.restoring import report_outcome, restore_content
 from app.settings import microseconds
 
 log = logger(__name__)
 
 START_SECONDS = 60.0
-"""The pause after a start, which has other work to do first."""
+"""The pause after a start, when other work comes first."""
 IDLE_SECONDS = 30.0
 _AT_ONCE = 100
 _SHOWN = 10
 
 
 @dataclass(slots=True)
-class Progress:
+class ScrubProgress:
     """The progress of a pass: its begin and end (µs), the last segment that was read, and the cursor in the listing of
     attachments. `in_content` is set once all segments are read. Segments are those of `journal`."""
 
@@ -86,9 +86,10 @@ class Scrubber:
         if not progress.is_under_way:
             if now - progress.begun_at < microseconds(self._context.settings.scrub.interval):
                 return False
-            self._progress = progress = Progress(progress.journal, now, min(progress.ended_at, now - 1))
+            self._progress = progress = ScrubProgress(progress.journal, now, min(progress.ended_at, now - 1))
         if not progress.in_content:
-            segment = self._next_segment()
+            sealed = (each for each in self._context.journal.segments() if each.sealed_at is not None)
+            segment = next((each for each in sealed if each.number > progress.segment), None)
             if segment is None:
                 progress.in_content = True
             else:
@@ -98,7 +99,9 @@ class Scrubber:
             progress.ended_at = max(self._context.clock.now(), progress.begun_at)
             progress.segment, progress.in_content, progress.cursor = 0, False, None
             log.info("scrub_ended", damaged_segments=len(progress.damaged_segments))
-        self._save()
+        partial = self._file.with_name(self._file.name + ".partial")
+        partial.write_text(json.dumps(asdict(self._progress)))
+        partial.replace(self._file)
         return True
 
     def check(self) -> dict[str, Any]:
@@ -112,11 +115,6 @@ class Scrubber:
             "ended_at": progress.ended_at or None,
             "damaged_segments": some,
         }
-
-    def _next_segment(self) -> Segment | None:
-        behind = self._progress.segment
-        sealed = (each for each in self._context.journal.segments() if each.sealed_at is not None)
-        return next((each for each in sealed if each.number > behind), None)
 
     def _verify(self, segment: Segment) -> None:
         with suppress(KeyError):  # retired meanwhile
@@ -139,15 +137,12 @@ class Scrubber:
             if self._stop.is_set():
                 return False
             if record.storage == "store":
-                self._content(record)
+                try:
+                    self._read_slowly(record)
+                except DamagedError as error:
+                    self._restore(record, error)
         self._progress.cursor = page.next
         return page.next is None
-
-    def _content(self, record: AttachmentRecord) -> None:
-        try:
-            self._read_slowly(record)
-        except DamagedError as error:
-            self._restore(record, error)
 
     def _read_slowly(self, record: AttachmentRecord) -> None:
         try:
@@ -168,30 +163,13 @@ class Scrubber:
             )
             return
         for outcome in outcomes:
-            if outcome.done:
-                self._damages.sound(record)
-                self._context.metrics.content_restored.inc()
-                log.warning(
-                    "content_restored", attachment=record.id, damage=str(error), **trace_fields(record.trace_parent)
-                )
-            else:
-                log.error(
-                    "content_not_restored",
-                    attachment=record.id,
-                    reason=outcome.why,
-                    **trace_fields(record.trace_parent),
-                )
-
-    def _save(self) -> None:
-        partial = self._file.with_name(self._file.name + ".partial")
-        partial.write_text(json.dumps(asdict(self._progress)))
-        partial.replace(self._file)
+            report_outcome(record, outcome, self._context, self._damages, damage=str(error))
 
 
-def _load(file: Path, journal: str) -> Progress:
+def _load(file: Path, journal: str) -> ScrubProgress:
     """Return the saved progress. A damaged or missing file, or one of another journal, makes a pass begin anew."""
     with suppress(OSError, TypeError, ValueError):
-        known = Progress(**json.loads(file.read_text()))
+        known = ScrubProgress(**json.loads(file.read_text()))
         if known.journal == journal:
             return known
-    return Progress(journal)
+    return ScrubProgress(journal)

@@ -16,7 +16,7 @@ _OPEN = (DeliveryState.QUEUED, DeliveryState.SENDING)
 class NotEnded(Exception):
     """A message or a delivery that cannot be deleted yet.
 
-    `attachments` are those of a message that must be deleted before it, in the header's order; `state` is that of a
+    `attachments` of a message must be deleted before it; they are in the header's order. `state` is the state of a
     delivery.
     """
 
@@ -28,7 +28,7 @@ class NotEnded(Exception):
 
 
 class Deletion:
-    """Deletes for ever. `between` makes a change between two messages that are assembled."""
+    """Deletes for good. `between` makes a change between two messages that are assembled."""
 
     def __init__(self, context: ServiceContext, between: Between) -> None:
         self._catalog, self._store = context.catalog, context.store
@@ -61,8 +61,8 @@ class Deletion:
             return False
         found = {each.id: each for each in self._catalog.attachments_by_id(record.attachments)}
         attachments = [found[each] for each in record.attachments if each in found]
-        if there := [each for each in attachments if each.state not in _ENDED]:
-            raise NotEnded(f"{len(there):,} of its attachments are not deleted; delete them before", there)
+        if kept := [each for each in attachments if each.state not in _ENDED]:
+            raise NotEnded(f"{len(kept):,} of its attachments are not deleted; delete them before", kept)
         self._delete([each for each in attachments if follow(each.state, Input.DELETE) is not None])
         deleted = self._catalog.drop_message(message_id, [message_deletion_event(record, self._clock.now())])
         self._between(lambda: self._forget(message_id))

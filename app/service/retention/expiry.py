@@ -23,7 +23,7 @@ log = logger(__name__)
 
 AT_ONCE = 500
 IDS_LOGGED = 5
-LET_GO = "pipeline/let-go.json"
+RELEASED = "pipeline/let-go.json"
 """The object of the content store with the journal positions up to which unfinished attachments have been released.
 
 It holds a packed position for each source. The gateway and every worker of a Spark job read it. An attachment without
@@ -31,13 +31,13 @@ any message after that position has expired, and nothing of it is kept.
 """
 
 
-class Expiring:
+class Expiry:
     """Expires attachments and releases their parts. One call of each method does everything that is due."""
 
     def __init__(self, context: ServiceContext, times: ReceivingTime, between: Between = at_once) -> None:
         self._context, self._times, self._between = context, times, between
         self._done: dict[str, ReceivingMark] = {}
-        self._told: dict[str, int] = {}
+        self._written: dict[str, int] = {}
 
     def expire(self) -> None:
         """Expire receiving attachments that got no message for `expiry.unfinished`."""
@@ -59,8 +59,8 @@ class Expiring:
             return []
         now, longest = self._context.clock.now(), self._context.settings.expiry.unfinished
         reasons = [
-            f"no message of it came since {_spoken(record.last_received_at)}, for {longest} in which its source could"
-            f" receive; expired at {_spoken(now)}"
+            f"no message of it came since {_iso_time(record.last_received_at)}, for {longest} in which its source could"
+            f" receive; expired at {_iso_time(now)}"
             for record in silent
         ]
         events = [expiry_event(record, now) for record in silent]
@@ -71,25 +71,25 @@ class Expiring:
                 self._context.metrics.attachments.labels(AttachmentState.EXPIRED, kind).inc()
         return [record.id for record in silent if record.id in expired]
 
-    def let_go(self) -> None:
+    def release_parts(self) -> None:
         """Release the parts of attachments that expired longer ago than `expiry.grace`."""
         grace = microseconds(self._context.settings.expiry.grace)
         if self._context.settings.assembler == "spark":
-            self._tell(microseconds(self._context.settings.expiry.unfinished) + grace)
+            self._write_released(microseconds(self._context.settings.expiry.unfinished) + grace)
         for source in self._times.sources:
             before = self._times.counted(source) - grace
             if over := self._context.catalog.expired_before(source, before, AT_ONCE):
-                self._between(partial(self._let_go, over))
+                self._between(partial(self._release, over))
 
-    def _tell(self, age: int) -> None:
+    def _write_released(self, age: int) -> None:
         """Write the released positions, so that a Spark job releases the same attachments."""
         marks = {source: self._times.mark_before(source, age) for source in self._times.sources}
         positions = {source: mark.position for source, mark in marks.items() if mark is not None}
-        if positions and positions != self._told:
-            write_let_go(self._context.store, positions)
-            self._told = positions
+        if positions and positions != self._written:
+            write_released(self._context.store, positions)
+            self._written = positions
 
-    def _let_go(self, over: list[AttachmentRecord]) -> Iterable[Key]:
+    def _release(self, over: list[AttachmentRecord]) -> Iterable[Key]:
         grace = self._context.settings.expiry.grace
         reason = f"it expired, and its parts were released {grace} later; it begins anew when it is sent again"
         gone = self._context.catalog.restart([record.id for record in over], AttachmentState.EXPIRED, reason)
@@ -100,21 +100,21 @@ class Expiring:
         return [(record.source, record.correl_id) for record in over if record.id in ids]
 
 
-def _spoken(time: int) -> str:
+def _iso_time(time: int) -> str:
     return datetime.fromtimestamp(time / 1e6, UTC).isoformat(timespec="seconds")
 
 
-def write_let_go(store: ContentStore, positions: Mapping[str, int]) -> None:
+def write_released(store: ContentStore, positions: Mapping[str, int]) -> None:
     """Write the positions up to which unfinished attachments have been released. They are on disk on return."""
-    with store.create(LET_GO) as target:
+    with store.create(RELEASED) as target:
         target.write(json.dumps(positions).encode())
 
 
-def read_let_go(store: ContentStore) -> dict[str, int]:
+def read_released(store: ContentStore) -> dict[str, int]:
     """Read the positions up to which unfinished attachments have been released; empty if no gateway has written
     them."""
     try:
-        told: dict[str, int] = json.loads(b"".join(store.read(LET_GO)))
+        positions: dict[str, int] = json.loads(b"".join(store.read(RELEASED)))
     except KeyError:
         return {}
-    return told
+    return positions

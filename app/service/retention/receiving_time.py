@@ -36,7 +36,7 @@ STEPS_WAITING = 1000
 
 
 class WatchedIntake:
-    """The intake of one source, with the time since the last message."""
+    """The intake of one source, with the time since the last message. The lock guards `_inside` and `heard_at`."""
 
     def __init__(self, intake: Intake, clock: Callable[[], float]) -> None:
         self._intake, self._clock = intake, clock
@@ -94,7 +94,8 @@ class _Source:
 
 
 class ReceivingTime:
-    """Counts the receiving time of these receivers' sources. `holding` returns why nothing is received, if so."""
+    """Counts the receiving time of these receivers' sources. `holding` returns why nothing is received, if so. `_lock`
+    guards `_new_marks`; `_stepping` lets one thread at a time `step`."""
 
     def __init__(
         self,
@@ -141,20 +142,17 @@ class ReceivingTime:
     def step(self) -> None:
         """Count the time since the last call. Call it often."""
         with self._stepping:
-            self._step()
-
-    def _step(self) -> None:
-        now = self._context.clock.monotonic()
-        passed = max(0, int(min(now - self._last, LONGEST_STEP) * 1e6))
-        self._last = now
-        holding = self._holding() is not None
-        can = [name for name, source in self._sources.items() if source.can_receive(now, holding, self._longest)]
-        end = self._context.journal.end()
-        self._wait(-1 if end is None else end.pack(), dict.fromkeys(can, passed))
-        progress = self._context.catalog.progress()
-        self._count(-1 if progress is None else progress)
-        if now - self._saved_at >= SAVE_SECONDS:
-            self.save()
+            now = self._context.clock.monotonic()
+            passed = max(0, int(min(now - self._last, LONGEST_STEP) * 1e6))
+            self._last = now
+            holding = self._holding() is not None
+            can = [name for name, source in self._sources.items() if source.can_receive(now, holding, self._longest)]
+            end = self._context.journal.end()
+            self._wait(-1 if end is None else end.pack(), dict.fromkeys(can, passed))
+            progress = self._context.catalog.progress()
+            self._count(-1 if progress is None else progress)
+            if now - self._saved_at >= SAVE_SECONDS:
+                self.save()
 
     def save(self) -> None:
         """Save the counts and the new marks."""

@@ -60,7 +60,7 @@ class _Step:
     due: float = 0.0
 
 
-class Retaining:
+class Retention:
     """Removes old data. One call of `retain` does everything that is due."""
 
     def __init__(self, context: ServiceContext, clock: RetentionClock, between: Between = at_once) -> None:
@@ -91,12 +91,9 @@ class Retaining:
             step.due = now if has_more else now + EVERY_SECONDS
         if self._counted_at is None or now - self._counted_at >= COUNT_SECONDS:
             self._counted_at = now
-            self._count()
-
-    def _count(self) -> None:
-        for what, kept in self._context.catalog.kept().items():
-            self._context.metrics.kept.labels(what).set(kept.number)
-            self._context.metrics.kept_bytes.labels(what).set(kept.size)
+            for what, kept in self._context.catalog.kept().items():
+                self._context.metrics.kept.labels(what).set(kept.number)
+                self._context.metrics.kept_bytes.labels(what).set(kept.size)
 
     def _dropped(self, what: str, count: int, size: int = 0) -> None:
         if count:
@@ -157,9 +154,9 @@ class Retaining:
         if before is None:
             return
         if refused := self._context.catalog.refused_attachments(before, AT_ONCE):
-            self._between(lambda: self._let_go(refused))
+            self._between(lambda: self._release(refused))
 
-    def _let_go(self, refused: list[AttachmentRecord]) -> Iterable[Key]:
+    def _release(self, refused: list[AttachmentRecord]) -> Iterable[Key]:
         gone: list[str] = []
         for each in refused:
             why = f"{each.reason}; its parts were kept for {self._retention.quarantine} and are gone"
@@ -222,13 +219,13 @@ class Retaining:
         """Remove events that are old or too many, and that every webhook has got."""
         before = self._clock.before(self._retention.events)
         dropped = self._context.catalog.prune_events(
-            before or 0, self._retention.events_count, EVENTS_AT_ONCE, self._got_by_webhooks()
+            before or 0, self._retention.events_count, EVENTS_AT_ONCE, self._sent_to_webhooks()
         )
         if dropped:
             self._context.metrics.dropped.labels("events").inc(dropped)
         return dropped >= EVENTS_AT_ONCE
 
-    def _got_by_webhooks(self) -> int | None:
+    def _sent_to_webhooks(self) -> int | None:
         """Return the number up to which every active webhook has got all events; None without webhooks."""
         if not (configured := self._context.settings.webhooks):
             return None

@@ -1,22 +1,24 @@
 """Deliveries: a message whose parts are stored becomes a delivery, and an outbox sends it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
 from app.dataset.value_labels import Catalog
+from app.framing.protocol import Framing
+from app.framing.registry import framing
 from app.model.attachment import DeliveryState
-from app.model.errors import CatalogError
+from app.model.errors import CatalogError, InvalidInputError
 from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord, FramingOptions
 from app.observe import Recurring, logger
-from app.ports import IdempotencyConflict, Sender
+from app.ports import ContentStore, IdempotencyConflict, Sender
 from app.service.context import ServiceContext
 from app.service.conversion import finished
 from app.service.events.event_entries import delivery_event
-from app.service.sending.drafts import MessageDraft, find_destination, new_delivery
-from app.service.sending.dry_run import DryRun, count_messages
+from app.service.sending.drafts import DraftedMessage, find_destination, new_delivery
 from app.service.sending.framer import Framer, traced
 from app.service.sending.outbox import CANCELLED, OPEN, RETRIED, Outbox, can_be_retried, framing_options
 from app.service.sending.preparation import Preparation, prepare
@@ -24,7 +26,7 @@ from app.service.sending.sending_errors import DeliveryOver, KeyReused, MessageF
 from app.service.sending.upload_conversion import (
     ConversionRequest,
     ConvertedFile,
-    Run,
+    Runner,
     convert_and_store,
     convert_catalog,
     run_here,
@@ -34,7 +36,45 @@ from app.service.sending.upload_conversion import (
 from app.service.sending.upload_parts import Companions, StoredPart
 from app.settings import Destination
 
+_CORREL_ID = 16
+
+
 log = logger(__name__)
+
+
+class DryRun(NamedTuple):
+    """A message as it would be sent.
+
+    It has its delivery, the part of each attachment, the data sets by part, and the number of physical messages: of
+    all, and of each attachment by its correlid.
+    """
+
+    delivery: DeliveryRecord
+    parts: list[str]
+    data_sets: Mapping[str, ConvertedFile]
+    messages: int
+    attachment_messages: Mapping[bytes, int]
+
+
+def count_messages(
+    how: FramingOptions, store: ContentStore, delivery: DeliveryRecord
+) -> Generator[bytes, None, tuple[int, dict[bytes, int]]]:
+    """Count the physical messages of a delivery, and of each of its attachments by its correlid. Raises CannotSend.
+
+    It is a generator function, so that a conversion process can run it.
+    """
+    cut_by = framing(how.framing)
+    counts = Counter(_attachment_of(message, cut_by) for message in Framer(how, store).frame(delivery))
+    yield b""
+    return counts.total(), {each.correl_id: counts[each.correl_id] for each in delivery.attachments}
+
+
+def _attachment_of(message: PhysicalMessage, cut_by: Framing) -> bytes:
+    """Return the correlid of the attachment that a message is a part of; empty if it is a part of none."""
+    try:
+        return cut_by.attachment_key(message)[:_CORREL_ID]
+    except InvalidInputError:
+        return b""
 
 
 class Submission(NamedTuple):
@@ -46,7 +86,7 @@ class Submission(NamedTuple):
     """
 
     delivery_id: str
-    message: MessageDraft
+    message: DraftedMessage
     parts: Mapping[str, StoredPart]
     key: str | None = None
     fingerprint: str = ""
@@ -84,7 +124,7 @@ class Deliveries:
         """Return the settings of every destination by name."""
         return self._context.settings.destinations
 
-    def submit(self, submission: Submission, run: Run = run_here) -> Accepted:
+    def submit(self, submission: Submission, run: Runner = run_here) -> Accepted:
         """Queue a message. `run` converts its data sets. If the message is not queued, its objects are removed.
 
         Raises what `enqueue` raises, CannotSend, UnsuitableDataSets, KeyReused and what storing raises.
@@ -115,7 +155,7 @@ class Deliveries:
         else:
             self._fault.worked()
 
-    def dry_run(self, submission: Submission, run: Run = run_here) -> DryRun:
+    def dry_run(self, submission: Submission, run: Runner = run_here) -> DryRun:
         """Return the delivery that a message would be, and remove its objects. Raises CannotSend and
         UnsuitableDataSets."""
         try:
@@ -179,14 +219,14 @@ class Deliveries:
                 self._catalog.request_cancel(delivery.id)
                 outbox.cancel(delivery.id)
                 return self._catalog.delivery(delivery.id) or delivery
-        now_it_is = self._catalog.delivery(delivery.id) or delivery
-        raise DeliveryOver(now_it_is.state, f"it is {now_it_is.state} and cannot be cancelled")
+        newest = self._catalog.delivery(delivery.id) or delivery
+        raise DeliveryOver(newest.state, f"it is {newest.state} and cannot be cancelled")
 
     def retry(self, delivery: DeliveryRecord) -> DeliveryRecord:
         """Queue a delivery again that failed or was cancelled, and return it.
 
-        It goes on after the messages that the broker has confirmed, with the same correlids, and has all its attempts
-        once more. Raises DeliveryOver and UnknownDestination.
+        It continues after the messages that the broker has confirmed, with the same correlids, and has all its attempts
+        again. Raises DeliveryOver and UnknownDestination.
         """
         find_destination(self.destinations, delivery.destination)
         if delivery.state not in RETRIED:
@@ -217,7 +257,7 @@ class Deliveries:
         outbox = self.outboxes.get(destination)
         return None if outbox is None else outbox.sender.repeats()
 
-    def _prepare(self, submission: Submission, run: Run) -> Preparation:
+    def _prepare(self, submission: Submission, run: Runner) -> Preparation:
         destination = find_destination(self.destinations, submission.message.destination)
         most_bytes = self._context.settings.limits.upload_bytes
 
@@ -225,10 +265,10 @@ class Deliveries:
             self._check_room(0)
 
         def convert(
-            part: StoredPart, request: ConversionRequest, beside: Companions, object_name: str
+            part: StoredPart, request: ConversionRequest, companions: Companions, object_name: str
         ) -> ConvertedFile:
             target = target_of(destination, most_bytes, self._context.settings.limits.expansion)
-            return convert_and_store(self._store, part, request, target, object_name, run, check_room, beside)
+            return convert_and_store(self._store, part, request, target, object_name, run, check_room, companions)
 
         def store_catalog(catalog: Catalog, library: str, object_name: str) -> ConvertedFile:
             pieces = convert_catalog(catalog, library, target_of(destination, most_bytes))

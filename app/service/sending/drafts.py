@@ -18,7 +18,7 @@ from app.settings import Destination
 from app.wire import WireError
 
 FILE_SPECIFICATIONS = ("FILENAME", "FILEREF")
-"""The values of a file's qualifier 1. They tell whether qualifier 2 is a file's name or a fileref."""
+"""The values of a file's qualifier 1. They say whether qualifier 2 is a file's name or a fileref."""
 
 MapValue = tuple[str, int | float | str]
 """One value of a map: its data type (short, long, double, char), and a number or a text."""
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class ApplicationMessageDraft:
+class DraftedApplicationMessage:
     """The application message. Text is written in the destination's character set; bytes are sent as they are.
 
     The values of a map are their data types, as the specification calls them, and numbers or texts.
@@ -85,7 +85,7 @@ def _in_charset(convert: Callable[[], T], what: str, ccsid: int) -> T:
 
 
 @dataclass(frozen=True, slots=True)
-class AttachmentDraft:
+class DraftedAttachment:
     """One attachment: the name of the part with its bytes, and its entry in the header.
 
     Names that are None come from the part's file. `conversion` says how to read the file of a data set.
@@ -102,14 +102,14 @@ class AttachmentDraft:
 
 
 @dataclass(frozen=True, slots=True)
-class MessageDraft:
+class DraftedMessage:
     """A message to send."""
 
     destination: str
-    attachments: tuple[AttachmentDraft, ...]
+    attachments: tuple[DraftedAttachment, ...]
     original_msg_type: int = 0
     original_correl_id: bytes = b""
-    application_message: ApplicationMessageDraft | None = None
+    application_message: DraftedApplicationMessage | None = None
 
 
 def find_destination(destinations: Mapping[str, Destination], name: str) -> Destination:
@@ -119,13 +119,13 @@ def find_destination(destinations: Mapping[str, Destination], name: str) -> Dest
     return destinations[name]
 
 
-def check_destination_takes(message: MessageDraft, destination: Destination) -> None:
+def check_destination_takes(message: DraftedMessage, destination: Destination) -> None:
     """Check that a destination takes all of a message. Raises DestinationRefuses."""
     if refusals := list(_refusals(message, destination)):
         raise DestinationRefuses(message.destination, refusals)
 
 
-def _refusals(message: MessageDraft, destination: Destination) -> Iterator[Refusal]:
+def _refusals(message: DraftedMessage, destination: Destination) -> Iterator[Refusal]:
     carries = framing(destination.framing)
     name = carries.traits.name
     for number, attachment in enumerate(message.attachments):
@@ -144,7 +144,7 @@ def _refusals(message: MessageDraft, destination: Destination) -> Iterator[Refus
 
 def new_delivery(
     delivery_id: str,
-    message: MessageDraft,
+    message: DraftedMessage,
     parts: Mapping[str, StoredPart],
     to: Destination,
     *,
@@ -182,7 +182,7 @@ def _correl_id() -> bytes:
     return token_bytes(16) + bytes(8)
 
 
-def _outgoing(attachment: AttachmentDraft, part: StoredPart) -> OutgoingAttachment:
+def _outgoing(attachment: DraftedAttachment, part: StoredPart) -> OutgoingAttachment:
     return OutgoingAttachment(
         correl_id=token_bytes(16),
         kind=attachment.kind,

@@ -64,7 +64,7 @@ _PLURALS = {
 
 
 class StoredContents:
-    """The contents of attachments as objects of the content store; see `app.framing.protocol.Contents`."""
+    """The contents of attachments as objects of the content store; see `app.framing.protocol.DeliveryContents`."""
 
     def __init__(self, store: ContentStore) -> None:
         self._store = store

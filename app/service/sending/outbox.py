@@ -20,10 +20,10 @@ from app.framing.registry import framing
 from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.errors import CatalogError, DamagedError, GatewayError, with_type
 from app.model.message import PhysicalMessage, footprint
-from app.model.records import DeliveryRecord, FramingOptions, Subscribers
+from app.model.records import DeliveryRecord, FramingOptions
 from app.model.trace_context import TRACE_PARENT, trace_fields
 from app.observe import Recurring, logger
-from app.ports import Progress, Sender, SendFailed
+from app.ports import DeliveryProgress, Sender, SendFailed
 from app.service.context import ServiceContext
 from app.service.events.event_entries import delivery_event
 from app.service.sending.sending_errors import CannotSend
@@ -88,8 +88,8 @@ class Outbox:
         """The confirmed messages of each open delivery, also if the catalog has failed to record them."""
         self._furthest: dict[str, int] = {}
         """The most messages of each open delivery that one attempt has reached; a sender may have to begin again."""
-        self._fruitless_from: dict[str, int] = {}
-        """The last attempt of each open delivery in which the broker confirmed anything."""
+        self._last_progress: dict[str, int] = {}
+        """The last attempt of each open delivery in which the broker confirmed messages."""
         self._broken: dict[str, str] = {}
         """Why the last attempt of an open delivery failed, if not because of the broker."""
         self._cancelled: set[str] = set()
@@ -130,7 +130,7 @@ class Outbox:
             while not self._stop.is_set():
                 seen = self._wake.notifications
                 if not self._send_due():
-                    self._wake.wait(seen, self._pause())
+                    self._wake.wait(seen, min(IDLE_SECONDS, max(0.05, self._settings.retry_first.total_seconds() / 4)))
         finally:
             self.sender.close()
 
@@ -152,13 +152,9 @@ class Outbox:
         self._fault.worked()
         return bool(due)
 
-    def _pause(self) -> float:
-        """Return the seconds until the first retry may be due."""
-        return min(IDLE_SECONDS, max(0.05, self._settings.retry_first.total_seconds() / 4))
-
     def _attempt(self, delivery: DeliveryRecord) -> None:
         confirmed = self._confirmed.get(delivery.id, delivery.messages_sent)
-        self._fruitless_from.setdefault(delivery.id, delivery.attempts if confirmed else 0)
+        self._last_progress.setdefault(delivery.id, delivery.attempts if confirmed else 0)
         if delivery.cancel_requested:  # before a restart
             self._cancelled.add(delivery.id)
         delivery = replace(delivery, attempts=delivery.attempts + 1, messages_sent=confirmed)
@@ -203,11 +199,15 @@ class Outbox:
             self._require_wanted(run)
             now = run.delivery
             try:
-                told = self.sender.send(batch, Progress(now.id, now.messages_sent, now.attempts, in_doubt))
+                subscribers = self.sender.send(
+                    batch, DeliveryProgress(now.id, now.messages_sent, now.attempts, in_doubt)
+                )
             except SendFailed as error:
                 self._advance(run, batch[: error.confirmed])
                 raise
-            run.delivery = replace(run.delivery, subscribers=_worse(run.delivery.subscribers, told))
+            if "none" in (run.delivery.subscribers, subscribers):
+                subscribers = "none"
+            run.delivery = replace(run.delivery, subscribers=run.delivery.subscribers or subscribers)
             self._advance(run, batch)
             in_doubt = False
         return True
@@ -239,7 +239,7 @@ class Outbox:
         self._confirmed[run.delivery.id] = sent
         if sent > self._furthest.get(run.delivery.id, 0):
             self._furthest[run.delivery.id] = sent
-            self._fruitless_from[run.delivery.id] = run.delivery.attempts
+            self._last_progress[run.delivery.id] = run.delivery.attempts
         self._context.metrics.count_sent(self.name, len(confirmed), sum(len(message.body) for message in confirmed))
         self._context.catalog.update_delivery(run.delivery)
 
@@ -247,10 +247,10 @@ class Outbox:
         """Return the delivery with the cut for all its attempts, recorded before the first message is sent."""
         settings = self._settings
         how = framing(settings.framing)
-        told = max((_told(how.properties(attachment)) for attachment in delivery.attachments), default=0)
+        added = max((_properties_size(how.properties(attachment)) for attachment in delivery.attachments), default=0)
         if delivery.trace_parent is not None:
-            told += _told({TRACE_PARENT: delivery.trace_parent})
-        room = self.sender.max_body(told + (delivery.cut.body_limit if delivery.cut else settings.body_limit)) - told
+            added += _properties_size({TRACE_PARENT: delivery.trace_parent})
+        room = self.sender.max_body(added + (delivery.cut.body_limit if delivery.cut else settings.body_limit)) - added
         if delivery.cut is None:
             limit = min(settings.body_limit, room)
             if limit < 1:
@@ -271,9 +271,9 @@ class Outbox:
             self._end(delivery, DeliveryState.CANCELLED, CANCELLED)
             return
         if isinstance(error, SendFailed) and not error.counts:
-            self._fruitless_from[delivery.id] += 1
+            self._last_progress[delivery.id] += 1
         allowed = self._settings.attempts
-        fruitless = delivery.attempts - self._fruitless_from[delivery.id]
+        fruitless = delivery.attempts - self._last_progress[delivery.id]
         is_permanent = isinstance(error, SendFailed) and error.permanent
         if is_permanent or (allowed and fruitless >= allowed):
             self._end(delivery, DeliveryState.FAILED, _reason(error))
@@ -283,8 +283,8 @@ class Outbox:
         if isinstance(error, SendFailed) and error.within is not None:
             pause = min(pause, int(error.within * 1_000_000))
         again = self._context.clock.now() + int(pause * uniform(0.5, 1.0))  # noqa: S311 - jitter keeps no secret
-        told = str(error) if isinstance(error, SendFailed) else error
-        self._delayed.failed(told, delivery=delivery.id, **trace_fields(delivery.trace_parent))
+        why = str(error) if isinstance(error, SendFailed) else error
+        self._delayed.failed(why, delivery=delivery.id, **trace_fields(delivery.trace_parent))
         self._enter(replace(delivery, next_attempt_at=again), DeliveryState.QUEUED, _reason(error))
 
     def _end(self, delivery: DeliveryRecord, state: DeliveryState, reason: str | None) -> None:
@@ -300,7 +300,7 @@ class Outbox:
     def _forget(self, delivery_id: str) -> None:
         self._confirmed.pop(delivery_id, None)
         self._furthest.pop(delivery_id, None)
-        self._fruitless_from.pop(delivery_id, None)
+        self._last_progress.pop(delivery_id, None)
         self._broken.pop(delivery_id, None)
         self._cancelled.discard(delivery_id)
 
@@ -310,10 +310,10 @@ class Outbox:
             return
         self._tidy_at = monotonic() + TIDY_RETRY_SECONDS
         with suppress(SendFailed):  # the sender has logged it
-            self.sender.tidy(self._may_go_on)
+            self.sender.tidy(self._may_continue)
             self._tidy_at = monotonic() + TIDY_SECONDS
 
-    def _may_go_on(self, delivery_id: str) -> bool:
+    def _may_continue(self, delivery_id: str) -> bool:
         delivery = self._context.catalog.delivery(delivery_id)
         return delivery is not None and (delivery.state in OPEN or can_be_retried(delivery))
 
@@ -347,14 +347,11 @@ def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, GatewayError | SendFailed) else with_type(error)
 
 
-def _worse(before: Subscribers | None, now: Subscribers | None) -> Subscribers | None:
-    """Return what is known of the subscribers of all messages: of two answers, the one that promises less."""
-    return "none" if "none" in (before, now) else before or now
-
-
-def _told(told: Mapping[str, str]) -> int:
+def _properties_size(properties: Mapping[str, str]) -> int:
     """Return the most bytes that properties take in a message."""
-    return sum(PROPERTY_BYTES + 2 * len(name) + len(text.translate(ESCAPED).encode()) for name, text in told.items())
+    return sum(
+        PROPERTY_BYTES + 2 * len(name) + len(text.translate(ESCAPED).encode()) for name, text in properties.items()
+    )
 
 
 def _batches(messages: Iterator[PhysicalMessage], most: int) -> Iterator[list[PhysicalMessage]]:

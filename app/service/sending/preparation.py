@@ -11,7 +11,7 @@ from app.dataset.value_labels import Catalog, ValueLabels
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.names import in_capitals
-from app.service.sending.drafts import AttachmentDraft, MessageDraft
+from app.service.sending.drafts import DraftedAttachment, DraftedMessage
 from app.service.sending.sending_errors import MessageFault, UnsuitableDataSets
 from app.service.sending.upload_conversion import ConversionRequest, ConvertedFile
 from app.service.sending.upload_parts import Companions, StoredPart
@@ -19,8 +19,8 @@ from app.service.sending.upload_parts import Companions, StoredPart
 _EXTENSION = re.compile(r"\.[A-Za-z0-9]{1,8}$")
 
 Convert = Callable[[StoredPart, ConversionRequest, Companions, str], ConvertedFile]
-"""A function that reads a part as the request says, with the files given beside it, stores the data set under an
-object name, and returns it. Raises InvalidInputError."""
+"""A function that reads a part as the request says, with its companions, stores the data set under an object name,
+and returns it. Raises InvalidInputError."""
 
 StoreCatalog = Callable[[Catalog, str, str], ConvertedFile]
 """A function that stores the data set of a catalog for a library under an object name, and returns it."""
@@ -29,7 +29,7 @@ StoreCatalog = Callable[[Catalog, str, str], ConvertedFile]
 class Preparation(NamedTuple):
     """A message with all names, its parts with data sets instead of their files, and the converted files by part."""
 
-    message: MessageDraft
+    message: DraftedMessage
     parts: Mapping[str, StoredPart]
     data_sets: Mapping[str, ConvertedFile]
 
@@ -41,13 +41,13 @@ class Preparation(NamedTuple):
                 yield from (MessageFault(("attachments", number, "data_set"), fault) for fault in faults)
 
 
-def has_data_sets(message: MessageDraft) -> bool:
+def has_data_sets(message: DraftedMessage) -> bool:
     """Tell whether any attachment of a message is a data set."""
     return any(attachment.kind is AttachmentKind.DATA_SET for attachment in message.attachments)
 
 
 def prepare(
-    message: MessageDraft,
+    message: DraftedMessage,
     parts: Mapping[str, StoredPart],
     folder: str,
     convert: Convert,
@@ -61,7 +61,7 @@ def prepare(
     """
     data_sets: dict[str, ConvertedFile] = {}
     stored = dict(parts)
-    attachments: list[AttachmentDraft] = []
+    attachments: list[DraftedAttachment] = []
     faults: list[MessageFault] = []
     for number, attachment in enumerate(message.attachments):
         if attachment.kind is not AttachmentKind.DATA_SET:
@@ -70,7 +70,9 @@ def prepare(
         part, object_name = parts[attachment.part], f"{folder}/data-set-{number}"
         where = ("attachments", number)
         try:
-            converted = convert(part, _request(attachment, part), _companions(attachment, parts), object_name)
+            catalog_part, define = attachment.conversion.catalog, attachment.conversion.define
+            companions = Companions(parts[catalog_part] if catalog_part else None, parts[define] if define else None)
+            converted = convert(part, _request(attachment, part), companions, object_name)
         except InvalidInputError as error:
             faults.append(MessageFault((*where, "part"), Fault(None, error.code, str(error))))
             continue
@@ -96,7 +98,7 @@ def prepare(
 
 
 def _merged(
-    attachments: list[AttachmentDraft], data_sets: Mapping[str, ConvertedFile], faults: list[MessageFault]
+    attachments: list[DraftedAttachment], data_sets: Mapping[str, ConvertedFile], faults: list[MessageFault]
 ) -> Catalog:
     """Return the value labels of all data sets; nothing if the message has its own data set of them.
 
@@ -115,22 +117,17 @@ def _merged(
     return merged
 
 
-def _catalog_attachment(first: AttachmentDraft, parts: Mapping[str, StoredPart]) -> AttachmentDraft:
+def _catalog_attachment(first: DraftedAttachment, parts: Mapping[str, StoredPart]) -> DraftedAttachment:
     """Return the attachment of the message's value labels, in the library of its first data set."""
     name = value_labels.MEMBER
     while name in parts:
         name += "_"
-    return AttachmentDraft(
+    return DraftedAttachment(
         name, AttachmentKind.DATA_SET, value_labels.MEMBER, first.qualifier_1, description="Value labels"
     )
 
 
-def _companions(attachment: AttachmentDraft, parts: Mapping[str, StoredPart]) -> Companions:
-    catalog, define = attachment.conversion.catalog, attachment.conversion.define
-    return Companions(parts[catalog] if catalog else None, parts[define] if define else None)
-
-
-def _request(attachment: AttachmentDraft, part: StoredPart) -> ConversionRequest:
+def _request(attachment: DraftedAttachment, part: StoredPart) -> ConversionRequest:
     """Return the conversion request of an attachment, with the names that it gives to its data set."""
     library, member = attachment.qualifier_1, attachment.name
     if library is None and member is not None and "." in member:

@@ -35,7 +35,7 @@ MOST_FAULTS = 2000
 T = TypeVar("T")
 
 
-class Run(Protocol):
+class Runner(Protocol):
     """A function that runs a generator function, here or in another process, and yields and returns its results."""
 
     def __call__(
@@ -91,13 +91,13 @@ def convert(
     part: StoredPart,
     request: ConversionRequest,
     target: DataSetTarget,
-    beside: Companions = Companions(),  # noqa: B008 - a tuple
+    companions: Companions = Companions(),  # noqa: B008 - a tuple
 ) -> Generator[memoryview, None, tuple[str, Definition]]:
     """Yield the Parquet file of the data set that a file is read as, or nothing if the definition has errors.
 
     Returns the file's format and the definition without its rows. Raises InvalidInputError for a file that cannot be
     read."""
-    definitions, catalog, warnings = _read_beside(store, beside, request)
+    definitions, catalog, warnings = _read_companions(store, companions, request)
     with opened(store, part.object_name) as file:
         found = request.format or file_formats.format_of(file, part.file_name or "", part.content_type)
         reading = define_xml.read_enriched(file, found, request.options, request.overrides, definitions)
@@ -119,8 +119,8 @@ def convert_catalog(
     return "catalog", _without_rows(definition)
 
 
-def _read_beside(
-    store: ContentStore, beside: Companions, request: ConversionRequest
+def _read_companions(
+    store: ContentStore, companions: Companions, request: ConversionRequest
 ) -> tuple[Definitions | None, Catalog, tuple[Fault, ...]]:
     """Return what a define.xml and a catalog say, and warnings.
 
@@ -129,12 +129,12 @@ def _read_beside(
     definitions = None
     catalog: Catalog = {}
     warnings: tuple[Fault, ...] = ()
-    if beside.define is not None:
-        with _companion(store, beside.define, "define.xml") as file:
+    if companions.define is not None:
+        with _companion(store, companions.define, "define.xml") as file:
             definitions = define_xml.read(file)
         catalog = definitions.catalog
-    if beside.catalog is not None:
-        part = beside.catalog
+    if companions.catalog is not None:
+        part = companions.catalog
         with _companion(store, part, "catalog") as file:
             found, warnings = label_catalogs.read(
                 file, part.file_name or "", part.content_type, request.options.encoding
@@ -181,16 +181,16 @@ def convert_and_store(
     request: ConversionRequest,
     target: DataSetTarget,
     object_name: str,
-    run: Run = run_here,
+    run: Runner = run_here,
     check_room: Callable[[], None] = lambda: None,
-    beside: Companions = Companions(),  # noqa: B008 - a tuple
+    companions: Companions = Companions(),  # noqa: B008 - a tuple
 ) -> ConvertedFile:
     """Read an uploaded file and store its data set under this name.
 
     `run` calls `convert`. `check_room` raises if no more may be stored. Raises InvalidInputError for a file that
     cannot be read.
     """
-    return store_converted(store, run(convert, store, part, request, target, beside), object_name, check_room)
+    return store_converted(store, run(convert, store, part, request, target, companions), object_name, check_room)
 
 
 def store_converted(

@@ -1,7 +1,7 @@
 """The disk space that uploads may use: what is free, without the reserve for messages from brokers.
 
 Receiving pauses below `limits.free_bytes`. If uploads might fill the disk down to it, the next message would pause
-receiving. So they leave as much again.
+receiving. So they leave twice that space.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,8 +13,8 @@ from app.model.errors import StoreFull
 RESERVES = 2
 
 
-class Room:
-    """The free space, and what running uploads have announced of it. Any thread may use it.
+class UploadSpace:
+    """The free space, and what running uploads have announced of it. Any thread may use it; `_lock` guards `_promised`.
 
     `free` returns the free bytes of the disk. Receiving pauses if there are fewer than `reserve`.
     """
@@ -25,14 +25,14 @@ class Room:
         self._lock = Lock()
 
     def check(self, wanted: int = 0) -> None:
-        """Raise StoreFull when so many bytes, beside those that are promised, would use reserved space."""
+        """Raise StoreFull when this number of bytes, in addition to the promised ones, would use reserved space."""
         with self._lock:
             self._check(wanted)
 
     @contextmanager
-    def promised(self, announced: int) -> Iterator["Promise"]:
+    def promised(self, announced: int) -> Iterator["SpaceReservation"]:
         """Keep space for an upload for the length of the block. Raises StoreFull."""
-        promise = Promise(self)
+        promise = SpaceReservation(self)
         promise.grow_to(announced)
         try:
             yield promise
@@ -47,7 +47,7 @@ class Room:
             raise StoreFull(f"{free} bytes are free{promised}, and {why}")
 
     def promise(self, more: int) -> None:
-        """Keep so many bytes more for an upload. Raises StoreFull."""
+        """Keep this number of bytes more for an upload. Raises StoreFull."""
         with self._lock:
             self._check(max(0, more))
             self._promised += more
@@ -58,21 +58,21 @@ class Room:
             self._promised -= size
 
 
-class Promise:
+class SpaceReservation:
     """The space that is kept for one upload: what it has announced and not yet written."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: UploadSpace) -> None:
         self._room = room
         self.left = 0
 
     def grow_to(self, size: int) -> None:
-        """Keep at least so many bytes for what comes next. Raises StoreFull, also if the disk has become full."""
+        """Keep at least this number of bytes. Raises StoreFull, also if the disk has become full."""
         more = max(0, size - self.left)
         self._room.promise(more)
         self.left += more
 
     def written(self, size: int) -> None:
-        """Note that so many bytes are on the disk, where the free space no longer has them."""
+        """Note that this number of bytes is on the disk, and so is subtracted from the free space already."""
         size = min(size, self.left)
         self.left -= size
         self._room.release(size)

@@ -55,7 +55,9 @@ class Election:
                 if version != seen:
                     seen, since = version, monotonic()
                 self.holder = "" if found is None else found.holder
-                if found is None or not found.holder or monotonic() - since > self._wait(found):
+                # the seconds without renewal after which the Lease of another gateway is free
+                longest = 0.0 if found is None else max(found.seconds, self._settings.duration.total_seconds())
+                if found is None or not found.holder or monotonic() - since > longest:
                     started = monotonic()
                     self._hold(self._api.take(found, self.name), started)
                     log.info("lease_taken", holder=self.name, before=self.holder or None)
@@ -69,10 +71,6 @@ class Election:
                 self._fault.failed(error)
             stop.wait(self._settings.retry.total_seconds())
         return False
-
-    def _wait(self, found: Lease) -> float:
-        """Return the seconds without renewal after which the Lease of another gateway is free."""
-        return max(found.seconds, self._settings.duration.total_seconds())
 
     def release(self) -> None:
         """Give the Lease up, once this gateway writes nothing more."""

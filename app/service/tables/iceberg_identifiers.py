@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from app.model.table_names import library_and_member, name_literal
+from app.model.names import library_and_member, name_literal
 
 OWN_NAMESPACE = "attachment_gateway"
 """The namespace of the pipeline's own tables, `files` and `quality`."""

@@ -16,11 +16,67 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from app.model.table_names import library_and_member, plain_library
+from app.model.names import library_and_member, plain_library
 from app.plugins import how_to_install
 from app.ports import TableStore
-from app.service.tables.query_columns import for_arrow, for_text, quoted
 from app.service.tables.table_reader import OpenTable, open_table
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyRelation
+
+_NOT_IN_ARROW = re.compile(r"\b(UHUGEINT|BIGNUM|TIME WITH TIME ZONE)\b")
+"""Types whose values Arrow does not get whole."""
+_NESTED = frozenset({"list", "array", "struct", "map", "union", "tuple"})
+_MOMENTS = re.compile(r"TIMESTAMP")
+_WRITTEN_BY_ARROW = frozenset(
+    {
+        *("boolean", "tinyint", "smallint", "integer", "bigint", "hugeint"),
+        *("utinyint", "usmallint", "uinteger", "ubigint", "float", "double", "decimal"),
+        *("varchar", "blob", "enum", "uuid"),
+    }
+)
+
+
+def for_arrow(result: "DuckDBPyRelation") -> "DuckDBPyRelation":
+    """Return a result whose values Arrow can hold: the others are text."""
+    return _projected(result, as_text=False)
+
+
+def for_text(result: "DuckDBPyRelation") -> "DuckDBPyRelation":
+    """Return a result for formats of text: what is neither a number, text nor bytes is text, as DuckDB writes it.
+
+    Dates and times are in ISO 8601, and nested values are JSON.
+    """
+    return _projected(result, as_text=True)
+
+
+def quoted(name: str) -> str:
+    """Return an identifier of SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _projected(result: "DuckDBPyRelation", *, as_text: bool) -> "DuckDBPyRelation":
+    columns = zip(result.columns, result.types, strict=True)
+    made = [_expression(f"#{number}", each, as_text) for number, (_, each) in enumerate(columns, 1)]
+    return result.project(", ".join(f"{one} AS {quoted(name)}" for one, name in zip(made, result.columns, strict=True)))
+
+
+def _expression(column: str, data_type: object, as_text: bool) -> str:
+    kind, name = str(getattr(data_type, "id", "")), str(data_type)
+    if kind in _WRITTEN_BY_ARROW or not (as_text or _NOT_IN_ARROW.search(name)):
+        return column
+    if kind in _NESTED:
+        return f"to_json({column})::VARCHAR"
+    if _MOMENTS.match(name):
+        return _iso_8601(f"{column}::VARCHAR")
+    return f"{column}::VARCHAR"
+
+
+def _iso_8601(text: str) -> str:
+    """Return SQL for a moment in ISO 8601; one outside of the years 1 to 9999 stays as DuckDB writes it."""
+    iso = f"regexp_replace(replace({text}, ' ', 'T'), '[+]00$', 'Z')"
+    return f"CASE WHEN {text} LIKE '____-__-__ __:__:__%' THEN {iso} ELSE {text} END"
+
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -69,10 +125,10 @@ class QueryFailed(Exception):
         self.hint, self.is_missing = hint, is_missing
 
 
-class Answer(NamedTuple):
+class QueryResult(NamedTuple):
     """The result of a query; its batches can be iterated once, and are computed during the iteration.
 
-    `schema` has the types of the result, and `written` those of the batches, which may be text instead.
+    `schema` has the types of the result, and `written` the types of the batches, which may be text instead.
     """
 
     schema: pa.Schema
@@ -81,7 +137,7 @@ class Answer(NamedTuple):
 
 
 @contextmanager
-def answered(store: TableStore, sql: str, memory: str) -> Iterator[Answer]:
+def answered(store: TableStore, sql: str, memory: str) -> Iterator[QueryResult]:
     """Run a query with at most `memory` for DuckDB, such as `1GB`. Raises QueryFailed, also during the iteration."""
     with (
         TemporaryDirectory(prefix="attachment-gateway-sql-") as folder,
@@ -93,7 +149,7 @@ def answered(store: TableStore, sql: str, memory: str) -> Iterator[Answer]:
 @contextmanager
 def confined(
     store: TableStore, names: Sequence[str], sql: str, settings: Mapping[str, str], *, as_text: bool = False
-) -> Iterator[Answer]:
+) -> Iterator[QueryResult]:
     """Run a query that knows the tables of these names, with more settings of DuckDB. Raises QueryFailed, also during
     the iteration. With `as_text`, the batches have text where Arrow or Python could not show a value."""
     duckdb = _duckdb()
@@ -109,7 +165,7 @@ def confined(
             shown = for_arrow(result)
             schema = shown.limit(0).to_arrow_reader(1).schema
             reader = (for_text(result) if as_text else shown).to_arrow_reader(ROWS_A_BATCH)
-            yield Answer(schema, _read(reader), reader.schema)
+            yield QueryResult(schema, _read(reader), reader.schema)
     except duckdb.Error as error:
         raise QueryFailed(*_explained(error)) from error
 
@@ -151,7 +207,7 @@ def _make_views(database: "DuckDBPyConnection", tables: Sequence[OpenTable]) -> 
     """
     for table in tables:
         relation = database.from_arrow(_sparing(table.dataset))
-        relation.project(", ".join(map(_expression, table.schema))).create_view(table.version.name, replace=False)
+        relation.project(", ".join(map(_view_column, table.schema))).create_view(table.version.name, replace=False)
     for table in tables:
         name = table.version.name
         library, member = library_and_member(name)
@@ -177,7 +233,7 @@ def _sparing(table: "Dataset") -> "Dataset":
     return Sparing(list(table.get_fragments()), table.schema, table.format, table.filesystem)
 
 
-def _expression(field: pa.Field) -> str:
+def _view_column(field: pa.Field) -> str:
     column = quoted(field.name)
     made = _FROM_LONG.get(str(field.type))
     return f"{made.format(column)} AS {column}" if made else column

@@ -1,11 +1,13 @@
 """Tables for reading: found by name, one version at a time."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from app.dataset.description import Contents, contents
+from app.dataset.description import DataSetDescription, contents
 from app.model.message import Position
 from app.model.names import folded
 from app.ports import TableStore, TableVersion
@@ -41,7 +43,7 @@ def outline(store: TableStore, name: str) -> tuple[TableVersion, pa.Schema]:
     return store.describe(name), store.schema(name)
 
 
-def described(table: OpenTable) -> Contents:
+def described(table: OpenTable) -> DataSetDescription:
     """Return the contents of a table, as of a data set; notes also tell how its columns came to be."""
     found = contents(table.schema, table.version.rows)
     variables = [
@@ -76,7 +78,7 @@ def open_table(store: TableStore, name: str) -> OpenTable:
     """Return the newest version of a table, by its name in any case. Raises KeyError when there is none."""
     exact = find_name(store, name)
     opened = _open(store, exact)
-    while store.describe(exact).version != opened.version.version:  # another version was committed meanwhile
+    while store.describe(exact).version != opened.version.version:  # another version was committed since
         opened = _open(store, exact)
     return opened
 
@@ -92,3 +94,28 @@ def _summed(table: OpenTable) -> OpenTable:
 
     rows = summed(table.dataset.to_batches())
     return OpenTable(table.version._replace(rows=rows.num_rows), rows.schema, InMemoryDataset(rows))
+
+
+COLUMN = "source"
+KEPT = 1000
+"""The number of versions of tables whose sources stay in memory."""
+
+
+def are_within(store: TableStore, name: str, sources: frozenset[str]) -> bool:
+    """Tell whether every row of a table is of one of these sources. False for a table without rows' sources.
+
+    Reads the column of all rows, once a version. Raises KeyError if there is no such table.
+    """
+    version = store.describe(name).version
+    found = _sources(store, name, version)  # type: ignore[arg-type]  # mypy takes no Protocol for hashable
+    return found is not None and found <= sources
+
+
+@lru_cache(maxsize=KEPT)
+def _sources(store: TableStore, name: str, version: int) -> frozenset[str] | None:  # noqa: ARG001 - the key
+    if COLUMN not in store.schema(name).names:
+        return None
+    found: set[str] = set()
+    for batch in store.rows(name, [COLUMN]):
+        found.update(str(each) for each in pc.unique(batch.column(0)).to_pylist())
+    return frozenset(found)

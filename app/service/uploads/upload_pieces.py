@@ -3,7 +3,7 @@
 from app.model.errors import GatewayError
 from app.ports import ContentStore
 from app.service.sending.upload_parts import PartWriter
-from app.service.uploads.upload_records import Piece, UnknownUpload, Upload, piece_name
+from app.service.uploads.upload_records import UnknownUpload, Upload, UploadPiece, piece_name
 
 PIECE_BYTES = 64 << 20
 """The size of a piece. A gateway that is killed loses at most so many bytes of an upload that is being received."""
@@ -42,7 +42,7 @@ class PieceWriter:
         if self._upload.is_gone:
             self._store.delete(written.object_name)
             raise UnknownUpload("the upload was deleted")
-        self._upload.pieces.append(Piece(self._upload.offset, written.size))
+        self._upload.pieces.append(UploadPiece(self._upload.offset, written.size))
         self._size = 0
 
     def drop(self) -> None:
@@ -53,12 +53,12 @@ class PieceWriter:
             self._size = 0
 
 
-def contiguous(found: dict[int, int]) -> tuple[list[Piece], list[int]]:
+def contiguous(found: dict[int, int]) -> tuple[list[UploadPiece], list[int]]:
     """Return the pieces that follow each other without a gap, of sizes by offset, and the offsets of the others."""
-    pieces: list[Piece] = []
+    pieces: list[UploadPiece] = []
     at = 0
     while (size := found.get(at)) is not None and size > 0:
-        pieces.append(Piece(at, size))
+        pieces.append(UploadPiece(at, size))
         at += size
     kept = {piece.offset for piece in pieces}
     return pieces, [offset for offset in found if offset not in kept]

@@ -53,7 +53,7 @@ class UploadRecord:
         return f"{self.folder}upload.json"
 
 
-class Piece(NamedTuple):
+class UploadPiece(NamedTuple):
     """A run of received bytes: an object that is named by the offset of its first byte."""
 
     offset: int
@@ -77,7 +77,7 @@ class Upload:
     """
 
     record: UploadRecord
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[UploadPiece] = field(default_factory=list)
     is_gone: bool = False
     reserved: int = 0
     is_checked: bool = False

@@ -40,7 +40,7 @@ RESERVED_AHEAD = 16 << 20
 
 
 class Uploads:
-    """All uploads. `lifetime` is in microseconds.
+    """All uploads. `lifetime` is in microseconds. `_lock` guards `_uploads`; `_quota_lock` guards what is reserved.
 
     One process at a time uses the store of uploads. Methods block, except `find`, `reserve` and `release`.
     """

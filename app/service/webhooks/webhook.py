@@ -21,12 +21,12 @@ from threading import Event, Lock
 from typing import Final
 
 from app.model.errors import with_type
-from app.model.event_filter import EventFilter
+from app.model.event_logs import EventFilter
 from app.model.records import EventRecord
 from app.model.webhook_state import DeadLetter, WebhookRecord, WebhookState
 from app.observe import Recurring, logger
 from app.service.context import ServiceContext
-from app.service.webhooks.webhook_request import Answer, Outcome, Post
+from app.service.webhooks.webhook_request import Post, WebhookAnswer, WebhookOutcome
 from app.settings import microseconds
 
 AT_ONCE: Final = 100
@@ -37,8 +37,9 @@ RETURNED: Final = "it was queued again and was not taken: "
 log = logger(__name__)
 
 
-class Endpoint:
-    """Sends events to one webhook. `step` is called by one thread; the other methods by any."""
+class WebhookEndpoint:
+    """Sends events to one webhook. `step` is called by one thread; the other methods by any. The lock guards `_record`,
+    `_changes` and `_is_saved`."""
 
     def __init__(self, name: str, context: ServiceContext, post: Post, stop: Event) -> None:
         self.name = name
@@ -50,12 +51,12 @@ class Endpoint:
         self._lock = Lock()
         self._record = context.catalog.webhooks().get(name) or self._new()
         self._changes = 0
-        """How often a client has changed the record: what was sent before no longer counts."""
+        """How often a client has changed the record: what was sent before that does not count."""
         self._is_saved = True
         """Whether the catalog has the record."""
         self._has_queued = True
-        self._taken: list[int] = []
-        """The dead letters that were taken and that the catalog still has."""
+        self._accepted: list[int] = []
+        """The dead letters that the receiver accepted and that the catalog still has."""
 
     def _new(self) -> WebhookRecord:
         """Record a new webhook, which gets the events from now on."""
@@ -131,7 +132,7 @@ class Endpoint:
     def _send(self, event: EventRecord, reached: int, changes: int) -> bool:
         """Send an event; return whether it was taken. If not, all before is recorded, and when to try again."""
         answer = self._attempt(event)
-        if answer.outcome is Outcome.DELIVERED:
+        if answer.outcome is WebhookOutcome.DELIVERED:
             self._worked(changes)
             return True
         with self._lock:
@@ -140,15 +141,15 @@ class Endpoint:
                 self._failed(answer, event)
         return False
 
-    def _attempt(self, event: EventRecord) -> Answer:
+    def _attempt(self, event: EventRecord) -> WebhookAnswer:
         """Send an event. An error that is not foreseen is a failure, too: it must not repeat the events before."""
         try:
             answer = self._post(event, self._clock.now())
         except Exception as error:  # noqa: BLE001 - `Recurring` logs it
             self._fault.failed(error)
-            answer = Answer(Outcome.FAILED, with_type(error))
+            answer = WebhookAnswer(WebhookOutcome.FAILED, with_type(error))
         else:
-            if answer.outcome is Outcome.DELIVERED:
+            if answer.outcome is WebhookOutcome.DELIVERED:
                 self._fault.worked()
             else:
                 self._fault.failed(answer.reason or "")
@@ -168,25 +169,25 @@ class Endpoint:
                 self._record = replace(self._record, position=reached)
                 self._save(self._record)
 
-    def _failed(self, answer: Answer, event: EventRecord) -> None:
+    def _failed(self, answer: WebhookAnswer, event: EventRecord) -> None:
         """Record a failure, and give up what is too old."""
         now = self._clock.now()
         since = self._record.failing_since or now
         record = self._put_off(answer, now)
-        if answer.outcome is Outcome.GONE:
+        if answer.outcome is WebhookOutcome.GONE:
             log.warning("webhook_disabled", webhook=self.name, reason=answer.reason)
             self._save(replace(record, state=WebhookState.DISABLED))
             return
         too_old = now - microseconds(self.settings.give_up)
         if since > too_old or not self._is_old(event, too_old):
             self._save(record)
-        elif answer.outcome is Outcome.REFUSED:
+        elif answer.outcome is WebhookOutcome.REFUSED:
             fresh = WebhookRecord(self.name, event.number)
             self._bury(fresh, [event], answer)
         else:
             self._bury_all(record, too_old, answer)
 
-    def _put_off(self, answer: Answer, now: int) -> WebhookRecord:
+    def _put_off(self, answer: WebhookAnswer, now: int) -> WebhookRecord:
         record = self._record
         first, longest = microseconds(self.settings.retry_first), microseconds(self.settings.retry_longest)
         pause = min(longest, first << min(record.attempts, 30)) * uniform(0.5, 1.0)  # noqa: S311 - jitter keeps no secret
@@ -199,7 +200,7 @@ class Endpoint:
             reason=answer.reason,
         )
 
-    def _bury_all(self, record: WebhookRecord, too_old: int, answer: Answer) -> None:
+    def _bury_all(self, record: WebhookRecord, too_old: int, answer: WebhookAnswer) -> None:
         """Give up all events up to a time."""
         self._save(record)
         while events := self._catalog.events_after(record.position, BURIED_AT_ONCE):
@@ -215,7 +216,7 @@ class Endpoint:
         """Tell whether an event is from a time before, or from one that a clock told which was ahead."""
         return event.time <= too_old or event.time > self._clock.now()
 
-    def _bury(self, record: WebhookRecord, events: Sequence[EventRecord], answer: Answer) -> None:
+    def _bury(self, record: WebhookRecord, events: Sequence[EventRecord], answer: WebhookAnswer) -> None:
         now = self._clock.now()
         self._save(record, [DeadLetter(self.name, event, now, answer.reason or "") for event in events])
         self._metrics.webhook_given_up.labels(self.name).inc(len(events))
@@ -230,7 +231,7 @@ class Endpoint:
     # --- dead letters that are sent again ---------------------------------------------------------------------------
 
     def _send_queued(self) -> bool:
-        """Send the dead letters that clients have queued; return whether the log may go on."""
+        """Send the dead letters that clients have queued; return whether sending of the log may continue."""
         self._has_queued = is_done = False
         try:
             is_done = self._send_letters()
@@ -241,7 +242,7 @@ class Endpoint:
     def _send_letters(self) -> bool:
         changes = self._changes
         after = 0
-        self._drop_taken()
+        self._drop_accepted()
         while letters := self._catalog.dead_letters(self.name, after, AT_ONCE, queued=True):
             for letter in letters:
                 after = letter.event.number
@@ -249,28 +250,28 @@ class Endpoint:
                     return False
         return True
 
-    def _drop_taken(self) -> None:
-        if self._taken:
-            self._catalog.drop_dead_letters(self.name, self._taken)
-            self._taken = []
+    def _drop_accepted(self) -> None:
+        if self._accepted:
+            self._catalog.drop_dead_letters(self.name, self._accepted)
+            self._accepted = []
 
     def _send_letter(self, letter: DeadLetter, changes: int) -> bool:
         """Send a dead letter; return whether the next one may be sent."""
         answer = self._attempt(letter.event)
-        if answer.outcome is Outcome.DELIVERED:
+        if answer.outcome is WebhookOutcome.DELIVERED:
             self._worked(changes)
-            self._taken.append(letter.event.number)
-            self._drop_taken()
+            self._accepted.append(letter.event.number)
+            self._drop_accepted()
             return True
         now = self._clock.now()
         with self._lock:
             since = max(self._record.failing_since or now, letter.queued_at or now)
-            is_over = answer.outcome is Outcome.REFUSED or since <= now - microseconds(self.settings.give_up)
+            is_over = answer.outcome is WebhookOutcome.REFUSED or since <= now - microseconds(self.settings.give_up)
             back = [DeadLetter(self.name, letter.event, now, RETURNED + (answer.reason or ""))] if is_over else []
-            if answer.outcome is Outcome.REFUSED:
+            if answer.outcome is WebhookOutcome.REFUSED:
                 self._save(self._record, back)
                 return True
             record = self._put_off(answer, now)
-            state = WebhookState.DISABLED if answer.outcome is Outcome.GONE else record.state
+            state = WebhookState.DISABLED if answer.outcome is WebhookOutcome.GONE else record.state
             self._save(replace(record, state=state), back)
         return False

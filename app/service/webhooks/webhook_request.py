@@ -1,7 +1,9 @@
 """One signed request for one event, and what the receiver answered."""
 
+import hmac
 import json
-from collections.abc import Callable
+from base64 import b64encode
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -16,10 +18,24 @@ from app.model.errors import with_type
 from app.model.event_logs import EventLogs
 from app.model.records import EventRecord
 from app.service.events.event_entries import cloud_event
-from app.service.webhooks.checked_network import CheckedBackend, RefusedAddress
-from app.service.webhooks.time_limited_stream import Deadline
-from app.service.webhooks.webhook_signature import signed_headers
+from app.service.webhooks.checked_network import CheckedBackend, Deadline, RefusedAddress
 from app.settings.webhooks import Webhook, secret_bytes
+
+
+def signed_headers(secrets: Sequence[bytes], identifier: str, timestamp: int, body: bytes) -> dict[str, str]:
+    """Return the header fields that prove to the receiver who sends a body.
+
+    `timestamp` is in seconds since 1970-01-01 UTC. There is one signature for each secret, so that a receiver can check
+    with either while a secret is replaced.
+    """
+    content = b".".join((identifier.encode(), str(timestamp).encode(), body))
+    signatures = (b64encode(hmac.digest(secret, content, "sha256")).decode() for secret in secrets)
+    return {
+        "webhook-id": identifier,
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": " ".join(f"v1,{signature}" for signature in signatures),
+    }
+
 
 CONTENT_TYPE: Final = "application/cloudevents+json; charset=utf-8"
 MOST_RETRY_AFTER: Final = 3600.0
@@ -30,7 +46,7 @@ _BROKEN: Final = (httpcore.TimeoutException, httpcore.NetworkError, httpcore.Pro
 _ABOUT_THE_EVENT: Final = frozenset({400, 413, 415, 422})
 
 
-class Outcome(Enum):
+class WebhookOutcome(Enum):
     """What became of a request."""
 
     DELIVERED = auto()
@@ -42,16 +58,16 @@ class Outcome(Enum):
     """The receiver wants no more events."""
 
 
-class Answer(NamedTuple):
+class WebhookAnswer(NamedTuple):
     """What became of a request, and why it was not delivered. `retry_after` is the pause, in seconds, that the receiver
     asked for."""
 
-    outcome: Outcome
+    outcome: WebhookOutcome
     reason: str | None = None
     retry_after: float = 0.0
 
 
-Post = Callable[[EventRecord, int], Answer]
+Post = Callable[[EventRecord, int], WebhookAnswer]
 """A function that sends an event, at a time in microseconds since 1970-01-01 UTC."""
 
 
@@ -70,21 +86,19 @@ class Poster:
             network_backend=CheckedBackend(settings.networks, self._deadline),
         )
 
-    def _keys(self) -> list[bytes]:
-        return [secret_bytes(each.get_secret_value()) for each in self._secrets.current]
-
-    def post(self, event: EventRecord, logs: EventLogs, now: int) -> Answer:
+    def post(self, logs: EventLogs, event: EventRecord, now: int) -> WebhookAnswer:
         """Send an event of these logs.
 
         Redirects are not followed: they could lead to an address that is not allowed.
         """
         body = json.dumps(cloud_event(event, logs)).encode()
+        keys = [secret_bytes(each.get_secret_value()) for each in self._secrets.current]
         headers = {
-            "Host": _host(self._url),
+            "Host": httpx.URL(self._url).netloc.decode(),
             "Content-Type": CONTENT_TYPE,
             "Content-Length": str(len(body)),
             "User-Agent": f"attachment-gateway/{version('attachment-gateway')}",
-            **signed_headers(self._keys(), event_id(event), now // 1_000_000, body),
+            **signed_headers(keys, event_id(event), now // 1_000_000, body),
         }
         self._deadline.begin(self._seconds)
         try:
@@ -99,9 +113,9 @@ class Poster:
                     _read(response)
                 return _answer(response, now)
         except RefusedAddress as error:
-            return Answer(Outcome.FAILED, str(error))
+            return WebhookAnswer(WebhookOutcome.FAILED, str(error))
         except _BROKEN as error:
-            return Answer(Outcome.FAILED, with_type(error))
+            return WebhookAnswer(WebhookOutcome.FAILED, with_type(error))
 
     def close(self) -> None:
         """Close the connection."""
@@ -116,10 +130,6 @@ def event_id(event: EventRecord) -> str:
     return f"event-{event.number}-{event.time}"
 
 
-def _host(url: str) -> str:
-    return httpx.URL(url).netloc.decode()
-
-
 def _read(response: httpcore.Response) -> None:
     """Read a short body, so that the connection can be used again. That of a longer one is closed."""
     size = 0
@@ -129,17 +139,17 @@ def _read(response: httpcore.Response) -> None:
             return
 
 
-def _answer(response: httpcore.Response, now: int) -> Answer:
+def _answer(response: httpcore.Response, now: int) -> WebhookAnswer:
     status = response.status
     if 200 <= status < 300:
-        return Answer(Outcome.DELIVERED)
+        return WebhookAnswer(WebhookOutcome.DELIVERED)
     reason = f"the receiver answered with status {status}"
     if status == _GONE:
-        return Answer(Outcome.GONE, reason)
+        return WebhookAnswer(WebhookOutcome.GONE, reason)
     if status in _ABOUT_THE_EVENT:
-        return Answer(Outcome.REFUSED, reason)
+        return WebhookAnswer(WebhookOutcome.REFUSED, reason)
     given = next((value for name, value in response.headers if name.lower() == b"retry-after"), b"")
-    return Answer(Outcome.FAILED, reason, retry_after(given.decode("latin-1"), now))
+    return WebhookAnswer(WebhookOutcome.FAILED, reason, retry_after(given.decode("latin-1"), now))
 
 
 def retry_after(given: str, now: int) -> float:

@@ -7,37 +7,33 @@ from threading import Event
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from app.model.event_logs import EventLogs
-from app.model.records import EventRecord
 from app.model.webhook_state import WebhookState
 from app.observe import Recurring, logger
 from app.service.context import ServiceContext
 from app.service.threads import Worker
-from app.service.webhooks.webhook import Endpoint
-from app.service.webhooks.webhook_request import Answer, Poster
-from app.settings.webhooks import Webhook
+from app.service.webhooks.webhook import WebhookEndpoint
+from app.service.webhooks.webhook_request import Poster
 
 IDLE_SECONDS: Final = 1.0
-"""How often the event log is looked at when nothing in this process has logged an event: a job beside may have."""
+"""How often the event log is read when nothing in this process has logged an event: another process may have."""
 
 log = logger(__name__)
 
 
-def _post(poster: Poster, logs: EventLogs, event: EventRecord, now: int) -> Answer:
-    return poster.post(event, logs, now)
-
-
 class Webhooks:
-    """The webhooks of a gateway, and the threads that send to them. `dead_letters` counts those of a webhook."""
+    """The webhooks of a gateway, and the threads that send to them. `dead_letters` counts the dead letters of a
+    webhook."""
 
     def __init__(self, context: ServiceContext, stop: Event, dead_letters: Callable[[str], float]) -> None:
         self._context, self._stop, self._dead_letters = context, stop, dead_letters
         self._settings = context.settings.webhooks
-        self.endpoints: dict[str, Endpoint] = {}
+        self.endpoints: dict[str, WebhookEndpoint] = {}
         self._posters = {name: Poster(settings) for name, settings in self._settings.items()}
         by_host: dict[tuple[str, int], list[str]] = defaultdict(list)
         for name, settings in self._settings.items():
-            by_host[_host(settings)].append(name)
+            parts = urlsplit(settings.url)
+            port = parts.port or (443 if parts.scheme == "https" else 80)
+            by_host[str(parts.hostname), port].append(name)
         self.workers: Mapping[str, Worker] = {
             f"webhooks {host}:{port}": Worker(f"webhooks {host}:{port}", partial(self._run, names))
             for (host, port), names in by_host.items()
@@ -47,9 +43,9 @@ class Webhooks:
         """Read how far each webhook has got. Call it once the catalog belongs to this process."""
         logs = self._context.catalog.event_logs()
         for name, poster in self._posters.items():
-            post = partial(_post, poster, logs)
-            endpoint = self.endpoints[name] = Endpoint(name, self._context, post, self._stop)
-            self._observe(endpoint)
+            post = partial(poster.post, logs)
+            self.endpoints[name] = WebhookEndpoint(name, self._context, post, self._stop)
+            self._observe(self.endpoints[name])
 
     def wake(self) -> None:
         """Wake the threads, as a client has changed a webhook."""
@@ -83,14 +79,14 @@ class Webhooks:
             }
         return found
 
-    def _observe(self, endpoint: Endpoint) -> None:
+    def _observe(self, endpoint: WebhookEndpoint) -> None:
         metrics, name = self._context.metrics, endpoint.name
         metrics.webhook_behind_events.labels(name).set_function(lambda: float(endpoint.behind))
         metrics.webhook_failing.labels(name).set_function(lambda: float(endpoint.record.failing_since is not None))
         metrics.webhook_dead_letters.labels(name).set_function(partial(self._dead_letters, name))
 
 
-def _stepped(endpoint: Endpoint, fault: Recurring) -> bool:
+def _stepped(endpoint: WebhookEndpoint, fault: Recurring) -> bool:
     try:
         has_more = endpoint.step()
     except Exception as error:  # noqa: BLE001 - `Recurring` logs it
@@ -98,8 +94,3 @@ def _stepped(endpoint: Endpoint, fault: Recurring) -> bool:
         return False
     fault.worked()
     return has_more
-
-
-def _host(settings: Webhook) -> tuple[str, int]:
-    parts = urlsplit(settings.url)
-    return str(parts.hostname), parts.port or (443 if parts.scheme == "https" else 80)

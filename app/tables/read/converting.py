@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from app.dataset import sas_columns
 from app.dataset.conversion_error import BadValueError, first_uncastable, refuse_any
-from app.dataset.numeric_kinds import Kind
+from app.dataset.format_names import Kind
 from app.tables.read import shared_values, typed_texts
 
 Convert = Callable[[pa.Array], pa.Array]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from app.codecs.sas.index_messages import Index
+from app.codecs.sas.data_set_messages import Index
 from app.dataset import checks, indexes_and_constraints, sas_columns, side_columns, value_labels
 from app.dataset.checks import Fault
 from app.dataset.description import sas_metadata

@@ -186,7 +186,7 @@ def _variables(about: Any, metadata: Metadata) -> list[Variable]:
     return found
 
 
-def _reference(reference: str) -> format_names.Format:
+def _reference(reference: str) -> format_names.SasFormat:
     """Return a format as pyreadstat names it: `DATE9`, `F8.2`; SAS itself writes a point."""
     return format_names.parse(reference if "." in reference or not reference else f"{reference}.")
 

@@ -11,9 +11,8 @@ from app.dataset import character_columns, checks, numeric, sas_columns, side_co
 from app.dataset.checks import Fault
 from app.dataset.conversion_error import BadValueError
 from app.dataset.description import sas_metadata
-from app.dataset.format_names import Format
+from app.dataset.format_names import Kind, SasFormat, kind_of
 from app.dataset.numeric import FloatFormat
-from app.dataset.numeric_kinds import Kind, kind_of
 from app.dataset.sapdb.column_types import sapdb_metadata
 from app.dataset.schema import LONGEST_CHARACTER
 from app.model.names import in_capitals
@@ -25,11 +24,11 @@ DOUBLE = 8
 SHORTEST_NUMERIC: Mapping[FloatFormat, int] = {"ieee": 3, "ibm": 2}
 
 _ORDINARY = character_columns.constants(["", "."])
-_MOMENT_FORMATS: Mapping[pa.DataType, Format] = {
-    pa.date32(): Format("DATE", 9),
-    pa.timestamp("us"): Format("DATETIME", 20),
-    pa.time64("us"): Format("TIME", 8),
-    pa.duration("us"): Format("TIME", 8),
+_MOMENT_FORMATS: Mapping[pa.DataType, SasFormat] = {
+    pa.date32(): SasFormat("DATE", 9),
+    pa.timestamp("us"): SasFormat("DATETIME", 20),
+    pa.time64("us"): SasFormat("TIME", 8),
+    pa.duration("us"): SasFormat("TIME", 8),
 }
 _MOMENT_KINDS: Mapping[pa.DataType, frozenset[Kind]] = {
     pa.date32(): frozenset({"date"}),
@@ -81,7 +80,7 @@ class VariableBuilder:
         self._conversion = conversion(field.type, kind_of(self._format.name), as_text=as_text)
         self._origins["type"] = "given" if override.type else "file" if "type" in self._attributes else "inferred"
         if self._origins["format"] == "inferred" and self._conversion is not None:
-            self._format = _MOMENT_FORMATS.get(self._conversion.data_type, Format())
+            self._format = _MOMENT_FORMATS.get(self._conversion.data_type, SasFormat())
         self._length = self._known_length(data_set)
         self._charset = data_set.get("encoding", "")
         self._needed = 0
@@ -344,7 +343,7 @@ def _first_beyond_dates(values: pa.Array) -> int | None:
     return int(pc.index(beyond, pa.scalar(value=True)).as_py())
 
 
-def _of_characters(reference: Format) -> Format:
+def _of_characters(reference: SasFormat) -> SasFormat:
     """Return the format `$8.` for `8.`, which transport files of SAS also have for character variables."""
     return reference._replace(name="$") if reference.width and not reference.name else reference
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from app.dataset import checks, format_names, sas_columns, side_columns
-from app.dataset.format_names import Format
+from app.dataset.format_names import SasFormat
 from app.dataset.schema import MOST_VARIABLES
 from app.model.errors import InvalidInputError
 from app.model.names import folded
@@ -213,7 +213,7 @@ class _Fitting:
 
     def _format(self, column: str, what: str, reference: str, *, is_text: bool) -> str:
         parsed = format_names.parse(reference)
-        if is_text and parsed != Format() and not parsed.name.startswith("$"):
+        if is_text and parsed != SasFormat() and not parsed.name.startswith("$"):
             parsed = parsed._replace(name=f"${parsed.name}")
         if self._holds(parsed.name, self.limits.format) and max(parsed.width, parsed.decimals) <= LONGEST_WIDTH:
             return str(parsed)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from app.codecs.sas.constants import MessageKind
 from app.codecs.sas.data_set_messages import DataSetDefinition
 from app.dataset import character_columns, decode
-from app.dataset.decode import BATCH_BYTES, Plan, Unforeseen
+from app.dataset.decode import BATCH_BYTES, DecodingPlan, Unforeseen
 from app.dataset.numeric import Bytes, Words
 from app.dataset.observation_layout import Representation
 from app.dataset.schema import Column
@@ -75,7 +75,7 @@ def read_whole(file: BinaryIO, *, member: str | None = None, charset: str = xpt_
 
 
 class _Opened(NamedTuple):
-    plan: Plan
+    plan: DecodingPlan
     blocks: Callable[[], Iterator[bytes]]
     latin_1: TransportMember
     nuls: int
@@ -92,7 +92,7 @@ def _opened(file: BinaryIO, member: str | None, charset: str) -> _Opened:
     return _Opened(plan, blocks, latin_1, nuls)
 
 
-def _whole(plan: Plan, blocks: Callable[[], Iterator[bytes]]) -> pa.Table:
+def _whole(plan: DecodingPlan, blocks: Callable[[], Iterator[bytes]]) -> pa.Table:
     return pa.Table.from_batches(decode.batches(plan, blocks(), BATCH_ROWS), plan.schema)
 
 
@@ -209,7 +209,7 @@ _TOP_BYTE: Final = np.uint64(0x100)
 _BEYOND_ASCII: Final = 0x80
 
 
-def surveyed(plan: Plan, blocks: Blocks) -> Plan:
+def surveyed(plan: DecodingPlan, blocks: Blocks) -> DecodingPlan:
     """Return the plan that fits all observations (big-endian IBM floats). `blocks` are pieces of whole observations.
 
     Most data sets need no change, and a quick test shows it for most columns: a missing value is a number whose
@@ -226,7 +226,7 @@ def surveyed(plan: Plan, blocks: Blocks) -> Plan:
     return replace(plan, columns=columns, surveyed=True)
 
 
-def _suited(plan: Plan, columns: Sequence[Column], blocks: Iterable[bytes]) -> dict[int, Column]:
+def _suited(plan: DecodingPlan, columns: Sequence[Column], blocks: Iterable[bytes]) -> dict[int, Column]:
     """Return these columns as their values require them, by position."""
     try:
         for _ in decode.batches(replace(plan, columns=tuple(columns)), blocks, BATCH_ROWS):
@@ -236,7 +236,9 @@ def _suited(plan: Plan, columns: Sequence[Column], blocks: Iterable[bytes]) -> d
     return {column.position: column for column in columns}
 
 
-def _watched(plan: Plan, columns: Sequence[Column], blocks: Iterable[bytes], doubtful: set[int]) -> Iterator[bytes]:
+def _watched(
+    plan: DecodingPlan, columns: Sequence[Column], blocks: Iterable[bytes], doubtful: set[int]
+) -> Iterator[bytes]:
     """Yield the same blocks. Add the positions of columns that fail the quick test to `doubtful`."""
     for block in blocks:
         cells = np.frombuffer(block, np.uint8).reshape(-1, plan.obs_length)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from app.codecs.sas.data_set_messages import DataSetDefinition, Variable
 from app.dataset import encode
-from app.dataset.format_names import Format
+from app.dataset.format_names import SasFormat
 from app.model.errors import GatewayError
 from app.tables.xpt import header_records, xpt_limits
 from app.tables.xpt.header_records import LABELS_8, LABELS_9, PARTS, Version
@@ -201,8 +201,8 @@ def _label_8(number: int, variable: Variable, charset: str) -> bytes:
 
 def _label_9(number: int, variable: Variable, charset: str) -> bytes:
     """Return a LABELV9 entry. An empty text is a blank, since %XPT2LOC reads a text of no bytes up to the end."""
-    output = Format(variable.format, variable.format_length, variable.format_decimal)
-    read = Format(variable.informat, variable.informat_length, variable.informat_decimal)
+    output = SasFormat(variable.format, variable.format_length, variable.format_decimal)
+    read = SasFormat(variable.informat, variable.informat_length, variable.informat_decimal)
     texts = [text.encode(charset) or b" " for text in (variable.name, variable.label, str(output), str(read))]
     return _record(Label9(number, *map(len, texts))) + b"".join(texts)
 

@@ -77,33 +77,23 @@ class AuditMiddleware:
         if action is None or (action == READ_AUDIT and status == NOT_MODIFIED):
             return  # nothing was read; a reading would change what is read
         client = scope.get("client")
+        who = trail.principal
         facts: dict[str, Any] = {
-            "who": _who(trail.principal),
+            "who": None if who is None else {"kind": who.kind, "name": _text(who.name), "id": who.id},
             "from": client[0] if client else None,
             "method": scope["method"],
             "path": _text(scope["path"]),
         }
-        result = _result(trail, status)
+        if trail.refused is not None:
+            result, facts["reason"] = "refused", _text(trail.refused)
+        elif trail.is_abandoned or status is None:
+            result = "abandoned"
+        else:
+            result = "done" if status < 400 else "failed"
         if result != "abandoned":
             facts["status"] = status
-        if trail.refused is not None:
-            facts["reason"] = _text(trail.refused)
         add = self._add_failed if action == _SIGN_IN else self._add
         add(entry(action, result, **facts, **{name: _text(value) for name, value in trail.details.items()}))
-
-
-def _result(trail: Trail, status: int | None) -> str:
-    if trail.refused is not None:
-        return "refused"
-    if trail.is_abandoned or status is None:
-        return "abandoned"
-    return "done" if status < 400 else "failed"
-
-
-def _who(principal: Principal | None) -> dict[str, str] | None:
-    if principal is None:
-        return None
-    return {"kind": principal.kind, "name": _text(principal.name), "id": principal.id}
 
 
 def _text(value: Any) -> Any:

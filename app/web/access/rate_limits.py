@@ -23,7 +23,7 @@ class Meter:
         self._rates, self._scope = rates, scope
         self._client: str | None = None
         self._ahead = [0, 0]
-        """Announced bytes that have not come, and those that have not gone."""
+        """Announced bytes that have not been received or sent yet."""
 
     def begin(self, principal: Principal | None) -> None:
         """Count the request of a principal, or of an address. Raises Problem if it is one too many."""
@@ -52,7 +52,7 @@ class Meter:
                 headers[name] = value
 
     def end(self) -> None:
-        """Give back what was announced and neither came nor went."""
+        """Give back what was announced but neither received nor sent."""
         if self._client is not None:
             self._rates.add_bytes(self._client, -sum(self._ahead))
 

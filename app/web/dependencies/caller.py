@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from app.model.access import Principal, Scope
 from app.model.errors import CatalogError
-from app.service.access.authentication import Authenticator, Refused
+from app.service.access.authentication import Authenticator, CredentialsRefused
 from app.service.access.signed_links import LinkRefused, Links
 from app.web.access.audit_trail import Trail, trail_of
 from app.web.access.operations import LINKED, OPERATIONS, Operation
@@ -30,7 +30,7 @@ LINK = "link"
 KEYS_SECONDS = 1.0
 """How long health waits for the catalog to tell the keys of today: probes have little time."""
 LinkDep = Annotated[
-    str | None, Query(alias=LINK, max_length=4000, description="of a signed link: POST /v1/links makes one")
+    str | None, Query(alias=LINK, max_length=4000, description="token of a signed link, which POST /v1/links creates")
 ]
 _bearer = HTTPBearer(
     scheme_name=SCHEME,
@@ -78,7 +78,7 @@ class Caller:
     def require_unlimited(self) -> None:
         """Raise Problem for a caller with limits: what it asks for is about all sources and destinations."""
         if not self._noted(not self.principal.is_limited, "the caller is limited to sources or destinations"):
-            raise Problem("forbidden", "this is about all sources, and your key is limited to some")
+            raise Problem("forbidden", "this concerns all sources, but your key is limited to some")
 
     def _noted(self, known: bool, why: str) -> bool:
         if not known:
@@ -132,6 +132,11 @@ async def recognised(request: Request, credentials: CredentialsDep) -> Caller | 
 CallerDep = Annotated[Caller, Depends(authorize)]
 
 
+async def require_unlimited(caller: CallerDep) -> None:
+    """Refuse a caller with limits. It is for resources that are about all sources and destinations."""
+    caller.require_unlimited()
+
+
 def operation_of(request: Request) -> Operation:
     """Return the operation of a request's route."""
     identifier = request.scope["route"].operation_id
@@ -142,7 +147,7 @@ def operation_of(request: Request) -> Operation:
 async def refresh_keys(request: Request) -> None:
     """Read the keys again if that was not done lately. Raises CatalogError.
 
-    All requests that come meanwhile wait for the same reading, and none of them for a thread.
+    All requests that arrive during the reading wait for it, and hold no thread.
     """
     keys, state = _authenticator(request).keys, request.app.state
     if not keys.is_fresh:
@@ -157,7 +162,7 @@ def _authenticator(request: Request) -> Authenticator:
 
 
 async def _refresh(request: Request, credentials: HTTPAuthorizationCredentials | None) -> None:
-    """Read the keys again if that was not done lately, and those of an OpenID provider. Raises CatalogError."""
+    """Read the keys again if that was not done lately, and the keys of an OpenID provider. Raises CatalogError."""
     authenticator, text = _authenticator(request), credentials.credentials if credentials else None
     await refresh_keys(request)
     if authenticator.needs_refresh(text):
@@ -169,7 +174,7 @@ def _authenticated(request: Request, credentials: HTTPAuthorizationCredentials |
     authenticator, trail = _authenticator(request), trail_of(request)
     try:
         trail.principal = _principal(request, authenticator, credentials)
-    except Refused as refused:
+    except CredentialsRefused as refused:
         trail.refused = refused.reason
         challenge = 'Bearer error="invalid_token"' if credentials is not None else "Bearer"
         raise Problem("unauthorized", refused.told, {"WWW-Authenticate": challenge}) from None
@@ -181,28 +186,23 @@ def _authenticated(request: Request, credentials: HTTPAuthorizationCredentials |
 def _principal(
     request: Request, authenticator: Authenticator, credentials: HTTPAuthorizationCredentials | None
 ) -> Principal:
-    """Return the principal of a request. Raises Refused."""
+    """Return the principal of a request. Raises CredentialsRefused."""
     address = request.client.host if request.client else None
     if authenticator.is_open:
         return authenticator.without(address)
-    if credentials is None and (link := _link(request)) is not None:
+    link = request.query_params.get(LINK) if trail_of(request).operation in LINKED else None
+    if credentials is None and link is not None:
         trail_of(request).details["link"] = True
         return _linked(request, link)
     if credentials is not None:
         return authenticator.by_bearer(credentials.credentials)
     if "authorization" in request.headers:
-        raise Refused("credentials of another scheme than Bearer", "send Authorization: Bearer …")
+        raise CredentialsRefused("credentials of another scheme than Bearer", "send Authorization: Bearer …")
     return authenticator.without(address)
 
 
-def _link(request: Request) -> str | None:
-    """Return the signed link by which a request came, if its operation may have one."""
-    is_linked = trail_of(request).operation in LINKED
-    return request.query_params.get(LINK) if is_linked else None
-
-
 def _linked(request: Request, link: str) -> Principal:
-    """Return the principal of a signed link. Raises Refused."""
+    """Return the principal of a signed link. Raises CredentialsRefused."""
     links: Links = request.app.state.links
     others = [(name, value) for name, value in request.query_params.multi_items() if name != LINK]
     path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
@@ -210,7 +210,7 @@ def _linked(request: Request, link: str) -> Principal:
     try:
         signer = links.verify(link, path, others, clock.now())
     except LinkRefused as error:
-        raise Refused(str(error), str(error)) from None
+        raise CredentialsRefused(str(error), str(error)) from None
     return _authenticator(request).by_link(signer, request.client.host if request.client else None)
 
 

@@ -30,8 +30,8 @@ EntryIdentifier = Annotated[str, Path(description="the identifier, with or witho
 
 
 def whole(gateway: Gateway, of: Identified, given: str, caller: Caller) -> str:
-    """Return the identifier that begins with the digits given, of those that the caller knows; what begins no
-    identifier is returned as it is.
+    """Return the identifier that begins with the given digits, among the identifiers that the caller knows; digits that
+    begin no identifier are returned unchanged.
 
     Raises Problem when there are several.
     """

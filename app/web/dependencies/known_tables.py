@@ -6,8 +6,7 @@ from fastapi import Depends
 
 from app.plugins import PluginError
 from app.ports import TableStore
-from app.service.access.table_sources import are_within
-from app.service.tables.table_reader import OpenTable, open_table
+from app.service.tables.table_reader import OpenTable, are_within, open_table
 from app.web.dependencies.caller import Caller, CallerDep
 from app.web.dependencies.request_gateway import GatewayDep
 from app.web.problems import Problem
@@ -38,7 +37,7 @@ class KnownTables:
 
 def _tables(gateway: GatewayDep, caller: CallerDep) -> KnownTables:
     try:
-        return KnownTables(gateway.tables(), caller)
+        return KnownTables(gateway.tables.delta(), caller)
     except PluginError as error:
         raise Problem("tables-unavailable", str(error)) from None
 

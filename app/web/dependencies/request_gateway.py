@@ -3,21 +3,19 @@
 They are coroutines that never wait, because FastAPI runs every plain function in a thread.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import quote, urlencode
 
 from fastapi import Depends, Query, Request, Response, params
 from fastapi.dependencies.utils import get_flat_params
 
-from app.ports import Page
 from app.service.gateway import Gateway
-from app.web.http.strict_int import Digits
+from app.web.http.parameters import Digits
 from app.web.problems import Problem
 
 _OF_PATHS = "/%:@!$&'()*+,;=~"
-"""Characters of encoded paths (RFC 3986), beside those that `quote` leaves."""
+"""Characters of encoded paths (RFC 3986) that `quote` would encode."""
 API = "/v1"
 """The path of the versioned resources."""
 
@@ -36,22 +34,25 @@ class Paging:
 
     cursor: str | None
     limit: int
+    _request: Request
+    _response: Response
+
+    def link_next(self, cursor: str | None) -> None:
+        """Add a link to the page that begins at a cursor (RFC 8288); None: there is none."""
+        if cursor is not None:
+            add_link_next(self._request, self._response, cursor=cursor)
 
 
 async def _paging(
+    request: Request,
+    response: Response,
     cursor: Annotated[str | None, Query(description="`next` of the previous page", max_length=1000)] = None,
     limit: Annotated[Digits, Query(description="maximum number of items per page", ge=1, le=500)] = 50,
 ) -> Paging:
-    return Paging(cursor, limit)
+    return Paging(cursor, limit, request, response)
 
 
 PagingDep = Annotated[Paging, Depends(_paging)]
-
-
-def link_next(request: Request, response: Response, page: Page[Any]) -> None:
-    """Add a link to the next page of a listing (RFC 8288)."""
-    if page.next is not None:
-        add_link_next(request, response, cursor=page.next)
 
 
 def add_link_next(request: Request, response: Response, **parameters: object) -> None:
@@ -84,13 +85,8 @@ async def only_known_parameters(request: Request) -> None:
         return
     fields = get_flat_params(dependant)
     known = sorted({field.alias for field in fields if isinstance(field.field_info, params.Query)})
-    errors = list(_unknown(request, known))
+    there_are = f"the known ones are {', '.join(known)}" if known else "this resource has none"
+    unknown = [name for name in dict.fromkeys(request.query_params.keys()) if name not in known]
+    errors = [{"parameter": name, "detail": f"unknown parameter; {there_are}"} for name in unknown]
     if errors:
         raise Problem("invalid", "; ".join(f"{e['parameter']}: {e['detail']}" for e in errors), errors=errors)
-
-
-def _unknown(request: Request, known: list[str]) -> Iterator[dict[str, str]]:
-    there_are = f"known are {', '.join(known)}" if known else "this resource has none"
-    for name in dict.fromkeys(request.query_params.keys()):
-        if name not in known:
-            yield {"parameter": name, "detail": f"unknown parameter; {there_are}"}

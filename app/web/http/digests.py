@@ -27,13 +27,25 @@ class Digests:
 
     def __init__(self, headers: Mapping[str, str]) -> None:
         """Read the digests of header fields, by names in lower case. Raises Problem for a field that cannot be read."""
-        self._given = [
-            given
-            for field in FIELDS
-            if (text := headers.get(field.lower())) is not None
-            for given in _read(field, text)
-        ]
+        self._given: list[_Given] = []
+        for field in FIELDS:
+            if (text := headers.get(field.lower())) is not None:
+                self._read(field, text)
         self._hashes = {given.algorithm: _ALGORITHMS[given.algorithm]() for given in self._given}
+
+    def _read(self, field: str, text: str) -> None:
+        members = text[:_LONGEST].split(",")
+        found = [match for member in members if (match := _MEMBER.fullmatch(member))]
+        if len(text) > _LONGEST or len(found) < len(members):
+            raise Problem("malformed", f"{field} cannot be read; write for example {field}: sha-256=:base64:")
+        try:
+            self._given += [
+                _Given(field, match[1], b64decode(match[2], validate=True))
+                for match in found
+                if match[1] in _ALGORITHMS
+            ]
+        except NotBase64:
+            raise Problem("malformed", f"{field} has a digest that is not base64") from None
 
     def update(self, piece: bytes | memoryview) -> None:
         """Include the next bytes."""
@@ -50,18 +62,3 @@ class Digests:
                     f"the {given.algorithm} of {what} is not the one in {given.field}",
                     digest=f"{given.algorithm}=:{b64encode(found).decode()}:",
                 )
-
-
-def _read(field: str, text: str) -> list[_Given]:
-    members = text[:_LONGEST].split(",")
-    found = [_MEMBER.fullmatch(member) for member in members]
-    if len(text) > _LONGEST or not all(found):
-        raise Problem("malformed", f"{field} cannot be read; write for example {field}: sha-256=:base64:")
-    return [_Given(field, match[1], _decoded(field, match[2])) for match in found if match and match[1] in _ALGORITHMS]
-
-
-def _decoded(field: str, text: str) -> bytes:
-    try:
-        return b64decode(text, validate=True)
-    except NotBase64:
-        raise Problem("malformed", f"{field} has a digest that is not base64") from None

@@ -20,9 +20,9 @@ def entity_tag(view: BaseModel) -> str:
     return _tag(view.model_dump_json().encode())
 
 
-def weak_tag(view: BaseModel, *beside: str) -> str:
+def weak_tag(view: BaseModel, *without: str) -> str:
     """Return the weak entity tag of a resource: of its JSON without these members, which change with each reading."""
-    return "W/" + _tag(view.model_dump_json(exclude=set(beside)).encode())
+    return "W/" + _tag(view.model_dump_json(exclude=set(without)).encode())
 
 
 def require_match(etag: str, if_match: str | None, what: str) -> None:
@@ -34,7 +34,8 @@ def require_match(etag: str, if_match: str | None, what: str) -> None:
 class EntityTagMiddleware:
     """Middleware that adds an entity tag to each JSON response of GET that has none, and answers If-None-Match.
 
-    The tag is that of the bytes. It saves the network and the client, not the query. Streamed responses pass unchanged.
+    The tag is a digest of the bytes. It saves the network and the client, not the query. Streamed responses pass
+    unchanged.
     """
 
     def __init__(self, app: ASGIApp) -> None:

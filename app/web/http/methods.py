@@ -32,7 +32,7 @@ class HeadMiddleware:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] != "HEAD" or self._is_own(scope):
+        if scope["type"] != "http" or scope["method"] != "HEAD" or _has(scope, "HEAD") or not _has(scope, "GET"):
             await self._app(scope, receive, send)
             return
         ended = False
@@ -46,6 +46,3 @@ class HeadMiddleware:
                 await send({"type": "http.response.body", "body": b""})
 
         await self._app({**scope, "method": "GET"}, receive, without_content)
-
-    def _is_own(self, scope: Scope) -> bool:
-        return _has(scope, "HEAD") or not _has(scope, "GET")

@@ -1,15 +1,17 @@
-"""Content negotiation: the format in which a client gets a data set (RFC 9110, section 12), and its options."""
+"""Content negotiation (RFC 9110, section 12): the format and the options of a data set, and content codings."""
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Final
 
+import pyarrow as pa
 from fastapi import Depends, Query
 
 from app.model.errors import InvalidInputError
-from app.tables.write import FORMATS, OptionError, OutputOptions, TableFormat
+from app.tables.write import FORMATS, OutputOptions, TableFormat
+from app.tables.write.output_pieces import OutputPieces
 from app.tables.write.output_table import Blank, Dates, Formulas, Missing, Names, Times
 from app.tables.xpt.xpt_limits import UnfitTableError
-from app.web.http.strict_int import Digits
+from app.web.http.parameters import Digits
 from app.web.problems import Problem
 
 BY_MEDIA_TYPE: Mapping[str, TableFormat] = {known.media_type: known for known in reversed(list(FORMATS.values()))}
@@ -154,12 +156,44 @@ FormatDep = Annotated[
 ]
 
 
-def invalid(error: OptionError) -> Problem:
-    """Return the problem for an option that is not valid."""
-    return Problem("invalid", str(error), errors=[{"detail": error.why, "parameter": error.option}])
-
-
 def not_representable(error: InvalidInputError) -> Problem:
     """Return the problem for a data set that a format cannot represent."""
     misfits = [misfit._asdict() for misfit in error.misfits] if isinstance(error, UnfitTableError) else []
     return Problem("not-representable", str(error), misfits=misfits)
+
+
+CODINGS: Final = ("zstd", "gzip")
+"""In the order in which they are preferred where a client accepts both alike."""
+CODED: Final[Mapping[str, Any]] = {
+    "Content-Encoding": {"description": "`zstd` or `gzip`, for converted text", "schema": {"type": "string"}}
+}
+"""OpenAPI's description of the header field."""
+_IDENTITY: Final = "identity"
+_TEXT: Final = ("text/", "application/json", "application/x-ndjson")
+
+
+def is_text(media_type: str) -> bool:
+    """Return whether content of a media type is text, which is worth compressing."""
+    return media_type.startswith(_TEXT)
+
+
+def chosen_coding(accepted: str | None) -> str | None:
+    """Return the coding that an Accept-Encoding header prefers; None for content as it is."""
+    weights: dict[str, float] = {}
+    for item in (accepted or "").lower().split(","):
+        name, *parameters = (piece.strip() for piece in item.split(";"))
+        weights[name] = weight(parameters)
+    others = weights.get("*", 0.0)
+    best = max(CODINGS, key=lambda coding: weights.get(coding, others))
+    # Without a word on it, identity is as good as anything that is refused, and worse than what is wanted.
+    return best if weights.get(best, others) > max(0.0, weights.get(_IDENTITY, 0.0)) else None
+
+
+def compressed(pieces: Iterator[bytes | memoryview], coding: str) -> Iterator[bytes | memoryview]:
+    """Yield pieces in a coding, while they come."""
+    sink = OutputPieces()
+    with pa.CompressedOutputStream(pa.PythonFile(sink, mode="w"), coding) as stream:
+        for piece in pieces:
+            stream.write(piece)
+            yield from sink.taken()
+    yield from sink.rest()

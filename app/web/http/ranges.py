@@ -42,7 +42,10 @@ def parse_ranges(value: str, size: int) -> list[ByteRange] | None:
     for spec in parsed:
         if spec is None or spec[0] == "-":
             return None
-        first, last = (_number(digits) for digits in spec.groups())
+        first, last = (
+            (_BEYOND if len(digits.lstrip("0")) > 18 else int(digits[-18:])) if digits else None
+            for digits in spec.groups()
+        )
         if first is None:
             assert last is not None
             ranges.append(ByteRange(max(size - last, 0), size - 1))
@@ -51,12 +54,6 @@ def parse_ranges(value: str, size: int) -> list[ByteRange] | None:
         else:
             ranges.append(ByteRange(first, size - 1 if last is None else min(last, size - 1)))
     return _joined([chosen for chosen in ranges if chosen.first < size])
-
-
-def _number(digits: str) -> int | None:
-    if not digits:
-        return None
-    return _BEYOND if len(digits.lstrip("0")) > 18 else int(digits[-18:])
 
 
 def _joined(ranges: list[ByteRange]) -> list[ByteRange]:
@@ -73,7 +70,7 @@ def _joined(ranges: list[ByteRange]) -> list[ByteRange]:
 
 
 def precondition(headers: Mapping[str, str], etag: str, modified: datetime) -> int:
-    """Return 200 to go on, 304 if the client already has the content, 412 if it wants another (section 13.2.2).
+    """Return 200 to continue, 304 if the client already has the content, 412 if it wants another (section 13.2.2).
 
     `etag` is a strong entity tag with its quotes; `modified` is a time in whole seconds. Header names are in lower
     case.

@@ -35,13 +35,13 @@ from app.web.access.audit_trail import trail_of
 from app.web.access.rate_limits import count_request
 from app.web.dependencies.caller import refresh_keys
 from app.web.problems import Problem
+from app.web.resources.uploads.tus import REQUEST_FIELDS
 
 PAGE_HEADER = "X-Requested-With"
 """The field by which a page of the gateway, or a program, says that it is no form. Its value does not matter."""
 NOT_OF_FORMS = (
     *(PAGE_HEADER, "Idempotency-Key", "Content-Digest", "Repr-Digest", "traceparent"),
-    *("Tus-Resumable", "Upload-Length", "Upload-Defer-Length", "Upload-Offset", "Upload-Metadata"),
-    "Upload-Checksum",
+    *REQUEST_FIELDS,
 )
 """The fields of requests that no form has, and that no browser adds by itself: a page sends them to another origin only
 with the permission of CORS."""

@@ -1,8 +1,9 @@
 """Conversion of every error of the application to a problem."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from secrets import token_hex
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -14,9 +15,11 @@ from app.model.errors import CatalogError, DamagedError, GatewayError, LimitExce
 from app.observe import logger
 from app.ports import BadCursor
 from app.service.conversion import Busy
+from app.service.uploads import QuotaExceeded, TooManyUploads
 from app.tables.read.overrides import ExpansionLimit
+from app.tables.write import OptionError
 from app.web.http.methods import allowed
-from app.web.problems.problem import Problem, damaged, field_errors, problem_response
+from app.web.problems.problem import Problem, field_errors, problem_response
 from app.web.problems.problem_types import PROBLEMS, ProblemType
 
 RETRY_SECONDS = "5"
@@ -36,32 +39,53 @@ _BY_STATUS: Mapping[int, str] = {
 log = logger(__name__)
 
 
+def _invalid(error: RequestValidationError) -> Problem:
+    errors = field_errors(error.errors())
+    detail = "; ".join(f"{e.get('parameter') or e.get('pointer')}: {e['detail']}" for e in errors)
+    return Problem("invalid", detail, errors=errors)
+
+
+def _wrong(parameter: str, why: str) -> Problem:
+    return Problem("invalid", f"{parameter}: {why}", errors=[{"detail": why, "parameter": parameter}])
+
+
+def _unavailable(what: str) -> Problem:
+    return Problem("unavailable", f"{what} cannot be read or written at present", {"Retry-After": RETRY_SECONDS})
+
+
+_HANDLED: Mapping[type[Exception], Callable[[Any], Problem]] = {
+    Problem: lambda problem: problem,
+    RequestValidationError: _invalid,
+    BadCursor: lambda _: _wrong("cursor", "not a cursor of this listing"),
+    OptionError: lambda error: _wrong(error.option, error.why),
+    StoreFull: lambda _: Problem("storage-full", "the content store is full"),
+    DamagedError: lambda error: Problem("damaged", f"the content is not served: {error}"),
+    CatalogError: lambda _: _unavailable("the catalog"),
+    GatewayError: lambda _: _unavailable("the journal or the content store"),
+    Busy: lambda error: Problem("busy", str(error), {"Retry-After": RETRY_SECONDS}),
+    TooManyUploads: lambda error: Problem("too-many-uploads", str(error), {"Retry-After": "60"}),
+    QuotaExceeded: lambda error: Problem(
+        "upload-quota", str(error), {"Retry-After": "60"}, limit=error.limit, used=error.used
+    ),
+    LimitExceeded: lambda error: Problem("conversion-limit", str(error), limit=f"limits.{error.limit}"),
+    ExpansionLimit: lambda error: Problem("expansion-limit", str(error), limit="limits.expansion"),
+}
+"""The problem for each error that an endpoint may raise."""
+
+
 def install(app: FastAPI) -> None:
     """Register handlers that convert every error of the application to a problem."""
-    app.add_exception_handler(Problem, _on_problem)
-    app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http)
-    app.add_exception_handler(BadCursor, _on_bad_cursor)
-    app.add_exception_handler(StoreFull, _on_store_full)
-    app.add_exception_handler(DamagedError, _on_damaged)
-    app.add_exception_handler(CatalogError, _on_catalog_error)
-    app.add_exception_handler(GatewayError, _on_gateway_error)
-    app.add_exception_handler(Busy, _on_busy)
-    app.add_exception_handler(LimitExceeded, _on_limit_exceeded)
-    app.add_exception_handler(ExpansionLimit, _on_expansion)
+    for kind in _HANDLED:
+        app.add_exception_handler(kind, _on_error)
     app.add_middleware(IncidentMiddleware)
 
 
-def _on_problem(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, Problem)
-    return error.response(request.url.path)
-
-
-def _on_invalid(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)
-    errors = field_errors(error.errors())
-    detail = "; ".join(f"{e.get('parameter') or e.get('pointer')}: {e['detail']}" for e in errors)
-    return Problem("invalid", detail, errors=errors).response(request.url.path)
+def _on_error(request: Request, error: Exception) -> JSONResponse:
+    kind = next(each for each in type(error).__mro__ if each in _HANDLED)
+    if kind is GatewayError:
+        log.error("storage_failed", method=request.method, path=request.url.path, reason=str(error))
+    return _HANDLED[kind](error).response(request.url.path)
 
 
 def _on_http(request: Request, error: Exception) -> JSONResponse:
@@ -74,47 +98,6 @@ def _on_http(request: Request, error: Exception) -> JSONResponse:
     if error.status_code == 405:
         headers["Allow"] = ", ".join(allowed(request.scope))
     return problem_response(kind, detail, request.url.path, headers, {})
-
-
-def _on_bad_cursor(request: Request, _error: Exception) -> JSONResponse:
-    errors = [{"detail": "not a cursor of this listing", "parameter": "cursor"}]
-    return Problem("invalid", f"cursor: {errors[0]['detail']}", errors=errors).response(request.url.path)
-
-
-def _on_damaged(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, DamagedError)
-    return damaged(error).response(request.url.path)
-
-
-def _on_catalog_error(request: Request, _error: Exception) -> JSONResponse:
-    return _unavailable(request, "the catalog")
-
-
-def _on_gateway_error(request: Request, error: Exception) -> JSONResponse:
-    log.error("storage_failed", method=request.method, path=request.url.path, reason=str(error))
-    return _unavailable(request, "the journal or the content store")
-
-
-def _unavailable(request: Request, what: str) -> JSONResponse:
-    detail = f"{what} cannot be read or written at present"
-    return Problem("unavailable", detail, {"Retry-After": "5"}).response(request.url.path)
-
-
-def _on_store_full(request: Request, _error: Exception) -> JSONResponse:
-    return Problem("storage-full", "the content store takes nothing more at present").response(request.url.path)
-
-
-def _on_busy(request: Request, error: Exception) -> JSONResponse:
-    return Problem("busy", str(error), {"Retry-After": RETRY_SECONDS}).response(request.url.path)
-
-
-def _on_limit_exceeded(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, LimitExceeded)
-    return Problem("conversion-limit", str(error), limit=f"limits.{error.limit}").response(request.url.path)
-
-
-def _on_expansion(request: Request, error: Exception) -> JSONResponse:
-    return Problem("expansion-limit", str(error), limit="limits.expansion").response(request.url.path)
 
 
 class IncidentMiddleware:

@@ -1,4 +1,4 @@
-"""Metrics of HTTP requests, by method, route and status, and the spans of those that are traced."""
+"""Metrics of HTTP requests, by method, route and status, and the spans of traced requests."""
 
 from time import perf_counter
 

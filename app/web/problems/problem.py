@@ -1,13 +1,13 @@
-"""The exception that becomes a problem response, and its members (RFC 9457)."""
+"""The exception that becomes a problem response, its members (RFC 9457), and their description."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
 
-from app.model.errors import DamagedError
 from app.model.masking import masked
-from app.model.wording import sentence
+from app.model.validation import sentence
 from app.web.problems.problem_types import PROBLEMS, ProblemType
 
 MEDIA_TYPE = "application/problem+json"
@@ -43,14 +43,17 @@ def problem_response(
     )
 
 
-def damaged(error: DamagedError) -> Problem:
-    """Return the problem for content that differs from what was received."""
-    return Problem("damaged", f"the content is not served: {error}")
-
-
 def field_errors(errors: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Return errors of pydantic in the form of RFC 9457: with a JSON pointer into the body, or a parameter's name."""
-    return [_field_error(error["loc"], sentence(error, of_request=True)) for error in errors]
+    found = []
+    for error in errors:
+        location, why = error["loc"], sentence(error, of_request=True)
+        if location and location[0] in ("query", "path", "header"):
+            found.append({"detail": why, "parameter": str(location[-1])})
+        else:
+            in_body = location[1:] if location[:1] == ("body",) else location
+            found.append({"detail": why, "pointer": pointer_to(in_body)})
+    return found
 
 
 def pointer_to(location: Sequence[int | str]) -> str:
@@ -58,7 +61,69 @@ def pointer_to(location: Sequence[int | str]) -> str:
     return "#" + "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in location)
 
 
-def _field_error(location: Sequence[int | str], why: str) -> dict[str, str]:
-    if location and location[0] in ("query", "path", "header"):
-        return {"detail": why, "parameter": str(location[-1])}
-    return {"detail": why, "pointer": pointer_to(location[1:] if location[:1] == ("body",) else location)}
+_SCHEMA = {"$ref": "#/components/schemas/ProblemView"}
+
+
+class FieldError(BaseModel):
+    """One error in a request.
+
+    `pointer` is a JSON pointer into the body, `parameter` names a parameter. With /problems/unsuitable, `variable` is a
+    variable of a data set, `row` an observation counted from 1, and `code` an identifier for programs.
+    """
+
+    detail: str
+    pointer: str | None = None
+    parameter: str | None = None
+    variable: str | None = None
+    row: int | None = None
+    code: str | None = None
+
+
+class ProblemView(BaseModel, extra="allow"):
+    """Problem details (RFC 9457)."""
+
+    type: str = Field(description="the type of problem; stable", examples=["/problems/not-found"])
+    title: str = Field(examples=["Not found"])
+    status: int = Field(examples=[404])
+    detail: str = Field(description="explanation of this occurrence")
+    instance: str = Field(description="the path of the request")
+    errors: list[FieldError] | None = Field(default=None, description="with /problems/invalid: every wrong field")
+
+
+class ProblemTypeView(BaseModel):
+    """One type of problem."""
+
+    type: str = Field(examples=["/problems/not-found"])
+    status: int
+    title: str
+    meaning: str
+
+    @classmethod
+    def of(cls, kind: ProblemType) -> "ProblemTypeView":
+        return cls(type=kind.uri, status=kind.status, title=kind.title, meaning=kind.meaning)
+
+
+def responses(*words: str) -> dict[int | str, dict[str, Any]]:
+    """Return OpenAPI's description of the responses of an endpoint with these problems, with examples."""
+    described: dict[int | str, dict[str, Any]] = {}
+    for kind in (PROBLEMS[word] for word in (*words, "internal")):
+        entry = described.setdefault(
+            kind.status, {"description": kind.title, "content": {MEDIA_TYPE: {"schema": _SCHEMA, "examples": {}}}}
+        )
+        entry["content"][MEDIA_TYPE]["examples"][kind.word] = {
+            "summary": kind.title,
+            "value": {
+                "type": kind.uri,
+                "title": kind.title,
+                "status": kind.status,
+                "detail": kind.meaning,
+                "instance": "/v1/…",
+            },
+        }
+    return described
+
+
+def schemas() -> dict[str, Any]:
+    """Return the JSON schemas that `responses` refers to, for OpenAPI's components."""
+    whole = ProblemView.model_json_schema(ref_template="#/components/schemas/{model}")
+    return {**whole.pop("$defs"), "ProblemView": whole}

@@ -22,19 +22,19 @@ _TABLE = (
         "malformed",
         400,
         "The request cannot be read",
-        "The request's framing is broken; `detail` says what is wrong, and where.",
+        "The request is not well-formed; `detail` says what is wrong, and where.",
     ),
     ProblemType(
         "digest-mismatch",
         400,
         "The bytes differ from their digest",
-        "`digest` is that of the bytes that were received; nothing of them was kept. Send them again.",
+        "`digest` is the digest of the received bytes, which were discarded. Send them again.",
     ),
     ProblemType(
         "inconsistent-upload-length",
         400,
         "The sizes of the upload contradict each other",
-        "The content has another size than was told before.",
+        "The size of the content differs from the announced size.",
     ),
     ProblemType(
         "sign-in-refused",
@@ -59,8 +59,7 @@ _TABLE = (
         403,
         "A page of another site may have sent this",
         "`setting` names the setting that would allow it; `detail` says what is wrong with `Host`, `Origin`, "
-        "`Sec-Fetch-Site` or the content type. Requests that show an API key or a token are not refused so, except for "
-        "their `Host`.",
+        "`Sec-Fetch-Site` or the content type. Requests with an API key or a token are refused only for their `Host`.",
     ),
     ProblemType("not-found", 404, "Not found", "There is no resource with this identifier or at this path."),
     ProblemType(
@@ -75,8 +74,8 @@ _TABLE = (
         "request-timeout",
         408,
         "The request took too long",
-        "`http.request_timeout` limits the time of a whole request, `http.header_timeout` that of its head, and of its "
-        "body until it is known who sends it. Upload in pieces, or read by ranges or pages.",
+        "`http.request_timeout` limits the time of a whole request. `http.header_timeout` limits the time of its head, "
+        "and of its body until the caller is authenticated. Upload in pieces, or read by ranges or pages.",
     ),
     ProblemType(
         "ambiguous",
@@ -100,25 +99,25 @@ _TABLE = (
         "not-ended",
         409,
         "It has not ended",
-        "A delivery is deleted when it has ended; a message after its attachments, which `attachments` lists.",
+        "A delivery can be deleted when it has ended, a message after its attachments, which `attachments` lists.",
     ),
     ProblemType(
         "wrong-state",
         409,
         "The delivery's state does not allow this",
-        "`state` has it: what was sent cannot be cancelled, and only what failed or was cancelled is sent again.",
+        "`state` is its state. A sent delivery cannot be cancelled; only a failed or cancelled one can be sent again.",
     ),
     ProblemType(
         "mismatching-upload-offset",
         409,
-        "The upload goes on at another byte",
-        "The header `Upload-Offset` tells at which byte it goes on.",
+        "The upload continues at another byte",
+        "The header `Upload-Offset` gives the byte at which it continues.",
     ),
     ProblemType(
         "superseded",
         409,
         "A newer request continues the upload",
-        "What this request brought until then is kept, unless it has a checksum.",
+        "The bytes received until then are kept, unless the request has a checksum.",
     ),
     ProblemType("in-flight", 409, "The key is in use", "Another request with this idempotency key is running."),
     ProblemType("not-a-data-set", 409, "Only data sets have this", "The attachment is a file."),
@@ -132,20 +131,20 @@ _TABLE = (
         "events-gone",
         410,
         "The events after this one are gone",
-        "The catalog was rebuilt, or restored from an older copy. Read anew what you need to know, and begin without "
+        "The catalog was rebuilt, or restored from an older copy. Read again the resources you need, and begin without "
         "`after` and `Last-Event-ID`.",
     ),
     ProblemType(
         "application-message",
         410,
-        "It is an application message",
+        "This is an application message",
         "It waited for its header under this identifier; `messages` links to the message to which it belongs.",
     ),
     ProblemType(
         "precondition-failed",
         412,
         "A precondition is false",
-        "If-Match names another entity tag; `ETag` has its own.",
+        "`If-Match` names another entity tag; `ETag` has the current one.",
     ),
     ProblemType(
         "unsupported-tus-version",
@@ -161,7 +160,7 @@ _TABLE = (
         "range-not-satisfiable",
         416,
         "The range is outside the content",
-        "Content-Range has the size of the whole content.",
+        "`Content-Range` has the size of the whole content.",
     ),
     ProblemType("invalid", 422, "The request is not valid", "`errors` lists every field that is wrong."),
     ProblemType(
@@ -177,7 +176,7 @@ _TABLE = (
         "query-failed",
         422,
         "The query cannot be run",
-        "`detail` says why; a query reads tables and nothing else, with little memory.",
+        "`detail` says why. A query can read only tables, and its memory is limited.",
     ),
     ProblemType(
         "unsuitable",
@@ -209,13 +208,13 @@ _TABLE = (
         "too-many-uploads",
         429,
         "Too many uploads",
-        "The maximum number of resumable uploads is there; delete some, or wait until some expire.",
+        "The maximum number of resumable uploads is reached; delete some, or wait until some expire.",
     ),
     ProblemType(
         "upload-quota",
         429,
         "Too many bytes in uploads",
-        "The resumable uploads of a client may have `limit` bytes together, and `used` are there. Delete or send some, "
+        "The resumable uploads of a client may have `limit` bytes together, and have `used`. Delete or send some, "
         "or wait until some expire.",
     ),
     ProblemType(
@@ -253,7 +252,7 @@ _TABLE = (
         "busy",
         503,
         "The gateway is busy",
-        "As many conversions, uploads, downloads or connections as its settings allow are busy; see `Retry-After`.",
+        "The maximum number of conversions, uploads, downloads or connections is reached; see `Retry-After`.",
     ),
     ProblemType(
         "tables-unavailable",
@@ -271,8 +270,8 @@ def table() -> str:
     head = (
         "# Problems\n\n"
         "Every error of REST is `application/problem+json` (RFC 9457). `type` is stable: programs may rely on it;\n"
-        "`detail` is for people. 414, 431, 501 and 505, for what is not read as HTTP/1.1, have `about:blank`.\n"
-        "The table is printed by `python -m app.web.problems`.\n\n"
+        "`detail` is for people. Requests that cannot be read as HTTP/1.1 get 414, 431, 501 or 505 with the type\n"
+        "`about:blank`.\n\n"
         "| type | status | title | meaning |\n|---|---|---|---|\n"
     )
     return head + "".join(f"| `{p.uri}` | {p.status} | {p.title} | {p.meaning} |\n" for p in _TABLE)

@@ -5,7 +5,7 @@ from typing import Literal
 import pyarrow.parquet as pq
 from pydantic import BaseModel, Field
 
-from app.dataset.description import Contents, VariableContents, contents
+from app.dataset.description import DataSetDescription, VariableContents, contents
 from app.service.content.stored_content import Content, ContentFile
 from app.web.resources.schemas import shown
 
@@ -65,13 +65,13 @@ class SchemaView(BaseModel):
     attributes: dict[str, str] = Field(examples=[{"compress": "NO", "encoding": "utf-8"}])
 
 
-def found_contents(content: Content) -> Contents:
+def found_contents(content: Content) -> DataSetDescription:
     """Return the contents of a stored data set. Raises pa.ArrowInvalid for content that is not Parquet."""
     with pq.ParquetFile(ContentFile(content)) as file:
         return contents(file.schema_arrow, file.metadata.num_rows)
 
 
-def describe(found: Contents) -> SchemaView:
+def describe(found: DataSetDescription) -> SchemaView:
     """Return the contents of a data set as JSON."""
     return SchemaView(
         library=shown(found.library),

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from app.model.attachment import AttachmentKind
 from app.ports import Page
+from app.web.dependencies.request_gateway import Paging
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -30,7 +31,9 @@ class PageView(BaseModel, Generic[T]):
     next: str | None
 
 
-def page_view(page: Page[R], view: Callable[[R], T]) -> PageView[T]:
+def page_view(paging: Paging, page: Page[R], view: Callable[[R], T]) -> PageView[T]:
+    """Return a page, and link to the next one."""
+    paging.link_next(page.next)
     return PageView(items=[view(item) for item in page.items], next=page.next)
 
 

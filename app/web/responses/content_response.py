@@ -30,10 +30,8 @@ from app.model.errors import DamagedError, InvalidInputError
 from app.observe import logger
 from app.service.content.stored_content import Content
 from app.service.conversion import Slot, SlotUse
-from app.tables.write import OptionError
-from app.web.http.content_codings import chosen_coding, compressed, is_text
-from app.web.http.download_names import content_disposition
-from app.web.http.negotiation import invalid, not_representable
+from app.web.http.disposition import content_disposition
+from app.web.http.negotiation import chosen_coding, compressed, is_text, not_representable
 from app.web.http.ranges import ByteRange, parse_ranges, precondition, range_applies
 from app.web.problems import Problem
 from app.web.responses.disconnection import ClientLeft, converting, disconnected
@@ -51,7 +49,7 @@ log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Representation:
+class ContentRepresentation:
     """The data for the header fields of content.
 
     `tag` is its entity tag. `modified` has whole seconds; the current time is sent instead if it is in the future.
@@ -72,7 +70,7 @@ class Representation:
 
     @property
     def media_type(self) -> str:
-        """The content type; that of opaque bytes if the recorded one is not a valid media type."""
+        """The content type; `application/octet-stream` if the recorded one is not a valid media type."""
         given = self.content_type or _OPAQUE
         return given if _SAFE_MEDIA_TYPE.fullmatch(given) else _OPAQUE
 
@@ -94,7 +92,7 @@ class Representation:
         }
 
 
-def respond(headers: Headers, method: str, content: Content, what: Representation) -> Response:
+def stored_response(headers: Headers, method: str, content: Content, what: ContentRepresentation) -> Response:
     """Answer GET or HEAD of content. Blocks while the first piece is read. Raises Problem for 412 and 416."""
     about = what.headers() | {"Content-Type": what.media_type}
     if _is_known(headers, what):
@@ -117,7 +115,9 @@ def respond(headers: Headers, method: str, content: Content, what: Representatio
     return _multipart(content, ranges, about)
 
 
-def respond_made(request: Request, make: Callable[[Slot], Iterator[Piece]], what: Representation) -> Response:
+def converted_response(
+    request: Request, make: Callable[[Slot], Iterator[Piece]], what: ContentRepresentation
+) -> Response:
     """Answer GET or HEAD of content that a conversion makes piece by piece; its size is not known in advance.
 
     Text is sent in the coding that Accept-Encoding prefers, and has an entity tag for each. Raises Problem for 412.
@@ -126,23 +126,20 @@ def respond_made(request: Request, make: Callable[[Slot], Iterator[Piece]], what
     coding = chosen_coding(request.headers.get("accept-encoding")) if is_coded else None
     if coding is not None:
         what = replace(what, tag=f"{what.tag}-{coding}", coding=coding)
-    response = _made(request, make, what)
+    about = what.headers() | {"Content-Type": what.media_type}
+    response: Response
+    if _is_known(request.headers, what):
+        response = _not_modified(about)
+    elif coding is None:
+        response = ConvertedResponse(about, make)
+    else:
+        response = ConvertedResponse(about, lambda slot: compressed(make(slot), coding))
     if is_coded:
         response.headers.add_vary_header("Accept-Encoding")
     return response
 
 
-def _made(request: Request, make: Callable[[Slot], Iterator[Piece]], what: Representation) -> Response:
-    about = what.headers() | {"Content-Type": what.media_type}
-    if _is_known(request.headers, what):
-        return _not_modified(about)
-    coding = what.coding
-    if coding is None:
-        return ConvertedResponse(about, make)
-    return ConvertedResponse(about, lambda slot: compressed(make(slot), coding))
-
-
-def _is_known(headers: Headers, what: Representation) -> bool:
+def _is_known(headers: Headers, what: ContentRepresentation) -> bool:
     """Tell whether the client already has the content. Raises Problem when its precondition fails."""
     status = precondition(headers, what.etag, what.modified)
     if status == 412:
@@ -204,7 +201,7 @@ class ContentResponse(Response):
         self._first = self._read(_WINDOW if self._is_made else 1)
 
     def _read(self, wanted: int, *, in_loop: bool = False) -> list[Piece]:
-        """Return the next pieces, with at least `wanted` bytes together if there are so many.
+        """Return the next pieces, with at least `wanted` bytes together, or all that are left.
 
         `in_loop` says that the event loop reads: it stops before a step that may wait.
         """
@@ -310,8 +307,6 @@ class ConvertedResponse(Response):
 
         try:
             return await slot.within_time(begin)
-        except OptionError as error:
-            raise invalid(error) from None
         except InvalidInputError as error:
             raise not_representable(error) from None
         except KeyError:

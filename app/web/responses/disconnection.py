@@ -1,8 +1,9 @@
 """Cancellation of work when its client disconnects."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import TypeVar
 
 from fastapi import FastAPI, Request, Response
 from starlette.requests import ClientDisconnect, HTTPConnection
@@ -13,6 +14,7 @@ from app.service.conversion import Conversions, Slot, SlotUse
 from app.web.access.audit_trail import trail_of
 from app.web.problems import Problem
 
+T = TypeVar("T")
 CLIENT_LEFT = 499
 """The status, not a registered one, that proxies use in their logs for this as well."""
 
@@ -65,6 +67,13 @@ async def converting(connection: HTTPConnection, receive: Receive, use: SlotUse)
     except ClientLeft:
         trail.is_abandoned = True
         raise
+
+
+async def convert(request: Request, use: SlotUse, work: Callable[[Slot], T]) -> T:
+    """Return what `work` makes in a conversion slot while the client is connected. Raises ClientLeft, Busy and
+    LimitExceeded."""
+    async with converting(request, request.receive, use) as slot:
+        return await slot.within_time(lambda: work(slot))
 
 
 def install(app: FastAPI) -> None:

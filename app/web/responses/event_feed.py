@@ -14,8 +14,7 @@ from time import monotonic
 
 from starlette.concurrency import run_in_threadpool
 
-from app.model.event_filter import ALL, EventFilter
-from app.model.event_logs import EventLogs
+from app.model.event_logs import ALL, EventFilter, EventLogs
 from app.model.records import EventRecord
 from app.observe import Recurring, logger
 from app.service.events.event_entries import cloud_event
@@ -30,7 +29,7 @@ log = logger(__name__)
 
 
 class Feed:
-    """The newest events, and a signal for newer ones. `logs` are those of the catalog, which this gateway has begun."""
+    """The newest events, and a signal for newer ones. `logs` are the event logs of the catalog."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -60,7 +59,7 @@ class Feed:
         fault = Recurring(log, "event_feed")
         while not (self._gateway.draining or self._ended):
             try:
-                events = await loop.run_in_executor(executor, self._gateway.wait_events, self._newest, WAIT_SECONDS)
+                events = await loop.run_in_executor(executor, self._wait)
             except Exception as error:  # noqa: BLE001 - `fault` logs it
                 fault.failed(error)
                 await asyncio.sleep(WAIT_SECONDS)
@@ -73,6 +72,15 @@ class Feed:
                 for subject in {event.subject for event in events} & self._awaited.keys():
                     _set_all(self._awaited[subject])
         self._end()
+
+    def _wait(self) -> Sequence[EventRecord]:
+        """Return the events after the newest one; wait up to `WAIT_SECONDS` for the first."""
+        gateway, seen = self._gateway, self._gateway.notifier.notifications
+        events = gateway.catalog.events_after(self._newest, AT_ONCE)
+        if events or gateway.draining:
+            return events
+        gateway.notifier.wait(seen, WAIT_SECONDS)
+        return gateway.catalog.events_after(self._newest, AT_ONCE)
 
     def _end(self) -> None:
         self._ended = True
@@ -97,23 +105,25 @@ class Feed:
         is called in a thread: every HEARTBEAT_SECONDS, whatever else is sent. A heartbeat follows. It also tells the
         number that the client has reached, if events were left out since the last one.
         """
-        # The number comes first: a client that is cut off before any event goes on here.
+        # The number comes first: a client that is cut off before any event resumes here.
         yield b": attachment gateway\nid: %b\n\n" % self._identifier(after)
         due = monotonic() + HEARTBEAT_SECONDS
-        told = after
+        announced = after
         while not self._ended:
             if monotonic() >= due:
                 due = monotonic() + HEARTBEAT_SECONDS
                 if not await run_in_threadpool(is_current):
                     return
-                yield b": still here\n\n" if told == after else b": still here\nid: %b\n\n" % self._identifier(after)
-                told = after
+                yield (
+                    b": still here\n\n" if announced == after else b": still here\nid: %b\n\n" % self._identifier(after)
+                )
+                announced = after
             news = self._news
             events = await self._behind(after)
             if events:
                 after = events[-1].number
                 if selected := [event for event in events if which.selects(event) and is_visible(event)]:
-                    told = selected[-1].number
+                    announced = selected[-1].number
                     yield b"".join(map(self._encode, selected))
                 continue
             with suppress(TimeoutError):
@@ -145,8 +155,8 @@ class Feed:
         return self.logs.identify(number).encode()
 
     def _encode(self, event: EventRecord) -> bytes:
-        said = json.dumps(cloud_event(event, self.logs)).encode()
-        return b"id: %b\ndata: %b\n\n" % (self._identifier(event.number), said)
+        data = json.dumps(cloud_event(event, self.logs)).encode()
+        return b"id: %b\ndata: %b\n\n" % (self._identifier(event.number), data)
 
     async def _behind(self, after: int) -> Sequence[EventRecord]:
         if after >= self._newest:

@@ -38,8 +38,8 @@ from app.settings import Http
 from app.web.server import refusals
 from app.web.server.certificate import tls_options
 from app.web.server.deadline import EVENT_STREAM
-from app.web.server.open_connections import Places
-from app.web.server.refusals import LONGEST_TARGET, Refused
+from app.web.server.open_connections import ConnectionPlaces
+from app.web.server.refusals import LONGEST_TARGET, RequestRefused
 
 log = logger(__name__)
 
@@ -72,8 +72,8 @@ def configuration(app: FastAPI, http: Http, **more: Any) -> uvicorn.Config:
     """Return uvicorn's configuration for the application, with limited connections."""
     limits = http.model_copy(update={"connections": min(http.connections, _descriptors() - OTHER_DESCRIPTORS)})
 
-    places = Places(limits.connections, limits.connections_a_client)
-    health_places = Places(HEALTH_PLACES, HEALTH_PLACES_A_CLIENT)
+    places = ConnectionPlaces(limits.connections, limits.connections_a_client)
+    health_places = ConnectionPlaces(HEALTH_PLACES, HEALTH_PLACES_A_CLIENT)
 
     class Limited(LimitedProtocol):
         def __init__(self, *given: Any, **named: Any) -> None:
@@ -131,14 +131,14 @@ class LimitedProtocol(HttpToolsProtocol):
     """
 
     limits: Http
-    places: Places
-    health_places: Places
+    places: ConnectionPlaces
+    health_places: ConnectionPlaces
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self.address: str | None = None
-        """The address at the other end of the connection: that of a proxy, if there is one."""
-        self._place: Places | None = None
+        """The address at the other end of the connection: the proxy's, if there is one."""
+        self._place: ConnectionPlaces | None = None
         """Where the connection has its place."""
         self._is_whole = True
         """Whether no request is incomplete."""
@@ -159,7 +159,7 @@ class LimitedProtocol(HttpToolsProtocol):
         """Whether the client has its last response, and what it still sends is ignored."""
         self._lingered = 0
         """Bytes received since then."""
-        self._last_words: Refused | None = None
+        self._last_words: RequestRefused | None = None
         """The refusal that is sent when the requests before it have their responses."""
         self._timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
@@ -196,7 +196,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self.transport.abort()
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Answer the requests that have come, then close: the client sends no more. Return whether to stay open.
+        """Answer the requests received so far, then close: the client sends no more. Return whether to stay open.
 
         TLS cannot be closed one way only here, and an event stream would never end.
         """
@@ -210,7 +210,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._is_half_closed = True
         if not self._is_whole:
             part = "its head" if self._in_head else f"its content ({self._all_content} bytes had come)"
-            self._refuse(Refused(400, f"the connection was closed before the request had all of {part}"))
+            self._refuse(RequestRefused(400, f"the connection was closed before the request had all of {part}"))
             return True
         if self.cycle is None or self.cycle.response_complete:
             return False
@@ -231,7 +231,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         self._probe_later(min(2 * seconds, LONGEST_PROBE_SECONDS))
 
-    def _takes_place(self, places: Places) -> bool:
+    def _takes_place(self, places: ConnectionPlaces) -> bool:
         if not places.admit(self):
             return False
         self._place = places
@@ -247,9 +247,11 @@ class LimitedProtocol(HttpToolsProtocol):
         self.connections.discard(self)
         self._leave_place()
 
-    def _too_many(self) -> Refused:
+    def _too_many(self) -> RequestRefused:
         log.warning("connection_refused", connections=len(self.connections), address=self.address)
-        return Refused(503, "as many connections are busy as http.connections or http.connections_a_client allows")
+        return RequestRefused(
+            503, "as many connections are busy as http.connections or http.connections_a_client allows"
+        )
 
     # --- receiving ------------------------------------------------------------------------------------------------
 
@@ -274,7 +276,7 @@ class LimitedProtocol(HttpToolsProtocol):
             if self._is_whole:
                 self._overhead = 0
                 if self._timer is None and self.is_idle:
-                    self._await_head()  # what has come are empty lines before a request
+                    self._await_head()  # only empty lines before a request have been received
 
     def _feed(self, piece: memoryview) -> None:
         try:
@@ -290,8 +292,8 @@ class LimitedProtocol(HttpToolsProtocol):
                 self._feed(piece[end_of_head:])
         except httptools.HttpParserError as error:
             cause = error.__context__
-            self._refuse(cause if isinstance(cause, Refused) else refusals.refused(error, self._where()))
-        except Refused as refusal:
+            self._refuse(cause if isinstance(cause, RequestRefused) else refusals.refused(error, self._where()))
+        except RequestRefused as refusal:
             self._refuse(refusal)
 
     def _read_head_again(self) -> None:
@@ -399,14 +401,14 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._is_whole:
             self.abort()
         else:
-            self._refuse(Refused(408, "the head of the request did not come within http.header_timeout"))
+            self._refuse(RequestRefused(408, "the head of the request did not come within http.header_timeout"))
 
     def _await_content(self) -> None:
         self._content = 0
         self._timer = self.loop.call_later(self._patience(), self._on_late_content)
 
     def _await_content_again(self, cycle: RequestResponseCycle) -> None:
-        """Begin the time anew in which the content of a request must come, if some of it is missing."""
+        """Restart the time limit for the content of a request, if some of it is missing."""
         if self._timer is not None and cycle is self.cycle and not (self._in_head or self._is_refused()):
             self._stop_timer()
             self._await_content()
@@ -422,7 +424,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._await_content()
         elif not self._is_proved:
             self._refuse(
-                Refused(
+                RequestRefused(
                     408, "nobody knows yet who sends the request, and its content took longer than http.header_timeout"
                 )
             )
@@ -472,7 +474,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     # --- refusing -------------------------------------------------------------------------------------------------
 
-    def _refuse(self, refusal: Refused) -> None:
+    def _refuse(self, refusal: RequestRefused) -> None:
         """Answer the request that is being received by a refusal, after those before it, and close the connection."""
         self._stop_timer()
         running = None if self.cycle is None or self.cycle.response_complete else self.cycle

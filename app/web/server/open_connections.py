@@ -15,7 +15,7 @@ class Replaceable(Protocol):
 
     @property
     def address(self) -> str | None:
-        """The address at the other end: that of a proxy, if there is one."""
+        """The address at the other end: the proxy's, if there is one."""
 
     def is_closing(self) -> bool:
         """Return whether it is being closed already."""
@@ -33,7 +33,7 @@ class _Group:
         self.unproved: dict[Replaceable, None] = {}
 
 
-class Places:
+class ConnectionPlaces:
     """The connections of one server that have a place: at most `limit`, and `limit_a_client` of one address.
 
     Only the thread of the server's event loop may use it.

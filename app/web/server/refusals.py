@@ -31,7 +31,7 @@ _REASONS = {
     "Expected CRLF after version": "the request line does not end with CR and LF",
     "Invalid header token": "a header field's name is empty, or has a character that names cannot have",
     "Invalid header value char": "a header field's value has a control character",
-    "Unexpected whitespace after header value": "a header field goes on in a second line (obsolete line folding)",
+    "Unexpected whitespace after header value": "a header field continues on a second line (obsolete line folding)",
     "Missing expected LF after header value": "a header field's value has a CR",
     "Missing expected CR after header value": "a header field does not end with CR and LF",
     "Invalid character in Content-Length": "Content-Length is not one number of digits",
@@ -56,7 +56,7 @@ _OF_VERSION = frozenset({"Invalid HTTP version", "Pause on PRI/Upgrade"})
 Fields = Sequence[tuple[bytes, bytes]]
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that is refused, with a status. The parser reports it as an error of a callback."""
 
     def __init__(self, status: int, detail: str) -> None:
@@ -64,32 +64,32 @@ class Refused(Exception):
         self.status, self.detail = status, detail
 
 
-def too_large(status: int) -> Refused:
+def too_large(status: int) -> RequestRefused:
     """Return the refusal of a head with 414 or 431."""
-    return Refused(status, _UNTYPED[status])
+    return RequestRefused(status, _UNTYPED[status])
 
 
 def check_version(version: str) -> None:
-    """Raise Refused for a request line with another version than 1.1 or 1.0; "0.0" is one that has not come yet."""
+    """Raise RequestRefused for a request line with a version other than 1.1 or 1.0; "0.0" has not come yet."""
     if version == "0.9":
-        raise Refused(400, "the request line has no version; it must end with HTTP/1.1")
+        raise RequestRefused(400, "the request line has no version; it must end with HTTP/1.1")
     if version not in ("0.0", "1.0", "1.1"):
-        raise Refused(505, _VERSION)
+        raise RequestRefused(505, _VERSION)
 
 
 def check_head(version: str, target: bytes, fields: Fields) -> None:
-    """Raise Refused for the head of a request with which nothing can be done, whatever it asks for."""
+    """Raise RequestRefused for the head of a request with which nothing can be done, whatever it asks for."""
     check_version(version)
     hosts = sum(name == b"host" for name, _ in fields)
     if hosts > 1 or (hosts == 0 and version == "1.1"):  # RFC 9112, section 3.2
-        raise Refused(400, f"the request has {hosts} header fields Host; it must have one")
+        raise RequestRefused(400, f"the request has {hosts} header fields Host; it must have one")
     given = [value for name, value in fields if name == b"transfer-encoding"]
     if given:
         codings = [coding.strip().lower() for coding in b",".join(given).split(b",")]
         if codings != [b"chunked"]:  # section 6.1
-            raise Refused(501, _CODINGS)
+            raise RequestRefused(501, _CODINGS)
         if version == "1.0":
-            raise Refused(400, "a request of HTTP/1.0 has Transfer-Encoding; send Content-Length")
+            raise RequestRefused(400, "a request of HTTP/1.0 has Transfer-Encoding; send Content-Length")
     _check_target(target)
 
 
@@ -102,22 +102,22 @@ def _check_target(target: bytes) -> None:
     try:
         parsed = httptools.parse_url(target)
     except httptools.HttpParserInvalidURLError:
-        raise Refused(400, f"the request target {_shown(target)} cannot be read") from None
+        raise RequestRefused(400, f"the request target {_shown(target)} cannot be read") from None
     if not parsed.path or not parsed.path.startswith(b"/"):
-        raise Refused(400, f"the request target {_shown(target)} has no path; it must begin with /")
+        raise RequestRefused(400, f"the request target {_shown(target)} has no path; it must begin with /")
     if not target.isascii():
-        raise Refused(400, "the request target has bytes that are not ASCII; percent-encode them")
+        raise RequestRefused(400, "the request target has bytes that are not ASCII; percent-encode them")
 
 
-def refused(error: httptools.HttpParserError, where: str) -> Refused:
+def refused(error: httptools.HttpParserError, where: str) -> RequestRefused:
     """Return the refusal for an error of the parser; `where` tells what it had read before."""
     reason = str(error)
     if reason in _OF_CODINGS:
-        return Refused(501, _CODINGS)
+        return RequestRefused(501, _CODINGS)
     if reason in _OF_VERSION:
-        return Refused(505, _VERSION)
+        return RequestRefused(505, _VERSION)
     other = _TARGET if isinstance(error, httptools.HttpParserInvalidURLError) else "the request is not valid HTTP"
-    return Refused(400, f"{_REASONS.get(reason, other)} ({where})")
+    return RequestRefused(400, f"{_REASONS.get(reason, other)} ({where})")
 
 
 def where(target: bytes, fields: Fields, *, in_head: bool, content: int) -> str:
@@ -129,8 +129,8 @@ def where(target: bytes, fields: Fields, *, in_head: bool, content: int) -> str:
     return "after the request line" if target else "in the request line"
 
 
-def response(refusal: Refused) -> bytes:
-    """Return a whole response with a problem; one without a type of ours has that of its status."""
+def response(refusal: RequestRefused) -> bytes:
+    """Return a whole response with a problem; without a problem type, it has the title of its status."""
     status, detail = refusal.status, refusal.detail
     title = HTTPStatus(status).phrase
     kind = PROBLEMS[_KINDS[status]] if status in _KINDS else ProblemType("", status, title, title)

@@ -11,17 +11,19 @@ import pytest
 
 from adapters.ibm_mq.client import MqiError
 from adapters.ibm_mq.connect_options import log_in
-from adapters.ibm_mq.in_doubt import InDoubt
 from adapters.ibm_mq.sender import MqSender
 from adapters.ibm_mq.settings import SourceSettings
-from adapters.ibm_mq.source_session import Pace, Session
+from adapters.ibm_mq.source_session import SourceSession, UnitLimit
+from adapters.ibm_mq.unit_of_work import InDoubt
 from app.framing.registry import traits
-from app.ports import Progress, SendFailed
+from app.ports import DeliveryProgress, SendFailed
 from app.testing.collecting_intake import Collector
 from app.testing.transport_contract import message
 from tests.adapters.ibm_mq.conftest import Place
 from tests.support.mqi import load
 from tests.support.queue_manager import QueueManager
+
+pytestmark = pytest.mark.broker
 
 PAGE = Path("docs/ibm-mq.md")
 COMMAND = re.compile(r"^setmqaut -m QM1 -t (qmgr|queue)(?: -n (\S+))? +-g gateway ((?:\+[a-z]+ ?)+)$", re.MULTILINE)
@@ -111,7 +113,7 @@ class Works:
     def sending_once(self) -> bool:
         sender = self._sender(state_queue="GATEWAY.STATE")
         assert sender.resume("a", None) == 0
-        sender.send([message(1), message(2)], Progress("a", 0, 1))
+        sender.send([message(1), message(2)], DeliveryProgress("a", 0, 1))
         resumed = sender.resume("a", 2)
         sender.forget("a")
         return resumed == 2 and self._manager.depth("GATEWAY.STATE") == 0
@@ -119,16 +121,16 @@ class Works:
     def _put(self) -> None:
         self._source.sender(user="admin", password="secret").send([message(1)])
 
-    def _session(self, intake: Collector | None = None, user: str | None = None) -> Session:
+    def _session(self, intake: Collector | None = None, user: str | None = None) -> SourceSession:
         login = {"user": user or self._user, "password": "secret"}
         settings = SourceSettings.model_validate(self._source.settings(wait=0.01, **login))
-        return Session(
+        return SourceSession(
             self._library,
             "here",
             traits("sas_queue"),
             settings,
             InDoubt(),
-            Pace(10),
+            UnitLimit(10),
             intake or Collector(),
             Event(),
             log_in(settings),
@@ -139,7 +141,7 @@ class Works:
         collector = Collector()
         with closing(self._session(collector)) as session:
             while (found := session.wait()) is not None:
-                session.carry(found)
+                session.run_unit(found)
         return collector
 
     def _aside(self, queue: str) -> bool:

@@ -9,6 +9,8 @@ import pytest
 
 from tests.support.mqi import Library, environment, load
 
+pytestmark = pytest.mark.process
+
 FIND = "from adapters.ibm_mq.client import find_library; print(find_library().__name__)"
 
 

@@ -23,7 +23,7 @@ from tests.support.queue_manager import QueueManager
 @pytest.fixture
 def watchful(monkeypatch: pytest.MonkeyPatch) -> None:
     """Inquires each time round."""
-    monkeypatch.setattr(queue_watch, "LOOK_EVERY", 0.05)
+    monkeypatch.setattr(queue_watch, "INQUIRY_SECONDS", 0.05)
 
 
 # --- alias queues -------------------------------------------------------------------------------------------------

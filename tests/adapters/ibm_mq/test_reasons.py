@@ -34,6 +34,7 @@ def test_no_reason_is_left_untested() -> None:
     assert set(REMEDIES) == RETRY | RECONNECT | FATAL
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("library", ["pymqi", "ibmmq"])
 def test_the_names_are_those_of_the_client_library(library: Library) -> None:
     constants = vars(load(library).CMQC)

@@ -338,7 +338,7 @@ def age_of_first(receiver: MqReceiver) -> float | None:
 def test_the_depth_of_the_queue_and_the_age_of_its_first_message_are_told(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adapters.ibm_mq.queue_watch.LOOK_EVERY", 0.05)
+    monkeypatch.setattr("adapters.ibm_mq.queue_watch.INQUIRY_SECONDS", 0.05)
     place.manager.alter(place.queue, maxdepth=20)
     receiver = place.receiver()
     assert (receiver.status()["queue_depth"], age_of_first(receiver)) == (None, None)
@@ -355,7 +355,7 @@ def test_the_depth_of_the_queue_and_the_age_of_its_first_message_are_told(
 
 def test_what_waits_is_told_while_the_journal_takes_nothing(troubled: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The journal has no space: the unit of work is backed out, and the queue fills."""
-    monkeypatch.setattr("adapters.ibm_mq.queue_watch.LOOK_EVERY", 0.05)
+    monkeypatch.setattr("adapters.ibm_mq.queue_watch.INQUIRY_SECONDS", 0.05)
     monkeypatch.setattr("adapters.ibm_mq.source_session._LONGEST_UNIT", 0.2)
     troubled.manager.alter(troubled.queue, maxdepth=20)
     full = Collector(durable_at_once=False)
@@ -393,7 +393,7 @@ def test_a_put_time_that_is_no_time_or_far_away_harms_nothing(place: Place, fiel
 def test_without_authority_to_browse_the_age_is_unknown_and_the_depth_is_not(
     tmp_path: Path, library: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adapters.ibm_mq.queue_watch.LOOK_EVERY", 0.05)
+    monkeypatch.setattr("adapters.ibm_mq.queue_watch.INQUIRY_SECONDS", 0.05)
     granted = {"": ["connect", "inq"], "DEV.QUEUE.1": ["get", "inq"]}
     with QueueManager(tmp_path, users={"gateway": "g"}, authorities={"gateway": granted}) as manager:
         receiver = Place(library, manager, "DEV.QUEUE.1").receiver(user="gateway", password="g")

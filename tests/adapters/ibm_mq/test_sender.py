@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from app.model.message import PhysicalMessage
 from app.model.trace_context import TRACE_PARENT
-from app.ports import Progress, SendFailed
+from app.ports import DeliveryProgress, SendFailed
 from app.testing.collecting_intake import Collector, receiving
 from app.testing.transport_contract import LIMIT, as_sent, message
 from tests.adapters.ibm_mq.conftest import Place
@@ -93,7 +93,7 @@ def test_a_group_is_tried_as_a_whole_before_a_full_queue_gets_a_part_of_it(troub
     sender = troubled.sender(batch_messages=10)
     for confirmed, in_all in ((10, 10), (5, 15)):
         with pytest.raises(SendFailed, match="2053 MQRC_Q_FULL") as failure:
-            sender.send(group[in_all - confirmed :], Progress("d", in_all - confirmed, 1))
+            sender.send(group[in_all - confirmed :], DeliveryProgress("d", in_all - confirmed, 1))
         assert (failure.value.confirmed, troubled.depth()) == (confirmed, in_all)
 
 
@@ -105,7 +105,7 @@ def test_two_groups_that_take_turns_at_a_full_queue_both_get_through(troubled: P
     for _ in range(4):
         for delivery, done in list(confirmed.items()):
             try:
-                sender.send(group[done:], Progress(delivery, done, 1))
+                sender.send(group[done:], DeliveryProgress(delivery, done, 1))
                 confirmed[delivery] = 20
             except SendFailed as failed:
                 confirmed[delivery] += failed.confirmed

@@ -13,7 +13,7 @@ from adapters.ibm_mq.state_queue import State, correl_id, read, written
 from app.model.attachment import DeliveryState
 from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord
-from app.ports import Progress, SendFailed
+from app.ports import DeliveryProgress, SendFailed
 from app.service.context import ServiceContext
 from app.service.sending import outbox
 from app.service.sending.delivery_creation import Deliveries
@@ -90,7 +90,7 @@ def test_what_is_no_state_message_is_not_taken_for_one(body: bytes) -> None:
 def test_it_counts_what_the_same_unit_of_work_put(kept: Place) -> None:
     sender = kept.sender(state_queue=STATE, batch_messages=10)
     assert sender.resume(DELIVERY, None) == 0
-    sender.send(numbered(0, 25), Progress(DELIVERY, 0, 1))
+    sender.send(numbered(0, 25), DeliveryProgress(DELIVERY, 0, 1))
     assert kept.sender(state_queue=STATE).resume(DELIVERY, 0) == 25
     sender.close()
     assert states(kept) == [State(DELIVERY, "there", 25, 1)]
@@ -102,11 +102,11 @@ def test_a_commit_in_doubt_is_settled_by_it(kept: Place, lose: Any, arrived: int
     sender.resume(DELIVERY, None)
     kept.manager.fault("MQCMIT", lose=lose, skip=1)
     with pytest.raises(SendFailed, match="2009") as failure:
-        sender.send(numbered(0, 30), Progress(DELIVERY, 0, 1))
+        sender.send(numbered(0, 30), DeliveryProgress(DELIVERY, 0, 1))
     assert failure.value.confirmed == 10
     confirmed = sender.resume(DELIVERY, 10)
     assert confirmed == arrived
-    sender.send(numbered(confirmed, 30 - confirmed), Progress(DELIVERY, confirmed, 2))
+    sender.send(numbered(confirmed, 30 - confirmed), DeliveryProgress(DELIVERY, confirmed, 2))
     assert [body for _, body in kept.taken()] == [each.body for each in numbered(0, 30)]
 
 
@@ -115,7 +115,7 @@ def test_a_full_queue_counts_what_it_took(kept: Place) -> None:
     sender = kept.sender(state_queue=STATE, batch_messages=10)
     sender.resume(DELIVERY, None)
     with pytest.raises(SendFailed, match="2053") as failure:
-        sender.send(numbered(0, 30), Progress(DELIVERY, 0, 1))
+        sender.send(numbered(0, 30), DeliveryProgress(DELIVERY, 0, 1))
     assert failure.value.confirmed == sender.resume(DELIVERY, 0) == kept.depth() == 17
 
 
@@ -126,7 +126,7 @@ def test_units_leave_room_for_it(library: ModuleType, tmp_path: Path) -> None:
         place = Place(library, manager, "SMALL")
         sender = place.sender(state_queue=STATE)
         sender.resume(DELIVERY, None)
-        sender.send(numbered(0, 30), Progress(DELIVERY, 0, 1))
+        sender.send(numbered(0, 30), DeliveryProgress(DELIVERY, 0, 1))
         assert (sender.max_batch(), place.depth()) == (8, 30)
 
 
@@ -134,7 +134,7 @@ def test_what_another_connection_still_holds_is_waited_for(kept: Place) -> None:
     """As after a crash that the queue manager has not noticed yet."""
     sender = kept.sender(state_queue=STATE)
     sender.resume(DELIVERY, None)
-    sender.send(numbered(0, 5), Progress(DELIVERY, 0, 1))
+    sender.send(numbered(0, 5), DeliveryProgress(DELIVERY, 0, 1))
     with mq.connected(kept.library, kept.manager) as other:
         held = kept.library.Queue(other, STATE, kept.library.CMQC.MQOO_INPUT_SHARED)
         held.get(4096, kept.library.MD(), kept.library.GMO(Options=kept.library.CMQC.MQGMO_SYNCPOINT))
@@ -142,7 +142,7 @@ def test_what_another_connection_still_holds_is_waited_for(kept: Place) -> None:
             sender.resume(DELIVERY, 3)
         assert not failure.value.permanent
         with pytest.raises(SendFailed, match=r"is missing although 5 are confirmed"):
-            sender.send(numbered(5, 5), Progress(DELIVERY, 5, 1))
+            sender.send(numbered(5, 5), DeliveryProgress(DELIVERY, 5, 1))
         other.backout()
     assert sender.resume(DELIVERY, 3) == 5
     assert kept.depth() == 5
@@ -151,7 +151,7 @@ def test_what_another_connection_still_holds_is_waited_for(kept: Place) -> None:
 def test_one_that_never_comes_is_not_waited_for_for_ever(kept: Place) -> None:
     sender = kept.sender(state_queue=STATE, state_timeout=0)
     assert sender.resume(DELIVERY, 3) == 3
-    sender.send(numbered(3, 2), Progress(DELIVERY, 3, 2))
+    sender.send(numbered(3, 2), DeliveryProgress(DELIVERY, 3, 2))
     assert states(kept) == [State(DELIVERY, "there", 5, 2)]
 
 
@@ -159,9 +159,9 @@ def test_another_gateway_that_sends_the_same_is_noticed(kept: Place) -> None:
     mine, theirs = kept.sender(state_queue=STATE), kept.sender(state_queue=STATE)
     for sender in (mine, theirs):
         assert sender.resume(DELIVERY, None) == 0
-    mine.send(numbered(0, 5), Progress(DELIVERY, 0, 1))
+    mine.send(numbered(0, 5), DeliveryProgress(DELIVERY, 0, 1))
     with pytest.raises(SendFailed, match="counts 5 messages although 0 are confirmed"):
-        theirs.send(numbered(0, 5), Progress(DELIVERY, 0, 1))
+        theirs.send(numbered(0, 5), DeliveryProgress(DELIVERY, 0, 1))
     assert kept.depth() == 5
 
 

@@ -25,6 +25,8 @@ from tests.support.breaking import breaking
 from tests.support.mosquitto import Mosquitto
 from tests.support.publish import Version, connected, envelope
 
+pytestmark = pytest.mark.broker
+
 
 @pytest.fixture
 def topic() -> str:

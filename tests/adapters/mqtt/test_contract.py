@@ -11,6 +11,8 @@ from app.ports import Receiver, Sender
 from app.testing.transport_contract import LIMIT, KeepingTransportContract, Line
 from tests.support.mosquitto import Mosquitto
 
+pytestmark = pytest.mark.broker
+
 
 class MqttLine(Line):
     def __init__(self, broker: Mosquitto, version: str, qos: int) -> None:

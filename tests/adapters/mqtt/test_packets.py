@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from paho.mqtt.exception import MalformedPacket
 
 from adapters.mqtt.packet_splitting import PacketReader
-from app.codecs.mqtt.fixed_header import length_bytes
+from app.codecs.mqtt.packets import length_bytes
 
 PACKETS = st.lists(st.tuples(st.integers(0, 255), st.binary(max_size=300)), max_size=12)
 

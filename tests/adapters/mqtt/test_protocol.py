@@ -11,11 +11,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from adapters import mqtt
-from app.codecs.mqtt.fixed_header import PacketType
+from app.codecs.mqtt.packets import PacketType
 from app.codecs.rendezvous.subjects import SUBJECT_PROPERTY
 from app.framing.registry import traits
 from app.model.message import GAP, PhysicalMessage
-from app.ports import Progress, Receiver, Sender, SendFailed
+from app.ports import DeliveryProgress, Receiver, Sender, SendFailed
 from app.testing.collecting_intake import Collector
 from app.testing.waiting import until
 from tests.support.scripted_broker import ScriptedBroker
@@ -655,7 +655,7 @@ def test_a_lost_connection_is_replaced_at_the_next_send(broker: ScriptedBroker) 
 
 
 MANY = [MESSAGE._replace(message_id=bytes([number]) * 24) for number in range(5)]
-FIRST_TRY, AGAIN = Progress("d", 7, 1), Progress("d", 8, 2, in_doubt=True)
+FIRST_TRY, AGAIN = DeliveryProgress("d", 7, 1), DeliveryProgress("d", 8, 2, in_doubt=True)
 
 
 def published(broker: ScriptedBroker, count: int, *, dup: bool) -> list[int]:
@@ -689,7 +689,7 @@ def test_what_was_not_confirmed_comes_again_with_dup_and_the_same_packet_identif
         assert published(broker, 4, dup=True) == [9, 10, 11, 12]
         broker.send("".join(f"4002{mid:04x}" for mid in (9, 10, 11, 12)))
         sent.result(10)
-        sent = pool.submit(to.send, MANY, Progress("d", 12, 2))
+        sent = pool.submit(to.send, MANY, DeliveryProgress("d", 12, 2))
         assert published(broker, 5, dup=False) == [13, 14, 15, 16, 17]
         broker.send("".join(f"4002{mid:04x}" for mid in range(13, 18)))
         sent.result(10)
@@ -756,7 +756,7 @@ def test_another_delivery_does_not_continue_the_session(broker: ScriptedBroker, 
     """The broker has a message of the first one under a packet identifier that the second one uses, too."""
     to = sender(broker, qos=2, client_id="me")
     with ThreadPoolExecutor(1) as pool:
-        sent = pool.submit(to.send, MANY[:1], Progress("first", 0, 1))
+        sent = pool.submit(to.send, MANY[:1], DeliveryProgress("first", 0, 1))
         broker.accept(ACCEPTED_5)
         assert published(broker, 1, dup=False) == [1]
         broker.send("50020001")
@@ -768,7 +768,7 @@ def test_another_delivery_does_not_continue_the_session(broker: ScriptedBroker, 
             to.close()
             to = sender(broker, qos=2, client_id="me")
         assert to.resume("second", 0) == 0
-        sent = pool.submit(to.send, MANY[1:2], Progress("second", 0, 2, in_doubt=True))
+        sent = pool.submit(to.send, MANY[1:2], DeliveryProgress("second", 0, 2, in_doubt=True))
         assert broker.accept(ACCEPTED_5).rest[7] & 0b10, "a clean start"
         assert published(broker, 1, dup=True) == [1]
         broker.send("50020001")
@@ -794,7 +794,7 @@ def test_an_older_brokers_session_of_another_delivery_is_cleared_first(broker: S
 def test_packet_identifiers_begin_again_at_1(broker: ScriptedBroker) -> None:
     to = sender(broker)
     with ThreadPoolExecutor(1) as pool:
-        sent = pool.submit(to.send, MANY[:3], Progress("d", 65533, 2, in_doubt=True))
+        sent = pool.submit(to.send, MANY[:3], DeliveryProgress("d", 65533, 2, in_doubt=True))
         broker.accept(ACCEPTED_5)
         assert published(broker, 3, dup=True) == [65534, 65535, 1]
         broker.send("4002fffe" + "4002ffff" + "40020001")

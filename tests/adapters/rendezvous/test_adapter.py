@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import structlog
 
-from adapters.rendezvous.client import Client, Oversized
+from adapters.rendezvous.client import DaemonClient, Oversized
 from adapters.rendezvous.receiver import RendezvousReceiver
 from adapters.rendezvous.sender import RendezvousSender
 from adapters.rendezvous.settings import DestinationSettings, SourceSettings
@@ -17,7 +17,7 @@ from app.codecs.rendezvous.tibrv_message import Field, encode_message
 from app.framing.sas_queue import SAS_QUEUE
 from app.framing.sas_rendezvous import SAS_RENDEZVOUS
 from app.model.message import PhysicalMessage
-from app.ports import Progress, SendFailed
+from app.ports import DeliveryProgress, SendFailed
 from app.testing.collecting_intake import Collector, receiving
 from app.testing.transport_contract import message
 from app.testing.waiting import until
@@ -188,7 +188,7 @@ def test_an_intake_that_fails_ends_the_source(daemon: RendezvousDaemon, sender: 
 
 def test_what_comes_while_a_source_begins_to_listen_is_not_lost(daemon: RendezvousDaemon) -> None:
     """A publication that the daemon sends before it confirms the subscription, and one right behind."""
-    client = Client(SourceSettings.model_validate({"daemon": str(daemon.port), "subject": "A"}), 1 << 20)
+    client = DaemonClient(SourceSettings.model_validate({"daemon": str(daemon.port), "subject": "A"}), 1 << 20)
     client.listen("A")
     frames = [envelope("A", "D", [Field("x", 0, "I32", number)]) for number in range(3)]
     client.publish(frames[:2], 5)
@@ -201,7 +201,7 @@ def test_what_comes_while_a_source_begins_to_listen_is_not_lost(daemon: Rendezvo
 def begun(sender: RendezvousSender, delivery: str) -> None:
     """Send the first message of a delivery."""
     assert sender.resume(delivery, None) == 0
-    sender.send([tibrv(1)], Progress(delivery, 0, 1))
+    sender.send([tibrv(1)], DeliveryProgress(delivery, 0, 1))
 
 
 def inboxes(daemon: RendezvousDaemon) -> list[str | None]:
@@ -231,7 +231,7 @@ def test_a_delivery_does_not_go_on_from_another_inbox(daemon: RendezvousDaemon, 
     begun(sender, "one")
     broken(daemon)
     with pytest.raises(SendFailed, match="begins again") as failed:
-        sender.send([tibrv(2)], Progress("one", 1, 1))
+        sender.send([tibrv(2)], DeliveryProgress("one", 1, 1))
     assert not failed.value.permanent
     assert sender.resume("one", 1) == 0
     begun(sender, "one")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from adapters.rendezvous.client import Client, DaemonError, Oversized
+from adapters.rendezvous.client import DaemonClient, DaemonError, Oversized
 from adapters.rendezvous.settings import DaemonSettings
 from app.codecs.rendezvous import daemon as protocol
 from app.codecs.rendezvous.tibrv_message import Field, encode_message
@@ -28,8 +28,8 @@ def settings(port: int, **more: object) -> DaemonSettings:
 
 
 @pytest.fixture
-def client(daemon: RendezvousDaemon) -> Iterator[Client]:
-    made = Client(settings(daemon.port), MOST)
+def client(daemon: RendezvousDaemon) -> Iterator[DaemonClient]:
+    made = DaemonClient(settings(daemon.port), MOST)
     yield made
     made.close()
 
@@ -38,8 +38,8 @@ def published(subject: str, value: int) -> bytes:
     return envelope(subject, "D", [Field("x", 0, "I32", value)])
 
 
-def test_a_request_is_answered(daemon: RendezvousDaemon, client: Client) -> None:
-    other = Client(settings(daemon.port), MOST)
+def test_a_request_is_answered(daemon: RendezvousDaemon, client: DaemonClient) -> None:
+    other = DaemonClient(settings(daemon.port), MOST)
     other.listen("SERVICE")
     until(lambda: daemon.listens("SERVICE"))
 
@@ -64,23 +64,25 @@ def test_a_request_is_answered(daemon: RendezvousDaemon, client: Client) -> None
     other.close()
 
 
-def test_what_is_confirmed_the_daemon_has(daemon: RendezvousDaemon, client: Client) -> None:
+def test_what_is_confirmed_the_daemon_has(daemon: RendezvousDaemon, client: DaemonClient) -> None:
     client.publish([published("A", number) for number in range(500)], 5)
     client.confirm(5)
     assert [subject for subject, _ in daemon.published].count("A") == 500
 
 
-def test_a_subject_is_listened_to_until_each_listen_is_taken_back(daemon: RendezvousDaemon, client: Client) -> None:
+def test_a_subject_is_listened_to_until_each_listen_is_taken_back(
+    daemon: RendezvousDaemon, client: DaemonClient
+) -> None:
     for change, listens in [("listen", True), ("listen", True), ("cancel", True), ("cancel", False)]:
         getattr(client, change)("A.*")
         client.confirm(5)
         assert daemon.listens("A.B") is listens
 
 
-def test_a_frame_that_is_too_long_is_passed_over(daemon: RendezvousDaemon, client: Client) -> None:
+def test_a_frame_that_is_too_long_is_passed_over(daemon: RendezvousDaemon, client: DaemonClient) -> None:
     client.listen("A")
     client.confirm(5)
-    other = Client(settings(daemon.port), MOST)
+    other = DaemonClient(settings(daemon.port), MOST)
     sent = [
         b"".join(map(bytes, protocol.publish(protocol.publish_head("A"), bytes(size), is_message=False)))
         for size in (10, 3 * MOST, 20)
@@ -98,7 +100,7 @@ def test_frames_come_whole_however_they_are_cut() -> None:
     data = b"".join(frames)
     for step in (1, 7, 100, len(data)):
         near, far = socket.socketpair()
-        client = Client.__new__(Client)
+        client = DaemonClient.__new__(DaemonClient)
         client.address, client._most_bytes, client._received, client._skipped = "here", MOST, bytearray(), None
         client._stream = near
         found: list[bytes | Oversized] = []
@@ -117,11 +119,11 @@ def test_frames_come_whole_however_they_are_cut() -> None:
 def test_a_daemon_that_refuses_says_why(daemon: RendezvousDaemon, error: int, why: str) -> None:
     daemon.refuse_with = error
     with pytest.raises(DaemonError, match=why):
-        Client(settings(daemon.port), MOST)
+        DaemonClient(settings(daemon.port), MOST)
 
 
 def test_a_session_has_a_name_of_its_own(daemon: RendezvousDaemon) -> None:
-    clients = [Client(settings(daemon.port), MOST) for _ in range(20)]
+    clients = [DaemonClient(settings(daemon.port), MOST) for _ in range(20)]
     assert len({client.session for client in clients}) == 20
     assert all(client.session.startswith("7F000001.") for client in clients)
     for client in clients:
@@ -176,7 +178,7 @@ def _answering(answer: bytes) -> Callable[[socket.socket], None]:
         (lambda stream: stream.sendall(b"HTTP/1.1 400 Bad request\r\n"), "is no Rendezvous daemon"),
         (lambda stream: None, "closed the connection"),
         (lambda stream: stream.recv(1), "gave no answer within 0.5 s"),
-        (_disagreeing, "not known here"),
+        (_disagreeing, "unknown parameters"),
         (_answering(b"\x7f" * 8), "sent a frame of"),
         (_answering(published("A", 1)), "what is not understood"),
         (_answering(envelope("RVD.INITRESP", "R", [])), "not say the client"),
@@ -184,11 +186,11 @@ def _answering(answer: bytes) -> Callable[[socket.socket], None]:
 )
 def test_what_is_no_daemon_is_told_of(script: Callable[[socket.socket], None], why: str) -> None:
     with pytest.raises(DaemonError, match=why):
-        Client(settings(speaking(script), connect_timeout=0.5), MOST)
+        DaemonClient(settings(speaking(script), connect_timeout=0.5), MOST)
 
 
 def test_nobody_there_is_told_of() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with pytest.raises(DaemonError, match="cannot be reached"):
-        Client(settings(port), MOST)
+        DaemonClient(settings(port), MOST)

@@ -15,6 +15,7 @@ import pytest
 from app.codecs.ibm_mq.image import read_image
 from app.model.message import EVIDENCE, PhysicalMessage
 from app.wire import WireError
+from tests.support.cases import for_each
 
 DATA = b"\x7fdata of the file, " * 4
 ENCODINGS = {">": 273, "<": 546}
@@ -287,8 +288,8 @@ def assert_is_data(message: PhysicalMessage, image: Sent) -> None:
     assert message.properties[EVIDENCE].startswith(f"the MQMDE at byte {image.at} is data, since its version")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("body", [DATA, b"", bytes(500), b"XYZ " + bytes(64)])
+@for_each("kind", KINDS)
+@for_each("body", [DATA, b"", bytes(500), b"XYZ " + bytes(64)])
 def test_a_later_segment_continues_a_message_whose_header_was_in_the_first(kind: str, body: bytes) -> None:
     for writing in WRITINGS:
         says = Says(kind, *writing.announces())

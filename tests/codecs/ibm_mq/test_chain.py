@@ -14,6 +14,7 @@ from app.codecs.ibm_mq.header_chain import MOST_HEADERS, Data, Doubt, Header, pe
 from app.codecs.ibm_mq.headers import MQDLH, MQH, MQMD1, MQMDE, MQRFH, MQRFH2, MQXQH
 from app.codecs.ibm_mq.structure_writing import ASCII, ORDERS
 from app.wire import Context, WireError
+from tests.support.cases import for_each
 from tests.support.refusals import wire_error
 
 CONTEXTS = [Context(order, charset) for order, charset in product(ORDERS, (ASCII, EBCDIC))]
@@ -54,8 +55,8 @@ def test_every_header_format_is_known() -> None:
     assert LEADING.keys() == HEADER_FORMATS
 
 
-@pytest.mark.parametrize("name", LEADING)
-@pytest.mark.parametrize("context", CONTEXTS)
+@for_each("name", LEADING)
+@for_each("context", CONTEXTS)
 def test_a_header_says_what_follows_it(name: str, context: Context) -> None:
     raw = raw_of(name, context, format="MQSTR", encoding=785, coded_char_set_id=1047)
     links, data = peel(b"before" + raw + b"data", said(name, context, 6))
@@ -81,8 +82,8 @@ def test_the_queue_managers_own_and_embedded_are_handed_on(ccsid: int) -> None:
     assert (data.format, data.ccsid) == ("MQPCF", ccsid)
 
 
-@pytest.mark.parametrize("name", LEADING)
-@pytest.mark.parametrize("context", CONTEXTS)
+@for_each("name", LEADING)
+@for_each("context", CONTEXTS)
 def test_where_nothing_is_announced_the_first_bytes_tell(name: str, context: Context) -> None:
     raw = raw_of(name, context, format="MQSTR")
     for encoding, ccsid in product((0, 785 & ~15), (0, -1, 1200, 99999)):
@@ -110,8 +111,8 @@ def test_a_header_that_is_cut_off_names_its_place(name: str) -> None:
         assert 0 <= error.at <= cut
 
 
-@pytest.mark.parametrize("name", [name for name, header in LEADING.items() if isinstance(header, MQH)])
-@pytest.mark.parametrize("off", [-(2**31), -1, 0, -200, 2**31 - 1])
+@for_each("name", [name for name, header in LEADING.items() if isinstance(header, MQH)])
+@for_each("off", [-(2**31), -1, 0, -200, 2**31 - 1])
 def test_a_length_that_cannot_be_is_refused(name: str, off: int) -> None:
     header = LEADING[name]
     assert isinstance(header, MQH)

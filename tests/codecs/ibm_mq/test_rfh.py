@@ -11,8 +11,8 @@ from app.codecs.ibm_mq.encodings import EBCDIC
 from app.codecs.ibm_mq.headers import MQRFH2
 from app.codecs.ibm_mq.rfh import (
     WIDEST,
-    Folder,
     Property,
+    RfhFolder,
     folders_of,
     properties_of,
     read_folders,
@@ -36,7 +36,7 @@ TEXT = st.text(
 )
 TYPES = st.sampled_from(["string", "boolean", "bin.hex", "i1", "i2", "i4", "i8", "int", "r4", "r8"])
 PROPERTIES = st.builds(Property, DOTTED, st.none() | TEXT, TYPES)
-FOLDERS = st.lists(st.builds(Folder, NAME, st.lists(PROPERTIES, max_size=5).map(tuple)), max_size=4)
+FOLDERS = st.lists(st.builds(RfhFolder, NAME, st.lists(PROPERTIES, max_size=5).map(tuple)), max_size=4)
 
 
 def rfh2(*data: bytes, ccsid: int = 1208, context: Context = BIG) -> bytes:
@@ -45,7 +45,7 @@ def rfh2(*data: bytes, ccsid: int = 1208, context: Context = BIG) -> bytes:
     return MQRFH2(struc_length=36 + len(body), name_value_ccsid=ccsid).encode(context) + body
 
 
-def read(raw: bytes, context: Context = BIG) -> list[Folder]:
+def read(raw: bytes, context: Context = BIG) -> list[RfhFolder]:
     header, at = MQRFH2.decode(raw, 0, context)
     return list(read_folders(raw, at, len(raw), header, context))
 
@@ -56,7 +56,7 @@ def usr(raw: str) -> tuple[Property, ...]:
 
 
 @given(FOLDERS, st.sampled_from(CONTEXTS), st.sampled_from(CCSIDS))
-def test_what_is_written_is_read_again(folders: list[Folder], context: Context, ccsid: int) -> None:
+def test_what_is_written_is_read_again(folders: list[RfhFolder], context: Context, ccsid: int) -> None:
     raw = write_rfh2(folders, "MQSTR", 785, 500, context, ccsid)
     header, _ = MQRFH2.decode(raw, 0, context)
     assert (header.struc_length, header.format, header.encoding) == (len(raw), "MQSTR", 785)
@@ -76,8 +76,8 @@ def test_properties_travel_in_front_of_a_body(properties: dict[str, str], native
 
 def test_folders_of_properties_and_back() -> None:
     folders = [
-        Folder("usr", (Property("a", "1"), Property("b.c", "2"), Property("none", None, "i4"))),
-        Folder("mcd", (Property("Msd", "jms_text"), Property("group.x", ""))),
+        RfhFolder("usr", (Property("a", "1"), Property("b.c", "2"), Property("none", None, "i4"))),
+        RfhFolder("mcd", (Property("Msd", "jms_text"), Property("group.x", ""))),
     ]
     properties = {"a": "1", "usr.b.c": "2", "mcd.Msd": "jms_text", "mcd.group.x": ""}
     assert properties_of(folders) == properties
@@ -112,7 +112,7 @@ def test_characters_that_stand_for_others() -> None:
 
 
 def test_folders_that_are_blank_are_none() -> None:
-    assert read(rfh2(b"", b"    ", b"\0\0\0\0", b"<a/>", b"<b/>\0\0 ")) == [Folder("a", ()), Folder("b", ())]
+    assert read(rfh2(b"", b"    ", b"\0\0\0\0", b"<a/>", b"<b/>\0\0 ")) == [RfhFolder("a", ()), RfhFolder("b", ())]
 
 
 def test_no_character_set_said_is_utf_8_and_others_are_read_too() -> None:
@@ -192,7 +192,7 @@ def test_any_bytes_are_folders_or_a_wire_error(data: bytes, ccsid: int, context:
 
 @given(FOLDERS, st.sampled_from(CONTEXTS), st.sampled_from(CCSIDS), st.data())
 def test_damage_is_folders_or_a_wire_error(
-    folders: list[Folder], context: Context, ccsid: int, data: st.DataObject
+    folders: list[RfhFolder], context: Context, ccsid: int, data: st.DataObject
 ) -> None:
     raw = bytearray(write_rfh2(folders, "", 0, 0, context, ccsid))
     for _ in range(data.draw(st.integers(1, 4))):
@@ -204,20 +204,20 @@ def test_damage_is_folders_or_a_wire_error(
 @pytest.mark.parametrize(
     "folder",
     [
-        Folder("1", ()),
-        Folder("", ()),
-        Folder("a b", ()),
-        Folder("usr", (Property("a..b", ""),)),
-        Folder("usr", (Property("a/><b", ""),)),
-        Folder("usr", (Property("a", "\0"),)),
-        Folder("usr", (Property("a", "\ud800"),)),
-        Folder("usr", (Property("a", "\ufffe"),)),
-        Folder("usr", (Property("a", "", "\x01"),)),
+        RfhFolder("1", ()),
+        RfhFolder("", ()),
+        RfhFolder("a b", ()),
+        RfhFolder("usr", (Property("a..b", ""),)),
+        RfhFolder("usr", (Property("a/><b", ""),)),
+        RfhFolder("usr", (Property("a", "\0"),)),
+        RfhFolder("usr", (Property("a", "\ud800"),)),
+        RfhFolder("usr", (Property("a", "\ufffe"),)),
+        RfhFolder("usr", (Property("a", "", "\x01"),)),
     ],
 )
-def test_what_no_folder_can_hold_is_not_written(folder: Folder) -> None:
+def test_what_no_folder_can_hold_is_not_written(folder: RfhFolder) -> None:
     with pytest.raises(WireError) as refusal:
-        write_rfh2([Folder("usr", ()), folder], "", 0, 0, BIG)
+        write_rfh2([RfhFolder("usr", ()), folder], "", 0, 0, BIG)
     assert refusal.value.row == "MQRFH2.folders[1]"
 
 

@@ -12,7 +12,7 @@ from app.codecs.ibm_mq.encodings import EBCDIC
 from app.codecs.ibm_mq.extension import grouping_of, with_grouping
 from app.codecs.ibm_mq.header_chain import Data, peel
 from app.codecs.ibm_mq.headers import MQDLH, MQH, MQMD1, MQMDE, MQRFH, MQRFH2, MQXQH
-from app.codecs.ibm_mq.rfh import Folder, Property, write_rfh2
+from app.codecs.ibm_mq.rfh import Property, RfhFolder, write_rfh2
 from app.codecs.ibm_mq.structure_writing import ASCII, ORDERS
 from app.codecs.ibm_mq.unwrap import LONGEST_HEADER, unwrap
 from app.model.message import EVIDENCE, PhysicalMessage
@@ -109,13 +109,13 @@ def test_a_descriptor_without_identifier_or_time_gives_none() -> None:
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_an_rfh2_becomes_properties_wherever_it_stands(context: Context) -> None:
     folders = [
-        Folder("mcd", (Property("Msd", "jms"),)),
-        Folder("usr", (Property("a", "1", "i4"), Property("b.c", "2"))),
+        RfhFolder("mcd", (Property("Msd", "jms"),)),
+        RfhFolder("usr", (Property("a", "1", "i4"), Property("b.c", "2"))),
     ]
     encoding, ccsid = ENCODINGS[context.order], CCSIDS[context.charset]
     first = write_rfh2(folders, "MQDEAD", encoding, ccsid, context)
     letter = MQDLH(format="MQHRF2", encoding=encoding, coded_char_set_id=ccsid).encode(context)
-    last = write_rfh2([Folder("usr", (Property("a", "2"),))], "MQSTR", 785, 500, context, 1200)
+    last = write_rfh2([RfhFolder("usr", (Property("a", "2"),))], "MQSTR", 785, 500, context, 1200)
     message = unwrap(headed("MQHRF2", first, letter, last, context=context))
     properties = {"mcd.Msd": "jms", "a": "2", "usr.b.c": "2", "mqdlh.reason": "0"}
     properties |= {"mqdlh.put_appl_type": "0"}

@@ -9,7 +9,7 @@ import pytest
 
 from app.codecs.ibm_mq.header_chain import Data, peel
 from app.codecs.ibm_mq.headers import MQDLH, MQH, MQMD1, MQMD2, MQMDE, MQRFH2, MQXQH
-from app.codecs.ibm_mq.rfh import Folder, Property, read_folders
+from app.codecs.ibm_mq.rfh import Property, RfhFolder, read_folders
 from app.codecs.ibm_mq.unwrap import unwrap
 from app.model.message import PhysicalMessage
 from app.wire import Context, Layout, WireError
@@ -64,8 +64,8 @@ def test_folders(structure: dict[str, Any]) -> None:
     raw = bytes.fromhex(structure["hex"])
     header, end = MQRFH2.decode(raw, 0, order_of(raw))
     assert list(read_folders(raw, end, len(raw), header, order_of(raw))) == [
-        Folder("mcd", (Property("Msd", "jms_bytes"),)),
-        Folder("usr", (Property("colour", "a&b"), Property("size", "42", "i4"))),
+        RfhFolder("mcd", (Property("Msd", "jms_bytes"),)),
+        RfhFolder("usr", (Property("colour", "a&b"), Property("size", "42", "i4"))),
     ]
 
 

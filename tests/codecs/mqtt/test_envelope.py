@@ -87,7 +87,7 @@ def test_without_a_message_type_properties_are_the_messages_own() -> None:
     message = read(write_image(sent), packed, sent)
     assert message._replace(properties={}) == sent
     assert message.properties.pop(EVIDENCE) == (  # type: ignore[attr-defined]
-        "the property offset is no field of the descriptor: 'far' is not a decimal number of 32 bits; "
+        "the property offset is not a field of the descriptor: 'far' is not a decimal number of 32 bits; "
         "the publish and the MQ image in it do not say the same: correlation-data"
     )
     assert message.properties == {"offset": "far", "content-type": "text", "correlation-data": "78"}

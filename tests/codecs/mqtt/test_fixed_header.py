@@ -8,17 +8,18 @@ from hypothesis import strategies as st
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
-from app.codecs.mqtt.fixed_header import (
+from app.codecs.mqtt.packets import (
     MAX_REMAINING_LENGTH,
     FixedHeader,
     PacketType,
     largest_payload,
     length_bytes,
     length_size,
+    packets,
     publish_size,
 )
-from app.codecs.mqtt.packets import packets
 from app.wire import WireError
+from tests.support.cases import for_each
 
 LENGTHS = [
     (0, "00"),
@@ -135,10 +136,10 @@ class _Packets:
         return -1
 
 
-@pytest.mark.parametrize("payload", [0, 1, 100, 127, 16_370, 16_384, 2_097_140, 2_097_152])
-@pytest.mark.parametrize("topic", ["t", "sas/bücher", "x" * 200])
-@pytest.mark.parametrize("qos", [0, 1, 2])
-@pytest.mark.parametrize("version", [MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5])
+@for_each("payload", [0, 1, 100, 127, 16_370, 16_384, 2_097_140, 2_097_152])
+@for_each("topic", ["t", "sas/bücher", "x" * 200])
+@for_each("qos", [0, 1, 2])
+@for_each("version", [MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5])
 def test_a_publish_is_as_large_as_paho_makes_it(
     version: MQTTProtocolVersion, qos: int, topic: str, payload: int
 ) -> None:

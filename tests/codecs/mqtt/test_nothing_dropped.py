@@ -122,7 +122,7 @@ def test_without_a_message_type_what_is_no_value_is_refused_or_named(framing: st
                 continue
             message = read(user(*pairs), framing)
             assert message.properties[field.name] == pairs[-1][1]
-            assert f"the property {field.name} is no field" in message.properties[EVIDENCE]
+            assert f"the property {field.name} is not a field" in message.properties[EVIDENCE]
     assert refusal(b"\x09" + string(b"C" * 25), framing).row == "correlation data"
 
 

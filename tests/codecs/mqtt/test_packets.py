@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.codecs.mqtt import properties
-from app.codecs.mqtt.fixed_header import FixedHeader, PacketType
-from app.codecs.mqtt.packets import Publish, Version, packets, read_publish
+from app.codecs.mqtt.packets import FixedHeader, PacketType, Publish, Version, packets, read_publish
 from app.model.message import PhysicalMessage
 from tests.support.captures import packet
 from tests.support.refusals import wire_error

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from app.codecs.rendezvous import daemon
-from app.codecs.rendezvous.daemon import Kind, Refused
+from app.codecs.rendezvous.daemon import DaemonMessageKind, DaemonRefused
 from app.codecs.rendezvous.subjects import checked_subject
 from app.codecs.rendezvous.tibrv_message import Field, encode_message
 from app.wire import WireError
@@ -34,7 +34,11 @@ def test_a_client_says_what_the_recorded_one_said() -> None:
 def test_publications_are_as_recorded() -> None:
     found = 0
     for frame in SAID:
-        if frame[4:8] != daemon.PING[4:8] or (read := daemon.read_frame(frame)).kind != Kind.DATA or not read.data:
+        if (
+            frame[4:8] != daemon.PING[4:8]
+            or (read := daemon.read_frame(frame)).kind != DaemonMessageKind.DATA
+            or not read.data
+        ):
             continue
         head = daemon.publish_head(read.subject, read.reply)
         assert b"".join(map(bytes, daemon.publish(head, read.data, is_message=read.is_message))) == frame
@@ -59,7 +63,7 @@ def test_a_refusal_says_why(error: int, why: str) -> None:
         Field("mtype", 0, "STRING", "R"),
         Field("data", 0, "MSG", (Field("error", 0, "I32", error),)),
     ]
-    with pytest.raises(Refused, match=why):
+    with pytest.raises(DaemonRefused, match=why):
         daemon.agreement(daemon.read_frame(encode_message(frame)))
 
 
@@ -101,7 +105,7 @@ def test_cuts_and_mutations_give_a_frame_or_our_error() -> None:
             read = daemon.read_frame(bytes(data))
             daemon.advisory(read)
             daemon.agreement(read)
-        except (WireError, Refused):
+        except (WireError, DaemonRefused):
             pass
 
 

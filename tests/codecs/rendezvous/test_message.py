@@ -160,7 +160,7 @@ def test_xml_that_inflates_is_refused_before_it_is_expanded() -> None:
 def test_an_array_of_half_an_element_is_refused(wire: int) -> None:
     size = struct.calcsize(ARRAYS[wire])  # type: ignore[index]
     if size > 1:
-        with pytest.raises(WireError, match="are no elements of"):
+        with pytest.raises(WireError, match="are not elements of"):
             decode_message(framed(b"\x02a\0" + bytes([wire, size + 1]) + bytes(size + 1)))
 
 

@@ -1,18 +1,18 @@
 """tibrvMsg against bytes that another implementation of the C library wrote, and that a daemon exchanged."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.codecs.ibm_mq.image import write_image
-from app.codecs.mqtt.fixed_header import length_bytes
+from app.codecs.mqtt.packets import length_bytes
 from app.codecs.rendezvous.tibrv_message import decode_message, encode_message
 from app.model.message import PhysicalMessage
 from app.trace import NotRecognised, explain
 from app.trace.rendezvous import described
+from tests.support.cases import for_each
 
 FOLDER = Path("tests/vectors/rendezvous")
 VECTORS = {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glob("rv_*.json"))}
@@ -20,17 +20,10 @@ SESSION = json.loads((FOLDER / "rvwire_session.json").read_text())["frames"]
 FRAMES = [frame for frame in SESSION if frame.get("kind") == "msg"]
 
 
-def _each() -> Iterator[Any]:
-    for name, vector in VECTORS.items():
-        yield pytest.param(vector["hex"], vector["fields"], id=name)
-    for number, frame in enumerate(FRAMES):
-        yield pytest.param(frame["hex"], frame["fields"], id=f"frame-{number}")
+EACH = [(each["hex"], each["fields"]) for each in (*VECTORS.values(), *FRAMES)]
 
 
-EACH = [*_each()]
-
-
-@pytest.mark.parametrize(("hexadecimal", "fields"), EACH)
+@for_each("hexadecimal, fields", EACH)
 def test_a_message_decodes_to_its_fields_and_encodes_to_its_bytes(
     hexadecimal: str, fields: list[dict[str, Any]]
 ) -> None:
@@ -40,7 +33,7 @@ def test_a_message_decodes_to_its_fields_and_encodes_to_its_bytes(
     assert encode_message(message) == data
 
 
-@pytest.mark.parametrize(("hexadecimal", "fields"), EACH)
+@for_each("hexadecimal, fields", EACH)
 def test_the_trace_has_every_byte_and_the_same_fields(hexadecimal: str, fields: list[dict[str, Any]]) -> None:
     data = bytes.fromhex(hexadecimal)
     (frame,) = explain(data)
@@ -76,7 +69,7 @@ def test_what_begins_as_an_agreement_and_is_none_is_not_explained_as_one() -> No
         explain(b"", "rendezvous-agreement")
 
 
-@pytest.mark.parametrize("name", VECTORS)
+@for_each("name", VECTORS)
 def test_payloads_of_mqtt_and_bodies_of_mq_are_recognised_by_their_magic(name: str) -> None:
     data = bytes.fromhex(VECTORS[name]["hex"])
     length = length_bytes(len(data) + 3)

@@ -12,11 +12,12 @@ from app.codecs.sapdb.constants import MOST_BYTES, MessCode, MessSwap, PartKind,
 from app.codecs.sapdb.packet import Packet, decode_packet, encode_packet, fill_size, laid_out, new_part, packet_at
 from app.codecs.sapdb.packet_records import CommandSegment, PacketHeader, PartHeader, ReturnSegment, UnknownSegment
 from app.codecs.sapdb.parameter_values import Manner
-from app.codecs.sapdb.part_buffers import Held, decode_part
+from app.codecs.sapdb.part_buffers import PartBuffer, decode_part
 from app.codecs.sapdb.text_codes import code_of
 from app.trace import NotRecognised, explain
 from app.wire import WireError
 from tests.codecs.sapdb.vectors import PACKETS
+from tests.support.cases import for_each
 
 SHORT = [data for data in PACKETS.values() if len(data) < 1000]
 EXAMPLE = PACKETS["seed_ex22_reply"]
@@ -34,7 +35,7 @@ def decoded_or_refused(data: bytes) -> Packet | None:
     return None
 
 
-@pytest.mark.parametrize("name", [name for name, data in PACKETS.items() if len(data) < 1000])
+@for_each("name", [name for name, data in PACKETS.items() if len(data) < 1000])
 def test_every_cut_is_an_error(name: str) -> None:
     for end in range(len(PACKETS[name])):
         with pytest.raises(WireError):
@@ -67,7 +68,7 @@ def read_all(packet: Packet) -> None:
         for part in segment.parts:
             places: list[int] = []
             try:
-                decode_part(part.header.part_kind, Held(part.buffer, part.header.arg_count, manner, "part", 0))
+                decode_part(part.header.part_kind, PartBuffer(part.buffer, part.header.arg_count, manner, "part", 0))
             except WireError as error:
                 places.append(error.at)
             assert all(0 <= place <= len(part.buffer) for place in places)
@@ -151,7 +152,7 @@ def test_packets_one_after_the_other() -> None:
     assert last == len(EXAMPLE + TWO)
     frames = explain(EXAMPLE + TWO)
     assert [frame.offset for frame in frames] == [0, len(EXAMPLE)]
-    with pytest.raises(WireError, match="bytes behind the packet"):
+    with pytest.raises(WireError, match="bytes after the packet"):
         decode_packet(EXAMPLE + TWO)
 
 
@@ -237,4 +238,4 @@ def test_commands_are_text_in_the_packets_code(code: int, order: str, text: str,
     packet = decode_packet(encode_packet(made))
     manner = Manner(code_of(packet.header.mess_code, packet.order), packet.context)
     buffer = packet.segments[0].parts[0].buffer
-    assert decode_part(PartKind.COMMAND, Held(buffer, 1, manner, "command", 0)) == text
+    assert decode_part(PartKind.COMMAND, PartBuffer(buffer, 1, manner, "command", 0)) == text

@@ -11,13 +11,22 @@ from app.codecs.sapdb.data_rows import decode_rows
 from app.codecs.sapdb.packet import decode_packet
 from app.codecs.sapdb.packet_records import LongDescriptor, ParameterInfo, Parsid, VardataParameterInfo
 from app.codecs.sapdb.parameter_values import Manner
-from app.codecs.sapdb.part_buffers import KINDS, Held, LongDemand, LongValue, decode_part, encode_part, long_data
-from app.codecs.sapdb.session_info import SessionInfo
+from app.codecs.sapdb.part_buffers import (
+    KINDS,
+    LongDemand,
+    LongValue,
+    PartBuffer,
+    SessionInfo,
+    decode_part,
+    encode_part,
+    long_data,
+)
 from app.codecs.sapdb.temporal_digits import DateFormat
 from app.codecs.sapdb.text_codes import code_of
 from app.wire import Context, WireError
 from tests.codecs.sapdb.values import BIG, LITTLE, MANNERS, UNICODE_SWAP
 from tests.codecs.sapdb.vectors import ALL, PACKETS
+from tests.support.cases import for_each
 
 HELD: dict[int, Any] = {
     PartKind.COLUMNNAMES: ("ID", "NAME", ""),
@@ -48,10 +57,10 @@ HELD: dict[int, Any] = {
 
 
 @MANNERS
-@pytest.mark.parametrize("kind", HELD, ids=lambda kind: kind.name.lower())
+@for_each("kind", HELD)
 def test_what_a_part_holds_comes_back(manner: Manner, kind: int) -> None:
     count, buffer = encode_part(kind, HELD[kind], manner)
-    assert decode_part(kind, Held(buffer, count, manner, "part", 0)) == HELD[kind]
+    assert decode_part(kind, PartBuffer(buffer, count, manner, "part", 0)) == HELD[kind]
 
 
 def test_the_info_of_a_session() -> None:
@@ -59,12 +68,12 @@ def test_the_info_of_a_session() -> None:
     assert len(raw) == 2208
     raw[0], raw[1:5], raw[169] = 1, b"\0\0\0\x19", DateFormat.ISO
     raw[2192:2197], raw[2200:2205] = b"08192", b"70600"
-    held = decode_part(PartKind.SESSION_INFO_RETURNED, Held(bytes(raw), 1, BIG, "session", 0))
+    held = decode_part(PartKind.SESSION_INFO_RETURNED, PartBuffer(bytes(raw), 1, BIG, "session", 0))
     assert (held.unicode_database, held.session_id, held.date_format) == (1, b"\0\0\0\x19", DateFormat.ISO)
     assert (held.page_size, held.kernel_version) == (b"08192", b"70600")
     assert encode_part(PartKind.SESSION_INFO_RETURNED, held, BIG) == (1, bytes(raw))
     with pytest.raises(WireError):
-        decode_part(PartKind.SESSION_INFO_RETURNED, Held(bytes(100), 1, BIG, "session", 0))
+        decode_part(PartKind.SESSION_INFO_RETURNED, PartBuffer(bytes(100), 1, BIG, "session", 0))
 
 
 READABLE = [
@@ -83,7 +92,7 @@ def test_parts_of_the_vectors_encode_to_their_bytes() -> None:
         manner = Manner(code_of(packet.header.mess_code, packet.order), packet.context)
         kind, buffer = PartKind[part["part_kind"].upper()], bytes.fromhex(part["buf"])
         try:
-            held = decode_part(kind, Held(buffer, part["arg_count"], manner, "part", 0))
+            held = decode_part(kind, PartBuffer(buffer, part["arg_count"], manner, "part", 0))
         except WireError:
             refused.append(name)
             continue
@@ -97,7 +106,7 @@ def test_any_buffer_is_a_value_or_our_error(kind: int, count: int, buffer: bytes
     for manner in (BIG, UNICODE_SWAP):
         places = [0]
         try:
-            decode_part(kind, Held(buffer, count, manner, "part", 0))
+            decode_part(kind, PartBuffer(buffer, count, manner, "part", 0))
         except WireError as error:
             places.append(error.at)
         assert 0 <= places[-1] <= len(buffer) + 1
@@ -107,7 +116,7 @@ def test_every_piece_of_a_long_value_is_where_its_descriptor_says() -> None:
     _, whole = encode_part(PartKind.LONGDATA, HELD[PartKind.LONGDATA], LITTLE)
     for end in range(len(whole)):
         with pytest.raises(WireError):
-            decode_part(PartKind.LONGDATA, Held(whole[:end], 2, LITTLE, "part", 0))
+            decode_part(PartKind.LONGDATA, PartBuffer(whole[:end], 2, LITTLE, "part", 0))
     with pytest.raises(WireError, match="bytes from position"):
         long_data(bytes(10), LongDescriptor(valpos=5, vallen=7))
     with pytest.raises(WireError, match="bytes from position"):
@@ -123,7 +132,7 @@ def test_the_pieces_of_a_long_value_that_the_driver_sends() -> None:
     (row,) = decode_rows(execute.buffer, described, 1, BIG)
     descriptors = [value for value in row if isinstance(value, LongDescriptor)]
     pieces = [len(long_data(execute.buffer, each)) for each in descriptors]
-    (value,) = decode_part(PartKind.LONGDATA, Held(putval.buffer, 1, BIG, "part", 0))
+    (value,) = decode_part(PartKind.LONGDATA, PartBuffer(putval.buffer, 1, BIG, "part", 0))
     assert pieces == [each.vallen for each in descriptors]
     assert len(value.data) == value.descriptor.vallen == len(putval.buffer) - 41
     assert sum(pieces) > 20_000

@@ -223,7 +223,7 @@ def test_places_that_no_row_can_have_are_refused() -> None:
 
 def test_values_that_share_bytes_are_refused() -> None:
     shared = [info(DataType.FIXED, 4, 4), info(DataType.CHAR_ASCII, 3, 4, 4)]
-    with pytest.raises(WireError, match="position 4 of a row, where the value before it ends at 4"):
+    with pytest.raises(WireError, match="position 4 of a row, but the value before it ends at 4"):
         decode_rows(bytes(7), shared, 1, BIG)
 
 
@@ -240,7 +240,7 @@ def test_an_in_out_length_corresponds_with_its_length(data_type: int, length: in
         )
         == 1
     )
-    with pytest.raises(WireError, match=f"{least - 1}, where values of length {length} take {least} bytes"):
+    with pytest.raises(WireError, match=f"{least - 1}, but values of length {length} take {least} bytes"):
         decode_rows(bytes(least - 1), [info(data_type, length, least - 1)], 1, BIG)
 
 

@@ -10,24 +10,25 @@ import pytest
 from app.codecs.sapdb.constants import PartKind
 from app.codecs.sapdb.data_rows import columns, decode_rows
 from app.codecs.sapdb.numbers import NumberOverflow, decode_number, encode_number
-from app.codecs.sapdb.packet import Packet, Part, Segment, decode_packet, encode_packet, laid_out
+from app.codecs.sapdb.packet import Packet, PacketSegment, Part, decode_packet, encode_packet, laid_out
 from app.codecs.sapdb.packet_records import ReturnSegment
 from app.codecs.sapdb.parameter_values import Manner
-from app.codecs.sapdb.part_buffers import Held, decode_part
+from app.codecs.sapdb.part_buffers import PartBuffer, decode_part
 from app.codecs.sapdb.text_codes import code_of
 from app.trace import explain
 from app.wire import Context, WireError
 from tests.codecs.sapdb.vectors import ALL, DIRECT, KERNEL, NO_PACKETS, PACKETS, load
+from tests.support.cases import for_each
 
 
-@pytest.mark.parametrize("name", ALL)
+@for_each("name", ALL)
 def test_a_packet_encodes_to_its_bytes(name: str) -> None:
     packet = decode_packet(PACKETS[name])
     assert encode_packet(packet) == PACKETS[name]
     assert decode_packet(memoryview(PACKETS[name])) == packet
 
 
-@pytest.mark.parametrize("name", ALL)
+@for_each("name", ALL)
 def test_a_packet_has_the_decoded_fields(name: str) -> None:
     (frame,) = explain(PACKETS[name])
     assert frame.format == "order-packet"
@@ -41,13 +42,13 @@ def test_a_packet_has_the_decoded_fields(name: str) -> None:
     assert decoded == expected
 
 
-@pytest.mark.parametrize("name", [*KERNEL, *DIRECT])
+@for_each("name", [*KERNEL, *DIRECT])
 def test_the_trace_is_the_kernels(name: str) -> None:
     (frame,) = explain(PACKETS[name])
     assert frame.decoded["trace"] == ALL[name]["trace"]
 
 
-@pytest.mark.parametrize("name", ALL)
+@for_each("name", ALL)
 def test_every_byte_has_its_cell(name: str) -> None:
     (frame,) = explain(PACKETS[name])
     assert sum(cell.size for cell in frame.cells) == len(PACKETS[name])
@@ -57,7 +58,7 @@ def test_every_byte_has_its_cell(name: str) -> None:
 def emptied(packet: Packet) -> list[tuple[Any, list[Part]]]:
     """The segments of a packet with all lengths, offsets, counts and sizes gone."""
 
-    def segment(each: Segment) -> Any:
+    def segment(each: PacketSegment) -> Any:
         return dataclasses.replace(each.header, segm_len=0, segm_offset=0, no_of_parts=0, own_index=0)
 
     def part(each: Part) -> Part:
@@ -70,7 +71,7 @@ def emptied(packet: Packet) -> list[tuple[Any, list[Part]]]:
 ORDERED = [name for name, vector in ALL.items() if vector["decoded"]["mess_swap"] in {1, 2}]
 
 
-@pytest.mark.parametrize("name", ORDERED)
+@for_each("name", ORDERED)
 def test_lengths_offsets_and_sizes_are_those_of_the_writer(name: str) -> None:
     packet = decode_packet(PACKETS[name])
     header = dataclasses.replace(packet.header, varpart_len=0, no_of_segm=0)
@@ -89,7 +90,7 @@ def test_lengths_offsets_and_sizes_are_those_of_the_writer(name: str) -> None:
     assert ours._replace(segments=segments) == packet
 
 
-@pytest.mark.parametrize("name", ALL)
+@for_each("name", ALL)
 def test_the_other_byte_order_says_the_same(name: str) -> None:
     packet = decode_packet(PACKETS[name])
     other = dataclasses.replace(packet.header, mess_swap=1 if packet.order == "<" else 2)
@@ -104,7 +105,7 @@ def test_the_other_byte_order_says_the_same(name: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("data", NO_PACKETS)
+@for_each("data", NO_PACKETS)
 def test_what_a_client_sends_to_connect_is_no_packet(data: bytes) -> None:
     with pytest.raises(WireError):
         decode_packet(data)
@@ -114,11 +115,11 @@ def manner_of(packet: Packet) -> Manner:
     return Manner(code_of(packet.header.mess_code, packet.order), packet.context)
 
 
-def held_parts(packet: Packet, segment: Segment) -> dict[int, Any]:
+def held_parts(packet: Packet, segment: PacketSegment) -> dict[int, Any]:
     """What the parts of a segment hold, by kind; a WireError for one that cannot be."""
     found: dict[int, Any] = {}
     for part in segment.parts:
-        held = Held(part.buffer, part.header.arg_count, manner_of(packet), "part", 0)
+        held = PartBuffer(part.buffer, part.header.arg_count, manner_of(packet), "part", 0)
         try:
             found[part.header.part_kind] = decode_part(part.header.part_kind, held)
         except WireError as error:
@@ -129,7 +130,7 @@ def held_parts(packet: Packet, segment: Segment) -> dict[int, Any]:
 REPLIES = [name for name, vector in KERNEL.items() if "jdbc_reply_packet" in vector]
 
 
-@pytest.mark.parametrize("name", REPLIES)
+@for_each("name", REPLIES)
 def test_a_reply_says_what_the_driver_reads(name: str) -> None:
     packet = decode_packet(PACKETS[name])
     for segment, driver in zip(packet.segments, KERNEL[name]["jdbc_reply_packet"]["segments"], strict=True):
@@ -162,7 +163,7 @@ def assert_parts(held: dict[int, Any], driver: dict[str, Any]) -> None:
         assert info.data_type.name.replace("_", " ") == told["type"]
 
 
-def assert_rows(packet: Packet, segment: Segment, held: dict[int, Any], driver: dict[str, Any]) -> None:
+def assert_rows(packet: Packet, segment: PacketSegment, held: dict[int, Any], driver: dict[str, Any]) -> None:
     data = next(part for part in segment.parts if part.header.part_kind == PartKind.DATA)
     found = columns(held[PartKind.SHORTINFO])
     rows = decode_rows(data.buffer, found, data.header.arg_count, manner_of(packet))
@@ -170,7 +171,7 @@ def assert_rows(packet: Packet, segment: Segment, held: dict[int, Any], driver: 
     assert shown == driver["rows"]
 
 
-@pytest.mark.parametrize("vector", load("vdn_kernel"), ids=lambda each: f"{each['value']}-{each['length']}")
+@for_each("vector", load("vdn_kernel"))
 def test_numbers_are_the_kernels(vector: dict[str, Any]) -> None:
     value, frac = Decimal(vector["value"]), None if vector["frac"] < 0 else vector["frac"]
     if vector["result"] == "num_overflow":
@@ -182,7 +183,7 @@ def test_numbers_are_the_kernels(vector: dict[str, Any]) -> None:
     assert {decode_number(field)} == {Decimal(text) for text in map(str.strip, vector["back"].values())}
 
 
-@pytest.mark.parametrize("vector", load("vdn_jdbc"), ids=lambda each: each["method"])
+@for_each("vector", load("vdn_jdbc"))
 def test_numbers_are_the_drivers(vector: dict[str, Any]) -> None:
     assert encode_number(Decimal(vector["value"]), 38).hex() == vector["field20_hex"]
     for written in (vector["hex"], vector["field20_hex"]):

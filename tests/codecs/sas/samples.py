@@ -5,9 +5,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from app.codecs.sas.data_set_messages import DataSetDefinition, Variable
+from app.codecs.sas.data_set_messages import DataSetDefinition, Index, Variable
 from app.codecs.sas.dialect import DIALECTS
-from app.codecs.sas.index_messages import Index
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.$:\\/ -"

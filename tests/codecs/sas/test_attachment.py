@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.codecs.sas.attachment_messages import (
-    Attachment,
+    AttachmentEntry,
     AttachmentHeader,
     read_counts,
     read_header,
@@ -57,7 +57,7 @@ def test_a_wrong_length(length: int) -> None:
 
 
 def test_an_unknown_type_and_a_control_character_are_named_with_their_byte() -> None:
-    entry = Attachment(4, b"a" * 24, "FILENAME", "notes.txt", "Notes")
+    entry = AttachmentEntry(4, b"a" * 24, "FILENAME", "notes.txt", "Notes")
     body = AttachmentHeader(b"h" * 24, 1, b"o" * 24, b"m" * 24, 1, [entry]).encode()
     with pytest.raises(WireError, match="unknown attachment type 4") as raised:
         read_header(body)
@@ -165,5 +165,5 @@ def test_the_table_of_the_header() -> None:
         "| original_correlid | byte[24] | message correlationid provided by the sending application |\n"
         "| message_correlid | byte[24] | generated correlationid for the message |\n"
         "| attachment_count | int32 | number of attachments |\n"
-        "| attachments | Attachment x attachment_count | the list of attachments |"
+        "| attachments | AttachmentEntry x attachment_count | the list of attachments |"
     )

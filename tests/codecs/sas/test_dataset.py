@@ -11,17 +11,21 @@ from hypothesis import strategies as st
 from app.codecs.sas.constants import MessageKind
 from app.codecs.sas.data_set_messages import (
     DataSetDefinition,
+    Index,
     Variable,
     message_kind,
     observation_blocks,
+    read_constraints,
     read_definition,
+    read_indexes,
     read_variables,
+    write_constraints,
     write_definition,
+    write_indexes,
     write_observations,
     write_variables,
 )
 from app.codecs.sas.dialect import ALL, DIALECTS, Dialect, mask_of
-from app.codecs.sas.index_messages import Index, read_constraints, read_indexes, write_constraints, write_indexes
 from app.wire import WireError
 from tests.codecs.sas.samples import dialects, variables
 

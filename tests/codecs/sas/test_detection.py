@@ -11,14 +11,16 @@ from hypothesis import strategies as st
 from app.codecs.sas.attachment_messages import read_header, write_header
 from app.codecs.sas.data_set_messages import (
     DataSetDefinition,
+    Index,
     Variable,
     read_definition,
+    read_indexes,
     read_variables,
     write_definition,
+    write_indexes,
     write_variables,
 )
 from app.codecs.sas.dialect import ALL, DIALECTS, Dialect, frames, mask_of, members, narrow, preferred
-from app.codecs.sas.index_messages import Index, read_indexes, write_indexes
 from app.model.attachment import MessageHeader
 from tests.codecs.sas import samples
 

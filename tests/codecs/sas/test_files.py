@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from app.codecs.sas.dialect import ALL, DIALECTS, Dialect, mask_of
 from app.codecs.sas.file_messages import (
     FileDescription,
-    Tally,
+    RecordTotals,
     detect,
     length_contradiction,
     read_file_description,
@@ -200,19 +200,21 @@ def test_a_text_of_which_not_every_record_ends_in_a_nul_keeps_them(content: list
 
 @pytest.mark.parametrize("size", [0, 30, 33, 36, 42, 32, 34, 240, 30 + (1 << 32)])
 def test_a_size_that_can_be_meant_is_no_contradiction(size: int) -> None:
-    description, tally = FileDescription(80, size), Tally(count=3, size=30, longest=20)
-    assert size_contradiction(description, tally, of_lines=True) is None
+    description, totals = FileDescription(80, size), RecordTotals(count=3, size=30, longest=20)
+    assert size_contradiction(description, totals, of_lines=True) is None
     is_of_bytes = size % (1 << 32) in {0, 30, 240}
-    assert (size_contradiction(description, tally, of_lines=False) is None) == is_of_bytes, "a binary file has no lines"
+    assert (size_contradiction(description, totals, of_lines=False) is None) == is_of_bytes, (
+        "a binary file has no lines"
+    )
 
 
 def test_what_contradicts_the_description_is_said() -> None:
-    description, tally = FileDescription(10, 77_777), Tally(count=1, size=11, longest=11)
+    description, totals = FileDescription(10, 77_777), RecordTotals(count=1, size=11, longest=11)
     said = "the sender announced 77777 bytes, but 11 were received in 1 records"
-    assert size_contradiction(description, tally, of_lines=True) == said
+    assert size_contradiction(description, totals, of_lines=True) == said
     said = "the sender announced records of at most 10 bytes, but the longest has 11"
-    assert length_contradiction(description, tally) == said
-    assert length_contradiction(FileDescription(0, 0), tally) is None
+    assert length_contradiction(description, totals) == said
+    assert length_contradiction(FileDescription(0, 0), totals) is None
 
 
 @given(st.binary(max_size=12), dialects)

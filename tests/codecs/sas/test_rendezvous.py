@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.codecs.sas import rendezvous_messages
-from app.codecs.sas.attachment_messages import Attachment
+from app.codecs.sas.attachment_messages import AttachmentEntry
 from app.codecs.sas.data_set_messages import Variable
 from app.codecs.sas.file_messages import FileDescription
-from app.codecs.sas.numbered import Reader, message_name
+from app.codecs.sas.numbered import FieldReader, message_name
 from app.codecs.sas.rendezvous_messages import MapItem, RendezvousDefinition, RendezvousHeader
 from app.model.attachment import AttachmentKind
 from app.wire import WireError
@@ -71,8 +71,8 @@ HEADER = RendezvousHeader(
     b"message 1".ljust(24),
     2,
     [
-        Attachment(AttachmentKind.TEXT_FILE, BLANKS, "FILENAME", "c:\\a.txt", "", 1, 2),
-        Attachment(AttachmentKind.DATA_SET, b"second".ljust(24), "WORK", "CLASS", "Schüler", 0, 0),
+        AttachmentEntry(AttachmentKind.TEXT_FILE, BLANKS, "FILENAME", "c:\\a.txt", "", 1, 2),
+        AttachmentEntry(AttachmentKind.DATA_SET, b"second".ljust(24), "WORK", "CLASS", "Schüler", 0, 0),
     ],
 )
 
@@ -248,7 +248,7 @@ def test_definitions_may_span_messages_and_be_counted_each_or_all() -> None:
         == rendezvous_messages.read_variables(everything, 3)
         == (NAME, AGE, NAME)
     )
-    with pytest.raises(WireError, match="3 variables, where 4 belong"):
+    with pytest.raises(WireError, match="3 variables instead of 4"):
         rendezvous_messages.read_variables(own, 4)
     with pytest.raises(WireError, match="7 variables by their number, and 1 in the message"):
         rendezvous_messages.read_variables([each_has_its_type(NAME, count=7)], 1)
@@ -298,19 +298,19 @@ FAULTS = {
     "a count that nothing pays for": ("HDR", [*header_fields()[:4], i32(1 << 30), *header_fields()[5:]], "entries in"),
     "fields behind the last": ("LST", [i32(7), i32(8)], "1 fields too many"),
     "a negative count": ("LST", [i32(-1)], "-1 messages"),
-    "a text for a number": ("LST", [string("7")], "STRING, where an integer belongs"),
+    "a text for a number": ("LST", [string("7")], "STRING instead of an integer"),
     "a length that is not the text's": ("HDR", [*header_fields()[:7], i32(3), *header_fields()[8:]], "a length of 3"),
     "a number too large": ("LST", [i64(1 << 40)], "is not from"),
-    "an unknown type in a map": ("MSG", [i32(1), i32(5), i32(1)], "no data type of a map"),
-    "another type in a map": ("MSG", [i32(1), i32(3), i32(1)], "F64 belongs"),
+    "an unknown type in a map": ("MSG", [i32(1), i32(5), i32(1)], "not a data type of a map"),
+    "another type in a map": ("MSG", [i32(1), i32(3), i32(1)], "instead of F64"),
     "more values than a map has": ("MSG", [i32(9), i32(1), i16(1)], "9 times 2 fields"),
     "another type of record": ("VAR", [i32(1), i32(3), *variable_fields(NAME)], "type of record is 2"),
     "an empty message": ("LST", [], "the message ends"),
-    "half a variable": ("VAR", [i32(1), i32(2), *text("X")], "no whole definitions"),
+    "half a variable": ("VAR", [i32(1), i32(2), *text("X")], "not whole definitions"),
     "a password of five bytes": (
         "DAT",
         [*definition_fields()[:19], opaque(b"12345"), *definition_fields()[20:]],
-        "5 bytes, where 4 belong",
+        "5 bytes instead of 4",
     ),
 }
 
@@ -330,21 +330,21 @@ def test_identifiers_have_no_gap_and_none_twice(number: int) -> None:
     second = b"FDC\0\0"
     wrong = SAMPLES["FDC"].replace(second + b"\2", second + bytes([number]))
     assert wrong != SAMPLES["FDC"]
-    with pytest.raises(WireError, match="where 2 belongs"):
+    with pytest.raises(WireError, match="instead of 2"):
         rendezvous_messages.read_file_description(wrong)
 
 
 def test_values_that_fields_cannot_hold_are_not_written() -> None:
     with pytest.raises(WireError, match="a NUL within a string"):
         list(rendezvous_messages.write_records([b"a\0b"], "ATX"))
-    with pytest.raises(WireError, match="where the count says 1"):
+    with pytest.raises(WireError, match="but the count says 1"):
         rendezvous_messages.write_header(RendezvousHeader(BLANKS, 0, BLANKS, BLANKS, 1, []))
-    controls = Attachment(AttachmentKind.TEXT_FILE, BLANKS, "FILENAME", "a.txt", "a\x1bb", 1, 2)
+    controls = AttachmentEntry(AttachmentKind.TEXT_FILE, BLANKS, "FILENAME", "a.txt", "a\x1bb", 1, 2)
     with pytest.raises(WireError, match=r"attachments\[0\].description.*control character 1B"):
         rendezvous_messages.write_header(RendezvousHeader(BLANKS, 0, BLANKS, BLANKS, 1, [controls]))
     with pytest.raises(WireError):
         rendezvous_messages.write_last(1 << 40)
-    with pytest.raises(WireError, match="no data type"):
+    with pytest.raises(WireError, match="not a data type"):
         rendezvous_messages.write_map([MapItem(9, 1)])
 
 
@@ -419,7 +419,7 @@ def test_records_found_at_once_are_those_found_one_by_one(name: str) -> None:
             counted = counted if nul is record and ended else 0
             fields += [i32(len(nul) + counted), string(nul, ended) if name == "ATX" else opaque(record)]
         body = message(name, fields)
-        reader = Reader(body)
+        reader = FieldReader(body)
         expected = [rendezvous_messages._record_place(reader, "record") for _ in range(reader.count("count", 2))]
         assert rendezvous_messages.record_places(body) == expected
         usual = rendezvous_messages._usual_places(body)

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from app.codecs.sas.rendezvous_indexes import (
-    Check,
+    CheckConstraint,
     Constraint,
-    ForeignKey,
-    Index,
-    Key,
+    ForeignKeyConstraint,
+    KeyConstraint,
+    RendezvousIndex,
     read_constraints,
     read_indexes,
     write_constraints,
@@ -20,10 +20,14 @@ from app.codecs.sas.rendezvous_indexes import (
 from app.wire import WireError
 from tests.codecs.sas.rendezvous_bytes import Made, i32, message, opaque, string, text
 
-INDEXES = (Index(0, "NAME", 1, 1, ("NAME",)), Index(3, "NMAGE", 2, 2, ("NAME", "AGE")), Index(0, "NONE", 0, 0, ()))
+INDEXES = (
+    RendezvousIndex(0, "NAME", 1, 1, ("NAME",)),
+    RendezvousIndex(3, "NMAGE", 2, 2, ("NAME", "AGE")),
+    RendezvousIndex(0, "NONE", 0, 0, ()),
+)
 
 
-def index_fields(index: Index) -> list[Made]:
+def index_fields(index: RendezvousIndex) -> list[Made]:
     """Fields 3 to 9 of the specification."""
     keys = [string(key) for key in index.keys]
     return [i32(index.upercmx), *text(index.name), i32(index.flags), i32(index.variables), i32(len(keys)), *keys]
@@ -31,11 +35,11 @@ def index_fields(index: Index) -> list[Made]:
 
 ATI = message("ATI", [i32(4), i32(3), *(field for index in INDEXES for field in index_fields(index))])
 
-CHECK = Constraint(1, 64, "ck", Check(0, 4, "AGE", 12, (b"\1\2", b"\3")))
-NO_TREE = Constraint(1, 64, "ck0", Check(0, 4, "AGE", 0, ()))
-UNIQUE = Constraint(3, 64, "uq", Key(2, ("NAME", "AGE")))
-ONE_KEY = Constraint(2, 64, "pk", Key(1, ("NAME",)))
-FOREIGN = Constraint(5, 64, "fk", ForeignKey(1, ("NAME",), 60, 1, 2, "pk_name", "WORK", "PEOPLE", 7))
+CHECK = Constraint(1, 64, "ck", CheckConstraint(0, 4, "AGE", 12, (b"\1\2", b"\3")))
+NO_TREE = Constraint(1, 64, "ck0", CheckConstraint(0, 4, "AGE", 0, ()))
+UNIQUE = Constraint(3, 64, "uq", KeyConstraint(2, ("NAME", "AGE")))
+ONE_KEY = Constraint(2, 64, "pk", KeyConstraint(1, ("NAME",)))
+FOREIGN = Constraint(5, 64, "fk", ForeignKeyConstraint(1, ("NAME",), 60, 1, 2, "pk_name", "WORK", "PEOPLE", 7))
 
 FIELDS = {
     CHECK: [

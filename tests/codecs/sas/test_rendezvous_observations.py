@@ -68,7 +68,7 @@ def test_values_are_read_wherever_the_type_of_record_stands(repeats: int, first:
     for way in ("general", "plain"):
         block = found[way]
         assert block is not None
-        assert (block.said, block.values) == (len(values), len(values))
+        assert (block.stated, block.values) == (len(values), len(values))
         assert block.data.tobytes() == rows_of(MIXED, values, first)
 
 
@@ -88,7 +88,7 @@ def test_messages_of_another_implementation_are_read_and_written_again() -> None
     rows = b"Alfred  " + struct.pack(">d", 14)
     for block in ways(body, MIXED, 0).values():
         assert block is not None
-        assert (block.said, block.data.tobytes()) == (2, rows)
+        assert (block.stated, block.data.tobytes()) == (2, rows)
     assert [*write_observations([rows], MIXED)] == [body]
 
 
@@ -147,11 +147,11 @@ def test_integers_of_other_widths_are_read() -> None:
     ("fields", "why"),
     [
         ([i32(1), i32(3), i32(2), f64(1)], "a value of another type than its variable"),
-        ([i32(1), i32(3), i32(1), string("x")], "STRING, where F64 belongs"),
-        ([i32(1), i32(2), i32(1), f64(1)], "2, where the type of record is 3"),
-        ([i32(1), i32(3), i32(1)], "no whole values"),
-        ([i32(1), i32(3), i32(1), f64(1), i32(3), i32(2), string("123456789")], "9 bytes, where the variable has 8"),
-        ([string("1")], "STRING, where an integer belongs"),
+        ([i32(1), i32(3), i32(1), string("x")], "STRING instead of F64"),
+        ([i32(1), i32(2), i32(1), f64(1)], "2, but the type of record is 3"),
+        ([i32(1), i32(3), i32(1)], "not whole values"),
+        ([i32(1), i32(3), i32(1), f64(1), i32(3), i32(2), string("123456789")], "9 bytes, but the variable has 8"),
+        ([string("1")], "STRING instead of an integer"),
         ([], "ends after 0 fields"),
     ],
 )
@@ -164,7 +164,7 @@ def test_what_the_specification_does_not_allow_is_refused(fields: list[Made], wh
 def test_a_message_without_values_is_read() -> None:
     for fields in ([i32(0)], [i32(0), i32(3)]):
         block = read_observations(message("ATO", fields), MIXED)
-        assert (block.said, block.values, len(block.data)) == (0, 0, 0)
+        assert (block.stated, block.values, len(block.data)) == (0, 0, 0)
 
 
 shapes = st.lists(st.tuples(st.booleans(), st.integers(1, 200)), min_size=1, max_size=6).map(
@@ -191,7 +191,7 @@ def test_any_rows_come_back(shape: Shape, rows: int, seed: int, type_once: bool,
             assert block is None or block.data.tobytes() == read_observations(body, shape, first).data.tobytes()
         assert ways(body, shape, first)["general"] is not None
         block = read_observations(body, shape, first)
-        assert block.said == block.values
+        assert block.stated == block.values
         first += block.values
         pieces.append(block.data.tobytes())
     assert b"".join(pieces) == data
@@ -210,14 +210,14 @@ def test_a_row_longer_than_a_message_is_cut_between_its_values() -> None:
         first += block.values
         pieces.append(block.data.tobytes())
     assert b"".join(pieces) == data
-    with pytest.raises(WireError, match="a value of 500 bytes, where a message has room for"):
+    with pytest.raises(WireError, match="a value of 500 bytes, but a message has room for"):
         list(write_observations([bytes(500)], Shape((False,), (500,)), 400))
 
 
 def test_rows_that_fields_cannot_hold_are_not_written() -> None:
     with pytest.raises(WireError, match="a NUL within a text"):
         list(write_observations([bytes(16)], MIXED))
-    with pytest.raises(WireError, match="no rows of 16"):
+    with pytest.raises(WireError, match="not rows of 16"):
         list(write_observations([bytes(15)], MIXED))
 
 
@@ -242,4 +242,4 @@ def test_cuts_and_mutations_mean_the_same_in_every_way(values: list[float | str]
                 read_observations(bytes(data), MIXED)
             continue
         found = read_observations(bytes(data), MIXED)
-        assert (found.said, found.values, found.data.tobytes()) == (plain.said, plain.values, plain.data.tobytes())
+        assert (found.stated, found.values, found.data.tobytes()) == (plain.stated, plain.values, plain.data.tobytes())

@@ -2,11 +2,10 @@
 
 from random import Random
 
-import pytest
-
 from app.codecs.sas.dialect import ALL, DIALECTS, Dialect, frames, mask_of
-from app.codecs.sas.file_messages import Rivals, detect
+from app.codecs.sas.file_messages import RivalDialects, detect
 from app.wire import WireError
+from tests.support.cases import for_each
 
 
 def read(part: bytes, dialect: Dialect) -> list[bytes] | None:
@@ -44,8 +43,8 @@ def made(random: Random) -> bytes:
     return b"".join(each.to_bytes(random.choice([4, 4, 8]), order) for each in numbers) + bytes(random.randrange(3))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("seed", range(300))
-@pytest.mark.parametrize("joined", [True, False])
+@for_each("seed", range(300))
+@for_each("joined", [True, False])
 def test_rivals_are_the_dialects_in_which_every_part_is_read_and_one_differs(seed: int, joined: bool) -> None:
     random = Random(seed)
     parts = [made(random) for _ in range(random.choice([1, 1, 2]))]
@@ -57,7 +56,7 @@ def test_rivals_are_the_dialects_in_which_every_part_is_read_and_one_differs(see
     own = [read(part, chosen) for part in parts]
     if None in own:
         return  # its records span parts
-    rivals = Rivals(mask, chosen, joined=joined)
+    rivals = RivalDialects(mask, chosen, joined=joined)
     for part in parts:
         rivals.see(part)
     wanted = set()
@@ -79,7 +78,7 @@ def test_rivals_are_the_dialects_in_which_every_part_is_read_and_one_differs(see
 def test_a_record_that_two_dialects_read_differently() -> None:
     part = (12).to_bytes(8, "little") + b"eight ch" + bytes(4)
     chosen = detect(lambda: [part], ALL)
-    rivals = Rivals(ALL, chosen, joined=True)
+    rivals = RivalDialects(ALL, chosen, joined=True)
     rivals.see(part)
     assert chosen.name == "little-4-absent-packed"
     assert {each.name for each in rivals.found} >= {"little-8-absent-packed"}

@@ -19,12 +19,16 @@ from app.codecs.sas.attachment_messages import (
 from app.codecs.sas.correlid import join, matches, split
 from app.codecs.sas.data_set_messages import (
     DataSetDefinition,
+    Index,
+    IndexMessage,
     ObservationMessage,
     VariableMessage,
     observation_blocks,
     read_definition,
+    read_indexes,
     read_variables,
     write_definition,
+    write_indexes,
     write_observations,
     write_variables,
 )
@@ -38,9 +42,9 @@ from app.codecs.sas.file_messages import (
     write_file_description,
     write_records,
 )
-from app.codecs.sas.index_messages import Index, IndexMessage, read_indexes, write_indexes
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
 from app.wire import Layout, WireError
+from tests.support.cases import for_each
 
 FOLDER = Path(__file__).parents[2] / "vectors" / "sas"
 LAYOUTS: dict[str, type[Layout]] = {
@@ -79,11 +83,11 @@ HEADER = MessageHeader(
 )
 
 
-def traced() -> Iterator[Any]:
-    for name, vector in VECTORS.items():
-        for index, message in enumerate(vector["messages"]):
+def traced() -> Iterator[tuple[Dialect, dict[str, Any]]]:
+    for vector in VECTORS.values():
+        for message in vector["messages"]:
             if "cells" in message:
-                yield pytest.param(Dialect.parse(vector["dialect"]), message, id=f"{name}-{index}-{message['layout']}")
+                yield Dialect.parse(vector["dialect"]), message
 
 
 def dialect_of(vector: dict[str, Any]) -> Dialect:
@@ -101,7 +105,7 @@ def test_there_is_a_worked_example_for_both_orders_and_every_nul_rule() -> None:
     assert len({vector["dialect"] for vector in TEXT_FILES}) == 8
 
 
-@pytest.mark.parametrize(("dialect", "message"), list(traced()))
+@for_each("dialect, message", traced())
 def test_a_message_is_traced_and_written_again(dialect: Dialect, message: dict[str, Any]) -> None:
     body, layout = bytes.fromhex(message["hex"]), LAYOUTS[message["layout"]]
     cells = [
@@ -114,7 +118,7 @@ def test_a_message_is_traced_and_written_again(dialect: Dialect, message: dict[s
     assert value.encode(dialect.context()) == body
 
 
-@pytest.mark.parametrize(("dialect", "message"), list(traced()))
+@for_each("dialect, message", traced())
 def test_a_message_cut_at_any_byte_is_an_error(dialect: Dialect, message: dict[str, Any]) -> None:
     body, layout = bytes.fromhex(message["hex"]), LAYOUTS[message["layout"]]
     whole = {at + size for at, size, name, _ in message["cells"] if name.endswith(ENTRY_ENDS)}

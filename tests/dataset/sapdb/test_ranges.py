@@ -62,7 +62,9 @@ RANGES = {
         [number(each) for each in ("32768", "-32769", "99999", "-99999", "40000")],
         "the number is beyond SMALLINT, which is -32,768 to 32,767",
     ),
-    "smallint-1.5": Range(DataType.SMALLINT, 5, 0, 4, {}, [number("1.5")], "more than 0 digits behind the point"),
+    "smallint-1.5": Range(
+        DataType.SMALLINT, 5, 0, 4, {}, [number("1.5")], "more than 0 digits after the decimal point"
+    ),
     "smallint-unsaid": Range(DataType.SMALLINT, 5, 255, 4, numbers(*SMALL), [number("32768")], "beyond SMALLINT"),
     "integer": Range(
         DataType.INTEGER,
@@ -78,7 +80,7 @@ RANGES = {
         [number(each) for each in ("1000", "-1000", "12345")],
         r"the number does not fit fixed\(5,2\)",
     ),
-    "fixed-point": Range(DataType.FIXED, 5, 2, 4, {}, [number("1.234")], "more than 2 digits behind the point"),
+    "fixed-point": Range(DataType.FIXED, 5, 2, 4, {}, [number("1.234")], "more than 2 digits after the decimal point"),
     "fixed-38": Range(
         DataType.FIXED, 38, 0, 20, numbers("9" * 38, "-" + "9" * 38), [number("1" + "0" * 38)], r"fixed\(38,0\)"
     ),
@@ -102,21 +104,21 @@ RANGES = {
         *(10, 0, 10),
         dict.fromkeys([b"0001-01-01", b"9999-12-31", b"2024-02-29"]),
         [b"0000-01-01", b"2023-02-29", b"2024-13-01", b"2024-00-10", b"2024-01-32", b"2024-01-00"],
-        "is no date",
+        "is not a date",
     ),
     "time": Range(
         DataType.TIME,
         *(8, 0, 8),
         dict.fromkeys([b"00:00:00", b"23:59:59"]),
         [b"23:60:00", b"23:59:60", b"-1:00:00"],
-        "is no time",
+        "is not a time",
     ),
     "timestamp": Range(
         DataType.TIMESTAMP,
         *(26, 0, 26),
         dict.fromkeys([b"9999-12-31 23:59:59.999999", b"0001-01-01 00:00:00.000000"]),
         [b"2024-01-01 24:00:00.000000", b"2024-02-30 00:00:00.000000", b"2024-01-01 00:60:00.000000"],
-        "is no timestamp",
+        "is not a timestamp",
     ),
 }
 

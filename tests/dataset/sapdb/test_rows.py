@@ -17,7 +17,7 @@ from app.codecs.sapdb.data_rows import columns, decode_rows, decode_vardata, enc
 from app.codecs.sapdb.packet import Packet, decode_packet
 from app.codecs.sapdb.packet_records import LongDescriptor, ParameterInfo, VardataParameterInfo
 from app.codecs.sapdb.parameter_values import Manner, encode_content, fraction, in_out_len
-from app.codecs.sapdb.part_buffers import Held, decode_part
+from app.codecs.sapdb.part_buffers import PartBuffer, decode_part
 from app.codecs.sapdb.temporal_digits import DateFormat, Time
 from app.codecs.sapdb.text_codes import code_of
 from app.dataset.parquet import write_parquet
@@ -80,7 +80,9 @@ def described_parts(packet: Packet) -> list[tuple[tuple[ParameterInfo, ...], byt
         if PartKind.DATA in parts and PartKind.SHORTINFO in parts:
             info, data = parts[PartKind.SHORTINFO], parts[PartKind.DATA]
             try:
-                held = decode_part(info.header.part_kind, Held(info.buffer, info.header.arg_count, manner, "part", 0))
+                held = decode_part(
+                    info.header.part_kind, PartBuffer(info.buffer, info.header.arg_count, manner, "part", 0)
+                )
             except WireError:
                 continue
             found.append((columns(held), data.buffer, data.header.arg_count))
@@ -269,7 +271,7 @@ def test_any_bytes_are_what_single_values_say(
             assert (refused.value.row, refused.value.at) == (single.row, single.at)  # noqa: PT017
         return
     if any(does_not_fit(value, info) for row in expected for value, info in zip(row, infos, strict=True)):
-        with pytest.raises(WireError, match=r"does not fit|behind the point"):
+        with pytest.raises(WireError, match=r"does not fit|after the decimal point"):
             decoded(bytes(buffer), infos, len(values), manner)
         return
     batch = decoded(bytes(buffer), infos, len(values), manner)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from adapters.delta_tables import DeltaTables
 from adapters.object_store import ObjectStore
-from app.pipeline.commit.tables import Committed, DataSet, TablePlan, append, commit, plan, write
+from app.pipeline.commit.tables import CommittedTable, DataSet, TablePlan, append, commit, plan, write
 from app.pipeline.commit.tables.schema_evolution import evolve
 from app.pipeline.commit.tables.table_building import TASK_BYTES, TASK_DATA_SETS
 from app.ports import ContentStore, TableFile, TableStore
@@ -33,7 +33,9 @@ def stored(content: ContentStore, attachment: str, table: pa.Table, **said: Any)
     return made._replace(**said)
 
 
-def build(tables: TableStore, content: ContentStore, data_sets: Iterable[DataSet], transaction: int) -> list[Committed]:
+def build(
+    tables: TableStore, content: ContentStore, data_sets: Iterable[DataSet], transaction: int
+) -> list[CommittedTable]:
     """A whole transaction in one process."""
     plans = plan(tables, data_sets, APP, transaction)
     written = [write(task, tables, content) for each in plans for task in each.tasks]
@@ -57,7 +59,7 @@ def content(tmp_path: Path) -> ObjectStore:
 
 def test_a_data_set_becomes_rows_that_say_whence_they_are(tables: DeltaTables, content: ObjectStore) -> None:
     data_set = stored(content, "a1", visits(), library="clinic", member="visits")
-    assert build(tables, content, [data_set], 7) == [Committed("CLINIC.VISITS", 5, [])]
+    assert build(tables, content, [data_set], 7) == [CommittedTable("CLINIC.VISITS", 5, [])]
     found = rows_of(tables, "CLINIC.VISITS", "a1")
     assert found.select(visits().column_names).to_pylist() == visits().to_pylist()
     assert set(found["message"].to_pylist() + found["source"].to_pylist()) == {"m", "here"}
@@ -167,7 +169,7 @@ def test_many_tables_of_small_data_sets_make_a_file_each(tables: DeltaTables, co
 
 
 def test_a_data_set_without_observations_makes_columns_and_no_file(tables: DeltaTables, content: ObjectStore) -> None:
-    assert build(tables, content, [stored(content, "a1", visits().slice(0, 0))], 1) == [Committed("WORK.T", 0, [])]
+    assert build(tables, content, [stored(content, "a1", visits().slice(0, 0))], 1) == [CommittedTable("WORK.T", 0, [])]
     assert tables.schema("WORK.T").names[5:] == visits().column_names
     assert tables.describe("WORK.T").files == 0
 
@@ -263,9 +265,9 @@ def test_the_pipelines_own_tables_are_appended_to_once(tables: DeltaTables) -> N
     rows = pa.table({"n": [1, 2]})
     assert append(tables, "files", rows.slice(0, 0), APP, 1) is None
     assert tables.names() == []
-    assert append(tables, "files", rows, APP, 2) == Committed("files", 2, [])
+    assert append(tables, "files", rows, APP, 2) == CommittedTable("files", 2, [])
     assert append(tables, "files", rows, APP, 2) is None
-    assert append(tables, "files", rows, APP, 3) == Committed("files", 2, [])
+    assert append(tables, "files", rows, APP, 3) == CommittedTable("files", 2, [])
     assert tables.describe("files").rows == 4
 
 

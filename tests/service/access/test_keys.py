@@ -5,12 +5,12 @@ from hashlib import sha256
 import pytest
 
 from app.model.access import Scope
-from app.service.access.api_keys import Limits, make_key
+from app.service.access.api_keys import KeyLimits, make_key
 
 
 def test_an_administrators_key_has_no_limits() -> None:
     with pytest.raises(ValueError, match="cannot be limited"):
-        make_key("x", frozenset({Scope.ADMIN}), 0, Limits(sources=frozenset({"orders"})))
+        make_key("x", frozenset({Scope.ADMIN}), 0, KeyLimits(sources=frozenset({"orders"})))
 
 
 def test_keys_are_random_and_only_their_digest_is_kept() -> None:

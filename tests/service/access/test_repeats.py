@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from app.service.access import repeated_sign_ins
-from app.service.access.audit import Entry, entry
-from app.service.access.repeated_sign_ins import Repeats
+from app.service.access import audit
+from app.service.access.audit import Entry, Repeats, entry
 
 
 def failed(address: str) -> Entry:
@@ -16,8 +15,8 @@ def failed(address: str) -> Entry:
 def test_beyond_the_limit_failures_are_counted_for_each_address(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     added: list[Any] = []
-    monkeypatch.setattr(repeated_sign_ins, "MOST", 3)
-    monkeypatch.setattr(repeated_sign_ins, "monotonic", lambda: now)
+    monkeypatch.setattr(audit, "MOST", 3)
+    monkeypatch.setattr(audit, "monotonic", lambda: now)
     log = Repeats(added.append)
     for _ in range(10):
         log.add(failed("a"))
@@ -34,8 +33,8 @@ def test_beyond_the_limit_failures_are_counted_for_each_address(monkeypatch: pyt
 
 def test_the_number_of_addresses_in_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     added: list[Any] = []
-    monkeypatch.setattr(repeated_sign_ins, "MOST", 1)
-    monkeypatch.setattr(repeated_sign_ins, "ADDRESSES", 2)
+    monkeypatch.setattr(audit, "MOST", 1)
+    monkeypatch.setattr(audit, "ADDRESSES", 2)
     log = Repeats(added.append)
     for address in ("a", "a", "b", "c"):
         log.add(failed(address))

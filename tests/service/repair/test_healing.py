@@ -22,7 +22,8 @@ from app.service.content.content_damage import Damages
 from app.service.content.content_service import Contents
 from app.service.content.settling import Settler
 from app.service.context import ServiceContext
-from app.service.finishing.finisher import Complete, Finisher
+from app.service.finishing.finisher import Finisher
+from app.service.finishing.stored_parts import CompleteAttachment
 from app.service.repair.healing import Healer
 from app.testing.gateway_stages import service_context
 from tests.framing.order_packets import DATA_SET, bare, options, parquet, table, written
@@ -68,7 +69,7 @@ class Running:
         self.damages = Damages(context)
         self.contents = Contents(context, self.damages)
         self.healer = Healer(context, self.damages, self.contents.compared, self.stop)
-        self.complete: dict[str, Complete | None] = {}
+        self.complete: dict[str, CompleteAttachment | None] = {}
         self.assembler = Assembler(context, self.complete.update, sent_again=self.healer.put)
 
     def receive(self, messages: list[PhysicalMessage]) -> None:

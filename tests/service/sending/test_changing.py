@@ -11,7 +11,7 @@ from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.errors import CatalogError
 from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord
-from app.ports import Progress, SendFailed
+from app.ports import DeliveryProgress, SendFailed
 from app.service.context import ServiceContext
 from app.service.sending import outbox
 from app.service.sending.delivery_creation import Deliveries
@@ -30,7 +30,7 @@ class Interrupted(MemorySender):
         self.meanwhile: Meanwhile = lambda: None
         self.taken: list[PhysicalMessage] = []
 
-    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> None:
+    def send(self, messages: Sequence[PhysicalMessage], progress: DeliveryProgress | None = None) -> None:
         del progress
         self.meanwhile()
         self.taken += messages
@@ -204,7 +204,7 @@ class Beginning(Interrupted):
         del delivery
         return (known or 0) if self.begun else 0
 
-    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> None:
+    def send(self, messages: Sequence[PhysicalMessage], progress: DeliveryProgress | None = None) -> None:
         assert progress is not None
         if progress.messages_sent >= 4:
             self.begun = False

@@ -14,9 +14,9 @@ from app.model.errors import GatewayError, StoreFull
 from app.service.context import ServiceContext
 from app.service.sending.delivery_creation import Deliveries, Submission, folder_of
 from app.service.sending.drafts import (
-    ApplicationMessageDraft,
-    AttachmentDraft,
-    MessageDraft,
+    DraftedApplicationMessage,
+    DraftedAttachment,
+    DraftedMessage,
     check_destination_takes,
     find_destination,
 )
@@ -62,10 +62,10 @@ class Sending:
     ) -> Submission:
         parts = [self.stored(number, delivery_id, data, name) for number, (_, name, data) in enumerate(files)]
         attachments = [
-            AttachmentDraft(part.name, kind, name=None if kind is DATA_SET else name)
+            DraftedAttachment(part.name, kind, name=None if kind is DATA_SET else name)
             for part, (kind, name, _) in zip(parts, files, strict=True)
         ]
-        message = MessageDraft(destination, tuple(attachments))
+        message = DraftedMessage(destination, tuple(attachments))
         return Submission(delivery_id, message, {part.name: part for part in parts}, **more)
 
     def objects(self) -> list[str]:
@@ -219,10 +219,10 @@ def test_a_part_that_is_abandoned_leaves_nothing(sending: Sending) -> None:
 def test_what_a_destination_takes(
     sending: Sending, destination: str, kind: AttachmentKind, application: str, refusals: list[Refusal]
 ) -> None:
-    message = MessageDraft(
+    message = DraftedMessage(
         destination,
-        (AttachmentDraft("p", kind),),
-        application_message=ApplicationMessageDraft(application),
+        (DraftedAttachment("p", kind),),
+        application_message=DraftedApplicationMessage(application),
     )
     to = find_destination(sending.deliveries.destinations, destination)
     if not refusals:

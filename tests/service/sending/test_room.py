@@ -3,12 +3,12 @@
 import pytest
 
 from app.model.errors import StoreFull
-from app.service.sending.upload_space import Room
+from app.service.sending.upload_space import UploadSpace
 
 
 def test_uploads_that_run_keep_what_they_announced_from_others() -> None:
     free = 1000
-    room = Room(lambda: free, 50)
+    room = UploadSpace(lambda: free, 50)
     with room.promised(600) as first:
         with pytest.raises(StoreFull, match="1000 bytes are free, 600 of them for running uploads"), room.promised(301):
             pass
@@ -28,7 +28,7 @@ def test_uploads_that_run_keep_what_they_announced_from_others() -> None:
 
 
 def test_an_upload_that_announces_nothing_needs_room_as_it_grows() -> None:
-    room = Room(lambda: 1000, 50)
+    room = UploadSpace(lambda: 1000, 50)
     with room.promised(0) as promise:
         promise.grow_to(500)
         with pytest.raises(StoreFull):
@@ -39,7 +39,7 @@ def test_an_upload_that_announces_nothing_needs_room_as_it_grows() -> None:
 
 def test_a_disk_that_fills_up_ends_uploads_that_announced_their_size() -> None:
     free = 1000
-    room = Room(lambda: free, 50)
+    room = UploadSpace(lambda: free, 50)
     with room.promised(800) as promise:
         promise.grow_to(100)
         free = 500

@@ -12,13 +12,13 @@ from app.model.errors import CatalogError
 from app.model.records import Checkpoint, EventRecord, NewEvent
 from app.model.webhook_state import WebhookState
 from app.service.context import ServiceContext
-from app.service.retention.removal import Retaining, RetentionClock
-from app.service.webhooks.webhook import Endpoint
-from app.service.webhooks.webhook_request import Answer, Outcome
+from app.service.retention.removal import Retention, RetentionClock
+from app.service.webhooks.webhook import WebhookEndpoint
+from app.service.webhooks.webhook_request import WebhookAnswer, WebhookOutcome
 from app.testing.gateway_stages import ManualClock, service_context
 from tests.support.webhook_receiver import SECRET
 
-DOWN = Answer(Outcome.FAILED, "down")
+DOWN = WebhookAnswer(WebhookOutcome.FAILED, "down")
 DAY = 86400.0
 
 
@@ -28,13 +28,13 @@ class Receiver:
     def __init__(self) -> None:
         self.asked: list[int] = []
         self.taken: list[int] = []
-        self.answer: Callable[[EventRecord], Answer] = lambda _event: Answer(Outcome.DELIVERED)
+        self.answer: Callable[[EventRecord], WebhookAnswer] = lambda _event: WebhookAnswer(WebhookOutcome.DELIVERED)
 
-    def __call__(self, event: EventRecord, now: int) -> Answer:
+    def __call__(self, event: EventRecord, now: int) -> WebhookAnswer:
         del now
         self.asked.append(event.number)
         answer = self.answer(event)
-        if answer.outcome is Outcome.DELIVERED:
+        if answer.outcome is WebhookOutcome.DELIVERED:
             self.taken.append(event.number)
         return answer
 
@@ -46,9 +46,9 @@ class World:
         self.context, self.clock, self.receiver = context, clock, Receiver()
         self.endpoint = self.begin()
 
-    def begin(self) -> Endpoint:
+    def begin(self) -> WebhookEndpoint:
         """Begin (again), as a new process does."""
-        self.endpoint = Endpoint("hook", self.context, self.receiver, Event())
+        self.endpoint = WebhookEndpoint("hook", self.context, self.receiver, Event())
         return self.endpoint
 
     def happen(self, count: int = 1, kind: str = "attachment.finished") -> None:
@@ -122,7 +122,7 @@ def test_an_event_waits_for_the_one_before_and_pauses_grow(world: World) -> None
     assert world.receiver.asked == [2] * 7
     for pause, longest in zip(pauses, [1, 2, 4, 8, 8, 8, 8], strict=True):
         assert longest / 2 <= pause <= longest
-    world.receiver.answer = lambda _event: Answer(Outcome.DELIVERED)
+    world.receiver.answer = lambda _event: WebhookAnswer(WebhookOutcome.DELIVERED)
     world.run()
     assert world.receiver.taken == [2, 3]
     record = world.context.catalog.webhooks()["hook"]
@@ -130,10 +130,10 @@ def test_an_event_waits_for_the_one_before_and_pauses_grow(world: World) -> None
 
 
 def test_an_error_that_is_not_foreseen_is_a_failure(world: World) -> None:
-    def fail(event: EventRecord) -> Answer:
+    def fail(event: EventRecord) -> WebhookAnswer:
         if event.number == 4:
             raise OverflowError("an odd answer")
-        return Answer(Outcome.DELIVERED)
+        return WebhookAnswer(WebhookOutcome.DELIVERED)
 
     world.receiver.answer = fail
     world.happen(3)
@@ -168,8 +168,8 @@ def test_an_event_of_a_clock_that_was_ahead_is_given_up_in_time(world: World) ->
     world.happen(1)
     world.clock.leap(-365 * DAY)
     world.happen(2)
-    refused = Answer(Outcome.REFUSED, "422")
-    world.receiver.answer = lambda event: refused if event.number == 2 else Answer(Outcome.DELIVERED)
+    refused = WebhookAnswer(WebhookOutcome.REFUSED, "422")
+    world.receiver.answer = lambda event: refused if event.number == 2 else WebhookAnswer(WebhookOutcome.DELIVERED)
     for _ in range(5):
         world.run()
         world.clock.advance(DAY)
@@ -191,14 +191,14 @@ def test_what_was_not_taken_is_given_up_together_after_the_time(world: World) ->
     assert world.receiver.asked == [2, 2, 2], "those behind were not tried one by one"
     assert world.endpoint.record.position == 4
     world.clock.advance(10)
-    world.receiver.answer = lambda _event: Answer(Outcome.DELIVERED)
+    world.receiver.answer = lambda _event: WebhookAnswer(WebhookOutcome.DELIVERED)
     world.run()
     assert world.receiver.taken == [5, 6]
 
 
 def test_an_event_that_is_refused_is_given_up_alone(world: World) -> None:
-    refused = Answer(Outcome.REFUSED, "422")
-    world.receiver.answer = lambda event: refused if event.number == 3 else Answer(Outcome.DELIVERED)
+    refused = WebhookAnswer(WebhookOutcome.REFUSED, "422")
+    world.receiver.answer = lambda event: refused if event.number == 3 else WebhookAnswer(WebhookOutcome.DELIVERED)
     world.happen(4)
     world.run()
     assert world.receiver.taken == [2]
@@ -217,15 +217,15 @@ def test_dead_letters_are_sent_again_before_newer_events(world: World) -> None:
     world.run()
     assert world.dead() == [2, 3, 4], "they stay until they are taken"
     world.begin()
-    world.receiver.answer = lambda _event: Answer(Outcome.DELIVERED)
+    world.receiver.answer = lambda _event: WebhookAnswer(WebhookOutcome.DELIVERED)
     world.clock.advance(10)
     world.run()
     assert (world.receiver.taken, world.dead()) == ([2, 4, 5], [3])
 
 
 def test_a_dead_letter_that_is_refused_again_is_dead_again(world: World) -> None:
-    refused = Answer(Outcome.REFUSED, "422")
-    world.receiver.answer = lambda event: refused if event.number == 2 else Answer(Outcome.DELIVERED)
+    refused = WebhookAnswer(WebhookOutcome.REFUSED, "422")
+    world.receiver.answer = lambda event: refused if event.number == 2 else WebhookAnswer(WebhookOutcome.DELIVERED)
     world.happen(2)
     world.run()
     world.clock.advance(3 * DAY)
@@ -253,10 +253,13 @@ def step_while_failing(world: World, method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "dead"), [(Answer(Outcome.DELIVERED), []), (DOWN, [4]), (Answer(Outcome.REFUSED, "422"), [4])]
+    ("answer", "dead"),
+    [(WebhookAnswer(WebhookOutcome.DELIVERED), []), (DOWN, [4]), (WebhookAnswer(WebhookOutcome.REFUSED, "422"), [4])],
 )
-def test_nothing_is_sent_while_the_catalog_cannot_record_it(world: World, answer: Answer, dead: list[int]) -> None:
-    world.receiver.answer = lambda event: answer if event.number == 4 else Answer(Outcome.DELIVERED)
+def test_nothing_is_sent_while_the_catalog_cannot_record_it(
+    world: World, answer: WebhookAnswer, dead: list[int]
+) -> None:
+    world.receiver.answer = lambda event: answer if event.number == 4 else WebhookAnswer(WebhookOutcome.DELIVERED)
     world.happen(3)
     step_while_failing(world, "save_webhook")
     assert world.receiver.asked == [2, 3, 4]
@@ -269,7 +272,7 @@ def test_nothing_is_sent_while_the_catalog_cannot_record_it(world: World, answer
 
 def test_dead_letters_are_sent_once_while_the_catalog_cannot_drop_them(world: World) -> None:
     world.give_up(2)
-    world.receiver.answer = lambda _event: Answer(Outcome.DELIVERED)
+    world.receiver.answer = lambda _event: WebhookAnswer(WebhookOutcome.DELIVERED)
     world.clock.advance(10)
     world.endpoint.requeue(None)
     step_while_failing(world, "drop_dead_letters")
@@ -279,7 +282,7 @@ def test_dead_letters_are_sent_once_while_the_catalog_cannot_drop_them(world: Wo
 
 
 def test_gone_disables_until_a_client_enables(world: World) -> None:
-    world.receiver.answer = lambda _event: Answer(Outcome.GONE, "410")
+    world.receiver.answer = lambda _event: WebhookAnswer(WebhookOutcome.GONE, "410")
     world.happen()
     world.run()
     assert world.context.catalog.webhooks()["hook"].state is WebhookState.DISABLED
@@ -287,17 +290,17 @@ def test_gone_disables_until_a_client_enables(world: World) -> None:
     world.clock.advance(9 * DAY)
     world.run()
     assert world.receiver.asked == [2]
-    world.receiver.answer = lambda _event: Answer(Outcome.DELIVERED)
+    world.receiver.answer = lambda _event: WebhookAnswer(WebhookOutcome.DELIVERED)
     world.endpoint.enable()
     world.run()
     assert world.receiver.taken == [2]
 
 
 def test_a_client_rewinds_also_while_an_event_is_under_way(world: World) -> None:
-    def rewinding(event: EventRecord) -> Answer:
+    def rewinding(event: EventRecord) -> WebhookAnswer:
         if event.number == 4 and world.receiver.asked.count(4) == 1:
             world.endpoint.rewind(1)
-        return Answer(Outcome.DELIVERED)
+        return WebhookAnswer(WebhookOutcome.DELIVERED)
 
     world.receiver.answer = rewinding
     world.happen(4)
@@ -306,11 +309,11 @@ def test_a_client_rewinds_also_while_an_event_is_under_way(world: World) -> None
 
 
 def test_events_are_kept_until_the_webhook_has_got_them(tmp_path: Path, world: World) -> None:
-    world.receiver.answer = lambda event: Answer(Outcome.DELIVERED) if event.number < 4 else DOWN
+    world.receiver.answer = lambda event: WebhookAnswer(WebhookOutcome.DELIVERED) if event.number < 4 else DOWN
     world.happen(4)
     world.run()
     context = world.context
-    retaining = Retaining(context, RetentionClock(context.clock))
+    retaining = Retention(context, RetentionClock(context.clock))
     world.clock.advance(8 * DAY)
     retaining.drop_events()
     assert [event.number for event in context.catalog.events_after(0, 99)] == [4, 5]

@@ -18,8 +18,14 @@ from app.model.event_logs import EventLogs
 from app.model.records import EventRecord
 from app.secret import Secret, Words
 from app.service.webhooks import checked_network
-from app.service.webhooks.webhook_request import MOST_RETRY_AFTER, Answer, Outcome, Poster, retry_after
-from app.service.webhooks.webhook_signature import signed_headers
+from app.service.webhooks.webhook_request import (
+    MOST_RETRY_AFTER,
+    Poster,
+    WebhookAnswer,
+    WebhookOutcome,
+    retry_after,
+    signed_headers,
+)
 from app.settings.webhooks import Webhook, secret_bytes
 from tests.support.mosquitto import free_port
 from tests.support.webhook_receiver import OTHER_SECRET, SECRET, Answered, WebhookReceiver
@@ -36,10 +42,10 @@ def receiver() -> Iterator[WebhookReceiver]:
         yield receiver
 
 
-def posted(url: str, now: int, **settings: Any) -> Answer:
+def posted(url: str, now: int, **settings: Any) -> WebhookAnswer:
     poster = Poster(Webhook(**{"url": url, "secrets": [SECRET], "networks": LOOPBACK, **settings}))
     try:
-        return poster.post(EVENT, LOGS, now)
+        return poster.post(LOGS, EVENT, now)
     finally:
         poster.close()
 
@@ -68,7 +74,7 @@ def test_both_secrets_verify_while_one_is_replaced() -> None:
 
 
 def test_an_event_is_one_signed_cloud_event(receiver: WebhookReceiver) -> None:
-    assert posted(receiver.url, now()) == Answer(Outcome.DELIVERED)
+    assert posted(receiver.url, now()) == WebhookAnswer(WebhookOutcome.DELIVERED)
     (received,) = receiver.taken
     assert received.id == "event-7-1790000000000000"
     assert received.headers["content-type"].startswith("application/cloudevents+json")
@@ -85,53 +91,53 @@ def test_a_secret_that_was_replaced_in_its_file_signs_the_next_request(tmp_path:
         file.write_text(f"{secret}\n")
         with WebhookReceiver(secret) as knowing:
             poster = Poster(settings.model_copy(update={"url": knowing.url}))
-            assert poster.post(EVENT, LOGS, now()) == Answer(Outcome.DELIVERED)
+            assert poster.post(LOGS, EVENT, now()) == WebhookAnswer(WebhookOutcome.DELIVERED)
             file.write_text(f"{OTHER_SECRET}\n")
-            assert (poster.post(EVENT, LOGS, now()).outcome is Outcome.DELIVERED) == (secret == OTHER_SECRET)
+            assert (poster.post(LOGS, EVENT, now()).outcome is WebhookOutcome.DELIVERED) == (secret == OTHER_SECRET)
             poster.close()
 
 
 @pytest.mark.parametrize(
     ("status", "outcome"),
     [
-        (200, Outcome.DELIVERED),
-        (302, Outcome.FAILED),
-        (400, Outcome.REFUSED),
-        (404, Outcome.FAILED),
-        (410, Outcome.GONE),
-        (422, Outcome.REFUSED),
-        (429, Outcome.FAILED),
-        (503, Outcome.FAILED),
+        (200, WebhookOutcome.DELIVERED),
+        (302, WebhookOutcome.FAILED),
+        (400, WebhookOutcome.REFUSED),
+        (404, WebhookOutcome.FAILED),
+        (410, WebhookOutcome.GONE),
+        (422, WebhookOutcome.REFUSED),
+        (429, WebhookOutcome.FAILED),
+        (503, WebhookOutcome.FAILED),
     ],
 )
-def test_what_a_status_means(receiver: WebhookReceiver, status: int, outcome: Outcome) -> None:
+def test_what_a_status_means(receiver: WebhookReceiver, status: int, outcome: WebhookOutcome) -> None:
     receiver.answer = lambda _event: Answered(status, {"Location": "/other", "Retry-After": "17"})
     answer = posted(receiver.url, now())
     assert answer.outcome is outcome
-    assert answer.retry_after == (17 if outcome is Outcome.FAILED else 0)
+    assert answer.retry_after == (17 if outcome is WebhookOutcome.FAILED else 0)
     assert len(receiver.asked) == 1, "no redirect is followed"
 
 
 def test_a_receiver_that_is_away() -> None:
     answer = posted(f"http://127.0.0.1:{free_port()}/", NOW)
-    assert answer.outcome is Outcome.FAILED
+    assert answer.outcome is WebhookOutcome.FAILED
     assert "refused" in (answer.reason or "")
 
 
 def test_a_receiver_that_never_answers() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         answer = posted(f"http://127.0.0.1:{silent.getsockname()[1]}/", NOW, timeout="100ms")
-    assert (answer.outcome, answer.reason) == (Outcome.FAILED, "ReadTimeout: timed out")
+    assert (answer.outcome, answer.reason) == (WebhookOutcome.FAILED, "ReadTimeout: timed out")
 
 
 @pytest.mark.parametrize(
     ("head", "outcome"),
     [
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n", Outcome.DELIVERED),
-        (b"HTTP/1.1 200 OK\r\nX: ", Outcome.FAILED),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n", WebhookOutcome.DELIVERED),
+        (b"HTTP/1.1 200 OK\r\nX: ", WebhookOutcome.FAILED),
     ],
 )
-def test_a_receiver_that_drips_has_the_time_of_one_request(head: bytes, outcome: Outcome) -> None:
+def test_a_receiver_that_drips_has_the_time_of_one_request(head: bytes, outcome: WebhookOutcome) -> None:
     """Each byte comes within the time limit of a read."""
     with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as dripping:
         sent = dripping.submit(_drip, server, head)
@@ -219,8 +225,8 @@ def test_a_private_receiver_is_not_connected_to(receiver: WebhookReceiver) -> No
     url = receiver.url.replace("127.0.0.1", "localhost")
     poster = Poster(Webhook(url=url, secrets=Words([Secret(SECRET)]), networks=[ip_network("10.0.0.0/8")]))
     for _ in range(2):
-        answer = poster.post(EVENT, LOGS, now())
-        assert answer.outcome is Outcome.FAILED
+        answer = poster.post(LOGS, EVENT, now())
+        assert answer.outcome is WebhookOutcome.FAILED
         assert "not public" in (answer.reason or "")
     poster.close()
     assert receiver.asked == []
@@ -228,7 +234,7 @@ def test_a_private_receiver_is_not_connected_to(receiver: WebhookReceiver) -> No
 
 def test_a_name_that_cannot_be_resolved() -> None:
     answer = posted(f"http://{'a' * 70}.example/", NOW)
-    assert answer.outcome is Outcome.FAILED
+    assert answer.outcome is WebhookOutcome.FAILED
     assert "cannot resolve" in (answer.reason or "")
 
 
@@ -250,6 +256,6 @@ def test_a_name_is_resolved_once_and_connected_to_as_resolved(
 
     monkeypatch.setattr(socket, "getaddrinfo", only_the_name)
     answer = posted(receiver.url.replace("127.0.0.1", "hook.example"), now())
-    assert answer.outcome is Outcome.DELIVERED
+    assert answer.outcome is WebhookOutcome.DELIVERED
     assert asked == ["hook.example"]
     assert receiver.taken[0].headers["host"] == f"hook.example:{receiver.port}"

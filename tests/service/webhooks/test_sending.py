@@ -68,7 +68,7 @@ def test_two_webhooks_of_one_host_share_a_thread_and_one_that_fails_stops_no_oth
         good = hooks(receiver.port)
         bad = hooks(receiver.port, secrets=["whsec_" + "A" * 32])
         stock = Stock(tmp_path, webhooks={"good": good["hook"], "bad": bad["hook"]})
-        assert [name for name in stock.gateway._workers if name.startswith("webhooks")] == [
+        assert [each.name for each in stock.gateway._workers if each.name.startswith("webhooks")] == [
             f"webhooks 127.0.0.1:{receiver.port}"
         ]
         stock.gateway.start()

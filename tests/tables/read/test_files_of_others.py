@@ -13,6 +13,8 @@ from app.model.errors import InvalidInputError
 from tests.support import haven, peers
 from tests.support.peers import Cells
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:

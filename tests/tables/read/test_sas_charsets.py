@@ -16,6 +16,7 @@ from app.tables.read.defining import define
 from app.tables.read.overrides import DataSetOverrides, DataSetTarget
 from app.tables.read.read_request import FileTable, ReadOptions
 from tests.support import charsets
+from tests.support.cases import for_each
 from tests.support.readstat import Written, write_sas7bcat, write_sas7bdat
 
 VECTORS = Path("tests/vectors/sas_files")
@@ -31,7 +32,7 @@ NEWER = {
 }
 """Characters that Apple changed after Java's tables were made."""
 
-numbers = pytest.mark.parametrize("number", charsets.SAS)
+numbers = for_each("number", charsets.SAS)
 
 
 def expected(texts: list[bytes], number: int) -> list[str]:
@@ -138,7 +139,7 @@ def test_a_character_set_that_is_not_supported_is_named_and_can_be_stated(
         read(data, encoding="utf-16-le")
 
 
-@pytest.mark.parametrize("codec", charsets.every_codec())
+@for_each("codec", charsets.every_codec())
 def test_any_stated_character_set_is_used_for_each_text_alone(codec: str, tmp_path: Path) -> None:
     texts = [text.encode(codec, "ignore") for text in charsets.WORDS]
     texts = [text for text in texts if text.strip() and b"\0" not in text][:20]

@@ -5,11 +5,11 @@ from itertools import product
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 from app.dataset import side_columns
 from app.tables.read.overrides import DataSetTarget
 from app.tables.write import FORMATS
+from tests.support.cases import for_each
 from tests.support.tables import visits
 from tests.tables.out.making import made
 from tests.tables.read.reading import defined, opened, sent
@@ -60,7 +60,7 @@ def cells(table: pa.Table, options: dict[str, Any], *, numbers: bool) -> list[li
     return kept
 
 
-@pytest.mark.parametrize(("name", "options"), [(name, options) for name in NAMES for options in variants(name)])
+@for_each("name, options", [(name, options) for name in NAMES for options in variants(name)])
 def test_what_is_given_out_is_taken_back(name: str, options: dict[str, Any]) -> None:
     table = visits()
     data = made(table, name, **options)

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from app.model.attachment import AttachmentKind
-from app.web.resources.archives.archive_writer import Member, unique_names, zip_pieces
+from app.web.resources.archives import ArchiveMember, unique_names, zip_pieces
 from tests.web.stock import Stock
 
 BIG = 16 << 20
@@ -72,7 +72,7 @@ def test_damage_in_the_middle_breaks_the_download_off(stock: Stock, http: httpx.
 
 def test_the_memory_is_constant() -> None:
     block = memoryview(randbytes(1 << 20))
-    members = [Member("big.bin", BIG, NOW, lambda: iter([block] * (BIG >> 20)))]
+    members = [ArchiveMember("big.bin", BIG, NOW, lambda: iter([block] * (BIG >> 20)))]
     tracemalloc.start()
     size = sum(len(piece) for piece in zip_pieces(members))
     _, peak = tracemalloc.get_traced_memory()

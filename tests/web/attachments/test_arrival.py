@@ -19,7 +19,7 @@ from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
 from app.model.records import Checkpoint, GroupProgress, NewEvent, PartRun, StoredObject
 from app.model.times import to_microseconds
-from app.service.access.api_keys import UNLIMITED, Limits, make_key
+from app.service.access.api_keys import UNLIMITED, KeyLimits, make_key
 from app.service.monitoring import physical_messages
 from app.testing.waiting import until
 from app.web import app
@@ -134,7 +134,7 @@ def test_copying_and_reading_are_in_the_timeline(tmp_path: Path, monkeypatch: py
     for name, scope, limits in (
         ("boss", Scope.ADMIN, UNLIMITED),
         ("clerk", Scope.READ, UNLIMITED),
-        ("limited", Scope.READ, Limits(sources=frozenset({"orders"}))),
+        ("limited", Scope.READ, KeyLimits(sources=frozenset({"orders"}))),
     ):
         key, text = make_key(name, frozenset({scope}), stock.clock.now(), limits)
         stock.catalog.add_key(key)
@@ -285,7 +285,7 @@ def test_parts_that_are_forgotten_are_all_there(stock: Stock, http: httpx.Client
     (part,) = http.get(f"/v1/attachments/{record.id}/parts?first=3&last=4").json()["runs"]
     assert (part["first"], part["count"]) == (3, 2)
     for sequence in (1, 4):
-        stock.gateway._context.repeated.add(record.id, sequence)
+        stock.gateway.context.repeated.add(record.id, sequence)
     runs = http.get(f"/v1/attachments/{record.id}/parts").json()["runs"]
     assert [(each["first"], each["count"], each["state"]) for each in runs] == [
         *((1, 1, "duplicate"), (2, 2, "received"), (4, 1, "duplicate"), (5, 3, "received")),

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 
 from app.model.access import Scope
 from app.model.identity import attachment_id
-from app.service.access.api_keys import Limits, make_key
+from app.service.access.api_keys import KeyLimits, make_key
 from app.testing.waiting import until
 from tests.support.announcing import KEY, Known, Sent, traffic
 from tests.support.sas_client import Program, binary_file, message
@@ -148,7 +148,7 @@ def test_a_message_that_the_caller_does_not_know_is_not_told(watched: Watched) -
     header, application, *_ = sent(2)
     watched.stock.deliver([application])
     watched.stock.deliver([header])
-    limits = Limits(sources=frozenset({"others"}))
+    limits = KeyLimits(sources=frozenset({"others"}))
     key, text = make_key("own", frozenset({Scope.READ}), watched.stock.clock.now(), limits)
     watched.stock.catalog.add_key(key)
     identifier = identifier_of(application.correl_id)

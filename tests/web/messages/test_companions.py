@@ -155,7 +155,7 @@ def test_parts_must_fit_the_description(shared_stock: Stock, shared_http: httpx.
     assert "the part 'a' is an attachment, and a catalog or define.xml" in both["detail"]
     form = [("file", ("a", pupils)), ("define", ("1", b"<a/>")), ("define", ("2", b"<a/>"))]
     twice = shared_http.post("/v1/messages", data={"destination": "partner", "kind": "data-set"}, files=form).json()
-    assert twice["detail"] == "the file 'define' comes twice"
+    assert twice["detail"] == "the file 'define' is repeated"
     assert not list(shared_stock.store.names())
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from app.model.access import Scope
 from app.model.attachment import AttachmentKind
-from app.service.access.api_keys import Limits, make_key
+from app.service.access.api_keys import KeyLimits, make_key
 from tests.web.messages.sending import delivery
 from tests.web.stock import Stock
 
@@ -51,7 +51,7 @@ def test_a_key_sends_once(stock: Stock, http: httpx.Client) -> None:
 def test_idempotency_keys_belong_to_their_callers(stock: Stock, http: httpx.Client) -> None:
     texts = []
     for name in ("one", "two"):
-        key, text = make_key(name, frozenset({Scope.SEND}), stock.clock.now(), Limits())
+        key, text = make_key(name, frozenset({Scope.SEND}), stock.clock.now(), KeyLimits())
         stock.catalog.add_key(key)
         texts.append(text)
 
@@ -84,6 +84,7 @@ def test_what_cannot_be_sent_leaves_nothing(stock: Stock, http: httpx.Client) ->
     assert list(stock.store.names("outgoing/")) == []
 
 
+@pytest.mark.process
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_as_curl_sends_it(stock: Stock, http: httpx.Client, tmp_path: Path) -> None:
     (tmp_path / "report.txt").write_bytes(b"of curl\n" * 300_000)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from adapters.object_store import ObjectStore
 from app.service.sending.upload_parts import StoredPart
 from app.web.problems import Problem
-from app.web.resources.messages.multipart_upload import PartHead, Upload
+from app.web.resources.messages.multipart_upload import PartHead, UploadWriter
 
 BOUNDARY = "--a-boundary"
 NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters='"%\\'), min_size=1, max_size=20)
@@ -27,8 +27,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> ObjectStore:
     return ObjectStore(folder)
 
 
-def upload_to(store: ObjectStore) -> Upload:
-    return Upload(
+def upload_to(store: ObjectStore) -> UploadWriter:
+    return UploadWriter(
         f'multipart/form-data; boundary="{BOUNDARY}"',
         store,
         "outgoing/x",
@@ -94,7 +94,7 @@ def test_a_part_needs_a_name(store: ObjectStore) -> None:
 )
 def test_a_boundary_is_needed(store: ObjectStore, content_type: str) -> None:
     with pytest.raises(Problem):
-        Upload(content_type, store, "x", is_field=lambda head: True, on_field=lambda n, t: None, max_parts=1)
+        UploadWriter(content_type, store, "x", is_field=lambda head: True, on_field=lambda n, t: None, max_parts=1)
 
 
 def test_what_a_part_tells(store: ObjectStore) -> None:
@@ -104,7 +104,7 @@ def test_what_a_part_tells(store: ObjectStore) -> None:
         heads.append(head)
         return False
 
-    upload = Upload(
+    upload = UploadWriter(
         "multipart/form-data; boundary=b", store, "x", is_field=is_field, on_field=lambda n, t: None, max_parts=1
     )
     headers = 'Content-Type: Text/Plain\r\ncontent-disposition: form-data; name="ä"; filename="ö"'
@@ -117,7 +117,7 @@ def test_what_a_part_tells(store: ObjectStore) -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 @pytest.mark.parametrize("preamble", [b"", b"\r\n", b"This is MIME.\r\n", b"--\r\n\r\n", b"--a-boundary\r\n"])
 def test_a_preamble_is_ignored(store: ObjectStore, preamble: bytes, size: int) -> None:
-    upload = Upload(
+    upload = UploadWriter(
         "multipart/form-data; boundary=bound",
         store,
         "x",

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyiceberg.catalog.rest import RestCatalog
 
 from adapters.delta_tables import DeltaTables
-from app.model.table_names import table_name
+from app.model.names import table_name
 from app.service.tables.iceberg_identifiers import identifier
 from app.service.tables.sql_queries import confined
 from app.service.tables.table_reader import open_table

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from app.model.access import Scope
-from app.service.access.api_keys import Limits, make_key
+from app.service.access.api_keys import KeyLimits, make_key
 from app.service.conversion import Conversions
 from app.testing.waiting import PATIENCE
 from app.web.dependencies.known_tables import KnownTables
@@ -25,7 +25,7 @@ ARROW = "application/vnd.apache.arrow.stream"
 
 def put(stock: Stock, name: str, **columns: Any) -> None:
     rows = pa.table(columns)
-    store = stock.gateway.tables()
+    store = stock.gateway.tables.delta()
     store.commit(name, rows.schema, [store.write(name, rows.schema, rows.to_batches())], "test", 1)
 
 
@@ -153,7 +153,7 @@ ENDLESS = "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.ran
 def test_endless_queries_of_one_key_keep_nobody_else_and_end_with_their_client(tmp_path: Path) -> None:
     stock = Stock(tmp_path)
     scopes = {"greedy": Scope.READ, "modest": Scope.READ, "auditor": Scope.ADMIN}
-    made = {name: make_key(name, frozenset({scope}), stock.clock.now(), Limits()) for name, scope in scopes.items()}
+    made = {name: make_key(name, frozenset({scope}), stock.clock.now(), KeyLimits()) for name, scope in scopes.items()}
     for key, _ in made.values():
         stock.catalog.add_key(key)
     greedy, modest, auditor = (text for _, text in made.values())
@@ -199,7 +199,7 @@ def test_bad_requests_are_refused(query: Queries) -> None:
 
 def test_a_limited_caller_knows_only_its_tables(query: Queries) -> None:
     stock = query.stock
-    key, text = make_key("own", frozenset({Scope.READ}), stock.clock.now(), Limits(sources=frozenset({"orders"})))
+    key, text = make_key("own", frozenset({Scope.READ}), stock.clock.now(), KeyLimits(sources=frozenset({"orders"})))
     stock.catalog.add_key(key)
     with connected(stock) as http:
         limited = Queries(stock, http, built=True)
@@ -216,7 +216,9 @@ def test_rows_of_others_that_come_while_a_query_waits_are_not_shown(
     """The error of a conversion would have the value."""
     stock = Stock(tmp_path, limits={"conversion_memory": "256MB"})
     put(stock, "WORK.SHARED", source=["orders"], S=["1"])
-    key, text = make_key("waiting", frozenset({Scope.READ}), stock.clock.now(), Limits(sources=frozenset({"orders"})))
+    key, text = make_key(
+        "waiting", frozenset({Scope.READ}), stock.clock.now(), KeyLimits(sources=frozenset({"orders"}))
+    )
     stock.catalog.add_key(key)
     looked = KnownTables.names
 
@@ -224,10 +226,10 @@ def test_rows_of_others_that_come_while_a_query_waits_are_not_shown(
         found = looked(tables)
         if "WORK.SHARED" in found:
             rows = pa.table({"source": ["secret"], "S": ["hidden"]})
-            stock.gateway.tables().commit(
+            stock.gateway.tables.delta().commit(
                 "WORK.SHARED",
                 rows.schema,
-                [stock.gateway.tables().write("WORK.SHARED", rows.schema, rows.to_batches())],
+                [stock.gateway.tables.delta().write("WORK.SHARED", rows.schema, rows.to_batches())],
                 "test",
                 2,
             )

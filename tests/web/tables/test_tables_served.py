@@ -16,7 +16,7 @@ import pytest
 
 from app.pipeline.commit.tables import QUALITY, Increment, hour_of
 from app.tables.write import FORMATS
-from app.web.resources.tables.endpoints import JSON_ROWS
+from app.web.resources.tables import JSON_ROWS
 from tests.support.built import RECEIVED, Built, without_deltalake
 from tests.support.tables import field, long, pupils, visits
 from tests.web.conftest import connected, stocked
@@ -152,7 +152,7 @@ def test_any_text_is_a_name(get: Any) -> None:
 def test_rows_of_a_table_of_any_name_are_linked(tmp_path: Path, name: str) -> None:
     stock = Stock(tmp_path)
     rows = pa.table({"N": [0.0, 1.0, 2.0]})
-    store = stock.gateway.tables()
+    store = stock.gateway.tables.delta()
     store.commit(name, rows.schema, [store.write(name, rows.schema, rows.to_batches())], "test", 1)
     with connected(stock) as http:
         first = http.get(f"/v1/tables/{quote(name, safe='')}/rows?format=csv&limit=2")

@@ -15,6 +15,8 @@ from tests.support.fetched import ran
 from tests.web.stock import Stock, serving
 from tests.web.uploads.uploading import DATA, content, sent
 
+pytestmark = pytest.mark.process
+
 _PACKAGE = "tus-js-client@4.3.1"
 _PROGRAM = """
 const tus = require("tus-js-client")

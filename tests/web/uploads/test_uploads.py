@@ -80,7 +80,7 @@ def test_another_offset_is_refused_with_the_right_one(stock: Stock, http: httpx.
     assert (wrong.status_code, wrong.headers["upload-offset"], wrong.headers["tus-resumable"]) == (409, "3", "1.0.0")
     problem = wrong.json()
     assert problem["type"] == "/problems/mismatching-upload-offset"
-    assert problem["detail"] == "the upload goes on at byte 3, not at 2"
+    assert problem["detail"] == "the upload must continue at byte 3, not at 2"
     assert append(http, path, 4, b"c").status_code == 409
     assert append(http, path, 3, b"d", Upload_Length="4").status_code == 204
     more = append(http, path, 4, b"e")

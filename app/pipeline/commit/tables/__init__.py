@@ -13,12 +13,12 @@ Tasks are plain data that can be pickled. `file_rows` takes pairs of an `Attachm
 `summed(tables.rows(QUALITY))` reads the quality.
 """
 
-from app.model.table_names import FILES, table_name
+from app.model.names import FILES, table_name
 from app.pipeline.commit.tables.files_table import file_rows, with_finished_at
 from app.pipeline.commit.tables.table_building import (
-    Committed,
+    CommittedTable,
     DataSet,
-    Part,
+    TablePart,
     TablePlan,
     TableTask,
     Written,
@@ -33,10 +33,10 @@ from app.tables.quality import QUALITY, Increment, hour_of, quality_rows, summed
 __all__ = [
     "FILES",
     "QUALITY",
-    "Committed",
+    "CommittedTable",
     "DataSet",
     "Increment",
-    "Part",
+    "TablePart",
     "TablePlan",
     "TableTask",
     "Written",

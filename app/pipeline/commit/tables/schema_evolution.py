@@ -69,14 +69,14 @@ _REFUSED = frozenset(" ,;{}()=\x7f") | frozenset(map(chr, range(32)))
 """Characters that some readers of tables do not allow in a column name."""
 
 
-class Source(NamedTuple):
+class SourceColumn(NamedTuple):
     """A column of a data set, and the column of the table that its values go to. None: they are left out."""
 
     column: str
     target: str | None
 
 
-Mapping = tuple[Source, ...]
+ColumnMapping = tuple[SourceColumn, ...]
 """The columns of a data set, all of them, in order. Their names may be equal."""
 
 
@@ -84,7 +84,7 @@ class Evolution(NamedTuple):
     """A table's new schema, the mapping of each data set's columns, and warnings about new columns, for people."""
 
     schema: pa.Schema
-    mappings: list[Mapping]
+    mappings: list[ColumnMapping]
     warnings: list[str]
 
 
@@ -106,7 +106,7 @@ def evolve(current: pa.Schema | None, data_sets: Sequence[pa.Schema]) -> Evoluti
 class _Column:
     name: str
     type: pa.DataType
-    said: dict[str, str]
+    metadata: dict[str, str]
 
 
 class _Columns:
@@ -114,14 +114,16 @@ class _Columns:
 
     def __init__(self, schema: pa.Schema) -> None:
         self.warnings: list[str] = []
-        self._said = _decoded(schema.metadata)
+        self._metadata = _decoded(schema.metadata)
         self._columns = [_Column(field.name, field.type, _decoded(field.metadata)) for field in schema]
-        self._taken = {column.name.casefold() for column in self._columns}
+        self._used_names = {column.name.casefold() for column in self._columns}
         self._of_variable = {
-            (column.said[VARIABLE], word(column.type)): column for column in self._columns if VARIABLE in column.said
+            (column.metadata[VARIABLE], word(column.type)): column
+            for column in self._columns
+            if VARIABLE in column.metadata
         }
         self._of_side = {
-            (column.said[key], key): column for column in self._columns for key in _SIDES if key in column.said
+            (column.metadata[key], key): column for column in self._columns for key in _SIDES if key in column.metadata
         }
 
     def take(self, schema: pa.Schema) -> None:
@@ -135,17 +137,17 @@ class _Columns:
             self._describe(column or self._new_place(variable), variable.field)
         if left_out:
             self.warnings.append(f"{left_out:,} columns are left out: a table has at most {MOST_COLUMNS:,}")
-        said = _decoded(schema.metadata)
-        self._said |= {key: said[key] for key in _OF_TABLE if said.get(key)}
+        metadata = _decoded(schema.metadata)
+        self._metadata |= {key: metadata[key] for key in _OF_TABLE if metadata.get(key)}
 
-    def mapping(self, schema: pa.Schema) -> Mapping:
+    def mapping(self, schema: pa.Schema) -> ColumnMapping:
         """Return the mapping of the columns of a data set that has been added."""
         places = ((variable.field.name, self._place(variable)) for variable in self._variables(schema))
-        return tuple(Source(name, None if column is None else column.name) for name, column in places)
+        return tuple(SourceColumn(name, None if column is None else column.name) for name, column in places)
 
     def schema(self) -> pa.Schema:
-        fields = [pa.field(column.name, column.type, metadata=column.said or None) for column in self._columns]
-        return pa.schema(fields, self._said or None)
+        fields = [pa.field(column.name, column.type, metadata=column.metadata or None) for column in self._columns]
+        return pa.schema(fields, self._metadata or None)
 
     def _variables(self, schema: pa.Schema) -> list["_Variable"]:
         """Return the columns of a data set."""
@@ -197,55 +199,55 @@ class _Columns:
         field, (key, kind) = variable.field, variable.identity
         others = [other for other in _KINDS if (key, other) in self._of_variable]
         name = "".join("_" if character in _REFUSED else character for character in field.name)
-        said = {VARIABLE: key}
+        metadata = {VARIABLE: key}
         if others:
             name = f"{name}__{kind}"
-            said[WARNING] = f"{field.name} is {kind} in some data sets, and {' or '.join(others)} in others"
+            metadata[WARNING] = f"{field.name} is {kind} in some data sets, and {' or '.join(others)} in others"
         elif field.name.casefold() in _FIXED_NAMES:
             name = f"{name}__variable"
-            said[WARNING] = f"{field.name} is a column that every table has"
+            metadata[WARNING] = f"{field.name} is a column that every table has"
         elif key != folded(field.name):
-            said[WARNING] = f"{field.name} is the name of several variables of one data set, apart from its case"
-        column = self._new(name, field.type, said)
+            metadata[WARNING] = f"{field.name} is the name of several variables of one data set, apart from its case"
+        column = self._new(name, field.type, metadata)
         if column.name != field.name:
-            said["sas.name"] = _decoded(field.metadata).get("sas.name") or field.name
-        if WARNING in said:
-            self.warnings.append(f"{said[WARNING]}: the values are in {column.name}")
+            metadata["sas.name"] = _decoded(field.metadata).get("sas.name") or field.name
+        if WARNING in metadata:
+            self.warnings.append(f"{metadata[WARNING]}: the values are in {column.name}")
         return column
 
-    def _new(self, name: str, data_type: pa.DataType, said: dict[str, str]) -> _Column:
-        while name.casefold() in self._taken:
+    def _new(self, name: str, data_type: pa.DataType, metadata: dict[str, str]) -> _Column:
+        while name.casefold() in self._used_names:
             name += "_"
-        self._taken.add(name.casefold())
-        column = _Column(name, data_type, said)
+        self._used_names.add(name.casefold())
+        column = _Column(name, data_type, metadata)
         self._columns.append(column)
         return column
 
     def _describe(self, column: _Column, field: pa.Field) -> None:
         """Merge the metadata of a field into its column."""
-        said = _decoded(field.metadata)
+        metadata = _decoded(field.metadata)
         if column.type != field.type:
             column.type = pa.duration("us")
         for key in _NEWEST:
-            if said.get(key):
+            if metadata.get(key):
                 if key in _FORMER:
-                    self._note_former(column, key, said[key])
-                column.said[key] = said[key]
-        if "sas.type" in said:
-            column.said["sas.type"] = said["sas.type"]
-        lengths = [int(each["sas.length"]) for each in (column.said, said) if "sas.length" in each]
+                    self._note_former(column, key, metadata[key])
+                column.metadata[key] = metadata[key]
+        if "sas.type" in metadata:
+            column.metadata["sas.type"] = metadata["sas.type"]
+        lengths = [int(each["sas.length"]) for each in (column.metadata, metadata) if "sas.length" in each]
         if lengths:
-            column.said["sas.length"] = str(max(lengths))
+            column.metadata["sas.length"] = str(max(lengths))
 
     def _note_former(self, column: _Column, key: str, new: str) -> None:
-        old = column.said.get(key)
+        old = column.metadata.get(key)
         if not old or old == new:
             return
-        former: list[str] = json.loads(column.said.get(_FORMER[key], "[]"))
+        former: list[str] = json.loads(column.metadata.get(_FORMER[key], "[]"))
         if new not in former:
             self.warnings.append(f"{column.name} had the {key.removeprefix('sas.')} {old!r}, and now has {new!r}")
         noted = [each for each in former if each not in {old, new}] + [old]
-        column.said[_FORMER[key]] = json.dumps(noted[-MOST_FORMER:], ensure_ascii=False)
+        column.metadata[_FORMER[key]] = json.dumps(noted[-MOST_FORMER:], ensure_ascii=False)
 
 
 def word(data_type: pa.DataType) -> str:
@@ -269,8 +271,8 @@ class _Variable(NamedTuple):
 
 
 def _is_named_after(column: _Column, field: pa.Field) -> bool:
-    said = _decoded(field.metadata).get("sas.name") or field.name
-    return field.name == column.name or said == column.said.get("sas.name")
+    sas_name = _decoded(field.metadata).get("sas.name") or field.name
+    return field.name == column.name or sas_name == column.metadata.get("sas.name")
 
 
 def _owner(schema: pa.Schema, field: pa.Field) -> tuple[int | None, str | None]:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.model.table_names import table_name
-from app.pipeline.commit.tables.schema_evolution import FIXED, Mapping, evolve
+from app.model.names import table_name
+from app.pipeline.commit.tables.schema_evolution import FIXED, ColumnMapping, evolve
 from app.ports import ContentStore, TableFile, TableStore
 from app.service.content.stored_content import opened
 from app.service.threads import together
@@ -42,7 +42,7 @@ class DataSet(NamedTuple):
     schema: pa.Schema
 
 
-class Part(NamedTuple):
+class TablePart(NamedTuple):
     """A data set in a task: the values of the fixed columns, its object, and the number of its mapping in the task."""
 
     attachment: str
@@ -59,8 +59,8 @@ class TableTask(NamedTuple):
 
     table: str
     schema: bytes
-    mappings: tuple[Mapping, ...]
-    parts: tuple[Part, ...]
+    mappings: tuple[ColumnMapping, ...]
+    parts: tuple[TablePart, ...]
     size: int = 0
 
 
@@ -80,7 +80,7 @@ class Written(NamedTuple):
     file: TableFile
 
 
-class Committed(NamedTuple):
+class CommittedTable(NamedTuple):
     """A table that a transaction has changed, the number of rows, and warnings for people."""
 
     table: str
@@ -128,7 +128,7 @@ def write(task: TableTask, tables: TableStore, content: ContentStore) -> Written
 
 def commit(
     plans: Iterable[TablePlan], written: Iterable[Written], tables: TableStore, application: str, transaction: int
-) -> list[Committed]:
+) -> list[CommittedTable]:
     """Make the files of the tasks visible, table by table. Return the tables that had not reached the transaction
     before."""
     files: dict[str, list[TableFile]] = {}
@@ -136,16 +136,16 @@ def commit(
         if each.file.rows:
             files.setdefault(each.table, []).append(each.file)
 
-    def committed(plan: TablePlan) -> Committed | None:
+    def committed(plan: TablePlan) -> CommittedTable | None:
         added = files.get(plan.table, [])
         if not tables.commit(plan.table, _schema(plan.schema), added, application, transaction):
             return None
-        return Committed(plan.table, sum(file.rows for file in added), plan.warnings)
+        return CommittedTable(plan.table, sum(file.rows for file in added), plan.warnings)
 
     return [each for each in together(committed, list(plans)) if each is not None]
 
 
-def append(tables: TableStore, table: str, rows: pa.Table, application: str, transaction: int) -> Committed | None:
+def append(tables: TableStore, table: str, rows: pa.Table, application: str, transaction: int) -> CommittedTable | None:
     """Add rows to a table of the pipeline's own, in one step.
 
     Return None, and change nothing, if there are no rows, or if the table has reached the transaction.
@@ -154,7 +154,7 @@ def append(tables: TableStore, table: str, rows: pa.Table, application: str, tra
         return None
     file = tables.write(table, rows.schema, rows.to_batches())
     is_done = tables.commit(table, rows.schema, [file], application, transaction)
-    return Committed(table, file.rows, []) if is_done else None
+    return CommittedTable(table, file.rows, []) if is_done else None
 
 
 def _has_reached(tables: TableStore, table: str, application: str, transaction: int) -> bool:
@@ -174,8 +174,8 @@ def _planned(tables: TableStore, table: str, data_sets: Sequence[DataSet]) -> Ta
     return TablePlan(table, schema, tasks, evolution.warnings)
 
 
-def _cut(mapped: Iterable[tuple[DataSet, Mapping]]) -> Iterator[list[tuple[DataSet, Mapping]]]:
-    gathered: list[tuple[DataSet, Mapping]] = []
+def _cut(mapped: Iterable[tuple[DataSet, ColumnMapping]]) -> Iterator[list[tuple[DataSet, ColumnMapping]]]:
+    gathered: list[tuple[DataSet, ColumnMapping]] = []
     size = 0
     for data_set, mapping in mapped:
         if gathered and (size + data_set.size > TASK_BYTES or len(gathered) == TASK_DATA_SETS):
@@ -186,10 +186,10 @@ def _cut(mapped: Iterable[tuple[DataSet, Mapping]]) -> Iterator[list[tuple[DataS
     yield gathered
 
 
-def _task(table: str, schema: bytes, mapped: Sequence[tuple[DataSet, Mapping]]) -> TableTask:
+def _task(table: str, schema: bytes, mapped: Sequence[tuple[DataSet, ColumnMapping]]) -> TableTask:
     numbers = {mapping: number for number, mapping in enumerate(dict.fromkeys(mapping for _, mapping in mapped))}
     parts = tuple(
-        Part(each.attachment, each.message, each.source, each.received_at, each.object_name, numbers[mapping])
+        TablePart(each.attachment, each.message, each.source, each.received_at, each.object_name, numbers[mapping])
         for each, mapping in mapped
     )
     return TableTask(table, schema, tuple(numbers), parts, sum(each.size for each, _ in mapped))
@@ -202,19 +202,15 @@ def _batches(task: TableTask, schema: pa.Schema, content: ContentStore) -> Itera
         places = {source.target: at for at, source in enumerate(mapping) if source.target is not None}
         first = 1
         with opened(content, part.object_name) as file:
-            for batch in _stored(file, rows_a_batch):
-                yield _in_table(batch, schema, places, part, first)
-                first += batch.num_rows
-
-
-def _stored(file: object, rows_a_batch: int) -> Iterator[pa.RecordBatch]:
-    parquet = pq.ParquetFile(file)
-    for group in range(parquet.num_row_groups):  # one by one: a batch could otherwise span any number of row groups
-        yield from parquet.iter_batches(rows_a_batch, [group], use_threads=False)
+            parquet = pq.ParquetFile(file)
+            for group in range(parquet.num_row_groups):  # a batch could otherwise span any number of row groups
+                for batch in parquet.iter_batches(rows_a_batch, [group], use_threads=False):
+                    yield _in_table(batch, schema, places, part, first)
+                    first += batch.num_rows
 
 
 def _in_table(
-    batch: pa.RecordBatch, schema: pa.Schema, places: dict[str, int], part: Part, first: int
+    batch: pa.RecordBatch, schema: pa.Schema, places: dict[str, int], part: TablePart, first: int
 ) -> pa.RecordBatch:
     rows = batch.num_rows
     arrays = {
@@ -225,14 +221,11 @@ def _in_table(
         "row": pa.array(range(first, first + rows), pa.int64()),
     }
     for target, at in places.items():
-        arrays[target] = _as(batch.column(at), schema.field(target).type)
+        array, data_type = batch.column(at), schema.field(target).type
+        # Times of day may have become durations in the table.
+        arrays[target] = array if array.type == data_type else array.view(pa.int64()).view(data_type)
     columns = [arrays[field.name] if field.name in arrays else pa.nulls(rows, field.type) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _as(array: pa.Array, data_type: pa.DataType) -> pa.Array:
-    """Return values in the type of their column in the table: times of day may have become durations."""
-    return array if array.type == data_type else array.view(pa.int64()).view(data_type)
 
 
 def _schema(data: bytes) -> pa.Schema:

@@ -10,8 +10,8 @@ from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.evidence import Choice, Ground, Question
 from app.model.records import AttachmentRecord
 from app.model.times import to_time
-from app.web.http.download_names import file_name
-from app.web.http.iso_times import optional_time
+from app.web.http.disposition import file_name
+from app.web.http.parameters import optional_time
 from app.web.resources.schemas import KindWord, Links, kind_word, shown
 
 
@@ -28,7 +28,7 @@ class Progress(BaseModel):
     )
     bytes_received: int = Field(examples=[96000])
     duplicates: int = Field(
-        description="messages that changed nothing: parts that came again, and all that came after it was finished",
+        description="messages that changed nothing: duplicate parts, and everything received after it was finished",
         examples=[0],
     )
     missing_parts: list[tuple[int, int]] | None = Field(default=None, examples=[[(2, 3)]])
@@ -97,7 +97,7 @@ class AttachmentView(BaseModel):
         description="the attachment correlid, 16 bytes; of an IBM MQ group its GroupId, and of order packets the "
         "identifier of the statement or of the LONG value, 24 bytes"
     )
-    message: str | None = Field(description="the message it came with")
+    message: str | None = Field(description="the message to which it belongs")
     ordinal: int = Field(description="its place in that message, from 0")
     progress: Progress
     size: int | None = Field(description="bytes of content, once finished")

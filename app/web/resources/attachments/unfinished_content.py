@@ -1,81 +1,60 @@
 """Responses with the content of an attachment that is not finished, as far as its leading parts have it."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from hashlib import sha256
 
 from fastapi import Request, Response
 
 from app.model.attachment import AttachmentKind
-from app.model.errors import DamagedError
 from app.model.records import AttachmentRecord
 from app.model.times import to_time
 from app.service.conversion import Slot
 from app.service.conversion.conversion_jobs import write_rows
-from app.service.finishing.partial_content import MOST_BYTES, Missing, NothingYet
+from app.service.finishing.partial_content import MOST_BYTES, Missing, NothingYet, leading_bytes, leading_rows
 from app.service.gateway import Gateway
-from app.tables.write import OptionError, OutputOptions
-from app.web.http.download_names import file_name
-from app.web.http.negotiation import chosen_format, invalid
+from app.tables.write import OptionError, OutputOptions, TableFormat
+from app.web.http.disposition import file_name
+from app.web.http.negotiation import chosen_format
 from app.web.http.ranges import ByteRange, parse_ranges
-from app.web.problems import Problem, damaged
-from app.web.responses.content_response import Piece, Representation, respond_made
+from app.web.problems import Problem
+from app.web.responses.content_response import ContentRepresentation, Piece, converted_response
 
 MOST_ROWS = 100_000
 MISSING_HEADER = "Missing-Parts"
 _ENDLESS = 1 << 62
 
 
-def answer_in_part(
+def leading_part(
     request: Request,
     gateway: Gateway,
     record: AttachmentRecord,
     word: str | None,
     accept: str | None,
     options: OutputOptions,
-    charset: str | None,
 ) -> Response:
-    """Answer GET or HEAD of an attachment that is not finished. The arguments are those of `answer`. Raises Problem."""
+    """Answer GET or HEAD of an attachment that is not finished: with its first rows, or with bytes. Raises Problem and
+    OptionError."""
     try:
-        _refuse_choice(record, options, charset)
-        with _readable(record):
-            if record.kind is AttachmentKind.DATA_SET:
-                return _rows(request, gateway, record, word, accept, options)
-            return _bytes(request, gateway, record)
-    except OptionError as error:
-        raise invalid(error) from None
-
-
-def _refuse_choice(record: AttachmentRecord, options: OutputOptions, charset: str | None) -> None:
-    if charset is not None:
-        raise OptionError("charset", "only finished files are converted")
-    if record.kind is not AttachmentKind.DATA_SET:
+        if record.kind is AttachmentKind.DATA_SET:
+            return _rows(request, gateway, record, chosen_format(word, accept), options)
         for name in options.given():
             raise OptionError(name, "a file is sent as stored")
-
-
-@contextmanager
-def _readable(record: AttachmentRecord) -> Iterator[None]:
-    """Raise Problem for content of which nothing can be read."""
-    try:
-        yield
+        return _bytes(request, gateway, record)
     except NothingYet as reason:
         raise Problem("not-ready", str(reason), state=record.state) from None
     except KeyError:
         raise Problem("gone", "the journal no longer has its parts") from None
-    except DamagedError as error:
-        raise damaged(error) from error
 
 
 def _bytes(request: Request, gateway: Gateway, record: AttachmentRecord) -> Response:
     """Answer with the range that is asked for, of the bytes that are there."""
     asked = _asked(request)
-    found = gateway.leading_bytes(record, asked.first, min(asked.size, MOST_BYTES))
+    found = leading_bytes(record, gateway.context, asked.first, min(asked.size, MOST_BYTES))
     if not found.data and asked.first:
-        why = f"the parts that have come have no byte {asked.first}"
+        why = f"the parts received so far have no byte {asked.first}"
         raise Problem("range-not-satisfiable", why)  # Content-Range would need the length of the whole content
     if not found.data:
-        raise NothingYet("the parts that have come have no content")
+        raise NothingYet("the parts received so far have no content")
     what = _representation(record, found.content_type, file_name(record))
     about = what.headers() | {
         "Content-Type": what.media_type,
@@ -99,33 +78,27 @@ def _asked(request: Request) -> ByteRange:
 
 
 def _rows(
-    request: Request,
-    gateway: Gateway,
-    record: AttachmentRecord,
-    word: str | None,
-    accept: str | None,
-    options: OutputOptions,
+    request: Request, gateway: Gateway, record: AttachmentRecord, known: TableFormat, options: OutputOptions
 ) -> Response:
-    known = chosen_format(word, accept)
     chosen = known.settled(options)
     wanted = MOST_ROWS if chosen.limit is None else min(MOST_ROWS, (chosen.offset or 0) + chosen.limit)
-    found = gateway.leading_rows(record, wanted)
+    found = leading_rows(record, gateway.context, wanted)
     made_of = (known.name, *chosen.given().items())
     what = _representation(record, known.content_type, file_name(record, known.extension), *made_of)
 
     def make(slot: Slot) -> Iterator[Piece]:
         yield from slot.run(write_rows, found.table, known.name, chosen, what.modified, request.method != "HEAD")
 
-    response = respond_made(request, make, what)
+    response = converted_response(request, make, what)
     response.headers["Vary"] = "Accept"
     response.headers[MISSING_HEADER] = _spoken(found.missing)
     return response
 
 
-def _representation(record: AttachmentRecord, content_type: str, name: str, *made_of: object) -> Representation:
+def _representation(record: AttachmentRecord, content_type: str, name: str, *made_of: object) -> ContentRepresentation:
     """Return the header fields of content that grows with every part."""
     state = (record.id, record.last_position, record.parts_received, record.bytes_received, *made_of)
-    return Representation(
+    return ContentRepresentation(
         tag=sha256(repr(state).encode()).hexdigest(),
         content_type=content_type,
         file_name=name,

@@ -13,7 +13,15 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_vali
 
 from app.model.attachment import AttachmentKind
 from app.model.names import folded
-from app.model.patterns import CORREL_ID, DELIMITER, IDENTIFIER, NO_CONTROL_CHARACTERS, NO_SPACES, PRINTABLE_ASCII, TEXT
+from app.model.validation import (
+    CORREL_ID,
+    DELIMITER,
+    IDENTIFIER,
+    NO_CONTROL_CHARACTERS,
+    NO_SPACES,
+    PRINTABLE_ASCII,
+    TEXT,
+)
 from app.service.sending import drafts
 from app.service.sending.drafts import FILE_SPECIFICATIONS
 from app.service.sending.upload_conversion import ConversionRequest
@@ -21,7 +29,7 @@ from app.service.sending.upload_parts import StoredPart
 from app.tables.read.file_formats import FORMATS
 from app.tables.read.overrides import DataSetOverrides, NameRule, VariableOverrides
 from app.tables.read.read_request import ReadOptions, VariableType
-from app.web.resources.messages.map_schemas import MOST_MAP_VALUES, MapType, check_map_value
+from app.web.resources.messages.schemas import MOST_MAP_VALUES, MapType, check_map_value
 from app.web.resources.schemas import KINDS, KindWord
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=NO_CONTROL_CHARACTERS)]
@@ -39,9 +47,9 @@ class Strict(BaseModel):
 
 
 class VariableDraft(Strict):
-    """The settings for one variable; those that are left out are taken from the file."""
+    """The settings for one variable; omitted settings are taken from the file."""
 
-    name: Name | None = Field(default=None, description="the variable's name, if not that of its column")
+    name: Name | None = Field(default=None, description="the variable's name, if it differs from the column's")
     type: VariableType | None = Field(default=None, description="`character` keeps numbers as text")
     length: int | None = Field(
         default=None, description="bytes: 3 to 8 for a numeric variable, up to 32,767 for a character variable"
@@ -55,8 +63,8 @@ class VariableDraft(Strict):
 
 
 class DataSetDraft(Strict):
-    """The settings for reading the file of a data set, and the attributes of the data set; those that are left out
-    are taken from the file.
+    """The settings for reading the file of a data set, and the attributes of the data set; omitted settings are taken
+    from the file.
     """
 
     format: str | None = Field(
@@ -123,7 +131,7 @@ class DataSetDraft(Strict):
 
     @property
     def companions(self) -> list[str]:
-        """The names of the parts that are given beside the file."""
+        """The names of the parts that describe the file."""
         return [part for part in (self.catalog, self.define) if part is not None]
 
 
@@ -173,13 +181,13 @@ class ApplicationMessageDraft(Strict):
             raise ValueError("give one of text, base64 and values")
         return self
 
-    def draft(self) -> drafts.ApplicationMessageDraft:
+    def draft(self) -> drafts.DraftedApplicationMessage:
         content: str | bytes | tuple[drafts.MapValue, ...]
         if self.values is not None:
             content = tuple((each.type, each.value) for each in self.values)
         else:
             content = self.text if self.text is not None else base64.b64decode(self.base64 or "")
-        return drafts.ApplicationMessageDraft(content, self.format)
+        return drafts.DraftedApplicationMessage(content, self.format)
 
 
 class AttachmentDraft(Strict):
@@ -225,9 +233,9 @@ class AttachmentDraft(Strict):
             return AttachmentKind.DATA_SET if self.data_set is not None else None
         return KINDS[self.kind]
 
-    def draft(self, description: str, otherwise: AttachmentKind) -> drafts.AttachmentDraft:
+    def draft(self, description: str, otherwise: AttachmentKind) -> drafts.DraftedAttachment:
         """Return the record. `otherwise` is the kind where the sender states none."""
-        return drafts.AttachmentDraft(
+        return drafts.DraftedAttachment(
             part=self.part,
             kind=self.stated_kind() or otherwise,
             name=self.name,
@@ -269,7 +277,7 @@ class MessageDraft(Strict):
 
     @property
     def companions(self) -> set[str]:
-        """The names of the parts that are given beside data sets and are no attachments."""
+        """The names of the parts that describe data sets and are no attachments."""
         return {part for each in self.attachments if each.data_set for part in each.data_set.companions}
 
     @property
@@ -278,11 +286,11 @@ class MessageDraft(Strict):
         return {attachment.part for attachment in self.attachments} | self.companions
 
     def completed(
-        self, kinds: Sequence[AttachmentKind], names: Sequence[str], beside: Mapping[str, str]
+        self, kinds: Sequence[AttachmentKind], names: Sequence[str], companions: Mapping[str, str]
     ) -> "MessageDraft":
         """Return the message with the kind of every attachment, and the names of those files that have none.
 
-        `kinds` and `names` are in the order of the attachments. `beside` are the parts that describe all data sets.
+        `kinds` and `names` are in the order of the attachments. `companions` are the parts that describe all data sets.
         Raises ValidationError.
         """
         said = self.model_dump(exclude_unset=True)
@@ -290,13 +298,13 @@ class MessageDraft(Strict):
             entry["kind"] = kind.word
             if kind is not AttachmentKind.DATA_SET and entry.get("name") is None:
                 entry["name"] = name
-            if kind is AttachmentKind.DATA_SET and beside:
-                entry["data_set"] = {**(entry.get("data_set") or {}), **beside}
+            if kind is AttachmentKind.DATA_SET and companions:
+                entry["data_set"] = {**(entry.get("data_set") or {}), **companions}
         return MessageDraft.model_validate(said)
 
-    def draft(self, otherwise: AttachmentKind = AttachmentKind.BINARY_FILE) -> drafts.MessageDraft:
+    def draft(self, otherwise: AttachmentKind = AttachmentKind.BINARY_FILE) -> drafts.DraftedMessage:
         """Return the record. `otherwise` is the kind of attachments for which the sender states none."""
-        return drafts.MessageDraft(
+        return drafts.DraftedMessage(
             destination=self.destination,
             attachments=tuple(attachment.draft(self.description, otherwise) for attachment in self.attachments),
             original_msg_type=self.original_msg_type,

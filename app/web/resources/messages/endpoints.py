@@ -4,26 +4,24 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
-from fastapi.responses import JSONResponse
 
 from app.model.attachment import AttachmentKind
 from app.service.gateway import Gateway
 from app.service.retention.deletion import NotEnded
-from app.service.sending.delivery_creation import Submission
-from app.service.sending.upload_conversion import Run
 from app.web.dependencies.caller import Caller, CallerDep
 from app.web.dependencies.identifiers import Identifier, known_message, unknown
-from app.web.dependencies.request_gateway import BaseDep, GatewayDep, PagingDep, link_next
+from app.web.dependencies.request_gateway import GatewayDep, PagingDep
+from app.web.http.digests import Digests
 from app.web.http.entity_tags import IfMatch, entity_tag, require_match
-from app.web.http.iso_times import Timestamp, to_microseconds
+from app.web.http.parameters import Timestamp, to_microseconds
 from app.web.http.traceparent import TraceParent
 from app.web.problems import Problem, responses
 from app.web.resources.attachments.schemas import AttachmentSummary
-from app.web.resources.deliveries.schemas import AcceptedDelivery
+from app.web.resources.deliveries import AcceptedDelivery
 from app.web.resources.messages.multipart_form import MESSAGE
-from app.web.resources.messages.queueing import ACCEPTED, REFUSED, IdempotencyKey, queued
+from app.web.resources.messages.multipart_upload import Body, DescriptionUpload, UploadWriter
 from app.web.resources.messages.schemas import MessageSummary, MessageView, Rehearsal
-from app.web.resources.messages.submission import respond
+from app.web.resources.messages.submission import ACCEPTED, REFUSED, IdempotencyKey, SendingRequest
 from app.web.resources.schemas import PageView, page_view
 
 MOST_SHOWN = 100
@@ -89,11 +87,8 @@ _REQUEST_BODY: dict[str, Any] = {
 
 @router.get("", operation_id="list_messages", responses=responses("invalid"))
 def list_messages(
-    request: Request,
-    response: Response,
     gateway: GatewayDep,
     caller: CallerDep,
-    base: BaseDep,
     paging: PagingDep,
     source: Annotated[str | None, Query(max_length=100)] = None,
     received_after: Annotated[Timestamp | None, Query(examples=["2026-11-21T08:00:00Z"])] = None,
@@ -108,19 +103,16 @@ def list_messages(
         to_microseconds(received_after),
         to_microseconds(received_before),
     )
-    link_next(request, response, page)
-    return page_view(page, lambda record: MessageSummary.of(record, base))
+    return page_view(paging, page, lambda record: MessageSummary.of(record, caller.base))
 
 
 @router.get("/{message_id}", operation_id="get_message", responses=responses("not-found", "ambiguous"))
-def get_message(
-    message_id: Identifier, response: Response, gateway: GatewayDep, caller: CallerDep, base: BaseDep
-) -> MessageView:
+def get_message(message_id: Identifier, response: Response, gateway: GatewayDep, caller: CallerDep) -> MessageView:
     """Return one message: its header's fields, its application message and its attachments.
 
     Its entity tag changes whenever any of these does.
     """
-    view = _view(gateway, message_id, caller, base)
+    view = _view(gateway, message_id, caller, caller.base)
     response.headers["ETag"] = entity_tag(view)
     return view
 
@@ -131,11 +123,9 @@ def get_message(
     status_code=204,
     responses=responses("not-found", "ambiguous", "not-ended", "precondition-failed"),
 )
-def delete_message(
-    message_id: Identifier, gateway: GatewayDep, caller: CallerDep, base: BaseDep, if_match: IfMatch = None
-) -> None:
+def delete_message(message_id: Identifier, gateway: GatewayDep, caller: CallerDep, if_match: IfMatch = None) -> None:
     """Delete a message, and its expired and quarantined attachments. Delete its other attachments before."""
-    view = _view(gateway, message_id, caller, base)
+    view = _view(gateway, message_id, caller, caller.base)
     require_match(entity_tag(view), if_match, "the message")
     try:
         if not gateway.deletion.message(view.id):
@@ -170,7 +160,6 @@ async def send_message(
     request: Request,
     gateway: GatewayDep,
     caller: CallerDep,
-    base: BaseDep,
     idempotency_key: IdempotencyKey = None,
     traceparent: TraceParent = None,
     dry_run: Annotated[
@@ -186,16 +175,26 @@ async def send_message(
     against every limit of SAS and of the destination before anything is sent. Value labels are sent as one more data
     set, `FORMATS`, in the form that PROC FORMAT reads with CNTLIN=.
     """
-    del traceparent  # `continued` reads it: a field that comes twice is invalid
-    if gateway.draining:
-        raise Problem("unavailable", "the gateway is stopping", {"Retry-After": "5"})
-    if dry_run:
-        caller.trail.details["dry_run"] = True
-        return await respond(request, gateway, caller, None, partial(_dry_run, gateway), in_slot=True)
-    return await queued(request, gateway, caller, base, idempotency_key)
+    del traceparent  # `continued` reads it: a repeated field is invalid
+    sending = SendingRequest(request, gateway, caller, None if dry_run else idempotency_key)
+    with sending.accepted():
+        if dry_run:
+            caller.trail.details["dry_run"] = True
+        submission = await sending.receive(_body(request, gateway, sending))
+        return await (sending.rehearse(submission) if dry_run else sending.queue(submission))
 
 
-def _dry_run(gateway: Gateway, submission: Submission, run: Run) -> JSONResponse:
-    """Answer with a description of the message that would be sent."""
-    view = Rehearsal.of(gateway.deliveries.dry_run(submission, run))
-    return JSONResponse(view.model_dump(mode="json", exclude_none=True))
+def _body(request: Request, gateway: Gateway, sending: SendingRequest) -> Body:
+    """Return what stores the body: multipart/form-data, or the JSON of a message whose parts are uploads."""
+    content_type, digests = request.headers.get("content-type", ""), Digests(request.headers)
+    if content_type.partition(";")[0].strip().lower() == "application/json":
+        return DescriptionUpload(partial(sending.reader.on_field, MESSAGE), digests)
+    return UploadWriter(
+        content_type,
+        gateway.store,
+        sending.folder,
+        is_field=sending.reader.is_field,
+        on_field=sending.reader.on_field,
+        max_parts=gateway.settings.limits.attachments_a_message,
+        digests=digests,
+    )

@@ -9,8 +9,7 @@ from pydantic_core import from_json
 from app.framing.registry import framing
 from app.ports import ContentStore
 from app.service.sending import drafts
-from app.service.sending.recognition import kind_of_part
-from app.service.sending.upload_parts import StoredPart
+from app.service.sending.upload_parts import StoredPart, kind_of_part
 from app.settings import Destination
 from app.web.http.disposition import why_meaningless
 from app.web.problems import Problem, field_errors
@@ -22,14 +21,14 @@ MESSAGE = "message"
 
 _FORM_FIELDS = ("destination", "description", "kind", "name", "data_set")
 COMPANIONS = ("catalog", "define")
-"""Names of a form's files that are given beside data sets."""
+"""Names of a form's files that describe data sets."""
 NO_COMPANIONS: Mapping[str, str] = {}
 
 
 class Described(NamedTuple):
     """A message, and its stored parts by the names that it uses. Equal requests have equal fingerprints."""
 
-    message: drafts.MessageDraft
+    message: drafts.DraftedMessage
     parts: Mapping[str, StoredPart]
     fingerprint: str
 
@@ -64,7 +63,10 @@ class DescriptionReader:
                 raise _invalid("#", f"the part {MESSAGE!r} must be the first, and the only one of its name")
             return True
         if self._draft is not None:
-            self._expect(head.name)
+            if head.name not in self._draft.part_names:
+                raise _invalid("#/attachments", f"no attachment names the part {head.name!r}")
+            if self._seen.count(head.name) > 1:
+                raise _invalid("#/attachments", f"the part {head.name!r} is repeated, or is also an upload")
             return False
         if head.file_name is None and head.name not in _FORM_FIELDS:
             raise _invalid(f"#/{head.name}", f"unknown field; a form has {', '.join(_FORM_FIELDS)} and files")
@@ -123,9 +125,9 @@ class DescriptionReader:
         draft: MessageDraft,
         form: Form,
         parts: Mapping[str, StoredPart],
-        beside: Mapping[str, str] = NO_COMPANIONS,
+        companions: Mapping[str, str] = NO_COMPANIONS,
     ) -> Described:
-        """Return the description. `beside` are the parts that describe all data sets of a form."""
+        """Return the description. `companions` are the parts that describe all data sets of a form."""
         kinds = framing(drafts.find_destination(self._destinations, draft.destination).framing).kinds
         found = [
             entry.stated_kind() or kind_of_part(self._store, parts[entry.part], kinds) for entry in draft.attachments
@@ -134,16 +136,9 @@ class DescriptionReader:
         for number, (entry, name) in enumerate(zip(draft.attachments, names, strict=True)):
             if why := why_meaningless(name if entry.name is None else entry.name):
                 raise _invalid(f"#/attachments/{number}/name", why)
-        completed = _validated(lambda: draft.completed(found, names, beside))
+        completed = _validated(lambda: draft.completed(found, names, companions))
         self._check(completed)
         return Described(completed.draft(), parts, completed.fingerprint(form.parts))
-
-    def _expect(self, name: str) -> None:
-        assert self._draft is not None
-        if name not in self._draft.part_names:
-            raise _invalid("#/attachments", f"no attachment names the part {name!r}")
-        if self._seen.count(name) > 1:
-            raise _invalid("#/attachments", f"the part {name!r} comes twice, or also as an upload")
 
     def _check(self, draft: MessageDraft) -> None:
         destination = drafts.find_destination(self._destinations, draft.destination)
@@ -165,16 +160,24 @@ def _validated(make: Callable[[], MessageDraft]) -> MessageDraft:
 
 
 def _draft_of_form(form: Form) -> MessageDraft:
-    said: dict[str, object] = {key: form.fields[key] for key in ("destination", "description") if key in form.fields}
-    said["attachments"] = [_entry_of_form(form, number) for number in range(len(_attached(form)))]
-    return MessageDraft.model_validate(said)
+    message: dict[str, object] = {
+        name: form.fields[name] for name in ("destination", "description") if name in form.fields
+    }
+    entry: dict[str, object] = {name: form.fields[name] for name in ("kind", "name") if form.fields.get(name)}
+    if "data_set" in form.fields:
+        try:
+            entry["data_set"] = from_json(form.fields["data_set"])
+        except ValueError as error:
+            raise _invalid("#/data_set", f"not JSON: {error}") from None
+    message["attachments"] = [{"part": f"{number}", **entry} for number in range(len(_attached(form)))]
+    return MessageDraft.model_validate(message)
 
 
 def _attached(form: Form) -> list[StoredPart]:
     """Return the files of a form that are attachments. Raises Problem for two catalogs, or two define.xml."""
-    beside = [part.name for part in form.parts if part.name in COMPANIONS]
-    if twice := next((name for name in COMPANIONS if beside.count(name) > 1), None):
-        raise _invalid(f"#/{twice}", f"the file {twice!r} comes twice")
+    companions = [part.name for part in form.parts if part.name in COMPANIONS]
+    if twice := next((name for name in COMPANIONS if companions.count(name) > 1), None):
+        raise _invalid(f"#/{twice}", f"the file {twice!r} is repeated")
     return [part for part in form.parts if part.name not in COMPANIONS]
 
 
@@ -184,18 +187,3 @@ def _named_parts(entry: AttachmentDraft) -> Iterator[tuple[str, str]]:
     for field in COMPANIONS:
         if entry.data_set is not None and (part := getattr(entry.data_set, field)) is not None:
             yield f"data_set/{field}", part
-
-
-def _entry_of_form(form: Form, number: int) -> dict[str, object]:
-    entry: dict[str, object] = {"part": f"{number}"}
-    entry |= {name: form.fields[name] for name in ("kind", "name") if form.fields.get(name)}
-    if "data_set" in form.fields:
-        entry["data_set"] = _json(form.fields["data_set"])
-    return entry
-
-
-def _json(text: str) -> object:
-    try:
-        return from_json(text)
-    except ValueError as error:
-        raise _invalid("#/data_set", f"not JSON: {error}") from None

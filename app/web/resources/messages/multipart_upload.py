@@ -8,7 +8,6 @@ upload that breaks off leaves nothing in the store.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import NamedTuple, Protocol
 
 from python_multipart.exceptions import FormParserError
@@ -17,7 +16,7 @@ from starlette.requests import Request
 
 from app.ports import ContentStore
 from app.service.sending.upload_parts import PartWriter, StoredPart
-from app.service.sending.upload_space import Promise, Room
+from app.service.sending.upload_space import SpaceReservation, UploadSpace
 from app.web.http.digests import Digests
 from app.web.http.disposition import file_name_of, name_of, text_of
 from app.web.problems import Problem
@@ -43,7 +42,7 @@ class PartHead(NamedTuple):
     content_type: str
 
 
-class Upload:
+class UploadWriter:
     """One body that is written to the store, as objects `{prefix}/{n}`.
 
     Its methods block; one thread at a time may call them.
@@ -63,7 +62,7 @@ class Upload:
         max_parts: int,
         digests: Digests | None = None,
     ) -> None:
-        """Begin an upload. `digests` are those of the whole body. Those of a part are in its own header."""
+        """Begin an upload. `digests` are the digests of the whole body; each part has its own in its header."""
         self.form = Form()
         self._store, self._prefix, self._max_parts = store, prefix, max_parts
         self._is_field, self._on_field = is_field, on_field
@@ -166,7 +165,7 @@ class Upload:
         elif self._field is not None:
             text, self._field = text_of(self._field, self._head.name), None
             if self._head.name in self.form.fields:
-                raise Problem("malformed", f"the field {self._head.name!r} comes twice")
+                raise Problem("malformed", f"the field {self._head.name!r} is repeated")
             self.form.fields[self._head.name] = text
             self._on_field(self._head.name, text)
 
@@ -196,15 +195,16 @@ class RawUpload:
         fields: Mapping[str, str],
         digests: Digests,
     ) -> None:
-        """Begin to write the file. `fields` are those that a form would have."""
-        self._store, self._digests = store, digests
+        """Set what the file is. `fields` are the fields that a form would have."""
+        self._store, self._object_name, self._digests = store, f"{prefix}/0", digests
         self._about = (file_name, content_type)
         self.form = Form(dict(fields))
-        self._writer: PartWriter | None = PartWriter(store, f"{prefix}/0")
+        self._writer: PartWriter | None = None
 
     def feed(self, chunks: list[bytes]) -> None:
         """Write the next bytes."""
-        assert self._writer is not None
+        if self._writer is None:
+            self._writer = PartWriter(self._store, self._object_name)
         for chunk in chunks:
             self._digests.update(chunk)
             self._writer.write(memoryview(chunk))
@@ -255,7 +255,7 @@ def _discard(writer: PartWriter | None, parts: Sequence[StoredPart], store: Cont
         store.delete(part.object_name)
 
 
-async def receive(request: Request, upload: Body, limit: int, room: Room) -> Form:
+async def receive(request: Request, upload: Body, limit: int, room: UploadSpace) -> Form:
     """Stream a request's body through an upload; discard the upload if that fails.
 
     Space is kept in `room` for what the request announces. Raises Problem, ClientDisconnect and StoreFull.
@@ -271,7 +271,7 @@ async def receive(request: Request, upload: Body, limit: int, room: Room) -> For
         raise
 
 
-async def _receive(request: Request, upload: Body, limit: int, promise: Promise) -> Form:
+async def _receive(request: Request, upload: Body, limit: int, promise: SpaceReservation) -> Form:
     threads = pools_of(request).uploads
     working: asyncio.Future[None] | None = None
     batch: list[bytes] = []
@@ -292,15 +292,11 @@ async def _receive(request: Request, upload: Body, limit: int, promise: Promise)
         promise.grow_to(gathered + writing)
         if working is not None:
             await working
-        return await run_in(threads, partial(_finish, upload, batch))
+        await run_in(threads, lambda: upload.feed(batch))
+        return await run_in(threads, upload.finish)
     finally:
         if working is not None:
             await asyncio.wait([working])
-
-
-def _finish(upload: Body, last: list[bytes]) -> Form:
-    upload.feed(last)
-    return upload.finish()
 
 
 def _check_size(size: int, limit: int) -> None:

@@ -1,25 +1,97 @@
-"""The JSON of messages, and of a dry run."""
+"""The JSON of messages, of the maps in them, and of a dry run."""
 
 from base64 import b64encode
 from datetime import datetime
-from typing import Any, Literal
+from math import isfinite
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, Field
 
 from app.codecs.ibm_mq.encodings import charset
+from app.codecs.sas.rendezvous_messages import CHAR, MAP_TYPE_NAMES, MapItem, is_map, read_map
 from app.model.records import MessageRecord
 from app.model.times import to_time
-from app.service.sending.dry_run import DryRun
+from app.service.sending.delivery_creation import DryRun
 from app.service.sending.upload_conversion import ConvertedFile
 from app.tables.read.overrides import Defined, Origin
 from app.tables.read.read_request import VariableType
-from app.web.http.iso_times import optional_time
+from app.web.http.parameters import optional_time
 from app.web.problems import FieldError
 from app.web.resources.attachments.schemas import AttachmentSummary
 from app.web.resources.data_set_schemas import IndexView
-from app.web.resources.messages.map_schemas import MapValue, map_items, text_in
 from app.web.resources.messages.sending_problems import fault_members
 from app.web.resources.schemas import KindWord, Links, kind_word, shown
+from app.wire import WireError
+
+MapType = Literal["short", "long", "double", "char"]
+MOST_MAP_VALUES = 32_767
+"""A message has at most 65,535 fields: their number, and two for each value."""
+
+_BITS = {"short": 16, "long": 32}
+
+assert get_args(MapType) == tuple(MAP_TYPE_NAMES.values())
+
+
+class MapValue(BaseModel):
+    """One value of a map. It is null for a number that JSON lacks, and for a text that its CCSID lacks."""
+
+    type: MapType = Field(examples=["long"])
+    value: int | float | str | None = Field(examples=[9999])
+
+    @classmethod
+    def of(cls, item: MapItem, codec: str | None) -> "MapValue":
+        value: int | float | str | None
+        if isinstance(item.value, bytes):
+            value = text_of(item.value, codec)
+        else:
+            value = item.value if isfinite(item.value) else None
+        return cls.model_construct(type=MAP_TYPE_NAMES[item.type], value=value)
+
+
+def text_of(data: bytes, codec: str | None) -> str | None:
+    """Return bytes as text; None where they are none in the codec, or where there is no codec."""
+    if codec is None:
+        return None
+    try:
+        return data.decode(codec)
+    except UnicodeDecodeError:
+        return None
+
+
+def map_items(body: bytes) -> tuple[MapItem, ...] | None:
+    """Return the values of an application message that is a map; None for any other one."""
+    if not is_map(body):
+        return None
+    try:
+        return read_map(body)
+    except WireError:
+        return None
+
+
+def text_in(body: bytes, items: tuple[MapItem, ...] | None, codec: str | None) -> str | None:
+    """Return the text that an application message is, or that is the only value of its map; None without one."""
+    if items is None:
+        return text_of(body, codec)
+    if len(items) == 1 and items[0].type == CHAR and isinstance(items[0].value, bytes):
+        return text_of(items[0].value, codec)
+    return None
+
+
+def _is_double(value: float | str) -> bool:
+    try:
+        return isfinite(float(value))
+    except OverflowError:  # of an integer
+        return False
+
+
+def check_map_value(type_: MapType, value: float | str) -> None:
+    """Raise ValueError for a value that its type does not have."""
+    if isinstance(value, str) != (type_ == "char"):
+        raise ValueError(f"a {type_} has {'a text' if type_ == 'char' else 'a number'}")
+    if type_ in _BITS and not (isinstance(value, int) and -(1 << _BITS[type_] - 1) <= value < 1 << _BITS[type_] - 1):
+        raise ValueError(f"a {type_} is an integer of {_BITS[type_]} bits, not {value!r}")
+    if type_ == "double" and not _is_double(value):
+        raise ValueError(f"a {type_} is a finite number of 64 bits")
 
 
 class ApplicationMessage(BaseModel):
@@ -188,12 +260,8 @@ class Rehearsal(BaseModel):
                     name=attachment.qualifier_2,
                     qualifier_1=attachment.qualifier_1,
                     messages=dry_run.attachment_messages[attachment.correl_id],
-                    data_set=_proposal(dry_run.data_sets.get(part)),
+                    data_set=DataSetProposal.of(found) if (found := dry_run.data_sets.get(part)) else None,
                 )
                 for part, attachment in attachments
             ],
         )
-
-
-def _proposal(converted: ConvertedFile | None) -> DataSetProposal | None:
-    return None if converted is None else DataSetProposal.of(converted)

@@ -1,120 +1,184 @@
-"""Conversion of the body of `POST /messages` to a submission, and the response, made in a thread or in a conversion
-slot.
-"""
+"""A request that sends: its body is stored, its parts are described, and the message is queued."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from hashlib import sha256
 from secrets import token_hex
+from typing import Annotated, Any, Final
 
-from fastapi import Request, Response
+from fastapi import Header, Request, Response
+from fastapi.responses import JSONResponse
 
+from app.model.validation import IDEMPOTENCY_KEY
 from app.service.conversion import Slot, SlotUse
 from app.service.gateway import Gateway
 from app.service.sending.delivery_creation import Submission, folder_of
 from app.service.sending.preparation import has_data_sets
 from app.service.sending.sending_errors import SendingError, UnknownDestination
-from app.service.sending.upload_conversion import Run, run_here
-from app.settings import Destination
+from app.service.sending.upload_conversion import Runner, run_here
 from app.web.dependencies.caller import Caller
-from app.web.http.digests import Digests
 from app.web.http.traceparent import continued
-from app.web.resources.messages.multipart_form import MESSAGE, DescriptionReader
-from app.web.resources.messages.multipart_upload import Body, DescriptionUpload, Upload, receive
-from app.web.resources.messages.sending_problems import problem_of
-from app.web.resources.uploads.owned_uploads import CallersUploads
-from app.web.responses.disconnection import converting
+from app.web.problems import Problem, responses
+from app.web.resources.deliveries import DeliveryView
+from app.web.resources.messages.multipart_form import DescriptionReader
+from app.web.resources.messages.multipart_upload import Body, receive
+from app.web.resources.messages.schemas import Rehearsal
+from app.web.resources.messages.sending_problems import located, problem_of
+from app.web.resources.uploads.owned_uploads import CallersUploads, owner_of
+from app.web.responses.disconnection import convert
 from app.web.server.thread_pools import pools_of, run_in
 
-Open = Callable[[DescriptionReader, str], Body]
-"""A function that begins to store a request's body in a folder, for a reader of its parts. It may block."""
-Answer = Callable[[Submission, Run], Response]
-"""A function that makes the response to a submission, using a function that runs its conversions. It blocks."""
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        pattern=IDEMPOTENCY_KEY,
+        description="makes it safe to repeat this request: all requests with the same key send one message",
+        examples=["5b1f7a52-4f0d-4b7a-9b5e-0a8f6f3f2f7e"],
+    ),
+]
+ACCEPTED: Final[dict[str, Any]] = {
+    "description": "stored, and queued for sending",
+    "headers": {
+        "Location": {"description": "the delivery", "schema": {"type": "string"}},
+        "Idempotency-Replayed": {
+            "description": "`true` if this repeats the response to the key's first request",
+            "schema": {"type": "string"},
+        },
+    },
+}
+"""The description of status 202."""
+REFUSED: Final = responses(
+    "malformed",
+    "digest-mismatch",
+    "in-flight",
+    "too-large",
+    "unsupported-media-type",
+    "invalid",
+    "unsuitable",
+    "unknown-destination",
+    "key-reused",
+    "conversion-limit",
+    "expansion-limit",
+    "unavailable",
+    "busy",
+    "storage-full",
+)
+"""The descriptions of the problems with which a request that sends is refused."""
+_WITHOUT_OWNER: Final = ("anonymous", "token")
+"""The kinds of callers that may see every delivery."""
 
 
-async def respond(
-    request: Request,
-    gateway: Gateway,
-    caller: Caller,
-    key: str | None,
-    answer: Answer,
-    *,
-    in_slot: bool,
-    opening: Open | None = None,
-) -> Response:
-    """Return the response to a request. It is made in a slot if `in_slot` or if there are data sets. Raises Problem.
+class SendingRequest:
+    """A request that sends. Its steps: `accepted`, then `receive`, then `queue` or `rehearse`."""
 
-    Without `opening`, the body is multipart/form-data, or the JSON of a message whose parts are uploads.
+    def __init__(self, request: Request, gateway: Gateway, caller: Caller, key: str | None) -> None:
+        self._request, self._gateway, self._caller = request, gateway, caller
+        self._key = None if key is None else _of_caller(caller, key)
+        self._delivery_id = token_hex(16)
+        self.folder = folder_of(self._delivery_id)
+        every = gateway.deliveries.destinations.items()
+        self.destinations = {name: it for name, it in every if caller.principal.knows_destination(name)}
+        uploads = CallersUploads(gateway, caller, self.folder)
+        self.reader = DescriptionReader(self.destinations, gateway.store, uploads)
+
+    @contextmanager
+    def accepted(self) -> Iterator[None]:
+        """Accept the request for the length of the block, in which errors of sending become problems.
+
+        Raises Problem while the gateway stops, and while another request with the same key runs.
+        """
+        if self._gateway.draining:
+            raise Problem("unavailable", "the gateway is stopping", {"Retry-After": "5"})
+        in_flight: set[str] = self._request.app.state.in_flight
+        if self._key in in_flight:
+            raise Problem("in-flight", "another request with this key is in progress", {"Retry-After": "1"})
+        if self._key is not None:
+            in_flight.add(self._key)
+        try:
+            yield
+        except SendingError as error:
+            if isinstance(error, UnknownDestination) and error.name in self._gateway.deliveries.destinations:
+                self._caller.knows_destination(error.name)
+            raise problem_of(error) from error
+        finally:
+            if self._key is not None:
+                in_flight.discard(self._key)
+
+    async def receive(self, body: Body) -> Submission:
+        """Store the body and return the submission that it describes. Raises Problem and SendingError."""
+        gateway, pools = self._gateway, pools_of(self._request)
+        with pools.uploading():
+            form = await receive(self._request, body, gateway.settings.limits.upload_bytes, gateway.room)
+            try:
+                described = await run_in(pools.uploads, partial(self.reader.result, form))
+            except BaseException:
+                await self._discard()
+                raise
+        self._caller.trail.details["destination"] = described.message.destination
+        uploads = self.reader.upload_ids
+        return Submission(
+            self._delivery_id,
+            described.message,
+            described.parts,
+            self._key,
+            described.fingerprint,
+            uploads,
+            continued(self._request, gateway.traces) or gateway.uploads.trace_parent(uploads),
+        )
+
+    async def queue(self, submission: Submission) -> Response:
+        """Queue the message and answer with its delivery. Data sets are converted in a conversion slot."""
+        if has_data_sets(submission.message):
+            return await self._converted(submission, self._queue)
+        return await run_in(pools_of(self._request).uploads, partial(self._queue, submission, run_here))
+
+    async def rehearse(self, submission: Submission) -> Response:
+        """Answer with a description of the message that would be sent."""
+        return await self._converted(submission, self._rehearse)
+
+    async def _converted(self, submission: Submission, answer: Callable[[Submission, Runner], Response]) -> Response:
+        """Return the answer, made in a conversion slot while the client is connected."""
+        begun = False
+
+        def work(slot: Slot) -> Response:
+            nonlocal begun
+            begun = True
+            return answer(submission, slot.run)
+
+        try:
+            return await convert(self._request, SlotUse.UPLOAD, work)
+        finally:
+            if not begun:
+                await asyncio.shield(self._discard())
+
+    def _queue(self, submission: Submission, run: Runner) -> JSONResponse:
+        deliveries = self._gateway.deliveries
+        delivery, warnings, is_replayed = deliveries.submit(submission, run)
+        self._gateway.uploads.sent(submission.uploads)
+        self._caller.trail.details["delivery"] = delivery.id
+        repeats = deliveries.repeats(delivery.destination)
+        view = DeliveryView.of(delivery, self._caller.base, repeats).model_dump(mode="json")
+        if warnings:
+            view["warnings"] = [located(fault) for fault in warnings]
+        headers = {"Location": view["links"]["self"]} | ({"Idempotency-Replayed": "true"} if is_replayed else {})
+        return JSONResponse(view, 202, headers)
+
+    def _rehearse(self, submission: Submission, run: Runner) -> JSONResponse:
+        view = Rehearsal.of(self._gateway.deliveries.dry_run(submission, run))
+        return JSONResponse(view.model_dump(mode="json", exclude_none=True))
+
+    async def _discard(self) -> None:
+        """Remove what was stored."""
+        await run_in(pools_of(self._request).uploads, partial(self._gateway.deliveries.discard, self._delivery_id))
+
+
+def _of_caller(caller: Caller, key: str) -> str:
+    """Return an idempotency key as it is stored: of an API key or a person, with a digest of its owner before it.
+
+    So nobody learns about another caller's deliveries. A client's own key has no space, so it equals no stored one.
     """
-    try:
-        with pools_of(request).uploading():
-            submission = await _received(
-                request, gateway, caller, key, opening or partial(_described, request, gateway)
-            )
-        if not in_slot and not has_data_sets(submission.message):
-            return await run_in(pools_of(request).uploads, partial(answer, submission, run_here))
-        return await _converted(request, gateway, submission, answer)
-    except SendingError as error:
-        if isinstance(error, UnknownDestination) and error.name in gateway.deliveries.destinations:
-            caller.knows_destination(error.name)
-        raise problem_of(error) from error
-
-
-def _described(request: Request, gateway: Gateway, reader: DescriptionReader, folder: str) -> Body:
-    media_type = request.headers.get("content-type", "")
-    if media_type.partition(";")[0].strip().lower() == "application/json":
-        return DescriptionUpload(partial(reader.on_field, MESSAGE), Digests(request.headers))
-    return Upload(
-        media_type,
-        gateway.store,
-        folder,
-        is_field=reader.is_field,
-        on_field=reader.on_field,
-        max_parts=gateway.settings.limits.attachments_a_message,
-        digests=Digests(request.headers),
-    )
-
-
-def known_destinations(gateway: Gateway, caller: Caller) -> dict[str, Destination]:
-    """Return the destinations that a caller knows, by name."""
-    every = gateway.deliveries.destinations.items()
-    return {name: destination for name, destination in every if caller.principal.knows_destination(name)}
-
-
-async def _received(request: Request, gateway: Gateway, caller: Caller, key: str | None, opening: Open) -> Submission:
-    """Store the parts of a request's body and return the submission that it describes, to a destination that the
-    caller knows."""
-    delivery_id = token_hex(16)
-    limits = gateway.settings.limits
-    uploads = CallersUploads(gateway, caller, folder_of(delivery_id))
-    reader = DescriptionReader(known_destinations(gateway, caller), gateway.store, uploads)
-    threads = pools_of(request).uploads
-    upload = await run_in(threads, partial(opening, reader, folder_of(delivery_id)))
-    form = await receive(request, upload, limits.upload_bytes, gateway.room)
-    try:
-        described = await run_in(threads, partial(reader.result, form))
-    except BaseException:
-        await run_in(threads, partial(gateway.deliveries.discard, delivery_id))
-        raise
-    caller.trail.details["destination"] = described.message.destination
-    submission = Submission(delivery_id, described.message, described.parts, key, described.fingerprint)
-    trace_parent = continued(request, gateway.traces) or gateway.uploads.trace_parent(reader.upload_ids)
-    return submission._replace(uploads=reader.upload_ids, trace_parent=trace_parent)
-
-
-async def _converted(request: Request, gateway: Gateway, submission: Submission, answer: Answer) -> Response:
-    """Return the response, made in a conversion slot while the client is connected."""
-    begun = False
-
-    def work(slot: Slot) -> Response:
-        nonlocal begun
-        begun = True
-        return answer(submission, slot.run)
-
-    try:
-        async with converting(request, request.receive, SlotUse.UPLOAD) as slot:
-            return await slot.within_time(lambda: work(slot))
-    finally:
-        if not begun:
-            discard = partial(gateway.deliveries.discard, submission.delivery_id)
-            await asyncio.shield(run_in(pools_of(request).uploads, discard))
+    if caller.principal.kind in _WITHOUT_OWNER:
+        return key
+    return f"{sha256(owner_of(caller).encode()).hexdigest()[:32]} {key}"

@@ -1,32 +1,44 @@
 """Quarantine: physical messages that the gateway cannot read, with the reason and the bytes."""
 
-from typing import Annotated
+from time import monotonic
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from app.model.errors import JournalFull
-from app.model.message import PhysicalMessage
+from app.model.errors import DamagedError, JournalFull
 from app.model.records import QuarantineRecord, QuarantineState
 from app.service.gateway import Gateway
+from app.service.quarantine.quarantine_records import quarantined_message
+from app.service.quarantine.replays import Replayed
 from app.web.dependencies.caller import Caller, CallerDep
 from app.web.dependencies.identifiers import EntryIdentifier, entry_identifier, unknown
-from app.web.dependencies.request_gateway import BaseDep, GatewayDep, PagingDep, link_next
-from app.web.http.strict_int import Digits
+from app.web.dependencies.request_gateway import GatewayDep, PagingDep
+from app.web.http.json_body import read_json, request_body
+from app.web.http.parameters import Digits
 from app.web.problems import Problem, responses
-from app.web.resources.quarantine.schemas import LONGEST_WHY, QuarantineGroupsView, QuarantineView, ReplayedView
+from app.web.resources.quarantine.schemas import (
+    LONGEST_WHY,
+    MOST_AT_ONCE,
+    OneOfSeveral,
+    QuarantineGroupsView,
+    QuarantineView,
+    ReplayedView,
+    Several,
+    SeveralView,
+    outcome_view,
+)
 from app.web.resources.schemas import PageView, page_view
-from app.web.resources.trace.schemas import FrameView
-from app.web.resources.trace.traced_message import traced
+from app.web.resources.trace import FrameView, decoded_message
 
 PREVIEW = 256
 """Number of a message's first bytes that its entry shows."""
-_GONE = "the bytes of this message are gone"
+_GONE = "the bytes of this message have been deleted"
 
 Code = Annotated[str | None, Query(max_length=100, examples=["truncated"])]
 Why = Annotated[
     str | None,
-    Query(max_length=LONGEST_WHY, description="a reason; those that differ in numbers and identifiers only match"),
+    Query(max_length=LONGEST_WHY, description="a reason; reasons that differ only in numbers and identifiers match"),
 ]
 
 router = APIRouter(prefix="/quarantine", tags=["quarantine"])
@@ -34,11 +46,8 @@ router = APIRouter(prefix="/quarantine", tags=["quarantine"])
 
 @router.get("", operation_id="list_quarantine", responses=responses("invalid"))
 def list_quarantine(
-    request: Request,
-    response: Response,
     gateway: GatewayDep,
     caller: CallerDep,
-    base: BaseDep,
     paging: PagingDep,
     source: Annotated[str | None, Query(max_length=100)] = None,
     state: QuarantineState | None = None,
@@ -47,8 +56,7 @@ def list_quarantine(
 ) -> PageView[QuarantineView]:
     """List the quarantined messages, newest first."""
     page = gateway.catalog.quarantined(source, state, paging.cursor, paging.limit, caller.sources, code, why)
-    link_next(request, response, page)
-    return page_view(page, lambda record: QuarantineView.of(record, base))
+    return page_view(paging, page, lambda record: QuarantineView.of(record, caller.base))
 
 
 @router.get("/groups", operation_id="list_quarantine_groups", responses=responses("invalid"))
@@ -63,22 +71,20 @@ def list_quarantine_groups(
 ) -> QuarantineGroupsView:
     """Count the quarantined messages by source, code and reason, the largest groups first.
 
-    Reasons that differ in numbers and identifiers only are of one group.
+    Reasons that differ only in numbers and identifiers belong to one group.
     """
     return QuarantineGroupsView.of(gateway.catalog.quarantine_groups(source, state, limit, caller.sources, code, why))
 
 
 @router.get("/{quarantine_id}", operation_id="get_quarantine_entry", responses=responses("not-found"))
-def get_quarantine_entry(
-    quarantine_id: EntryIdentifier, gateway: GatewayDep, caller: CallerDep, base: BaseDep
-) -> QuarantineView:
+def get_quarantine_entry(quarantine_id: EntryIdentifier, gateway: GatewayDep, caller: CallerDep) -> QuarantineView:
     """Return one entry, with its message's first bytes and its properties."""
     record = _entry(gateway, quarantine_id, caller)
     try:
-        message = gateway.quarantined(record)
+        message = quarantined_message(record, gateway.context)
     except KeyError:
-        return QuarantineView.of(record, base)
-    return QuarantineView.of(record, base, bytes(message.body[:PREVIEW]), message.properties)
+        return QuarantineView.of(record, caller.base)
+    return QuarantineView.of(record, caller.base, bytes(message.body[:PREVIEW]), message.properties)
 
 
 @router.get(
@@ -91,7 +97,7 @@ def get_quarantined_body(quarantine_id: EntryIdentifier, gateway: GatewayDep, ca
     """Return the message's body as it was received."""
     record = _entry(gateway, quarantine_id, caller)
     try:
-        body = gateway.quarantined_body(record)
+        body = bytes(quarantined_message(record, gateway.context).body)
     except KeyError:
         raise Problem("gone", _GONE) from None
     headers = {"Content-Disposition": 'attachment; filename="body.bin"', "X-Content-Type-Options": "nosniff"}
@@ -108,8 +114,12 @@ async def trace_quarantined(
     quarantine_id: EntryIdentifier, request: Request, gateway: GatewayDep, caller: CallerDep
 ) -> Response:
     """Decode the message field by field, by the values of its descriptor, up to the byte where it cannot be read."""
-    message = await run_in_threadpool(_message, gateway, quarantine_id, caller)
-    return await traced(request, message)
+    entry = await run_in_threadpool(_entry, gateway, quarantine_id, caller)
+    try:
+        message = await run_in_threadpool(quarantined_message, entry, gateway.context)
+    except KeyError:
+        raise Problem("gone", _GONE) from None
+    return await decoded_message(request, message)
 
 
 @router.post(
@@ -117,17 +127,15 @@ async def trace_quarantined(
     operation_id="replay_quarantined",
     responses=responses("not-found", "gone", "damaged", "storage-full"),
 )
-def replay_quarantined(
-    quarantine_id: EntryIdentifier, gateway: GatewayDep, caller: CallerDep, base: BaseDep
-) -> ReplayedView:
+def replay_quarantined(quarantine_id: EntryIdentifier, gateway: GatewayDep, caller: CallerDep) -> ReplayedView:
     """Process a quarantined message again, e.g. after correcting the source's settings.
 
     It is written to the journal as if it arrived now. If it still cannot be read, a new entry is created. `outcome`
-    says what became of it.
+    is the result.
     """
     identifier = _entry(gateway, quarantine_id, caller).id
     try:
-        replayed = gateway.replay_quarantine(identifier)
+        replayed = gateway.replayer.replay(identifier)
     except KeyError:
         raise Problem("gone", _GONE) from None
     except JournalFull as full:
@@ -135,7 +143,7 @@ def replay_quarantined(
     if replayed is None:
         raise unknown("quarantine entry", quarantine_id)
     outcome = replayed()
-    return ReplayedView.of_outcome(_entry(gateway, identifier, caller), outcome, base)
+    return ReplayedView.of_outcome(_entry(gateway, identifier, caller), outcome, caller.base)
 
 
 @router.delete(
@@ -147,16 +155,93 @@ def dismiss_quarantined(quarantine_id: EntryIdentifier, gateway: GatewayDep, cal
         raise unknown("quarantine entry", quarantine_id)
 
 
-def _message(gateway: Gateway, quarantine_id: str, caller: Caller) -> PhysicalMessage:
-    try:
-        return gateway.quarantined(_entry(gateway, quarantine_id, caller))
-    except KeyError:
-        raise Problem("gone", _GONE) from None
-
-
 def _entry(gateway: Gateway, quarantine_id: str, caller: Caller) -> QuarantineRecord:
     record = gateway.catalog.quarantine_entry(entry_identifier(quarantine_id))
     if record is None or not caller.knows_source(record.source):
         raise unknown("quarantine entry", quarantine_id)
     caller.trail.details = {"entry": record.id, "source": record.source}
     return record
+
+
+OUTCOMES_SECONDS: Final = 10.0
+"""The time after which a request does not wait for further outcomes of replays."""
+
+Entry = tuple[str, QuarantineRecord | None]
+"""The identifier of an entry, and the entry; None for one that the caller does not know."""
+
+
+@router.post(
+    "/replay",
+    operation_id="replay_many_quarantined",
+    openapi_extra=request_body(Several),
+    responses=responses("invalid", "too-large"),
+)
+async def replay_many(request: Request, gateway: GatewayDep, caller: CallerDep) -> SeveralView:
+    """Process up to 500 quarantined messages again, in the order of the request, or all entries of a group. Each
+    succeeds or fails on its own."""
+    asked = await read_json(request, Several)
+    return await run_in_threadpool(_replayed, gateway, asked, caller)
+
+
+@router.post(
+    "/dismiss",
+    operation_id="dismiss_many_quarantined",
+    openapi_extra=request_body(Several),
+    responses=responses("invalid", "too-large"),
+)
+async def dismiss_many(request: Request, gateway: GatewayDep, caller: CallerDep) -> SeveralView:
+    """Mark up to 500 entries, or all entries of a group, as not needed. Each succeeds or fails on its own."""
+    asked = await read_json(request, Several)
+    return await run_in_threadpool(_dismissed, gateway, asked, caller)
+
+
+def _replayed(gateway: Gateway, asked: Several, caller: Caller) -> SeveralView:
+    entries, following = _entries(gateway, asked, caller)
+    begun: list[tuple[OneOfSeveral, Replayed | None]] = [_begun(gateway, *entry) for entry in entries]
+    until = monotonic() + OUTCOMES_SECONDS
+    for item, outcome in begun:
+        if outcome is not None and monotonic() < until:
+            item.outcome = outcome_view(outcome(), caller.base)
+    return SeveralView(items=[item for item, _ in begun], next=following)
+
+
+def _begun(gateway: Gateway, given: str, record: QuarantineRecord | None) -> tuple[OneOfSeveral, Replayed | None]:
+    """Begin a replay; return what was done, and the function that waits for the outcome, if it was begun."""
+    if record is None:
+        return OneOfSeveral(id=given, result="not-found"), None
+    try:
+        replayed = gateway.replayer.replay(record.id)
+    except KeyError:
+        return OneOfSeveral(id=record.id, result="gone"), None
+    except JournalFull:
+        return OneOfSeveral(id=record.id, result="storage-full"), None
+    except DamagedError:
+        return OneOfSeveral(id=record.id, result="damaged"), None
+    return OneOfSeveral(id=record.id, result="not-found" if replayed is None else "replayed"), replayed
+
+
+def _dismissed(gateway: Gateway, asked: Several, caller: Caller) -> SeveralView:
+    items = []
+    entries, following = _entries(gateway, asked, caller)
+    for given, record in entries:
+        is_done = record is not None and gateway.catalog.set_quarantine_state(record.id, "dismissed")
+        identifier = given if record is None else record.id
+        items.append(OneOfSeveral(id=identifier, result="dismissed" if is_done else "not-found"))
+    return SeveralView(items=items, next=following)
+
+
+def _entries(gateway: Gateway, asked: Several, caller: Caller) -> tuple[list[Entry], str | None]:
+    """Return the entries that are asked for, each once, and the cursor of those behind them."""
+    found: list[Entry] = []
+    following = None
+    if asked.group is None:
+        for given in dict.fromkeys(map(entry_identifier, asked.ids or ())):
+            record = gateway.catalog.quarantine_entry(given)
+            is_known = record is not None and caller.knows_source(record.source)
+            found.append((given, record if is_known else None))
+    else:
+        source, code, why = asked.group.source, asked.group.code, asked.group.why
+        page = gateway.catalog.quarantined(source, "kept", asked.cursor, MOST_AT_ONCE, caller.sources, code, why)
+        found, following = [(record.id, record) for record in page.items], page.next
+    caller.trail.details = {"entries": [record.id for _, record in found if record is not None]}
+    return found, following

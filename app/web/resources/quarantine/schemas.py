@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from app.model.records import QuarantineRecord, QuarantineState
 from app.model.times import to_time
 from app.ports import QuarantineGroups
-from app.service.quarantine.replays import Outcome, Result
+from app.service.quarantine.replays import ReplayOutcome, Result
 from app.web.resources.attachments.schemas import AttachmentSummary, Reason, reason_of
 from app.web.resources.schemas import Links, shown
 
@@ -77,10 +77,10 @@ class ReplayedAttachment(AttachmentSummary):
 
 
 class OutcomeView(BaseModel):
-    """What became of a replayed message.
+    """The outcome of a replay.
 
     - `quarantined`: it cannot be read this time either; `entry` is its new entry.
-    - `processed`: it was read; `attachments` are those that it announces or is a part of, if any is known.
+    - `processed`: it was read; `attachments` lists the attachments that it announces or is a part of, if any is known.
     - `pending`: it is not assembled yet, because of other messages before it or because a job on Spark does that.
     """
 
@@ -90,7 +90,7 @@ class OutcomeView(BaseModel):
 
 
 class QuarantineGroupView(BaseModel):
-    """Quarantined messages of one source with the same code and the same reason, but for numbers and identifiers."""
+    """Quarantined messages of one source with the same code and the same reason, apart from numbers and identifiers."""
 
     source: str
     code: str = Field(examples=["truncated"])
@@ -104,8 +104,8 @@ class QuarantineGroupView(BaseModel):
 
 
 class QuarantineGroupsView(BaseModel):
-    """The largest groups of quarantined messages. `groups` and `entries` are the numbers of all, also of those that are
-    not in `items`."""
+    """The largest groups of quarantined messages. `groups` and `entries` count all of them, including those that
+    `items` leaves out."""
 
     items: list[QuarantineGroupView]
     groups: int = Field(examples=[3])
@@ -139,7 +139,7 @@ class Group(BaseModel):
 
 class Several(BaseModel):
     """The identifiers of quarantine entries, each with or without its leading zeros; or a group, whose entries in the
-    state `kept` are meant, 500 in a request, the newest first. `cursor` is the `next` of the former request."""
+    state `kept` are meant, 500 in a request, the newest first. `cursor` is the `next` of the previous request."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -159,7 +159,7 @@ class Several(BaseModel):
 
 
 class OneOfSeveral(BaseModel):
-    """What was done with an entry. `outcome` is that of a replay, if it was known soon.
+    """The result for one entry. `outcome` is the outcome of its replay, if it was known within some seconds.
 
     `not-found`: there is no such entry. `gone`: its bytes are gone. `damaged`: they cannot be read. `storage-full`: it
     cannot be replayed at present.
@@ -179,16 +179,16 @@ class SeveralView(BaseModel):
 
 
 class ReplayedView(QuarantineView):
-    """A quarantine entry that was replayed, and what became of its message."""
+    """A quarantine entry that was replayed, and the outcome."""
 
     outcome: OutcomeView
 
     @classmethod
-    def of_outcome(cls, record: QuarantineRecord, outcome: Outcome, base: str) -> "ReplayedView":
+    def of_outcome(cls, record: QuarantineRecord, outcome: ReplayOutcome, base: str) -> "ReplayedView":
         return cls(**dict(QuarantineView.of(record, base)), outcome=outcome_view(outcome, base))
 
 
-def outcome_view(outcome: Outcome, base: str) -> OutcomeView:
+def outcome_view(outcome: ReplayOutcome, base: str) -> OutcomeView:
     """Return the JSON of what became of a replayed message."""
     attachments = [
         ReplayedAttachment(

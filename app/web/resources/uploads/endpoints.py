@@ -1,7 +1,6 @@
 """Resumable uploads by tus 1.0."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any
 
@@ -11,13 +10,13 @@ from starlette.concurrency import run_in_threadpool
 
 from app.model.access import Scope
 from app.service.gateway import Gateway
-from app.service.sending.upload_space import Promise
-from app.service.uploads import QuotaExceeded, TooManyUploads, UnknownUpload, Upload
+from app.service.sending.upload_space import SpaceReservation
+from app.service.uploads import UnknownUpload, Upload
 from app.web.dependencies.caller import CallerDep
 from app.web.dependencies.identifiers import unknown
-from app.web.dependencies.request_gateway import BaseDep, GatewayDep, PagingDep, link_next
+from app.web.dependencies.request_gateway import BaseDep, GatewayDep, PagingDep
 from app.web.http.digests import Digests
-from app.web.http.strict_int import Digits
+from app.web.http.parameters import Digits
 from app.web.http.traceparent import TraceParent, continued
 from app.web.problems import Problem, responses
 from app.web.resources.schemas import PageView, page_view
@@ -33,7 +32,7 @@ router = APIRouter(prefix="/uploads", tags=["messages"])
 UploadId = Annotated[str, Path(description="the upload's identifier")]
 TusResumable = Annotated[str, Header(description="the version of tus: `1.0.0`")]
 UploadLength = Annotated[Digits | None, Header(ge=0, le=tus.LONGEST, description="bytes of the whole content")]
-UploadOffset = Annotated[Digits, Header(ge=0, le=tus.LONGEST, description="the byte at which this body goes on")]
+UploadOffset = Annotated[Digits, Header(ge=0, le=tus.LONGEST, description="the byte at which this body continues")]
 UploadChecksum = Annotated[
     str | None, Header(description="the body's checksum: an algorithm, a space, base64", max_length=200)
 ]
@@ -118,8 +117,7 @@ async def create_upload(
     content_type = metadata.get("filetype", "").strip().lower()[:255]
     about = (owner_of(caller), upload_length, metadata.get("filename"), content_type, text, repr_digest)
     trace_parent = continued(request, gateway.traces)
-    with _within_quota():
-        upload = await run_in_threadpool(gateway.uploads.create, *about, trace_parent)
+    upload = await run_in_threadpool(gateway.uploads.create, *about, trace_parent)
     caller.trail.details = {"upload": upload.record.id}
     if tus.has_body(headers) or upload.is_complete:
         await _append(request, gateway, upload, None)
@@ -128,15 +126,13 @@ async def create_upload(
 
 
 @router.get("", operation_id="list_uploads", responses=responses("invalid"))
-def list_uploads(
-    request: Request, response: Response, gateway: GatewayDep, caller: CallerDep, base: BaseDep, paging: PagingDep
-) -> PageView[UploadView]:
-    """List the caller's uploads, newest first. With the scope `operate` and no limits, those of all callers."""
+def list_uploads(gateway: GatewayDep, caller: CallerDep, base: BaseDep, paging: PagingDep) -> PageView[UploadView]:
+    """List the caller's uploads, newest first. With the scope `operate` and no limits, list the uploads of all
+    callers."""
     principal = caller.principal
     is_operator = Scope.OPERATE in principal.scopes and not principal.is_limited
     page = page_of(gateway.uploads.of(None if is_operator else owner_of(caller)), paging)
-    link_next(request, response, page)
-    return page_view(page, lambda upload: UploadView.of(upload, base))
+    return page_view(paging, page, lambda upload: UploadView.of(upload, base))
 
 
 @router.head(
@@ -151,15 +147,15 @@ def list_uploads(
 async def head_upload(
     upload_id: UploadId, request: Request, gateway: GatewayDep, caller: CallerDep, tus_resumable: TusResumable
 ) -> Response:
-    """Tell at which byte an upload goes on. A request that still appends to it is ended before."""
+    """Return the byte at which an upload continues. A request that still appends to it is ended first."""
     tus.require_version(tus_resumable)
-    upload = await _taken(request, gateway, upload_id, caller)
+    upload = await _acquired(request, gateway, upload_id, caller)
     return Response(headers=tus.described(upload))
 
 
 @router.get("/{upload_id}", operation_id="get_upload", responses=responses("not-found"))
 async def get_upload(upload_id: UploadId, gateway: GatewayDep, caller: CallerDep, base: BaseDep) -> UploadView:
-    """Return an upload and its progress, and let a request that appends to it go on."""
+    """Return an upload and its progress, and do not end a request that appends to it."""
     return UploadView.of(await known_upload(gateway, upload_id, caller), base)
 
 
@@ -191,7 +187,7 @@ async def append_upload(
     del upload_checksum, repr_digest
     tus.require_version(tus_resumable)
     _require_running(gateway)
-    upload = await _taken(request, gateway, upload_id, caller)
+    upload = await _acquired(request, gateway, upload_id, caller)
     tus.require_type(request.headers)
     if upload_offset != upload.offset:
         raise tus.mismatch(upload, upload_offset)
@@ -214,12 +210,12 @@ async def delete_upload(
 ) -> Response:
     """Delete an upload and what was received of it."""
     tus.require_version(tus_resumable)
-    upload = await _taken(request, gateway, upload_id, caller)
+    upload = await _acquired(request, gateway, upload_id, caller)
     await run_in_threadpool(gateway.uploads.delete, upload)
     return Response(status_code=204)
 
 
-async def _taken(request: Request, gateway: Gateway, upload_id: str, caller: CallerDep) -> Upload:
+async def _acquired(request: Request, gateway: Gateway, upload_id: str, caller: CallerDep) -> Upload:
     """Return an upload of the caller to which no other request appends. Raises Problem."""
     await known_upload(gateway, upload_id, caller)
     await _receivers(request).end(upload_id)
@@ -239,7 +235,7 @@ async def _append(request: Request, gateway: Gateway, upload: Upload, length: in
     headers = request.headers
     begin, known = upload.offset, upload.record.length
     if None not in (known, length) and known != length:
-        raise tus.inconsistent(f"the whole content has {known} bytes, as was told before, and not {length}")
+        raise tus.inconsistent(f"the announced size of the content is {known} bytes, not {length}")
     announced = int(headers["content-length"]) if "content-length" in headers else None
     end = length if known is None else known
     most = (gateway.settings.limits.upload_bytes if end is None else end) - begin
@@ -252,13 +248,11 @@ async def _append(request: Request, gateway: Gateway, upload: Upload, length: in
     def allow(size: int) -> None:
         if size > most:
             raise tus.inconsistent(f"the body goes beyond the end of the content: {most} bytes are missing")
-        with _within_quota():
-            gateway.uploads.reserve(upload, begin + size)
+        gateway.uploads.reserve(upload, begin + size)
 
     try:
         allow(announced or 0)
-        with _within_quota():
-            gateway.uploads.reserve(upload, length or 0)
+        gateway.uploads.reserve(upload, length or 0)
         with pools_of(request).uploading(), gateway.room.promised(announced or 0) as promise:
             await _receivers(request).run(
                 upload.record.id, _receiving(request, gateway, upload, length, allow, promise)
@@ -267,25 +261,13 @@ async def _append(request: Request, gateway: Gateway, upload: Upload, length: in
         gateway.uploads.release(upload)
 
 
-@contextmanager
-def _within_quota() -> Iterator[None]:
-    """Turn what is beyond the quotas of uploads into problems."""
-    try:
-        yield
-    except TooManyUploads as error:
-        raise Problem("too-many-uploads", str(error), {"Retry-After": "60"}) from None
-    except QuotaExceeded as error:
-        headers = {"Retry-After": "60"}
-        raise Problem("upload-quota", str(error), headers, limit=error.limit, used=error.used) from None
-
-
 async def _receiving(
     request: Request,
     gateway: Gateway,
     upload: Upload,
     length: int | None,
     allow: Callable[[int], None],
-    promise: Promise,
+    promise: SpaceReservation,
 ) -> None:
     if length is not None and upload.record.length is None:
         await run_in_threadpool(gateway.uploads.set_length, upload, length)

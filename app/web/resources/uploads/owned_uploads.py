@@ -1,4 +1,4 @@
-"""The uploads of a caller. Those of others do not exist for it."""
+"""The uploads of a caller, for whom the uploads of others do not exist."""
 
 import re
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ class CallersUploads:
 
     def __init__(self, gateway: Gateway, caller: Caller, folder: str) -> None:
         self._gateway, self._caller, self._folder = gateway, caller, folder
-        self._taken = self._bytes = 0
+        self._copied = self._bytes = 0
 
     def require(self, part: str, upload_id: str) -> None:
         """Check that the caller has this upload, that it is complete, and that a message may have so many bytes with
@@ -68,7 +68,7 @@ class CallersUploads:
         """Copy its content to the folder, and return it as this part. Raises Problem."""
         upload = self._complete(part, upload_id)
         self._gateway.room.check(upload.offset)
-        name, self._taken = f"{self._folder}/upload-{self._taken}", self._taken + 1
+        name, self._copied = f"{self._folder}/upload-{self._copied}", self._copied + 1
         try:
             # A gateway that was killed may have all bytes of an upload without having checked them.
             check_whole(self._gateway.uploads, upload)

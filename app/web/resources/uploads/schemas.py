@@ -17,7 +17,7 @@ class UploadView(BaseModel):
         description="whose upload it is: the kind of its credentials, and the identifier or the name of the key",
         examples=["key:9f2c4b1e"],
     )
-    offset: int = Field(description="number of received bytes; the upload goes on here")
+    offset: int = Field(description="number of received bytes; the upload continues here")
     size: int | None = Field(description="bytes of the whole content; null until the client tells it")
     is_complete: bool = Field(description="whether all bytes are here, so that the upload can be sent")
     name: str | None = Field(description="the file's name", examples=["report.pdf"])

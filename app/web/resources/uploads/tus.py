@@ -20,6 +20,14 @@ MEDIA_TYPE: Final = "application/offset+octet-stream"
 METADATA_BYTES: Final = 4096
 LONGEST: Final = 2**62
 """The greatest size that a header may name, in bytes; the gateway's own limit is far below."""
+REQUEST_FIELDS: Final = (
+    *("Tus-Resumable", "Upload-Length", "Upload-Defer-Length", "Upload-Offset", "Upload-Metadata"),
+    "Upload-Checksum",
+)
+RESPONSE_FIELDS: Final = (
+    *("Tus-Resumable", "Tus-Version", "Tus-Extension", "Tus-Max-Size", "Tus-Checksum-Algorithm"),
+    *("Upload-Offset", "Upload-Length", "Upload-Defer-Length", "Upload-Metadata", "Upload-Expires"),
+)
 
 Headers = Mapping[str, str]
 
@@ -89,8 +97,8 @@ def metadata(text: str) -> dict[str, str]:
 
 
 def mismatch(upload: Upload, given: int) -> Problem:
-    """Return the problem of an append at another offset than that of the upload."""
-    why = f"the upload goes on at byte {upload.offset}, not at {given}"
+    """Return the problem of an append at another offset than the upload's."""
+    why = f"the upload must continue at byte {upload.offset}, not at {given}"
     return Problem("mismatching-upload-offset", why, {"Upload-Offset": f"{upload.offset}"})
 
 

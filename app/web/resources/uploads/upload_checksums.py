@@ -20,7 +20,7 @@ class Checksum:
     def __init__(self, text: str) -> None:
         algorithm, _, encoded = text.strip().partition(" ")
         if algorithm not in ALGORITHMS:
-            raise Problem("malformed", f"unknown checksum {algorithm[:40]!r}; known are {', '.join(ALGORITHMS)}")
+            raise Problem("malformed", f"unknown checksum {algorithm[:40]!r}; use {', '.join(ALGORITHMS)}")
         try:
             self._given = b64decode(encoded, validate=True)
         except (NotBase64, ValueError):
@@ -32,7 +32,7 @@ class Checksum:
         self._hash.update(piece)
 
     def check(self) -> None:
-        """Raise Problem if the bytes differ from what the client said of them."""
+        """Raise Problem if the bytes differ from the client's checksum."""
         if self._hash.digest() != self._given:
             raise Problem("checksum-mismatch", f"the {self._algorithm} of the body is not the one in Upload-Checksum")
 

@@ -1,7 +1,7 @@
 """Appending of a request's body to an upload.
 
 A newer request to an upload ends an older one, whose client is gone or has given up; what the older one received is
-kept. So a client that resumes is told an offset that does not change any more.
+kept. So a client that resumes gets an offset that does not change any more.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Any
 from starlette.requests import ClientDisconnect, Request
 
 from app.model.errors import StoreFull
-from app.service.sending.upload_space import Promise
+from app.service.sending.upload_space import SpaceReservation
 from app.service.uploads import PieceWriter
 from app.web.problems import Problem
 from app.web.resources.uploads.upload_checksums import Checksum
@@ -60,7 +60,11 @@ class Receivers:
 
 
 async def receive(
-    request: Request, writer: PieceWriter, allow: Callable[[int], None], checksum: Checksum | None, promise: Promise
+    request: Request,
+    writer: PieceWriter,
+    allow: Callable[[int], None],
+    checksum: Checksum | None,
+    promise: SpaceReservation,
 ) -> None:
     """Append a request's body. What arrives before the connection breaks is kept, unless `checksum` is there to judge
     the whole. `promise` keeps the space for what is announced. `allow` raises for a size that the body may not have.
@@ -87,7 +91,7 @@ class _Body:
     """A body that worker threads write: one batch of bytes while the next is collected."""
 
     def __init__(
-        self, writer: PieceWriter, checksum: Checksum | None, promise: Promise, threads: ThreadPoolExecutor
+        self, writer: PieceWriter, checksum: Checksum | None, promise: SpaceReservation, threads: ThreadPoolExecutor
     ) -> None:
         self._writer, self._checksum, self._promise, self._threads = writer, checksum, promise, threads
         self._working: asyncio.Future[None] | None = None
@@ -102,7 +106,7 @@ class _Body:
             await self._begin_batch(self._write)
 
     async def finish(self) -> None:
-        """Write the rest and make it durable. Raises Problem if the bytes differ from what the client said of them."""
+        """Write the rest and make it durable. Raises Problem if the bytes differ from the client's checksum."""
         await self._begin_batch(self._finish)
         await self._written()
 
@@ -163,7 +167,7 @@ class _Body:
 
 
 async def _settled(work: "asyncio.Future[Any]") -> bool:
-    """Wait until work has ended, and return whether it failed. Being cancelled meanwhile changes nothing."""
+    """Wait until work has ended, and return whether it failed. A cancellation of the waiting changes nothing."""
     while not work.done():
         with suppress(asyncio.CancelledError):
             await asyncio.wait([work])

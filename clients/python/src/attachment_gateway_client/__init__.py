@@ -8,8 +8,8 @@ gateway.fetch(attachment, attachment["file_name"])
 """
 
 from attachment_gateway_client.asynchronous import AsyncClient
-from attachment_gateway_client.calls import located
-from attachment_gateway_client.client import DEFAULT_URL, Client
+from attachment_gateway_client.calls import DEFAULT_URL, located
+from attachment_gateway_client.client import Client
 from attachment_gateway_client.errors import (
     AttachmentGatewayError,
     ContentChanged,

@@ -1,31 +1,16 @@
-"""The client for programs with an event loop of asyncio. It does the same as `Client`."""
+"""The client for programs with an event loop of asyncio. `Client` is made from it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self, TypeVar
 
 import httpx
 
-from attachment_gateway_client import downloads, sending
-from attachment_gateway_client.calls import (
-    Call,
-    Flow,
-    Pause,
-    Step,
-    given,
-    is_loopback,
-    located,
-    options,
-    pause,
-    problem_of,
-    unreachable,
-    with_proxies,
-)
-from attachment_gateway_client.client import DEFAULT_URL, PAGE
-from attachment_gateway_client.downloads import Download
+from attachment_gateway_client import calls, downloads, sending
+from attachment_gateway_client.calls import Flow, located
 from attachment_gateway_client.errors import Problem, Unreachable
 from attachment_gateway_client.events import SILENCE_SECONDS, Event, EventReader, is_passing
 from attachment_gateway_client.files import File, Progress
@@ -51,12 +36,12 @@ class AsyncClient:
     used.
     """
 
-    def __init__(self, url: str = DEFAULT_URL, token: str | None = None) -> None:
-        how = options(url, token)
+    def __init__(self, url: str = calls.DEFAULT_URL, token: str | None = None) -> None:
+        how = calls.options(url, token)
         self.url = url.rstrip("/")
         # With a transport of its own the client takes no proxy of the environment.
-        transport = httpx.AsyncHTTPTransport() if is_loopback(how["base_url"].host) else None
-        with with_proxies():
+        transport = httpx.AsyncHTTPTransport() if calls.is_loopback(how["base_url"].host) else None
+        with calls.with_proxies():
             self._http = httpx.AsyncClient(**how, transport=transport)
 
     async def __aenter__(self) -> Self:
@@ -76,14 +61,14 @@ class AsyncClient:
         try:
             response = await self._http.request(method, path.lstrip("/"), **how)
         except httpx.TransportError as error:
-            raise unreachable(self.url, error) from error
+            raise calls.unreachable(self.url, error) from error
         if response.is_error:
-            raise problem_of(response)
+            raise calls.problem_of(response)
         return response
 
     async def get(self, path: str, **parameters: Any) -> Any:
         """Return the JSON at a path below /v1; parameters that are None are left out. Raises as `request`."""
-        return (await self.request("GET", path, params=given(parameters))).json()
+        return (await self.request("GET", path, params=calls.given(parameters))).json()
 
     @asynccontextmanager
     async def stream(
@@ -102,20 +87,20 @@ class AsyncClient:
         plain = {"Accept-Encoding": "identity", **(headers or {})}
         try:
             async with self._http.stream(
-                "GET", path.lstrip("/"), params=given(parameters), headers=plain, timeout=timeout
+                "GET", path.lstrip("/"), params=calls.given(parameters), headers=plain, timeout=timeout
             ) as response:
                 if response.is_error:
                     await response.aread()
-                    raise problem_of(response)
+                    raise calls.problem_of(response)
                 yield response
         except httpx.TransportError as error:
-            raise unreachable(self.url, error) from error
+            raise calls.unreachable(self.url, error) from error
 
     async def pages(self, path: str, most: int | None = None, **parameters: Any) -> AsyncIterator[Any]:
         """Yield the items of a listing, page by page, at most `most`. Raises as `request`."""
         cursor, left = None, most
         while left is None or left > 0:
-            page = await self.get(path, cursor=cursor, limit=PAGE if left is None else min(left, PAGE), **parameters)
+            page = await self.get(path, cursor=cursor, limit=calls.page_size(left), **parameters)
             for item in page["items"]:
                 yield item
             left = None if left is None else left - len(page["items"])
@@ -126,7 +111,8 @@ class AsyncClient:
     # --- what is there --------------------------------------------------------------------------------------------
 
     def attachments(self, most: int | None = None, **filters: Any) -> AsyncIterator[Attachment]:
-        """Yield attachments, newest first, or as `sort` says. The filters are those of `GET /v1/attachments`."""
+        """Yield attachments, newest first, or as `sort` says. The filters are the parameters of `GET
+        /v1/attachments`."""
         return self.pages("attachments", most, **filters)
 
     async def attachment(self, identifier: str) -> Attachment:
@@ -135,7 +121,7 @@ class AsyncClient:
         return found
 
     async def wait_for_attachment(self, identifier: str, seconds: float | None = None) -> Attachment:
-        """Return an attachment once its state is final, or after so many seconds. Raises Problem."""
+        """Return an attachment once its state is final, or after `seconds`. Raises Problem."""
         found: Attachment = await self._run(sending.wait(located("attachments", identifier), seconds))
         return found
 
@@ -158,7 +144,7 @@ class AsyncClient:
         return found
 
     async def wait_for_delivery(self, identifier: str, seconds: float | None = None) -> Delivery:
-        """Return a delivery once it is sent, failed or cancelled, or after so many seconds. Raises Problem."""
+        """Return a delivery once it is sent, failed or cancelled, or after `seconds`. Raises Problem."""
         found: Delivery = await self._run(sending.wait(located("deliveries", identifier), seconds))
         return found
 
@@ -181,13 +167,13 @@ class AsyncClient:
         """Fetch the content of a finished attachment into a file, compare it with its SHA-256, and return the
         attachment.
 
-        It goes on where a broken connection, or an earlier attempt, ended: until the content is complete, it is in
+        It continues where a broken connection, or an earlier attempt, ended: until the content is complete, it is in
         `TARGET.part`. `progress` is called with the number of received bytes. Raises Problem, Unreachable,
         DigestMismatch, ContentChanged, OSError.
         """
         record = await self.attachment(attachment) if isinstance(attachment, str) else attachment
         path = f"attachments/{record['id']}/content"
-        with Download(record, Path(target) if isinstance(target, str) else target, progress) as download:
+        with downloads.Download(record, Path(target) if isinstance(target, str) else target, progress) as download:
             while not download.is_complete:
                 try:
                     async with self.stream(path, download.headers, SILENCE_SECONDS) as response:
@@ -206,8 +192,8 @@ class AsyncClient:
 
     @asynccontextmanager
     async def content(self, identifier: str, **options: Any) -> AsyncIterator[httpx.Response]:
-        """Open the content of an attachment, to be read with `aiter_bytes`. The options are those of
-        `GET /v1/attachments/{id}/content`. Raises Problem, and Unreachable also while it is read."""
+        """Open the content of an attachment, to be read with `aiter_bytes`. The options are the parameters of `GET
+        /v1/attachments/{id}/content`. Raises Problem, and Unreachable also while it is read."""
         async with self.stream(f"{located('attachments', identifier)}/content", **options) as response:
             yield response
 
@@ -242,7 +228,7 @@ class AsyncClient:
 
     async def send_message(self, draft: Mapping[str, Any], parts: Mapping[str, File], **how: Any) -> Any:
         """Send a message by its description (`MessageDraft` of the OpenAPI document) and its files by the names of
-        their parts. Options and errors are those of `send`."""
+        their parts. It has the options and errors of `send`."""
         return await self._run(sending.send(draft, parts, **how))
 
     async def dry_run(
@@ -270,20 +256,23 @@ class AsyncClient:
     # --- events ---------------------------------------------------------------------------------------------------
 
     async def events(
-        self, after: str | int | None = None, *, patient: bool = False, **filters: Any
+        self,
+        after: str | int | None = None,
+        *,
+        patient: bool = False,
+        **filters: Any,
     ) -> AsyncIterator[Event]:
         """Yield the events after the one with this `id` (0: all), or only new ones, without end.
 
-        A broken connection is made again, and goes on after the last event. `patient` also waits for a gateway that
+        A broken connection is opened again, and continues after the last event. `patient` also waits for a gateway that
         cannot be reached at first. The filters are `type`, `source`, `destination`, `subject`. Raises Problem,
-        `events-gone` where the catalog was rebuilt or restored meanwhile, and Unreachable before the first connection.
+        `events-gone` if the catalog has been rebuilt or restored, and Unreachable before the first connection.
         """
         reader, failures = EventReader(after), 0
         while True:
             try:
-                async with self.stream(
-                    "events", reader.headers, SILENCE_SECONDS, **reader.parameters, **filters
-                ) as response:
+                how = {**reader.parameters, **filters}
+                async with self.stream("events", reader.headers, SILENCE_SECONDS, **how) as response:
                     patient, failures = True, 0
                     reader.begin()
                     async for line in response.aiter_lines():
@@ -292,11 +281,8 @@ class AsyncClient:
             except (Unreachable, Problem) as error:
                 if not (patient and is_passing(error)):
                     raise
-            await asyncio.sleep(pause(failures))
+            await asyncio.sleep(calls.pause(failures))
             failures += 1
-
-    def _events(self, reader: EventReader, filters: Mapping[str, Any]) -> AbstractAsyncContextManager[httpx.Response]:
-        return self.stream("events", reader.headers, SILENCE_SECONDS, **reader.parameters, **filters)
 
     # --- flows ----------------------------------------------------------------------------------------------------
 
@@ -316,19 +302,13 @@ class AsyncClient:
             except (Problem, Unreachable, OSError) as error:
                 failure = error
 
-    async def _done(self, step: Step) -> Any:
-        if isinstance(step, Pause):
+    async def _done(self, step: calls.Step) -> Any:
+        if isinstance(step, calls.Pause):
             await asyncio.sleep(step.seconds)
             return None
-        if not isinstance(step, Call):
+        if not isinstance(step, calls.Call):
             return await asyncio.to_thread(step.run)
-        body = (
-            {"content": _read(step.pieces())} if step.pieces is not None else {"json": step.json, "files": step.files}
-        )
+        body: dict[str, Any] = {"json": step.json, "files": step.files}
+        if step.pieces is not None:
+            body = {"content": calls.read_in_threads(step.pieces())}
         return await self.request(step.method, step.path, params=step.parameters, headers=step.headers, **body)
-
-
-async def _read(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield what a file's pieces are, read in another thread."""
-    while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
-        yield piece

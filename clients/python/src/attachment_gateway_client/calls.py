@@ -3,7 +3,8 @@
 A flow knows neither sockets nor event loops, so `Client` and `AsyncClient` run the same ones.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from ipaddress import ip_address
@@ -16,6 +17,9 @@ from attachment_gateway_client.errors import InvalidToken, Problem, Unreachable
 
 T = TypeVar("T")
 
+DEFAULT_URL = "http://127.0.0.1:8080"
+PAGE = 100
+"""The most items that one request of a listing asks for."""
 LONGEST_PAUSE = 10.0
 RETRIES = 5
 """How many times in a row a request is repeated after its connection broke, or a temporary problem."""
@@ -37,7 +41,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A wish to go on after some seconds."""
+    """A wish to continue after some seconds."""
 
     seconds: float
 
@@ -90,6 +94,17 @@ def located(collection: str, identifier: str) -> str:
 def given(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters that are not None."""
     return {name: value for name, value in parameters.items() if value is not None}
+
+
+def page_size(left: int | None) -> int:
+    """Return the number of items that the next request of a listing asks for, of those left (None: all)."""
+    return PAGE if left is None else min(left, PAGE)
+
+
+async def read_in_threads(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield pieces of a file, each read in another thread than the event loop's."""
+    while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+        yield piece
 
 
 def checked_url(url: str) -> str:

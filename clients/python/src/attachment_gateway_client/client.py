@@ -1,30 +1,16 @@
-"""The client for programs without an event loop."""
+"""The client for programs without an event loop. Made by `make docs` of asynchronous.py."""
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self, TypeVar
 
 import httpx
 
-from attachment_gateway_client import downloads, sending
-from attachment_gateway_client.calls import (
-    Call,
-    Flow,
-    Pause,
-    Step,
-    given,
-    is_loopback,
-    located,
-    options,
-    pause,
-    problem_of,
-    unreachable,
-    with_proxies,
-)
-from attachment_gateway_client.downloads import Download
+from attachment_gateway_client import calls, downloads, sending
+from attachment_gateway_client.calls import Flow, located
 from attachment_gateway_client.errors import Problem, Unreachable
 from attachment_gateway_client.events import SILENCE_SECONDS, Event, EventReader, is_passing
 from attachment_gateway_client.files import File, Progress
@@ -39,10 +25,6 @@ from attachment_gateway_client.schemas import (
     Upload,
 )
 
-DEFAULT_URL = "http://127.0.0.1:8080"
-PAGE = 100
-"""The most items that one request of a listing asks for."""
-
 T = TypeVar("T")
 
 
@@ -54,12 +36,12 @@ class Client:
     used.
     """
 
-    def __init__(self, url: str = DEFAULT_URL, token: str | None = None) -> None:
-        how = options(url, token)
+    def __init__(self, url: str = calls.DEFAULT_URL, token: str | None = None) -> None:
+        how = calls.options(url, token)
         self.url = url.rstrip("/")
         # With a transport of its own the client takes no proxy of the environment.
-        transport = httpx.HTTPTransport() if is_loopback(how["base_url"].host) else None
-        with with_proxies():
+        transport = httpx.HTTPTransport() if calls.is_loopback(how["base_url"].host) else None
+        with calls.with_proxies():
             self._http = httpx.Client(**how, transport=transport)
 
     def __enter__(self) -> Self:
@@ -79,14 +61,14 @@ class Client:
         try:
             response = self._http.request(method, path.lstrip("/"), **how)
         except httpx.TransportError as error:
-            raise unreachable(self.url, error) from error
+            raise calls.unreachable(self.url, error) from error
         if response.is_error:
-            raise problem_of(response)
+            raise calls.problem_of(response)
         return response
 
     def get(self, path: str, **parameters: Any) -> Any:
         """Return the JSON at a path below /v1; parameters that are None are left out. Raises as `request`."""
-        return self.request("GET", path, params=given(parameters)).json()
+        return self.request("GET", path, params=calls.given(parameters)).json()
 
     @contextmanager
     def stream(
@@ -105,20 +87,20 @@ class Client:
         plain = {"Accept-Encoding": "identity", **(headers or {})}
         try:
             with self._http.stream(
-                "GET", path.lstrip("/"), params=given(parameters), headers=plain, timeout=timeout
+                "GET", path.lstrip("/"), params=calls.given(parameters), headers=plain, timeout=timeout
             ) as response:
                 if response.is_error:
                     response.read()
-                    raise problem_of(response)
+                    raise calls.problem_of(response)
                 yield response
         except httpx.TransportError as error:
-            raise unreachable(self.url, error) from error
+            raise calls.unreachable(self.url, error) from error
 
     def pages(self, path: str, most: int | None = None, **parameters: Any) -> Iterator[Any]:
         """Yield the items of a listing, page by page, at most `most`. Raises as `request`."""
         cursor, left = None, most
         while left is None or left > 0:
-            page = self.get(path, cursor=cursor, limit=PAGE if left is None else min(left, PAGE), **parameters)
+            page = self.get(path, cursor=cursor, limit=calls.page_size(left), **parameters)
             yield from page["items"]
             left = None if left is None else left - len(page["items"])
             cursor = page["next"]
@@ -128,7 +110,8 @@ class Client:
     # --- what is there --------------------------------------------------------------------------------------------
 
     def attachments(self, most: int | None = None, **filters: Any) -> Iterator[Attachment]:
-        """Yield attachments, newest first, or as `sort` says. The filters are those of `GET /v1/attachments`."""
+        """Yield attachments, newest first, or as `sort` says. The filters are the parameters of `GET
+        /v1/attachments`."""
         return self.pages("attachments", most, **filters)
 
     def attachment(self, identifier: str) -> Attachment:
@@ -137,7 +120,7 @@ class Client:
         return found
 
     def wait_for_attachment(self, identifier: str, seconds: float | None = None) -> Attachment:
-        """Return an attachment once its state is final, or after so many seconds. Raises Problem."""
+        """Return an attachment once its state is final, or after `seconds`. Raises Problem."""
         found: Attachment = self._run(sending.wait(located("attachments", identifier), seconds))
         return found
 
@@ -160,7 +143,7 @@ class Client:
         return found
 
     def wait_for_delivery(self, identifier: str, seconds: float | None = None) -> Delivery:
-        """Return a delivery once it is sent, failed or cancelled, or after so many seconds. Raises Problem."""
+        """Return a delivery once it is sent, failed or cancelled, or after `seconds`. Raises Problem."""
         found: Delivery = self._run(sending.wait(located("deliveries", identifier), seconds))
         return found
 
@@ -183,13 +166,13 @@ class Client:
         """Fetch the content of a finished attachment into a file, compare it with its SHA-256, and return the
         attachment.
 
-        It goes on where a broken connection, or an earlier attempt, ended: until the content is complete, it is in
+        It continues where a broken connection, or an earlier attempt, ended: until the content is complete, it is in
         `TARGET.part`. `progress` is called with the number of received bytes. Raises Problem, Unreachable,
         DigestMismatch, ContentChanged, OSError.
         """
         record = self.attachment(attachment) if isinstance(attachment, str) else attachment
         path = f"attachments/{record['id']}/content"
-        with Download(record, Path(target) if isinstance(target, str) else target, progress) as download:
+        with downloads.Download(record, Path(target) if isinstance(target, str) else target, progress) as download:
             while not download.is_complete:
                 try:
                     with self.stream(path, download.headers, SILENCE_SECONDS) as response:
@@ -208,8 +191,8 @@ class Client:
 
     @contextmanager
     def content(self, identifier: str, **options: Any) -> Iterator[httpx.Response]:
-        """Open the content of an attachment, to be read with `iter_bytes`. The options are those of
-        `GET /v1/attachments/{id}/content`. Raises Problem, and Unreachable also while it is read."""
+        """Open the content of an attachment, to be read with `iter_bytes`. The options are the parameters of `GET
+        /v1/attachments/{id}/content`. Raises Problem, and Unreachable also while it is read."""
         with self.stream(f"{located('attachments', identifier)}/content", **options) as response:
             yield response
 
@@ -244,7 +227,7 @@ class Client:
 
     def send_message(self, draft: Mapping[str, Any], parts: Mapping[str, File], **how: Any) -> Any:
         """Send a message by its description (`MessageDraft` of the OpenAPI document) and its files by the names of
-        their parts. Options and errors are those of `send`."""
+        their parts. It has the options and errors of `send`."""
         return self._run(sending.send(draft, parts, **how))
 
     def dry_run(
@@ -271,17 +254,24 @@ class Client:
 
     # --- events ---------------------------------------------------------------------------------------------------
 
-    def events(self, after: str | int | None = None, *, patient: bool = False, **filters: Any) -> Iterator[Event]:
+    def events(
+        self,
+        after: str | int | None = None,
+        *,
+        patient: bool = False,
+        **filters: Any,
+    ) -> Iterator[Event]:
         """Yield the events after the one with this `id` (0: all), or only new ones, without end.
 
-        A broken connection is made again, and goes on after the last event. `patient` also waits for a gateway that
+        A broken connection is opened again, and continues after the last event. `patient` also waits for a gateway that
         cannot be reached at first. The filters are `type`, `source`, `destination`, `subject`. Raises Problem,
-        `events-gone` where the catalog was rebuilt or restored meanwhile, and Unreachable before the first connection.
+        `events-gone` if the catalog has been rebuilt or restored, and Unreachable before the first connection.
         """
         reader, failures = EventReader(after), 0
         while True:
             try:
-                with self._events(reader, filters) as response:
+                how = {**reader.parameters, **filters}
+                with self.stream("events", reader.headers, SILENCE_SECONDS, **how) as response:
                     patient, failures = True, 0
                     reader.begin()
                     for line in response.iter_lines():
@@ -290,11 +280,8 @@ class Client:
             except (Unreachable, Problem) as error:
                 if not (patient and is_passing(error)):
                     raise
-            time.sleep(pause(failures))
+            time.sleep(calls.pause(failures))
             failures += 1
-
-    def _events(self, reader: EventReader, filters: Mapping[str, Any]) -> AbstractContextManager[httpx.Response]:
-        return self.stream("events", reader.headers, SILENCE_SECONDS, **reader.parameters, **filters)
 
     # --- flows ----------------------------------------------------------------------------------------------------
 
@@ -314,11 +301,11 @@ class Client:
             except (Problem, Unreachable, OSError) as error:
                 failure = error
 
-    def _done(self, step: Step) -> Any:
-        if isinstance(step, Pause):
+    def _done(self, step: calls.Step) -> Any:
+        if isinstance(step, calls.Pause):
             time.sleep(step.seconds)
             return None
-        if not isinstance(step, Call):
+        if not isinstance(step, calls.Call):
             return step.run()
         body: dict[str, Any] = {"json": step.json, "files": step.files}
         if step.pieces is not None:

@@ -1,4 +1,4 @@
-"""Downloads of stored content, which go on where a broken connection ended."""
+"""Downloads of stored content, which continue where a broken connection ended."""
 
 import hashlib
 import os
@@ -21,9 +21,9 @@ def is_special(path: Path) -> bool:
 
 class Download:
     """One download. A path gets its content when it is complete and right; until then it is in `NAME.part`, where a
-    later download goes on. An open file gets the bytes as they come, and so does a device or a named pipe.
+    later download continues. An open file gets the bytes as they come, and so does a device or a named pipe.
 
-    `progress` is told the number of received bytes. Raises OSError.
+    `progress` is called with the number of received bytes. Raises OSError.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Download:
         return plain | {"Range": f"bytes={self.received}-", "If-Range": f'"{self._sha256}"'}
 
     def begin(self, status: int) -> None:
-        """Take the status of a response. Raises ContentChanged if it does not go on where the last one ended."""
+        """Take the status of a response. Raises ContentChanged if it does not continue where the last one ended."""
         self._before = self.received
         if self.received and status != 206:
             raise ContentChanged("the content has changed since the first part was fetched")

@@ -1,4 +1,4 @@
-"""The event stream: its lines, and where to go on after it broke."""
+"""The event stream: its lines, and where to resume after it broke."""
 
 import json
 from typing import Any, TypedDict
@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 from attachment_gateway_client.errors import Problem, Unreachable
 
 SILENCE_SECONDS = 60.0
-"""The gateway sends something every 15 seconds. After a longer silence the connection is made anew."""
+"""The gateway sends something every 15 seconds. After a longer silence the connection is opened again."""
 
 
 class Event(TypedDict):
@@ -34,7 +34,7 @@ class EventReader:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Return the header that makes a new connection go on after the last event."""
+        """Return the header that makes a new connection continue after the last event."""
         return {"Accept": "text/event-stream"} | ({} if self.last is None else {"Last-Event-ID": self.last})
 
     @property

@@ -10,7 +10,8 @@ from stat import S_ISREG
 from typing import Any
 
 Progress = Callable[[str, int], None]
-"""A function that is told how many bytes of which part have been sent. It may be called in another thread."""
+"""A function that gets the name of a part and the number of its bytes sent so far. It may be called in another
+thread."""
 
 PIECE = 1 << 20
 _OCTETS = "application/octet-stream"
@@ -55,7 +56,7 @@ class File:
         return self.source if isinstance(self.source, bytes) else self.source.read_bytes()
 
     def pieces(self, offset: int = 0, tell: Callable[[int], None] = lambda _at: None) -> Iterator[bytes]:
-        """Yield the bytes from `offset` on; `tell` is told how many were taken, from the beginning."""
+        """Yield the bytes from `offset` on; `tell` gets the number of bytes read so far, from the beginning."""
         if isinstance(self.source, bytes):
             for at in range(offset, len(self.source), PIECE):
                 yield self.source[at : at + PIECE]

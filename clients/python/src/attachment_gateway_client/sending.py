@@ -19,7 +19,7 @@ SMALL_TOGETHER = 64 << 20
 """The most bytes of small files in one request, which are held in memory."""
 WAIT_SECONDS = 30
 Tell = Callable[[int], None]
-"""A function that is told how many bytes have been sent."""
+"""A function that gets the number of bytes sent so far."""
 _UNDER_WAY = {"queued", "sending", "receiving", "complete"}
 _TUS = {"Tus-Resumable": "1.0.0"}
 _AGAIN = ("/problems/mismatching-upload-offset", "/problems/superseded", "/problems/in-flight")
@@ -110,7 +110,7 @@ def _post(
 
 
 def _delete(uploads: Mapping[str, str]) -> Flow[None]:
-    """Delete uploads that are no longer needed. They expire anyhow, so that errors do not matter."""
+    """Delete uploads that are not needed any more. They expire anyway, so errors do not matter."""
     for identifier in uploads.values():
         with suppress(AttachmentGatewayError):
             yield Call("DELETE", located("uploads", identifier), headers=_TUS)
@@ -162,7 +162,7 @@ def _appending(path: str, file: File, offset: int, size: int, tell: Tell) -> Cal
 
 
 def _offset(path: str, retries: int) -> Flow[int]:
-    """Return the byte at which an upload goes on. A gateway that is away is waited for."""
+    """Return the byte at which an upload continues. Wait for a gateway that cannot be reached."""
     for attempt in range(retries + 1):
         try:
             response = yield from patiently(Call("HEAD", path, headers=_TUS), retries)
@@ -178,7 +178,7 @@ def _offset(path: str, retries: int) -> Flow[int]:
 def wait(path: str, seconds: float | None = None) -> Flow[Any]:
     """Return what is at this path, an attachment or a delivery, once its state is final.
 
-    After so many seconds, rounded up to whole ones (None: no limit), it is returned as it is. Raises Problem and
+    After `seconds`, rounded up to whole ones (None: no limit), it is returned whatever its state. Raises Problem and
     Unreachable.
     """
     left = seconds

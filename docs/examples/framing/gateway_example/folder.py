@@ -16,7 +16,7 @@ from pydantic import BaseModel, ByteSize, ConfigDict
 
 from app.model.framing_facts import FramingTraits
 from app.model.message import PhysicalMessage
-from app.ports import Intake, Progress, Receiver, Sender, SendFailed
+from app.ports import DeliveryProgress, Intake, Receiver, Sender, SendFailed
 
 _BYTES = ("correl_id", "body", "message_id", "group_id")
 _NOT_SENT = ("source", "framing", "received_at", "properties")
@@ -118,7 +118,7 @@ class FolderSender:
         del delivery
         return known or 0
 
-    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> None:
+    def send(self, messages: Sequence[PhysicalMessage], progress: DeliveryProgress | None = None) -> None:
         del progress
         for message in messages:
             if len(message.body) > self._max_body:
@@ -146,7 +146,7 @@ class FolderSender:
     def forget(self, delivery: str) -> None:
         pass
 
-    def tidy(self, may_go_on: Callable[[str], bool]) -> None:
+    def tidy(self, may_continue: Callable[[str], bool]) -> None:
         pass
 
     def repeats(self) -> str | None:

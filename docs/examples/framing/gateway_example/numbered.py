@@ -11,9 +11,18 @@ from dataclasses import dataclass
 from itertools import count
 
 from app.codecs.sas import dialect
-from app.framing.joined import joined_file
-from app.framing.outgoing_parts import fixed_records, message_identifier
-from app.framing.protocol import ArrangementName, Contents, DataSetFacts, FileContent, Framing, Received, StoreTable
+from app.framing.protocol import (
+    ArrangementName,
+    DataSetFacts,
+    DeliveryContents,
+    FileContent,
+    Framing,
+    Received,
+    StoreTable,
+    fixed_records,
+    joined_file,
+    message_identifier,
+)
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
 from app.model.errors import InvalidInputError
 from app.model.event import Announced, Event, PartArrived, Unsequenced
@@ -61,7 +70,9 @@ class Numbered(Framing):
     def data_set(self, record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
         raise InvalidInputError("no-data-set", "", -1, "only files are numbered")
 
-    def write(self, delivery: DeliveryRecord, options: FramingOptions, contents: Contents) -> Iterator[PhysicalMessage]:
+    def write(
+        self, delivery: DeliveryRecord, options: FramingOptions, contents: DeliveryContents
+    ) -> Iterator[PhysicalMessage]:
         numbers = count()
         for body in _bodies(delivery, options.body_limit - _HEAD.size, contents):
             yield PhysicalMessage(
@@ -97,7 +108,7 @@ def _header(key: bytes, listed: bytes) -> MessageHeader:
     return MessageHeader(key + bytes(8), 0, bytes(24), bytes(24), entries)
 
 
-def _bodies(delivery: DeliveryRecord, room: int, contents: Contents) -> Iterator[bytes]:
+def _bodies(delivery: DeliveryRecord, room: int, contents: DeliveryContents) -> Iterator[bytes]:
     listed = [
         (int(each.kind), each.correl_id.hex(), each.qualifier_2, each.description) for each in delivery.attachments
     ]
@@ -109,7 +120,7 @@ def _bodies(delivery: DeliveryRecord, room: int, contents: Contents) -> Iterator
         yield _HEAD.pack(_WORD, b"C", attachment.correl_id, number)
 
 
-def _pieces(attachment: OutgoingAttachment, room: int, contents: Contents) -> Iterator[bytes]:
+def _pieces(attachment: OutgoingAttachment, room: int, contents: DeliveryContents) -> Iterator[bytes]:
     """Return the file in pieces; an empty one is a piece of nothing."""
     if not attachment.size:
         yield b""

@@ -59,7 +59,7 @@ export function summary(parts) {
   const shown = missing.slice(0, 5).map((run) => range(run.first, run.first + run.count - 1));
   const gaps = missing.length > shown.length || mixed ? [...shown, "and others"] : shown;
   const isPiece = parts.first > 1 || (expected !== null && parts.last < expected);
-  const of = expected === null ? "; how many there are is not known yet" : ` of ${count(isPiece ? parts.last - parts.first + 1 : expected)}`;
+  const of = expected === null ? "; their number is not known yet" : ` of ${count(isPiece ? parts.last - parts.first + 1 : expected)}`;
   return `${count(received)} part${received === 1 ? "" : "s"}${of}${gaps.length ? `; missing ${gaps.join(", ")}` : ""}`;
 }
 

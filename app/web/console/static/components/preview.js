@@ -151,7 +151,7 @@ function DataSetPreview({ attachment, version }) {
 /** attachment: as REST gives it; version: changes when more of it has arrived. */
 export function Preview({ attachment, version }) {
   if (!["receiving", "complete", "finished"].includes(attachment.state)) return html`<${Empty}>It has no content: it is ${attachment.state}.</${Empty}>`;
-  if (!attachment.kind) return html`<${Empty}>What it is becomes known with its header, which has not arrived.</${Empty}>`;
+  if (!attachment.kind) return html`<${Empty}>Its kind is known when its header arrives.</${Empty}>`;
   if (attachment.kind === "data-set") return html`<${DataSetPreview} attachment=${attachment} version=${version} />`;
   return html`<${FilePreview} attachment=${attachment} version=${version} />`;
 }

@@ -106,11 +106,11 @@ export function TextView({ size, load, charset, label, version }) {
       <label>Begin at byte <input type="range" min="0" max=${size - 1} value=${start} onChange=${(event) => go(Number(event.target.value))} /></label>
       <button type="button" onClick=${() => go(0)}>Beginning</button>
       <button type="button" onClick=${() => go(Math.max(0, size - PIECE), true)}>End</button>
-      ${isFull && html`<button type="button" onClick=${() => go(read)}>Go on from here</button>`}
+      ${isFull && html`<button type="button" onClick=${() => go(read)}>Continue from here</button>`}
     </div>`}
     <${VirtualList} key=${start} control=${control} className="text-rows mono" label=${label} rowHeight=${ROW} count=${rows.length} onRange=${onRange}
       row=${(index) => html`<bdi>${visible(rows[index])}</bdi>`} />
     <p class="hint" role="status">${number(rows.length)} lines, bytes ${number(start)} to ${number(read)}${
       size === null ? "" : ` of ${number(size)} (${shownSize(size)})`}${
-      isFull ? "; this is as much as is shown at once" : read < size ? "; more is read as you scroll" : ""}</p>`;
+      isFull ? "; no more is shown at once" : read < size ? "; more loads as you scroll" : ""}</p>`;
 }

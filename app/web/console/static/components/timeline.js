@@ -6,10 +6,10 @@ import { clock, duration, number } from "./format.js";
 const WORDS = {
   header: "Header arrived",
   "first-part": "First part arrived",
-  "last-part": "Last part so far arrived",
+  "last-part": "Latest part arrived",
   count: "Count message arrived",
   "first-message": "First message arrived",
-  "last-message": "Last message so far arrived",
+  "last-message": "Latest message arrived",
   complete: "All parts are here",
   finished: "Content can be read",
   settled: "Content was copied to the content store",
@@ -17,7 +17,7 @@ const WORDS = {
   "message-complete": "All attachments of its message are finished",
   "message-quarantined": "A message of it went to quarantine",
   damaged: "Content was found damaged",
-  quarantined: "Content could not be made of the parts",
+  quarantined: "Content could not be read from the parts",
   expired: "Expired before it was complete",
   deleted: "Deleted",
 };

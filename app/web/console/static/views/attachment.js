@@ -40,7 +40,7 @@ function Downloads({ attachment }) {
   const isFinished = attachment.state === "finished";
   const formats = attachment.kind === "data-set" ? DATA_SET_FORMATS.map(([format, name]) => [name, { format }]) : [["As it was sent", {}]];
   if (attachment.kind === "text-file") formats.push(["In UTF-8", { charset: "utf-8" }]);
-  const offered = isFinished ? formats : attachment.state === "receiving" && attachment.kind ? [["What is here", { partial: true }]] : [];
+  const offered = isFinished ? formats : attachment.state === "receiving" && attachment.kind ? [["What has arrived", { partial: true }]] : [];
   if (!offered.length) return null;
   return html`<h2>Download</h2><div class="bar">
     ${offered.map(([name, query]) => html`<span class="action" key=${name}>
@@ -49,7 +49,7 @@ function Downloads({ attachment }) {
   </div><${ErrorBox} error=${error} />`;
 }
 
-/** What is known of it, without what its sender left empty. */
+/** Properties of it, without what its sender left empty. */
 const facts = (one) => [
   ["State", html`<${State} of=${one.state} />`],
   ["Reason", one.reason && html`<${Foreign} text=${one.reason.text} /> <code>${one.reason.code}</code>`],
@@ -88,8 +88,8 @@ const GROUNDS = {
   "announced": "it agrees with what the sender announced",
   "source": "earlier attachments of the source have shown it",
   "setting": "a setting of the source says so",
-  "values": "only so the content reads as expected",
-  "preference": "nothing: the most usual reading was taken",
+  "values": "only this reading gives the expected content",
+  "preference": "nothing: the most common reading was chosen",
 };
 
 /** How its bytes were read where they allow several readings, what decided that, and what else would fit. */
@@ -107,11 +107,11 @@ function Parts({ id, version, isUnfinished }) {
   const [piece, setPiece] = useState(null);
   const { value, error } = useLoad((signal) => rest.get(`v1/attachments/${id}/parts`, piece ?? {}, signal), [id, version, piece]);
   if (!value) return html`<${Pending} error=${error} />`;
-  if (!value.runs.length) return html`<${Empty}>${isUnfinished ? "No part has arrived." : "Its parts are no longer known one by one."}</${Empty}>`;
+  if (!value.runs.length) return html`<${Empty}>${isUnfinished ? "No part has arrived." : "The gateway no longer knows its single parts."}</${Empty}>`;
   return html`<${GapBar} parts=${value} onZoom=${(first, last) => setPiece({ first, last })} label="Parts by sequence number" />
     <p class="hint">${piece
       ? html`Parts ${number(value.first)} to ${number(value.last)}. <button type="button" class="quiet" onClick=${() => setPiece(null)}>Show all</button>`
-      : "Click to look at a piece more closely. With the keyboard: arrow keys, then Enter."}</p>`;
+      : "Click to zoom in. With the keyboard: arrow keys, then Enter."}</p>`;
 }
 
 /** The text of an application message, or the values of its map; null for other bytes. */
@@ -153,7 +153,7 @@ function Explained({ path }) {
   const shown = (found) => (typeof found === "object" ? JSON.stringify(found) : String(found));
   return html`<details><summary>Descriptor</summary>
       <${Facts} rows=${Object.entries(message.descriptor).filter(([, found]) => found !== null && found !== "").map(([name, found]) => [name, html`<${Foreign} text=${shown(found)} />`])} /></details>
-    ${frames.failed && html`<p class="hint">The bytes are not explained: ${frames.failed.message}</p>`}
+    ${frames.failed && html`<p class="hint">The bytes cannot be decoded: ${frames.failed.message}</p>`}
     <${HexTrace} bytes=${bytes} frames=${frames.failed ? null : frames} />
     <p><${Copy} text=${() => rest.curl("GET", `${path}/trace`)} /></p>`;
 }
@@ -197,8 +197,8 @@ function PhysicalMessages({ id, version }) {
             ${each.kind}${each.sequence === null ? "" : ` ${number(each.sequence)}`}</button>
             <span>${size(each.size)}</span><span><${Time} at=${each.received_at} /></span>`;
         }} />
-      <p class="hint" role="status">${plural(items.length, "message")}${reading.isWhole ? "" : " shown; more are read as you scroll"}${reading.isGone ? "; the journal no longer has all of them" : ""}</p></div>
-      <div class="physical-detail">${chosen ? html`<${Explained} key=${chosen} path=${`${path}/${chosen}`} />` : html`<${Empty}>Choose a message to see its bytes explained.</${Empty}>`}</div>
+      <p class="hint" role="status">${plural(items.length, "message")}${reading.isWhole ? "" : " shown; more load as you scroll"}${reading.isGone ? "; the journal no longer has all of them" : ""}</p></div>
+      <div class="physical-detail">${chosen ? html`<${Explained} key=${chosen} path=${`${path}/${chosen}`} />` : html`<${Empty}>Choose a message to see its bytes decoded.</${Empty}>`}</div>
     </div>`;
 }
 
@@ -228,10 +228,10 @@ function One({ id }) {
     <h2>Parts</h2><${Parts} id=${id} version=${version} isUnfinished=${isUnfinished} />
     ${value.warnings.length > 0 && html`<ul class="warnings" aria-label="Warnings">${value.warnings.map((warning) => html`<li><${Foreign} text=${warning} /></li>`)}</ul>`}
     <div class="two">
-      <section aria-label="What is known"><h2>What is known</h2><${Facts} rows=${facts(value)} /></section>
-      <section aria-label="What happened"><h2>What happened</h2>
+      <section aria-label="Properties"><h2>Properties</h2><${Facts} rows=${facts(value)} /></section>
+      <section aria-label="Timeline"><h2>Timeline</h2>
         ${timeline.value ? html`<${Timeline} items=${timeline.value.items} />` : html`<${ErrorBox} error=${timeline.error} />`}
-        <h2>What it came with</h2><${Came} attachment=${value} /></section>
+        <h2>Its message</h2><${Came} attachment=${value} /></section>
     </div>
     <${Evidence} choices=${value.evidence} />
     <h2>Preview</h2><${Preview} attachment=${value} version=${version} />

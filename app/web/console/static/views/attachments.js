@@ -225,7 +225,7 @@ function Filters({ query, sources }) {
   const given = Object.keys(query).length;
   return html`<${Fold} label=${given ? `Filters: ${given}` : "Filters"}><form class="bar" role="search" aria-label="Filter attachments" onSubmit=${(event) => event.preventDefault()}>
     <label>Header<select value=${query.announced ?? ""} onChange=${change("announced")}>
-      <option value="">has come</option><option value="false" selected=${query.announced === "false"}>has not come</option></select></label>
+      <option value="">has arrived</option><option value="false" selected=${query.announced === "false"}>has not arrived</option></select></label>
     ${choice("state", "State", STATES)}${choice("kind", "Kind", KINDS)}${choice("source", "Source", sources)}
     <label>Warnings<select value=${query.warned ?? ""} onChange=${change("warned")}>
       <option value="">any</option>${[["true", "with warnings"], ["false", "without"]].map(([value, text]) => html`<option value=${value} selected=${query.warned === value}>${text}</option>`)}</select></label>
@@ -313,8 +313,8 @@ export default function Attachments({ query: given }) {
         roles=${["rowgroup", "presentation", "row"]} label="Attachments" keyOf=${(index) => items[index].id}
         row=${(index) => html`<${Row} item=${items[index]} />`} />
     </div>
-    ${!items.length && (listing.next === undefined || listing.busy ? html`<${Loading} when=${!error} />` : html`<${Empty}>${query.announced ? "Nothing without a header" : "No attachment"} ${Object.keys(query).length ? "has these properties" : "has come yet"}.</${Empty}>`)}
-    <p class="more"><span role="status">${query.announced ? `${number(all)} without a header, not known to be attachments` : plural(all, "attachment")}${items.length < all - fresh ? `, ${number(items.length)} of them read; the others are read as you scroll` : ""}</span>
+    ${!items.length && (listing.next === undefined || listing.busy ? html`<${Loading} when=${!error} />` : html`<${Empty}>${query.announced ? "Nothing without a header" : "No attachment"} ${Object.keys(query).length ? "matches the filter" : "has arrived yet"}.</${Empty}>`)}
+    <p class="more"><span role="status">${query.announced ? `${number(all)} without a header, not known to be attachments` : plural(all, "attachment")}${items.length < all - fresh ? `, ${number(items.length)} of them loaded; the others load as you scroll` : ""}</span>
       ${fresh > 0 && html`<button type="button" class="primary" onClick=${showFresh}>Show ${number(fresh)} new</button>`}
       <${Copy} text=${() => rest.curl("GET", PATH, { query })} /></p>`;
 }

@@ -17,10 +17,10 @@ export default function Delivery({ steps: [id] }) {
     <p role="status"><${State} of=${value.state} /> <${Progress} done=${value.messages_sent} whole=${value.messages_total} label="Messages that the broker has confirmed" /> messages confirmed</p>
     <${ErrorBox} error=${error} />
     <p class="bar">
-      ${isOpen && html`<${Action} label="Cancel" scope="operate" confirm="The receiver may then have a part of it." request=${{ method: "POST", path: `${path}/cancel` }} done=${reload} />`}
+      ${isOpen && html`<${Action} label="Cancel" scope="operate" confirm="The receiver may already have a part of it." request=${{ method: "POST", path: `${path}/cancel` }} done=${reload} />`}
       ${["failed", "cancelled"].includes(value.state) && html`<${Action} label="Send again" scope="operate" primary request=${{ method: "POST", path: `${path}/retry` }} done=${reload} />`}
       ${!isOpen && html`<${Action} label="Delete" scope="delete" danger confirm="Delete the delivery and its content?" request=${{ method: "DELETE", path }} done=${() => navigate(["send"])} />`}
-      <${Copy} text=${() => rest.curl("GET", path)} label="copy reading it as curl" />
+      <${Copy} text=${() => rest.curl("GET", path)} label="copy as curl" />
     </p>
     <${Facts} rows=${[
       ["Identifier", html`<code>${value.id}</code>`],
@@ -29,7 +29,7 @@ export default function Delivery({ steps: [id] }) {
       ["Next attempt", value.next_attempt_at && html`<${Time} at=${value.next_attempt_at} />`],
       ["Created", html`<${Time} at=${value.created_at} />`],
       ["Changed", html`<${Time} at=${value.updated_at} />`],
-      ["Subscribers", value.subscribers && (value.subscribers === "none" ? "none: the broker discarded messages, as nobody was subscribed" : value.subscribers)],
+      ["Subscribers", value.subscribers && (value.subscribers === "none" ? "none: the broker discarded messages, because nobody was subscribed" : value.subscribers)],
       ["May arrive twice", value.repeats],
       ["Header correlid", html`<code>${value.header_correl_id}</code>`],
       ["Message correlid", html`<code>${value.message_correl_id}</code>`],

@@ -61,7 +61,7 @@ function Ages({ ages }) {
   if (!ages.some((age) => age.count)) return html`<${Empty}>No attachment is being received.</${Empty}>`;
   const most = Math.max(...ages.map((age) => age.count));
   const name = (seconds, index) => (seconds === null ? `longer than ${duration(ages[index - 1].under_seconds)}` : `less than ${duration(seconds)}`);
-  return html`<table class="ages"><thead><tr><th scope="col">Nothing came for</th><th scope="col" class="n">Attachments</th><td></td></tr></thead><tbody>
+  return html`<table class="ages"><thead><tr><th scope="col">No message for</th><th scope="col" class="n">Attachments</th><td></td></tr></thead><tbody>
     ${ages.map((age, index) => html`<tr><td>${name(age.under_seconds, index)}</td><td class="n">${number(age.count)}</td>
       <td><svg width="60" height="10" aria-hidden="true"><rect width=${(60 * age.count) / most} height="10" /></svg></td></tr>`)}
   </tbody></table>`;
@@ -77,7 +77,7 @@ function History({ history }) {
     ],
   ], [points.length, points.at(-1)?.messages, points.at(-1)?.time]);
   const sum = (name) => points.reduce((all, point) => all + point[name], 0);
-  if (!points.length) return html`<${Empty}>Nothing is recorded yet: the gateway counts from its start.</${Empty}>`;
+  if (!points.length) return html`<${Empty}>There is no history yet: it begins with the gateway's start.</${Empty}>`;
   const text = `The last hour: ${plural(sum("messages"), "message")}, ${size(sum("size"))}, ${number(sum("finished"))} finished, ${number(sum("quarantined"))} quarantined`;
   return html`<${Chart} seconds=${3600} times=${times} series=${series} text=${text} />
     <p class="hint">${text}; a point is ${duration(seconds)}.</p>`;

@@ -151,7 +151,7 @@ function useBulk(done) {
 const Outcomes = ({ bulk: { work, outcomes, error, stop } }) => html`
   ${work && html`<p role="status">${work.action === "replay" ? "Replay" : "Dismiss"}: <${Progress} done=${work.done} whole=${work.all} label=${work.action} />
     <button type="button" onClick=${stop}>Stop</button></p>`}
-  ${outcomes && html`<p role="status">${[...outcomes].map(([told, count]) => `${number(count)} ${told}`).join(", ") || "Nothing was left to do."}</p>`}
+  ${outcomes && html`<p role="status">${[...outcomes].map(([told, count]) => `${number(count)} ${told}`).join(", ") || "There was nothing to do."}</p>`}
   <${ErrorBox} error=${error} />`;
 
 /** Buttons that replay and dismiss `count` entries, and their requests as lines with curl. */
@@ -159,7 +159,7 @@ function Buttons({ count, disabled, act, line, about }) {
   const [isAsking, setAsking] = useState(false);
   const named = (word) => (about ? `${word} all of ${about}` : undefined);
   if (isAsking)
-    return html`<span class="asking" role="alertdialog" aria-label="Dismiss them?" onKeyDown=${(event) => event.key === "Escape" && setAsking(false)}>Their bytes are deleted in time.
+    return html`<span class="asking" role="alertdialog" aria-label="Dismiss them?" onKeyDown=${(event) => event.key === "Escape" && setAsking(false)}>Their bytes will be deleted.
       <button type="button" class="danger" ref=${(button) => button?.focus()} onClick=${() => { setAsking(false); act("dismiss"); }}>Yes: dismiss ${number(count)}</button>
       <button type="button" onClick=${() => setAsking(false)}>No</button></span>`;
   return html`<span class="action"><button type="button" disabled=${disabled} aria-label=${named("Replay")} onClick=${() => act("replay")}>Replay</button>
@@ -178,7 +178,7 @@ function Entry({ id }) {
     <${ErrorBox} error=${error} />
     <p class="bar">
       <${Action} label="Replay" scope="operate" primary=${isKept} request=${{ method: "POST", path: `${path}/replay` }} done=${(told) => { setOutcome(told.outcome); reload(); }} />
-      ${isKept && html`<${Action} label="Dismiss" scope="operate" danger confirm="Its bytes are deleted in time." request=${{ method: "DELETE", path }} done=${reload} />`}
+      ${isKept && html`<${Action} label="Dismiss" scope="operate" danger confirm="Its bytes will be deleted." request=${{ method: "DELETE", path }} done=${reload} />`}
       ${value.preview !== null && html`<${Download} path=${`${path}/body`} name="body.bin" />`}
     </p>
     ${outcome && html`<${Outcome} outcome=${outcome} />`}
@@ -194,7 +194,7 @@ function Entry({ id }) {
       ...Object.entries(value.properties ?? {}).map(([name, text]) => [html`<${Foreign} text=${name} />`, html`<${Foreign} text=${text} />`]),
     ]} />
     <h2>Bytes</h2>
-    ${value.preview === null ? html`<${Empty}>The bytes of this message are gone.</${Empty}>` : html`<${Bytes} path=${path} entry=${value} />`}
+    ${value.preview === null ? html`<${Empty}>The bytes of this message have been deleted.</${Empty}>` : html`<${Bytes} path=${path} entry=${value} />`}
     <p><a href=${href(["quarantine"])}>All quarantined messages</a></p>`;
 }
 

@@ -89,7 +89,7 @@ function Composer() {
             <option value="" disabled>choose one</option>
             ${destinations.value.destinations.map((one) => html`<option key=${one.name} value=${one.name}>${one.name}${one.connected ? "" : " (not connected)"}</option>`)}</select>`
         : html`<input id="destination" type="text" required value=${destination} onInput=${(event) => changed(setDestination)(event.target.value)} />`}
-      ${names && !names.length && html`<p class="hint">The gateway's configuration has no destination that your key knows.</p>`}
+      ${names && !names.length && html`<p class="hint">The gateway's configuration has no destination that your key may use.</p>`}
     </div>
     <div class="field"><label for="text">Application message (optional)</label>
       <textarea id="text" rows="2" value=${text} onInput=${(event) => changed(setText)(event.target.value)}></textarea></div>

@@ -14,13 +14,13 @@ const FORMATS = [
 ];
 const LARGEST = 4 << 20;
 
-const refused = (why) => Object.assign(new Error(why), { title: "These bytes cannot be explained" });
+const refused = (why) => Object.assign(new Error(why), { title: "These bytes cannot be decoded" });
 
 /** Return the bytes of a text in hexadecimal or base64. Throws Error with the place of the first wrong character. */
 export function bytesOf(text) {
   const digits = text.replace(/0x/gi, "").replace(/[\s:,-]/g, "");
   if (/^[0-9a-f]*$/i.test(digits)) {
-    if (digits.length % 2) throw refused(`${digits.length} hexadecimal digits are no whole number of bytes; two digits make a byte.`);
+    if (digits.length % 2) throw refused(`${digits.length} hexadecimal digits are not a whole number of bytes; a byte has two digits.`);
     return Uint8Array.from(digits.match(/../g) ?? [], (pair) => parseInt(pair, 16));
   }
   const letters = text.replace(/\s/g, "").replaceAll("-", "+").replaceAll("_", "/");

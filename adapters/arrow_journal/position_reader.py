@@ -1,0 +1,175 @@
+"""Reading of many segments, by position or extent."""
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from threading import Lock
+
+import numpy as np
+import pyarrow as pa
+
+from adapters.arrow_journal.batch_columns import NO_LAYOUT, BodyLayout
+from adapters.arrow_journal.body_pieces import RUN, BodyPiece, PieceSource, fetch, readable
+from adapters.arrow_journal.recent_batches import Recent
+from adapters.arrow_journal.segment_files import SegmentState
+from adapters.arrow_journal.segment_reader import OpenFile, SegmentFile, keep
+from adapters.arrow_journal.segment_verification import damages
+from app.model.message import PhysicalMessage, Position
+from app.model.records import Damage, Extent
+from app.ports import JOURNAL_SCHEMA, Segment
+
+OPEN_SEGMENTS = 16
+READ_AHEAD = 128
+"""The number of extents that the disk is asked to read in advance."""
+_EMPTY = memoryview(b"")
+
+
+class PositionReader:
+    """Reads by position or extent, as `app.ports.JournalReader` specifies.
+
+    It opens segments when they are asked for and keeps the last few open. `recent` holds batches that need not be read
+    from disk. The lock `_opening` guards `_opened`.
+    """
+
+    def __init__(self, states: Mapping[int, SegmentState], open_file: OpenFile, recent: Recent) -> None:
+        self._states = states
+        self._open_file = open_file
+        self._recent = recent
+        self._opened: OrderedDict[int, SegmentFile] = OrderedDict()
+        self._opening = Lock()
+
+    def segments(self) -> list[Segment]:
+        found = []
+        for number, state in sorted(dict(self._states).items()):
+            sealed_at = state.sealed_at  # read before the size, which grows a last time just before it is set
+            found.append(Segment(number, state.size, state.created_at, sealed_at))
+        return found
+
+    def read(self, position: Position) -> PhysicalMessage:
+        return self._segment(position.segment).message(position.batch, position.row)
+
+    def messages(self, segment: int, batch: int, rows: Sequence[int]) -> list[PhysicalMessage]:
+        held = [self._recent.body((segment, batch), row) for row in rows]
+        return self._segment(segment).messages(batch, rows, held)
+
+    def batch_count(self, segment: int) -> int:
+        opened = self._segment(segment)
+        return opened.batch_count() + opened.state.open_ended
+
+    def descriptors(self, segment: int, batch: int) -> pa.RecordBatch:
+        """Return the columns of a batch without its bodies; see `app.ports.Journal.descriptors`."""
+        opened = self._segment(segment)
+        head = opened.head(batch)
+        ends = np.asarray(head.layout.offsets, np.int64)
+        columns = opened.columns(head).select([name for name in JOURNAL_SCHEMA.names if name != "body"])
+        return columns.append_column("size", pa.array(np.diff(ends), pa.int64()))
+
+    def bodies(self, positions: Iterable[Position]) -> Iterator[memoryview]:
+        return self._views(self._bodies(positions))
+
+    def extents(self, positions: Iterable[Position]) -> Iterator[Extent]:
+        at: tuple[int, int] | None = None
+        start, offsets, _ = NO_LAYOUT
+        for position in positions:
+            number, batch, row = position
+            if (number, batch) != at:
+                at = number, batch
+                start, offsets, _ = self._layout(number, batch)
+            if row + 1 >= len(offsets):
+                raise KeyError(position)
+            begin = offsets[row]
+            yield Extent(number, start + begin, offsets[row + 1] - begin)
+
+    def views(self, extents: Iterable[Extent]) -> Iterator[memoryview]:
+        return self._views(self._pieces(extents))
+
+    def segment_bytes(self, segment: int) -> Iterator[memoryview]:
+        opened = self._segment(segment)
+        file, size = opened.file(), opened.state.size
+        return (memoryview(file.read_as_is(at, min(at + RUN, size))) for at in range(0, size, RUN))
+
+    def verify(self, segment: int) -> list[Damage]:
+        opened = self._segment(segment)
+        opened.file()
+        return list(damages(opened))
+
+    def _segment(self, number: int) -> SegmentFile:
+        """Return a segment. Raises KeyError when it is gone."""
+        with self._opening:
+            segment = self._opened.get(number)
+            if segment is None:
+                segment = SegmentFile(self._states[number], self._open_file)
+            keep(self._opened, number, segment, OPEN_SEGMENTS)
+            return segment
+
+    def _forget(self, number: int) -> None:
+        """Drop a deleted segment."""
+        with self._opening:
+            self._opened.pop(number, None)
+        self._recent.forget(number)
+
+    def _close_segments(self) -> None:
+        with self._opening:
+            self._opened.clear()
+
+    def _layout(self, number: int, batch: int) -> BodyLayout:
+        return self._recent.layout((number, batch)) or self._segment(number).layout(batch)
+
+    def _bodies(self, positions: Iterable[Position]) -> Iterator[memoryview | BodyPiece]:
+        at: tuple[int, int] | None = None
+        layout = NO_LAYOUT
+        segment: SegmentFile | None = None
+        for position in positions:
+            number, batch, row = position
+            body = self._recent.body((number, batch), row)
+            if body is not None:
+                yield body
+                continue
+            if segment is None or (number, batch) != at:
+                at = number, batch
+                layout, segment = self._layout(number, batch), self._segment(number)
+            if row + 1 >= len(layout.offsets):
+                raise KeyError(position)
+            yield segment.piece(batch, row, layout)
+
+    def _pieces(self, extents: Iterable[Extent]) -> Iterator[memoryview | BodyPiece]:
+        """Yield the pieces of bodies for these extents."""
+        at = batch = -1
+        start, offsets, crcs = NO_LAYOUT
+        for extent in extents:
+            number, offset, length = extent
+            segment = self._segment(number)
+            if not length:
+                yield _EMPTY
+                continue
+            if number != at or not start <= offset < start + offsets[-1]:
+                at, batch = number, segment.batch_at(offset)
+                start, offsets, crcs = self._layout(number, batch)
+            row = bisect_right(offsets, offset - start) - 1
+            if not 0 <= row < len(crcs) or offset + length > start + offsets[row + 1]:
+                raise KeyError(extent)
+            first, end = start + offsets[row], start + offsets[row + 1]
+            yield BodyPiece(segment, batch, row, first, end, crcs[row], offset, offset + length)
+
+    def _views(self, pieces: Iterable[memoryview | BodyPiece]) -> Iterator[memoryview]:
+        """Yield the bytes of pieces. Those on disk are read ahead."""
+        coming = iter(pieces)
+        ahead: list[memoryview | BodyPiece] = []
+        while some := list(islice(coming, READ_AHEAD)):
+            _read_ahead(some)
+            yield from readable(fetch(ahead))
+            ahead = some
+        yield from readable(fetch(ahead))
+
+
+def _read_ahead(pieces: Iterable[memoryview | BodyPiece]) -> None:
+    """Ask the system to read these pieces of each segment in the background, from the first byte to the last."""
+    ranges: dict[int, tuple[PieceSource, int, int]] = {}
+    for piece in pieces:
+        if isinstance(piece, BodyPiece):
+            number = piece.segment.number
+            _, first, end = ranges.get(number, (piece.segment, piece.start, 0))
+            ranges[number] = piece.segment, min(first, piece.start), max(end, piece.stop)
+    for segment, first, end in ranges.values():
+        segment.file().will_need(first, end)

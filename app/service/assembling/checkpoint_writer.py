@@ -1,0 +1,113 @@
+"""Checkpoints: what assembly has changed goes to the catalog, together with the journal position that it includes.
+
+One transaction has the changes, the contents that have been read as their parts came, and the events. Only then are
+other complete attachments passed to finishing.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from app.assembly.collecting import Address, Identification, Warned
+from app.assembly.machine import Assembly
+from app.model.attachment import AttachmentState
+from app.model.records import Checkpoint, Finished, QuarantineCopy, QuarantineRecord
+from app.service.assembling.finished_in_checkpoint import close
+from app.service.context import ServiceContext
+from app.service.events.event_entries import (
+    complete_messages,
+    identified_event,
+    lone_message_events,
+    quarantine_event,
+    warned_event,
+)
+from app.service.finishing.incremental import EarlyContent
+from app.service.finishing.stored_parts import CompleteAttachment, segments_of
+
+Finish = Callable[[Mapping[str, CompleteAttachment | None]], None]
+"""A function that takes complete attachments, with what is known of them."""
+
+
+@dataclass(slots=True)
+class Unsaved:
+    """The contents of the next checkpoint, apart from the machine's changes. Attachments stand by their identifiers."""
+
+    progress: int | None = None
+    quarantine: list[QuarantineRecord] = field(default_factory=list)
+    quarantine_copies: list[QuarantineCopy] = field(default_factory=list)
+    dialects: dict[str, int] = field(default_factory=dict)
+    completed: dict[str, EarlyContent | None] = field(default_factory=dict)
+    applications: list[Address] = field(default_factory=list)
+    identified: list[tuple[str, Identification]] = field(default_factory=list)
+    healed: list[str] = field(default_factory=list)
+    warned: list[tuple[str, Warned]] = field(default_factory=list)
+    sent_again: list[CompleteAttachment] = field(default_factory=list)
+
+
+ATTACHMENTS_IN_MEMORY = 5_000
+"""The unfinished attachments whose state is in memory; that of others is in the catalog. It takes at least 24 bytes for
+each part that does not come directly after the one before it."""
+
+
+class CheckpointWriter:
+    """Writes checkpoints. Passes complete attachments to `finish`, and finished ones that came again to
+    `sent_again`."""
+
+    def __init__(
+        self, context: ServiceContext, finish: Finish, sent_again: Callable[[CompleteAttachment], object]
+    ) -> None:
+        self._context, self._finish, self._sent_again = context, finish, sent_again
+
+    def write(self, unsaved: Unsaved, assembly: Assembly) -> None:
+        """Write a checkpoint of the changes of a machine, and pass on what is complete."""
+        context, now = self._context, self._context.clock.now()
+        answered = [assembly.messages[address] for address in unsaved.applications]
+        checkpoint = assembly.take_changes()
+        checkpoint.progress = unsaved.progress
+        checkpoint.attachments = context.traces.begun(checkpoint.attachments)
+        checkpoint.quarantine = unsaved.quarantine
+        checkpoint.quarantine_copies = unsaved.quarantine_copies
+        checkpoint.source_dialects = unsaved.dialects
+        checkpoint.events = [quarantine_event(record) for record in unsaved.quarantine]
+        checkpoint.warned = [warned_event(source, found, now) for source, found in unsaved.warned]
+        checkpoint.events += lone_message_events(answered, now)
+        checkpoint.identified = [identified_event(source, found, now) for source, found in unsaved.identified]
+        closed = close(checkpoint, self._contents(unsaved, now), now)
+        missed = context.catalog.checkpoint(checkpoint)
+        assembly.forget_beyond(ATTACHMENTS_IN_MEMORY)
+        finished = [record for record in closed.attachments if record.id not in missed]
+        kinds = Counter(record.kind.word if record.kind else "unknown" for record in finished)
+        for kind, number in kinds.items():
+            context.metrics.attachments.labels(AttachmentState.FINISHED, kind).inc(number)
+        to_finish = unsaved.completed.keys() - {record.id for record in closed.attachments}
+        self._pass_on([each for each in unsaved.completed if each in to_finish], unsaved.healed, checkpoint)
+        for again in unsaved.sent_again:
+            self._sent_again(again)
+        # Finishing completes the messages of the others, with their last attachment.
+        alone = (each for each in answered if each.id not in closed.messages and to_finish.isdisjoint(each.attachments))
+        attachments = [record.id for record in finished if record.message_id not in closed.messages]
+        attachments += [attachment for message in alone for attachment in message.attachments]
+        complete_messages(context.catalog, attachments, context.clock.now())
+        context.notifier.notify()
+
+    def _contents(self, unsaved: Unsaved, now: int) -> dict[str, Finished]:
+        """Return the contents that have been read, as far as the journal still has them."""
+        contents = {each: content(now) for each, content in unsaved.completed.items() if content is not None}
+        segments = segments_of(self._context.journal) if contents else set()
+        return {
+            each: content
+            for each, content in contents.items()
+            if each not in unsaved.healed and all(extent.segment in segments for extent in content.extents)
+        }
+
+    def _pass_on(self, to_finish: list[str], healed: list[str], checkpoint: Checkpoint) -> None:
+        """Pass complete attachments to finishing, with what is known of them, and those with a healed part."""
+        waiting: dict[str, CompleteAttachment | None] = dict.fromkeys(to_finish)
+        for record in checkpoint.attachments if waiting else ():
+            if record.id in waiting and record.state is AttachmentState.COMPLETE:
+                waiting[record.id] = CompleteAttachment.of(record, checkpoint.part_runs.get(record.id, []))
+        if healed:
+            self._context.catalog.set_state([*dict.fromkeys(healed)], AttachmentState.COMPLETE)
+            waiting.update(dict.fromkeys(healed))
+        if waiting:
+            self._finish(waiting)

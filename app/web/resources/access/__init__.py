@@ -1,1 +1,0 @@
-"""Who the caller is, signing in, signed links, and the audit log."""

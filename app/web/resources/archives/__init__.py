@@ -1,1 +1,0 @@
-"""All attachments of a message in one download."""

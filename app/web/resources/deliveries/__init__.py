@@ -1,1 +1,0 @@
-"""Deliveries: outgoing messages and their progress."""

@@ -1,1 +1,0 @@
-"""Files that are sent by PUT, as `curl -T` does."""

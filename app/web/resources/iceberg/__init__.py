@@ -1,1 +1,0 @@
-"""The Iceberg REST catalog of the tables that the pipeline builds: read only."""

@@ -1,1 +1,0 @@
-"""The types of problems as a resource."""

@@ -1,1 +1,0 @@
-"""The REST resource of the tables that the pipeline builds."""

@@ -1,0 +1,213 @@
+"""Webhooks: their state, the events that were given up, and sending them again."""
+
+from datetime import datetime
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from fastapi import APIRouter, Depends, Path, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
+
+from app.model.event_logs import EventLogs
+from app.model.times import to_time
+from app.model.webhook_state import DeadLetter, WebhookState
+from app.ports import BadCursor, Page
+from app.service.events.event_entries import cloud_event
+from app.service.gateway import Gateway
+from app.service.webhooks.webhook import WebhookEndpoint
+from app.web.dependencies.caller import CallerDep, require_unlimited
+from app.web.dependencies.request_gateway import BaseDep, GatewayDep, PagingDep
+from app.web.http.json_body import read_json, request_body
+from app.web.http.parameters import Digits, optional_time
+from app.web.problems import Problem, responses
+from app.web.resources.schemas import Links, PageView, page_view
+
+
+class WebhookView(BaseModel):
+    """One webhook, and its progress."""
+
+    name: str
+    url: str = Field(description="address, without its query")
+    state: WebhookState
+    types: list[str]
+    sources: list[str]
+    destinations: list[str]
+    last_event: int = Field(description="number of the last event that was processed")
+    behind: int = Field(description="number of later events in the log, whether the webhook selects them or not")
+    dead_letters: int = Field(description="events that were given up and are kept")
+    attempts: int = Field(description="failed attempts since the last success")
+    failing_since: datetime | None
+    next_attempt_at: datetime | None
+    reason: str | None = Field(description="why the last attempt failed; null if it did not")
+    links: Links
+
+    @classmethod
+    def of(cls, endpoint: WebhookEndpoint, dead_letters: int, base: str) -> "WebhookView":
+        record, settings = endpoint.record, endpoint.settings
+        path = f"{base}/webhooks/{endpoint.name}"
+        return cls(
+            name=endpoint.name,
+            url=urlsplit(settings.url)._replace(query="").geturl(),
+            state=record.state,
+            types=settings.types,
+            sources=settings.sources,
+            destinations=settings.destinations,
+            last_event=record.position,
+            behind=endpoint.behind,
+            dead_letters=dead_letters,
+            attempts=record.attempts,
+            failing_since=optional_time(record.failing_since),
+            next_attempt_at=optional_time(record.next_attempt_at or None),
+            reason=record.reason,
+            links={"self": path, "dead_letters": f"{path}/dead-letters"},
+        )
+
+
+class DeadLetterView(BaseModel):
+    """An event that was given up for a webhook."""
+
+    number: int = Field(description="number of the event, by which it is sent again")
+    event: dict[str, Any] = Field(description="the CloudEvent")
+    failed_at: datetime
+    reason: str
+    queued_at: datetime | None = Field(description="when it was queued to be sent again; null if it is not")
+
+    @classmethod
+    def of(cls, letter: DeadLetter, logs: EventLogs) -> "DeadLetterView":
+        return cls(
+            number=letter.event.number,
+            event=cloud_event(letter.event, logs),
+            failed_at=to_time(letter.failed_at),
+            reason=letter.reason,
+            queued_at=optional_time(letter.queued_at),
+        )
+
+
+class Replay(BaseModel):
+    """Where a webhook begins again."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    after: int = Field(ge=0, lt=1 << 63, description="the number of an event; those after it are sent again")
+
+
+class Count(BaseModel):
+    """The number of dead letters that were changed."""
+
+    dead_letters: int
+
+
+Name = Annotated[str, Path(description="its name in the settings", max_length=100)]
+Events = Annotated[
+    list[Annotated[Digits, Query(ge=1, lt=1 << 63)]] | None,
+    Query(alias="event", description="the numbers of their events; without it, all"),
+]
+
+
+async def _named(name: Name, caller: CallerDep) -> None:
+    caller.trail.details = {"webhook": name}
+
+
+router = APIRouter(prefix="/webhooks", tags=["events"], dependencies=[Depends(require_unlimited)])
+_NAMED = [Depends(_named)]
+"""The audit log tells the webhook."""
+
+
+@router.get("", operation_id="list_webhooks")
+def list_webhooks(gateway: GatewayDep, base: BaseDep) -> PageView[WebhookView]:
+    """List the configured webhooks by name."""
+    counts = gateway.catalog.dead_letter_counts()
+    endpoints = sorted(gateway.webhooks.endpoints.items())
+    return PageView(
+        items=[WebhookView.of(endpoint, counts.get(name, 0), base) for name, endpoint in endpoints], next=None
+    )
+
+
+@router.get("/{name}", operation_id="get_webhook", responses=responses("not-found", "invalid"))
+def get_webhook(name: Name, gateway: GatewayDep, base: BaseDep) -> WebhookView:
+    """Return one webhook."""
+    return _view(gateway, _endpoint(gateway, name), base)
+
+
+@router.post(
+    "/{name}/enable",
+    operation_id="enable_webhook",
+    dependencies=_NAMED,
+    responses=responses("not-found", "invalid"),
+)
+def enable_webhook(name: Name, gateway: GatewayDep, base: BaseDep) -> WebhookView:
+    """Send events to a webhook that was disabled by status 410, or try one at once that is failing."""
+    endpoint = _endpoint(gateway, name)
+    endpoint.enable()
+    gateway.webhooks.wake()
+    return _view(gateway, endpoint, base)
+
+
+@router.post(
+    "/{name}/replay",
+    operation_id="replay_webhook",
+    dependencies=_NAMED,
+    openapi_extra=request_body(Replay),
+    responses=responses("not-found", "too-large", "invalid"),
+)
+async def replay_webhook(name: Name, request: Request, gateway: GatewayDep, base: BaseDep) -> WebhookView:
+    """Send the events after a number again. Each keeps its `webhook-id`. Events that `retention.events` has removed
+    are left out. A number after the webhook's position skips events."""
+    replay = await read_json(request, Replay)
+    return await run_in_threadpool(_replayed, gateway, name, replay.after, base)
+
+
+def _replayed(gateway: Gateway, name: str, after: int, base: str) -> WebhookView:
+    endpoint = _endpoint(gateway, name)
+    endpoint.rewind(after)
+    gateway.webhooks.wake()
+    return _view(gateway, endpoint, base)
+
+
+@router.get("/{name}/dead-letters", operation_id="list_dead_letters", responses=responses("not-found", "invalid"))
+def list_dead_letters(name: Name, gateway: GatewayDep, paging: PagingDep) -> PageView[DeadLetterView]:
+    """List the events that were given up for a webhook, in the order of the event log."""
+    endpoint = _endpoint(gateway, name)
+    after = paging.cursor or "0"
+    if not (after.isascii() and after.isdigit() and len(after) <= 18):
+        raise BadCursor(after)
+    letters = gateway.catalog.dead_letters(endpoint.name, int(after), paging.limit + 1)
+    following = str(letters[paging.limit - 1].event.number) if len(letters) > paging.limit else None
+    page = Page(letters[: paging.limit], following)
+    logs = gateway.catalog.event_logs()
+    return page_view(paging, page, lambda letter: DeadLetterView.of(letter, logs))
+
+
+@router.post(
+    "/{name}/dead-letters/replay",
+    operation_id="replay_dead_letters",
+    dependencies=_NAMED,
+    status_code=202,
+    responses=responses("not-found", "invalid"),
+)
+def replay_dead_letters(name: Name, gateway: GatewayDep, events: Events = None) -> Count:
+    """Send dead letters again, before newer events and in the order of the event log."""
+    queued = _endpoint(gateway, name).requeue(events)
+    gateway.webhooks.wake()
+    return Count(dead_letters=queued)
+
+
+@router.delete(
+    "/{name}/dead-letters",
+    operation_id="delete_dead_letters",
+    dependencies=_NAMED,
+    responses=responses("not-found", "invalid"),
+)
+def delete_dead_letters(name: Name, gateway: GatewayDep, events: Events = None) -> Count:
+    """Delete dead letters for ever."""
+    return Count(dead_letters=gateway.catalog.drop_dead_letters(_endpoint(gateway, name).name, events))
+
+
+def _view(gateway: Gateway, endpoint: WebhookEndpoint, base: str) -> WebhookView:
+    return WebhookView.of(endpoint, gateway.catalog.dead_letter_counts().get(endpoint.name, 0), base)
+
+
+def _endpoint(gateway: Gateway, name: str) -> WebhookEndpoint:
+    if (endpoint := gateway.webhooks.endpoints.get(name)) is None:
+        raise Problem("not-found", f"there is no webhook {name!r} in the settings")
+    return endpoint

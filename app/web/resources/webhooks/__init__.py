@@ -1,1 +1,0 @@
-"""Webhooks: their state, and the events that were given up."""
