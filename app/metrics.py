@@ -1,4 +1,4 @@
-"""The names of all metrics: those of the gateway at `/metrics`, and those of the pipeline on Spark.
+"""The names of all metrics: of the gateway at `/metrics`, and of the pipeline on Spark.
 
 Where OpenTelemetry's semantic conventions have a name, it is used as Prometheus writes it: dots are underscores, a unit
 and `_total` follow (`messaging.client.consumed.messages`, `http.server.request.duration`). Its conventions for
@@ -32,7 +32,7 @@ SUPERSEDED: Mapping[str, str] = {
     "attachment_gateway_messages_received_total": "messaging_client_consumed_messages_total",
     "attachment_gateway_messages_sent_total": "messaging_client_sent_messages_total",
 }
-"""Names from before the conventions, with the name that replaces each. Both are written until version 1.0."""
+"""Names outside the conventions, with the name of the conventions. Both are written until version 1.0."""
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"})
 OTHER_METHOD = "_OTHER"
 """What the conventions write for any other method: clients choose it, and labels must have few values."""
@@ -41,8 +41,7 @@ NO_ROUTE = ""
 
 
 class DeclaredMetric(NamedTuple):
-    """A declared metric. `name` is that of its samples; those of a histogram have `_bucket`, `_sum` or `_count`
-    after it."""
+    """A declared metric. Its samples have its `name`; samples of a histogram append `_bucket`, `_sum` or `_count`."""
 
     name: str
     type: str
@@ -152,10 +151,10 @@ class Metrics(_Declared):
         self.taking = self._gauge("taking", "1 while the gateway receives from brokers, 0 while a limit pauses it")
         self.oldest_unfinished_seconds = self._gauge(
             "oldest_unfinished_seconds",
-            "Seconds since the last message of what has waited longest to be finished, announced or not",
+            "Seconds since the last message of the attachment that has waited longest to be finished, announced or not",
         )
         self.assembly_behind_segments = self._gauge(
-            "assembly_behind_segments", "Sealed journal segments that a job beside the gateway has not assembled"
+            "assembly_behind_segments", "Sealed journal segments that the Spark job has not assembled"
         )
         self.assembly_behind_seconds = self._gauge(
             "assembly_behind_seconds", "Seconds since the first segment was sealed that the job has not assembled"
@@ -243,10 +242,10 @@ class Metrics(_Declared):
         )
 
     def _declare_uploads(self) -> None:
-        self.uploads = self._gauge("uploads", "Resumable uploads that are there")
-        self.uploads_bytes = self._gauge("uploads_bytes", "Received bytes of the resumable uploads that are there")
+        self.uploads = self._gauge("uploads", "Resumable uploads")
+        self.uploads_bytes = self._gauge("uploads_bytes", "Received bytes of resumable uploads")
         self.uploads_expired = self._counter(
-            "uploads_expired", "Resumable uploads that were deleted because their time was over"
+            "uploads_expired", "Resumable uploads that were deleted because they expired"
         )
 
     def name_source(self, source: str, transport: str, address: str) -> None:
@@ -261,7 +260,7 @@ class Metrics(_Declared):
         self._sent_of[destination] = self.sent.labels(system, address, destination)
 
     def count_received(self, source: str, messages: int, size: int) -> None:
-        """Physical messages of a source, and the bytes of their bodies, have become durable."""
+        """Count physical messages of a source that have become durable, and the bytes of their bodies."""
         self.messages_received.labels(source).inc(messages)
         self.bytes_received.labels(source).inc(size)
         if (consumed := self._consumed_of.get(source)) is not None:

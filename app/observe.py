@@ -1,4 +1,4 @@
-"""What the gateway says of itself: log lines. Metrics are in `app.metrics`."""
+"""The log of the gateway. Metrics are in `app.metrics`."""
 
 import logging
 import sys
@@ -68,8 +68,11 @@ def logger(name: str) -> structlog.stdlib.BoundLogger:
 
 
 class Recurring:
-    """A fault of what is tried again and again. It is logged when it begins, as `<what>_failed`, and when it is over,
-    as `<what>_recovered` with a count; in between only when another reason is met, and that a few times."""
+    """A fault of something that is retried.
+
+    It is logged when it begins, as `<what>_failed`, and when it is over, as `<what>_recovered` with a count. In between
+    only further reasons are logged, up to a limit.
+    """
 
     MOST_REASONS = 5
 
@@ -79,10 +82,10 @@ class Recurring:
         self._since = 0.0
         self.failures = 0
         self.error: str | None = None
-        """Why the last attempt failed, None while all is well."""
+        """Why the last attempt failed, None if it succeeded."""
 
     def failed(self, error: BaseException | str, **fields: Any) -> None:
-        """Count a failure. A text and this program's own errors are sentences, any other comes with its traceback."""
+        """Count a failure. Texts and this program's own errors are logged as sentences, others with their traceback."""
         if not self.failures:
             self._since = monotonic()
         self.failures += 1
@@ -93,7 +96,7 @@ class Recurring:
             self._log.log(self._level, f"{self._what}_failed", reason=self.error, exc_info=trace, **fields)
 
     def worked(self) -> None:
-        """Say that all is well (again)."""
+        """Record a success, which ends the fault."""
         if self.failures:
             seconds = round(monotonic() - self._since, 1)
             self._log.info(f"{self._what}_recovered", failures=self.failures, seconds=seconds)

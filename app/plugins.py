@@ -1,7 +1,7 @@
 """Adapters by name, through the entry points that `pyproject.toml` declares.
 
-The gateway never imports an adapter. A missing client library is therefore a clear message when a configuration names
-its adapter, and no problem at all otherwise.
+The gateway never imports an adapter. A missing client library is therefore an error only when a configuration names its
+adapter.
 """
 
 import re
@@ -109,10 +109,10 @@ def transport_settings(name: str, field: str) -> type[BaseModel] | None:
         found = _entry_points("transport").get(name)
         package = found.module.rpartition(".")[0] if found else ""
         try:
-            beside = import_module(f"{package}.settings") if package else None
+            settings_module = import_module(f"{package}.settings") if package else None
         except ImportError:
-            beside = None
-        return getattr(beside, field.title().replace("_", ""), None)
+            settings_module = None
+        return getattr(settings_module, field.title().replace("_", ""), None)
     return model
 
 
@@ -138,7 +138,7 @@ def load(kind: Kind, name: str) -> Any:
 def how_to_install(library: str) -> str:
     """Return the command that installs a library, with all that this package's extra with it names.
 
-    It names libraries and versions, not the extra: this package is in no index from which pip could take it.
+    It names libraries and versions, not the extra, since this package is in no package index.
     """
     extra = _EXTRAS.get(library)
     wanted = [

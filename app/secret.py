@@ -1,8 +1,7 @@
-"""Values of the configuration that may lie in files of their own, and change while the program runs.
+"""Values of the configuration that may be in separate files, and change while the program runs.
 
-`password_file = "/run/secrets/mq"` is `password` with the content of that file. Who uses such a value asks for it each
-time: the file is read again, as a secret that rotates has another content by then. While the file cannot be read, or
-has no valid content, the last valid one holds.
+`password_file = "/run/secrets/mq"` is `password` with the content of that file. Each use reads the file
+again, since secrets rotate. While the file cannot be read, or has no valid content, the last valid value is used.
 """
 
 from collections.abc import Callable
@@ -34,12 +33,12 @@ class ValueFile:
 
     def text(self) -> str:
         """Return the content without white space around it, as it is now."""
-        with suppress(OSError, UnicodeDecodeError):  # it is being replaced, or somebody has to make it readable
+        with suppress(OSError, UnicodeDecodeError):  # it is being replaced, or is not readable
             self._last = self._content() or self._last
         return self._last
 
     def has_changed(self) -> bool:
-        """Tell whether the content is another one than `text` returned last."""
+        """Tell whether the content differs from what `text` returned last."""
         try:
             return self._content() not in ("", self._last)
         except (OSError, UnicodeDecodeError):
@@ -49,8 +48,8 @@ class ValueFile:
         return Path(self._path).read_text().strip()
 
 
-class _InFile:
-    """A value that may lie in a file."""
+class _FromFile:
+    """A value that may be in a file."""
 
     file: ValueFile | None = None
 
@@ -66,20 +65,20 @@ class _InFile:
         return cls(text)  # type: ignore[call-arg]  # of the class that this one is mixed into
 
 
-class Secret(_InFile, SecretStr):
-    """A text that nobody may see."""
+class Secret(_FromFile, SecretStr):
+    """A text that must not be shown."""
 
     def get_secret_value(self) -> str:
-        """Return the secret, read again if it lies in a file."""
+        """Return the secret, read again if it is in a file."""
         return super().get_secret_value() if self.file is None else self.file.text()
 
 
-class Changing(_InFile, str):
-    """A text that may lie in a file, and is no secret by itself, as a user's name."""
+class Changing(_FromFile, str):
+    """A text that may be in a file, and is no secret by itself, such as a user's name."""
 
     @property
     def current(self) -> str:
-        """The text, read again if it lies in a file."""
+        """The text, read again if it is in a file."""
         return str(self) if self.file is None else self.file.text()
 
     @classmethod
@@ -91,8 +90,8 @@ class Changing(_InFile, str):
         return core_schema.no_info_wrap_validator_function(made, core_schema.str_schema())
 
 
-class Words(_InFile, list[T], Generic[T]):
-    """A list that may lie in a file, with white space between its items."""
+class Words(_FromFile, list[T], Generic[T]):
+    """A list that may be in a file, with white space between its items."""
 
     _item: Any = str
 
@@ -102,7 +101,7 @@ class Words(_InFile, list[T], Generic[T]):
 
     @property
     def current(self) -> list[T]:
-        """The items, read again if they lie in a file."""
+        """The items, read again if they are in a file."""
         if self.file is not None and self.file.has_changed():
             with suppress(ValidationError):  # the items before hold
                 self[:] = TypeAdapter(list[self._item]).validate_python(self.file.text().split())  # type: ignore[name-defined]
@@ -121,7 +120,7 @@ class Words(_InFile, list[T], Generic[T]):
 
 
 def split_url(url: str) -> SplitResult:
-    """Return the parts of a URL. Raises ValueError, which shows nothing of it: a password may be in a wrong place."""
+    """Return the parts of a URL. Raises ValueError without the URL: it may contain a password."""
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -134,8 +133,8 @@ def split_url(url: str) -> SplitResult:
 
 
 def rotating(annotation: Any) -> Callable[[ValueFile], Any] | None:
-    """Return how to make a value of a file that is read again, if the annotation of a setting has such a type."""
+    """Return the constructor of values that are read again from a file, if a setting's annotation has such a type."""
     kind = get_origin(annotation) or annotation
-    if isinstance(kind, type) and issubclass(kind, _InFile):
+    if isinstance(kind, type) and issubclass(kind, _FromFile):
         return kind.of
     return next(filter(None, map(rotating, get_args(annotation))), None)

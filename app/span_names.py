@@ -1,6 +1,6 @@
 """The names of all spans and of their attributes.
 
-Where OpenTelemetry's semantic conventions have a name, it is used: those for messaging and for HTTP. The conventions
+Where OpenTelemetry's semantic conventions have a name, it is used (messaging, HTTP). The conventions
 for messaging are not stable yet: their names are in this module only. All other names begin with `attachment_gateway.`.
 
 Each phase of an attachment, and each delivery, is one span, however many physical messages it has. The identifier of
@@ -22,7 +22,7 @@ PROCESS: Final = "process"
 SEND: Final = "send"
 COMMIT: Final = "commit"
 MOST_LINKS: Final = 128
-"""The most spans that one span links to."""
+"""The maximum number of spans that one span links to."""
 
 SERVICE: Final = "attachment-gateway"
 """`service.name` of the gateway, unless the environment names it."""
@@ -155,7 +155,7 @@ def onward(record: DeliveryRecord) -> str | None:
 
 
 class Request(NamedTuple):
-    """The span of a request that sends: its context, and the span of the client, if that told one."""
+    """The span of a request that sends: its context, and the span of the client if it sent one."""
 
     context: TraceContext
     parent: str | None
@@ -171,7 +171,7 @@ class Request(NamedTuple):
         return cls(TraceContext(token_hex(16), token_hex(8), is_sampled=True), None)
 
     def span(self, method: str, route: str, status: int, started_at: int, ended_at: int) -> Span:
-        """Return the span with what became of the request."""
+        """Return the span of the request with its outcome."""
         has_failed = status >= 500
         attributes: Attributes = {_METHOD: method, _ROUTE: route, _STATUS: status}
         return Span(

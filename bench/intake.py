@@ -1,7 +1,7 @@
 """Receiving attachments over MQTT, three ways against each other in one run and with one Mosquitto.
 
 paho     a bare paho subscriber that acknowledges each message itself and keeps nothing
-sqlite   the usual hand-made way: paho, one SQLite row a message (WAL, synchronous FULL), committed, then acknowledged
+sqlite   a common simple program: paho, one SQLite row a message (WAL, synchronous FULL), committed, then acknowledged
 gateway  a process of its own: durable before acknowledged, until every attachment is finished and readable
 
 large      8 MiB files in bodies of 32 KiB
@@ -10,13 +10,13 @@ tiny       files of 1,000 bytes, five messages each
 data-sets  data sets of 100 rows, six messages each
 latency    files of 1,000 bytes, one at a time, from the publish of its header to the event that it is finished: with
            nothing else to do, and while another source brings small files at half of the speed at which they were
-           finished (or a quarter and so on, as the gateway can bear it beside the program that publishes them)
+           finished (or a quarter and so on, until the gateway keeps up with the program that publishes them)
 
-Every round fills three persistent sessions with the same messages (QoS 1) and then empties one after the other. Each
-subscriber has sent its CONNECT and is idle before the clock starts, which it does when the broker, held still until
-then, goes on. Figures are medians of the rounds, in MB/s of message bodies or in files a second. MQTT 3.1.1 is the
-default, since there paho is at its fastest: it has no properties to read. Run it as `python -m bench.intake`; with
-`--version 3.1.1 5` it measures one after the other.
+Every round fills three persistent sessions with the same messages (QoS 1), and then empties one after the other. The
+broker is stopped while a subscriber sends its CONNECT. The clock starts when the broker continues. Figures are medians
+of the rounds, in MB/s of message bodies or in files a second. MQTT 3.1.1 is the default, since there paho is at its
+fastest: it has no properties to read. Run it as `python -m bench.intake`; with `--version 3.1.1 5` it measures one
+after the other.
 """
 
 import argparse
@@ -62,7 +62,7 @@ DEFAULT_RATE, LEAST_RATE = 500.0, 50.0
 
 
 class Load(NamedTuple):
-    """The messages that every subscriber receives. `unit` of the speed is that of `amount`."""
+    """The messages that every subscriber receives. `unit` is the unit of `amount` a second."""
 
     attachments: list[Attached]
     messages: list[PhysicalMessage]
@@ -112,7 +112,7 @@ def make_load(count: int, attachment: int, interleaved: int, unit: str = "MB") -
 
 
 class Spent(NamedTuple):
-    """The seconds until all is acknowledged and until all is finished, and those of the processor."""
+    """The seconds until all is acknowledged and until all is finished, and the processor time."""
 
     acknowledged: float
     finished: float
@@ -196,14 +196,14 @@ def until_next_poll(elapsed: float, done: float) -> float:
 
 
 def processor_seconds(process: GatewayProcess) -> float:
-    """Return the processor time of a gateway so far, without that of other processes."""
+    """Return the processor time of a gateway so far, without other processes."""
     assert process.process is not None
     fields = Path(f"/proc/{process.process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def check(process: GatewayProcess, load: Load) -> None:
-    """Assert that every file is there once with its SHA-256, and read one of them byte for byte."""
+    """Assert that every file exists once with its SHA-256, and read one of them byte for byte."""
     if load.unit == "data sets":
         return
     finished = process.listing("/v1/attachments", state="finished")
@@ -286,16 +286,16 @@ def packet(sent: PhysicalMessage, version: Version) -> tuple[bytes, Properties |
 def report_latencies(version: Version, rate: float, folder: Path | None) -> dict[str, float]:
     """Measure the latency idle, then under a load, which is halved until the gateway bears it. Return the figures."""
     print(f"latency of {LATENCY_FILES} files")
-    told = report_latency("idle", "", latencies(version, 0, folder))
+    idle = report_latency("idle", "", latencies(version, 0, folder))
     while len(taken := latencies(version, rate, folder)) < LATENCY_FILES and rate > LEAST_RATE:
-        print(f"  {len(taken)} files in {LATENCY_SECONDS:.0f} s beside {rate:.0f} small files a second: too many")
+        print(f"  {len(taken)} files in {LATENCY_SECONDS:.0f} s with {rate:.0f} small files a second: too many")
         rate /= 2
-    return told | report_latency("loaded", f" beside {rate:.0f} small files a second", taken)
+    return idle | report_latency("loaded", f" with {rate:.0f} small files a second", taken)
 
 
-def report_latency(name: str, beside: str, taken: list[float]) -> dict[str, float]:
+def report_latency(name: str, load: str, taken: list[float]) -> dict[str, float]:
     middle, most = median(taken) * 1000, quantiles(taken, n=100)[-1] * 1000
-    print(f"  {name:8} median {middle:.1f} ms  99th percentile {most:.1f} ms{beside}", flush=True)
+    print(f"  {name:8} median {middle:.1f} ms  99th percentile {most:.1f} ms{load}", flush=True)
     return {f"{name}_median_ms": middle, f"{name}_p99_ms": most}
 
 

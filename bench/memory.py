@@ -1,9 +1,9 @@
-"""Peak memory of the gateway: one large attachment there and back, a data set of many rows, and very many attachments
-that stay unfinished.
+"""Peak memory of the gateway: one large attachment sent and received, a data set of many rows, and very many
+unfinished attachments.
 
 large        a file is uploaded by REST, sent over Mosquitto, received, downloaded; its SHA-256 is compared
 data set     a table is uploaded as Parquet, sent and received, and downloaded as Parquet, CSV and transport file
-unfinished   so many attachments of three parts of which two come
+unfinished   many attachments of three parts, of which two arrive
 
 Each runs in a gateway process of its own. Figures are the process's peak resident memory (VmHWM) in MiB, pages of
 mapped files included. The gateway has no pandas, as in its image: PySpark's environment has it, where pyarrow loads it,
@@ -130,7 +130,7 @@ def made(rows: int) -> pa.Table:
 
 
 def sums(table: pa.Table) -> dict[str, float]:
-    """Return the total of each column, which shows whether every row is there."""
+    """Return the total of each column, which shows whether a row is missing."""
     return {
         "rows": table.num_rows,
         "id": pc.sum(table["id"]).as_py(),

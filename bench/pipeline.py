@@ -2,11 +2,11 @@
 
     python -m bench.pipeline              about 1.4 GiB: 200 files of 4 MiB and 20,000 of 32 KiB, 1 % duplicates
     python -m bench.pipeline --scale 0.1  a tenth of it
-    python -m bench.pipeline --small 5000 instead, only the small attachments, and so many of them
+    python -m bench.pipeline --small 5000 instead, only small attachments, of this number
     python -m bench.pipeline --large 3072 instead, one file of 3 GiB with a Java heap of 512 MiB: what memory it takes
 
 scan       Spark reads every physical message, bodies included, and adds up their sizes
-batch      the same journal put together by `pipeline batch`: content measured where it lies, catalog and tables written
+batch      the same journal assembled by `pipeline batch`: content measured in place, catalog and tables written
 embedded   the same by the gateway's own assembler and finisher in one process, without any broker
 stream     the same in micro-batches, with Spark's state
 small      100,000 files of 1 to 32 KiB and 500 data sets among them: a batch that copies all content to the store,
@@ -79,9 +79,9 @@ def _below(parent: int) -> Iterator[tuple[str, int]]:
     found: dict[int, tuple[int, str, int]] = {}
     for path in Path("/proc").glob("[0-9]*/status"):
         with suppress(FileNotFoundError, ProcessLookupError):
-            said = dict(row.split(":\t", 1) for row in path.read_text().splitlines() if ":\t" in row)
-            resident = int(said.get("VmRSS", "0 kB").split()[0])
-            found[int(path.parent.name)] = int(said["PPid"]), said["Name"], resident
+            status = dict(row.split(":\t", 1) for row in path.read_text().splitlines() if ":\t" in row)
+            resident = int(status.get("VmRSS", "0 kB").split()[0])
+            found[int(path.parent.name)] = int(status["PPid"]), status["Name"], resident
     above = {parent}
     while below := {number for number, (of, _, _) in found.items() if of in above}:
         yield from (found[number][1:] for number in below)
@@ -311,7 +311,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", type=float, default=1.0, help="size of the journal, as a factor")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--small", type=int, metavar="NUMBER", help="only so many small attachments")
+    parser.add_argument("--small", type=int, metavar="NUMBER", help="only small attachments, of this number")
     parser.add_argument("--large", type=int, metavar="MIB", help="one file of this size, and nothing else")
     parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
     parser.add_argument("--journal", type=Path, help=argparse.SUPPRESS)

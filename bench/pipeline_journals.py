@@ -107,7 +107,7 @@ def small(attachments: int, data_sets: int) -> Iterator[PhysicalMessage]:
 
 
 def files_of(number: int, size: int) -> Iterator[PhysicalMessage]:
-    """Yield so many files of one size, from four senders."""
+    """Yield a number of files of one size, from four senders."""
     random = Random(7)
     content = random.randbytes(LARGE)
     for start in range(0, number, TOGETHER):

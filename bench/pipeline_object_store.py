@@ -5,11 +5,11 @@
 
 batch      `pipeline batch`: segments fetched, attachments put together, content copied to the store, catalog and
            tables written; the cache of segments holds a tenth of the archive
-puts       the same bytes by obstore itself, which the content store uses: so many uploads of 16 KiB, 32 at a time
+puts       the same bytes by obstore itself, which the content store uses: as many uploads of 16 KiB, 32 at a time
 downloads  requests for segments, those for their headers included, for each segment of the archive
 
 The store is moto's server of S3, or Azurite, in a process of its own. It computes for each request, on the same
-machine, so that `puts` is what this store can do. Figures are those of the best round; Spark runs a batch once before
+machine, so that `puts` is what this store can do. Figures are from the best round; Spark runs a batch once before
 the clock runs.
 """
 
@@ -51,7 +51,7 @@ COMPARED = 20
 
 
 class Round(NamedTuple):
-    """The seconds of a batch, those of this process's processor time, and the requests for segments."""
+    """The seconds of a batch, this process's processor time, and the requests for segments."""
 
     seconds: float
     driver: float

@@ -1,9 +1,9 @@
 """REST with one worker, against uvicorn doing the same from memory in the same run.
 
 memory   a bare ASGI application: streams 64 MiB in 1 MiB pieces out of memory, and discards what it is sent
-gateway  the REST application on real adapters: content from the store (`download`) and, as it lies there before it has
-         settled, from the journal (`journal`); 64 MiB by ranges of 16 MiB (`range`); a multipart upload that is parsed,
-         hashed and on disk when it is answered (`upload`)
+gateway  the REST application on real adapters: content from the store (`download`) and, before it is copied there, from
+         the journal (`journal`); 64 MiB by ranges of 16 MiB (`range`); a multipart upload that is parsed, hashed and on
+         disk when it is answered (`upload`)
 
 Both are processes of their own, and the client reads as fast as it can. Rounds take turns; the best of each counts, in
 MB/s of content. What was uploaded is removed after each round, so that every round writes to memory that the machine

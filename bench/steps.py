@@ -142,10 +142,11 @@ def main() -> None:
     loads["data-sets"] = make_data_sets(given.messages // 6)
     for case, load in loads.items():
         seconds, measured = steps(load, given.folder)
-        told = "  ".join(f"{step} {value / measured * 1e6:.1f}" for step, value in seconds.items())
+        figures = "  ".join(f"{step} {value / measured * 1e6:.1f}" for step, value in seconds.items())
         a_file = sum(seconds.values()) / measured * len(load.messages) / len(load.attachments)
         print(
-            f"{case:9}  {told}  all {sum(seconds.values()) / measured * 1e6:.1f}, {a_file * 1e6:.0f} a file", flush=True
+            f"{case:9}  {figures}  all {sum(seconds.values()) / measured * 1e6:.1f}, {a_file * 1e6:.0f} a file",
+            flush=True,
         )
 
 

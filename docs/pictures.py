@@ -14,9 +14,9 @@ from rich.terminal_theme import MONOKAI
 from app.cli.command_files import require_folder
 from app.cli.config_command import read
 from app.cli.list_commands import attachment_list
-from app.cli.terminal import Failure, progress, state, tell
+from app.cli.terminal import Failure, print_failure, progress, state
 from app.cli.trace_command import frame_lines
-from app.cli.watch_command import Board
+from app.cli.watch_command import ProgressDisplay
 from app.codecs.sas.attachment_messages import AttachmentEntry, AttachmentHeader
 from app.trace import explain
 
@@ -104,7 +104,7 @@ def _ls(console: Console) -> None:
 def _watch(console: Console) -> None:
     now = iter((0.0, 0.0))
     bars = progress(console, MofNCompleteColumn, TimeElapsedColumn, get_time=lambda: next(now, 12.0))
-    board = Board(bars)
+    board = ProgressDisplay(bars)
     for event in EVENTS:
         board.say(event)
     board.show(
@@ -126,7 +126,7 @@ def _trace(console: Console) -> None:
 
 def _errors(console: Console) -> None:
     for failure in _failures():
-        tell(failure, console)
+        print_failure(failure, console)
         console.print()
 
 

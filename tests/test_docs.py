@@ -14,7 +14,7 @@ from docs.references import EVENTS, QUARANTINED_ATTACHMENTS, QUARANTINED_MESSAGE
 
 ROOT = FOLDER.parent
 RECEIVING = (
-    *("app/assembly", "app/capture", "app/cli/capture_files.py", "app/codecs", "app/dataset", "app/framing"),
+    *("app/assembly", "app/capture", "app/cli/journal_command.py", "app/codecs", "app/dataset", "app/framing"),
     *("app/model", "app/service", "adapters"),
 )
 SENDING = {

@@ -1,14 +1,14 @@
 """The command line. This module imports nothing at first, so that Ctrl-C is handled from the first moment."""
 
 INTERRUPTED = 130
-"""The exit status after Ctrl-C, as of a program that SIGINT ends."""
+"""The exit status after Ctrl-C: the shell's status for a program that SIGINT ends."""
 
 
 def end_at_interrupts() -> None:
     """Have Ctrl-C end the process at once.
 
-    Until all imports are done, there is nothing to put in order, and libraries that are interrupted while they are
-    loaded print a traceback or go on.
+    Until all imports are done, there is nothing to clean up, and libraries that are interrupted while they load print
+    a traceback or continue.
     """
     import os  # noqa: PLC0415 - as few imports as possible come before the handler
     import signal  # noqa: PLC0415

@@ -12,8 +12,6 @@ from pydantic import ValidationError
 from typer.core import TyperGroup
 
 from app.cli import (
-    audit_command,
-    backup_commands,
     config_command,
     get_command,
     journal_command,
@@ -25,34 +23,34 @@ from app.cli import (
     rm_command,
     send_command,
     serve_command,
-    standard_output,
     tables_command,
+    terminal,
     trace_command,
     watch_command,
     webhooks_command,
 )
-from app.cli.demo.demo_command import demo
-from app.cli.rest_client import explained
-from app.cli.terminal import Failure, err, tell
+from app.cli.demo_command import demo
+from app.cli.rest_client import as_failure
+from app.cli.terminal import Failure, err, print_failure
 from app.model.errors import GatewayError
 from app.model.validation import sentence
 from app.plugins import PluginError
 
 
 class _Commands(TyperGroup):
-    """The commands, whose usage errors have the words of this program."""
+    """The commands. Usage errors from pydantic become sentences."""
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
-        with _worded():
+        with _with_plain_errors():
             return super().make_context(*arguments, **options)
 
     def invoke(self, ctx: Any) -> Any:
-        with _worded():
+        with _with_plain_errors():
             return super().invoke(ctx)
 
 
 @contextmanager
-def _worded() -> Iterator[None]:
+def _with_plain_errors() -> Iterator[None]:
     try:
         yield
     except typer.BadParameter as error:
@@ -79,12 +77,12 @@ application.command("profile")(profile_command.show_profile)
 application.command()(rm_command.rm)
 application.command()(watch_command.watch)
 application.command()(list_commands.deliveries)
-application.command()(audit_command.audit)
+application.command()(list_commands.audit)
 application.command()(trace_command.trace)
 application.command()(repair_commands.fsck)
 application.command()(repair_commands.rebuild)
-application.command()(backup_commands.backup)
-application.command()(backup_commands.restore)
+application.command()(repair_commands.backup)
+application.command()(repair_commands.restore)
 application.add_typer(list_commands.quarantine, name="quarantine")
 application.add_typer(webhooks_command.webhooks, name="webhooks")
 application.add_typer(tables_command.tables, name="tables")
@@ -99,7 +97,7 @@ def run() -> None:
 
     Errors that the user can correct end with a sentence, all others with a traceback. Ctrl-C is for the caller.
     """
-    standard_output.install()
+    terminal.guard_standard_output()
     try:
         try:
             application()
@@ -108,7 +106,7 @@ def run() -> None:
     except Failure as failure:
         _end(failure)
     except AttachmentGatewayError as error:
-        _end(explained(error))
+        _end(as_failure(error))
     except (GatewayError, PluginError) as error:
         _end(Failure(str(error)))
     except OSError as error:
@@ -116,7 +114,7 @@ def run() -> None:
 
 
 def _end(failure: Failure) -> NoReturn:
-    tell(failure, err)
+    print_failure(failure, err)
     sys.exit(failure.code)
 
 

@@ -1,17 +1,20 @@
-"""`config`: show the configuration, and all errors in it."""
+"""`config`: show the configuration, and all errors in it; options that all commands read like settings."""
 
 import json
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import TypeAdapter, ValidationError
 from rich.markup import escape
 
 from app.cli.terminal import Failure, err, out, table
 from app.model.masking import masked
-from app.settings import Settings, SettingsError, load
+from app.model.validation import sentence
+from app.settings import Duration, Settings, SettingsError, load
 
 Config = Annotated[
     Path | None,
@@ -72,15 +75,15 @@ def read(path: Path | None, *, transports: bool = True) -> Settings:
 
 def effective(settings: Settings) -> dict[str, Any]:
     """Return the effective settings in the form of the file, without passwords."""
-    said: dict[str, Any] = settings.model_dump(mode="json", exclude_none=True)
-    said["journal"]["folder"] = str(settings.journal_folder)
-    said["catalog"]["url"] = settings.catalog_url
-    said["content"]["url"] = settings.content_url
-    said["tables"]["url"] = settings.tables_url
-    said["pipeline"]["checkpoint"] = settings.pipeline_checkpoint
-    for endpoint in (*said["sources"].values(), *said["destinations"].values()):
+    values: dict[str, Any] = settings.model_dump(mode="json", exclude_none=True)
+    values["journal"]["folder"] = str(settings.journal_folder)
+    values["catalog"]["url"] = settings.catalog_url
+    values["content"]["url"] = settings.content_url
+    values["tables"]["url"] = settings.tables_url
+    values["pipeline"]["checkpoint"] = settings.pipeline_checkpoint
+    for endpoint in (*values["sources"].values(), *values["destinations"].values()):
         endpoint.update(endpoint.pop("options"))
-    shown: dict[str, Any] = _masked(said)
+    shown: dict[str, Any] = _masked(values)
     return shown
 
 
@@ -92,10 +95,30 @@ def _masked(value: Any) -> Any:
     return masked(value) if isinstance(value, str) else value
 
 
-def _rows(said: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
-    for key, value in said.items():
+def _rows(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in values.items():
         if isinstance(value, Mapping):
             yield from _rows(value, f"{path}{key}.")
         else:
             plain = isinstance(value, str) and value.isprintable()
             yield path + key, value if plain else json.dumps(value, ensure_ascii=False)
+
+
+_DURATIONS = TypeAdapter[timedelta](Duration)
+
+
+def duration(option: str, text: str) -> timedelta:
+    """Return the duration of an option, written as in settings: 90d, 1h30m. Raises Failure for any other text."""
+    try:
+        return _DURATIONS.validate_python(text)
+    except ValidationError as error:
+        raise Failure(f"{option}: {sentence(error.errors()[0])}") from None
+
+
+def age(option: str, text: str) -> timedelta:
+    """Return the age of an option from which something is deleted. Raises Failure also if it has no unit."""
+    if not text.strip()[-1:].isalpha():
+        raise Failure(
+            f"{option} {text!r} has no unit", "Write for example 90d or 1h30m, with units ms, s, m, h, d and w."
+        )
+    return duration(option, text)

@@ -5,9 +5,10 @@ converted while it is fetched.
 """
 
 import sys
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, NamedTuple
 
 import typer
 from attachment_gateway_client import Attachment, ContentChanged, DigestMismatch
@@ -15,16 +16,82 @@ from rich.markup import escape
 from rich.progress import DownloadColumn, FileSizeColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from app.cli.command_files import whole_file
-from app.cli.download_formats import EXTENSIONS, choose
 from app.cli.rest_client import DEFAULT_URL, Client, Url, connect, located
 from app.cli.terminal import Failure, bars, err, size
+
+PARQUET = "parquet"
+
+EXTENSIONS: Mapping[str, str] = {
+    PARQUET: ".parquet",
+    "arrow": ".arrows",
+    "arrow-file": ".arrow",
+    "csv": ".csv",
+    "json": ".json",
+    "ndjson": ".ndjson",
+    "dataset-json": ".json",
+    "dataset-ndjson": ".ndjson",
+    "dsjc": ".dsjc",
+    "xpt": ".xpt",
+    "xpt-v5": ".xpt",
+    "sas": ".zip",
+}
+"""The formats of data sets, and the extensions of their files."""
+
+_BY_EXTENSION = {extension: word for word, extension in reversed(list(EXTENSIONS.items()))} | {
+    ".feather": "arrow-file",
+    ".jsonl": "ndjson",
+    ".pq": PARQUET,
+}
+
+
+class FormatChoice(NamedTuple):
+    """A format, and the query parameters that request it."""
+
+    word: str
+    query: dict[str, Any]
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the content is returned as stored: with known size and digest, and resumable at any byte."""
+        return self.word == PARQUET and self.query.keys() == {"format"}
+
+    def file_name(self, stored: str) -> str:
+        """Return the name of its file, given the name of the stored data set."""
+        return stored.removesuffix(EXTENSIONS[PARQUET]) + EXTENSIONS[self.word]
+
+
+def choose(word: str | None, output: str | None, xpt_version: str | None, **options: Any) -> FormatChoice:
+    """Return the format by its name, else by the output's extension. Raises Failure.
+
+    It is Parquet for a folder, for standard output (`-`), and for a file without an extension.
+    """
+    if word is None:
+        word = _by_extension(output)
+    if word not in EXTENSIONS:
+        raise Failure(f"unknown format of data sets {word!r}", f"known formats: {', '.join(EXTENSIONS)}")
+    if xpt_version is not None:
+        if not word.startswith("xpt"):
+            raise Failure("--xpt-version is only for transport files", "add --format xpt")
+        word = {"5": "xpt-v5", "8": "xpt"}[xpt_version]
+    return FormatChoice(word, {"format": word} | {name: value for name, value in options.items() if value is not None})
+
+
+def _by_extension(output: str | None) -> str:
+    extension = Path(output).suffix.lower() if output else ""
+    if not extension or Path(output or "").is_dir():
+        return PARQUET
+    if extension not in _BY_EXTENSION:
+        known = ", ".join(sorted(_BY_EXTENSION))
+        raise Failure(f"{output}: unknown extension {extension!r}; known are {known}", "or state the format: --format")
+    return _BY_EXTENSION[extension]
+
 
 _PIECE = 1 << 20
 _PANEL = "Data sets"
 
-Missing = StrEnum("Missing", {"NULL": "null", "TAG": "tag", "COLUMN": "column"})
+SpecialMissing = StrEnum("SpecialMissing", {"NULL": "null", "TAG": "tag", "COLUMN": "column"})
 Dates = StrEnum("Dates", {"ISO": "iso", "SAS": "sas"})
-Names = StrEnum("Names", {"KEEP": "keep", "LOWER": "lower"})
+NameCase = StrEnum("NameCase", {"KEEP": "keep", "LOWER": "lower"})
 Blank = StrEnum("Blank", {"EMPTY": "empty", "NULL": "null"})
 Times = StrEnum("Times", {"TIME": "time", "DURATION": "duration"})
 Formulas = StrEnum("Formulas", {"KEEP": "keep", "ESCAPE": "escape"})
@@ -56,13 +123,13 @@ def get(
     offset: Annotated[int | None, typer.Option(min=0, help="Number of rows to skip.", rich_help_panel=_PANEL)] = None,
     limit: Annotated[int | None, typer.Option(min=0, help="Maximum number of rows.", rich_help_panel=_PANEL)] = None,
     missing: Annotated[
-        Missing | None, typer.Option(help="Handling of special missing values.", rich_help_panel=_PANEL)
+        SpecialMissing | None, typer.Option(help="Handling of special missing values.", rich_help_panel=_PANEL)
     ] = None,
     dates: Annotated[
         Dates | None, typer.Option(help="Dates in ISO 8601, or as SAS numbers.", rich_help_panel=_PANEL)
     ] = None,
     names: Annotated[
-        Names | None, typer.Option(help="Column names unchanged, or in lower case.", rich_help_panel=_PANEL)
+        NameCase | None, typer.Option(help="Column names unchanged, or in lower case.", rich_help_panel=_PANEL)
     ] = None,
     blank: Annotated[
         Blank | None, typer.Option(help="Blank text as empty text, or as null.", rich_help_panel=_PANEL)
@@ -112,12 +179,12 @@ def get(
         if utf_8:
             if format_ is not None or any(value is not None for value in options.values()):
                 raise Failure("--utf-8 converts text files; it cannot be combined with options for data sets")
-            return _get_made(client, attachment, output, attachment["file_name"], {"charset": "utf-8"})
+            return _fetch_converted(client, attachment, output, attachment["file_name"], {"charset": "utf-8"})
         if attachment["kind"] == "data-set":
             choice = choose(format_, output, xpt_version, **options)
             if not choice.is_stored:
                 name = choice.file_name(attachment["file_name"])
-                return _get_made(client, attachment, output, name, choice.query)
+                return _fetch_converted(client, attachment, output, name, choice.query)
         elif format_ is not None or any(value is not None for value in options.values()):
             raise Failure("this attachment is a file; options for data sets do not apply")
         if output == "-":
@@ -158,16 +225,20 @@ def fetch(client: Client, attachment: Attachment, target: Path | BinaryIO) -> No
             raise Failure(f"cannot write {target}: {error.strerror or error}") from error
 
 
-def _get_made(client: Client, attachment: Attachment, output: str | None, name: str, query: dict[str, Any]) -> None:
+def _fetch_converted(
+    client: Client, attachment: Attachment, output: str | None, name: str, query: dict[str, Any]
+) -> None:
     """Fetch converted content: a data set in another format, or a text file in UTF-8. Raises Failure."""
     if output == "-":
-        return _receive_made(client, attachment, sys.stdout.buffer, name, query)
+        return _receive_converted(client, attachment, sys.stdout.buffer, name, query)
     with whole_file(_target(output, name)) as file:
-        _receive_made(client, attachment, file, name, query)
+        _receive_converted(client, attachment, file, name, query)
     return None
 
 
-def _receive_made(client: Client, attachment: Attachment, file: BinaryIO, name: str, query: dict[str, Any]) -> None:
+def _receive_converted(
+    client: Client, attachment: Attachment, file: BinaryIO, name: str, query: dict[str, Any]
+) -> None:
     with (
         client.stream(f"attachments/{attachment['id']}/content", **query) as response,
         bars(FileSizeColumn, TransferSpeedColumn) as progress,

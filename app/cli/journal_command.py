@@ -2,22 +2,23 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from re import fullmatch
 from time import time_ns
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, NamedTuple
 
 import typer
 from rich.markup import escape
 from rich.progress import DownloadColumn, Progress, TransferSpeedColumn
 
 from app import plugins
-from app.capture.capture_entries import RefusedEntry, SkippedEntry
-from app.capture.recognising import FORMATS
-from app.cli.capture_files import CaptureFiles, CaptureRequest, shown
-from app.cli.line_tables import List, ListColumn, numbers
+from app.capture import hexadecimal, mq_files, qload
+from app.capture.capture_entries import LONGEST_MESSAGE, BoundedLine, Entry, Origin, RefusedEntry, SkippedEntry, lines
+from app.capture.recognising import FORMATS, LOOKED_AT, recognise
+from app.cli.line_tables import ListColumn, ListTable, numbers
 from app.cli.terminal import Failure, bars, err, out, size
 from app.codecs.mqtt.packets import Version
 from app.framing.arrivals import ArrivalsBySource
@@ -28,6 +29,133 @@ from app.model.errors import GatewayError
 from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage
 from app.model.times import to_time
 from app.ports import Journal, JournalArchive
+
+_DESCRIPTOR = ".json"
+
+
+class CaptureRequest(NamedTuple):
+    """The user's description of captures.
+
+    If `format` is None, it is detected; if `framing` is None, it is the usual one of the format. `initial` has the
+    source, and the values for fields that are missing in a capture.
+    """
+
+    initial: PhysicalMessage
+    format: str | None = None
+    framing: str | None = None
+    version: Version | None = None
+
+
+class CaptureFiles:
+    """A file or a folder of captured messages. Raises Failure when it cannot be read."""
+
+    def __init__(self, path: Path, wanted: CaptureRequest) -> None:
+        self.path = path
+        self._wanted = wanted
+        try:
+            self._files = _files(path)
+            self.bytes = sum(file.stat().st_size for file in self._files)
+            self.format = "raw" if path.is_dir() else wanted.format or _recognised(path, wanted)
+        except OSError as error:
+            raise _unreadable(path, error) from error
+        self.framing = wanted.framing or default_framing(self.format)
+        self.done = 0
+        """Bytes that have been read so far."""
+        self._check_combination()
+
+    def entries(self, now: Callable[[], int]) -> Iterator[tuple[Path, Entry]]:
+        """Yield its entries, each with its file; `now` returns µs since 1970. Raises Failure."""
+        origin = Origin(self._wanted.initial._replace(framing=self.framing), now, traits(self.framing))
+        read = self._file if self.format == "raw" else self._lines
+        for file in self._files:
+            try:
+                for entry in read(file, origin):
+                    yield file, entry
+            except OSError as error:
+                raise _unreadable(file, error) from error
+
+    def _check_combination(self) -> None:
+        """Check that path, format and framing are compatible. Raises Failure."""
+        if self.path.is_dir() and self._wanted.format not in (None, "raw"):
+            raise Failure(f"{self.path} is a folder; only message files can be a folder", "name the files in it")
+        carried = traits(self.framing)
+        if self.format not in carried.captures.formats:
+            raise Failure(f"{self.path}: format {self.format} does not carry framing {self.framing}")
+        if self.format == "mqtt" and not carried.needs_descriptor and self._wanted.version is None:
+            raise Failure(
+                f"{self.path}: the MQTT version of a {self.framing} publish cannot be detected",
+                "add --mqtt-version 5 or --mqtt-version 3.1.1",
+            )
+
+    def _lines(self, path: Path, origin: Origin) -> Iterator[Entry]:
+        with path.open("rb") as file:
+            for entry in self._reader(file, origin):
+                self.done = file.tell()
+                yield entry
+
+    def _reader(self, file: BinaryIO, origin: Origin) -> Iterator[Entry]:
+        readers: dict[str, Callable[[Iterable[BoundedLine], Origin], Iterator[Entry]]] = {
+            "qload": qload.read,
+            "mqtt": partial(hexadecimal.read_mqtt, version=self._wanted.version),
+            "rendezvous": hexadecimal.read_rendezvous,
+        }
+        return readers[self.format](lines(file), origin)
+
+    def _file(self, path: Path, origin: Origin) -> Iterator[Entry]:
+        length = path.stat().st_size
+        self.done += length
+        descriptor = path.with_name(path.name + _DESCRIPTOR)
+        described = descriptor.exists()
+        if length > LONGEST_MESSAGE:
+            yield origin.refused(b"", "message-too-long", _too_long(length, LONGEST_MESSAGE))
+        elif described and descriptor.stat().st_size > mq_files.LONGEST_DESCRIPTOR:
+            why = f"its descriptor has {_too_long(descriptor.stat().st_size, mq_files.LONGEST_DESCRIPTOR)}"
+            yield origin.refused(path.read_bytes(), "bad-descriptor", why)
+        else:
+            yield mq_files.read(path.read_bytes(), descriptor.read_bytes() if described else None, origin)
+
+
+def _files(path: Path) -> list[Path]:
+    """Return the message files of a folder, in the order of their names; or a file itself.
+
+    Raises OSError and Failure.
+    """
+    if not path.is_dir():
+        path.stat()
+        return [path]
+    found = sorted(path.iterdir(), key=lambda each: each.name)
+    if odd := next((each for each in found if not each.is_file()), None):
+        raise Failure(f"{shown(odd)} is not a file", "a folder of message files must contain only files")
+    if not found:
+        raise Failure(f"{path} is empty")
+    descriptors = {each.name + _DESCRIPTOR for each in found}
+    return [each for each in found if each.name not in descriptors]
+
+
+def _recognised(path: Path, wanted: CaptureRequest) -> str:
+    """Detect the format of a capture. Raises OSError and Failure."""
+    if path.with_name(path.name + _DESCRIPTOR).exists():
+        return "raw"
+    with path.open("rb") as file:
+        head = file.read(LOOKED_AT)
+    try:
+        return recognise(head, traits(wanted.framing).captures.undescribed if wanted.framing else None)
+    except ValueError as error:
+        raise Failure(f"{path}: {error}", f"if you know the format, add --format {'|'.join(FORMATS)}") from error
+
+
+def _too_long(length: int, most: int) -> str:
+    return f"{length:,} bytes; the maximum is {most:,}"
+
+
+def shown(path: Path) -> str:
+    """Return a path for people, with question marks for bytes that are not text."""
+    return str(path).encode(errors="replace").decode()
+
+
+def _unreadable(path: Path, error: OSError) -> Failure:
+    return Failure(f"cannot read {shown(path)}: {error.strerror or error}")
+
 
 FormatWord = Literal["auto", "qload", "raw", "mqtt", "rendezvous"]
 
@@ -53,7 +181,7 @@ _CAPTURES = (
 )
 _BATCH_BYTES = 4 << 20
 _DEFAULTS = ", ".join(f"{default_framing(each)} for {each}" for each in FORMATS)
-_MOST_TOLD = 20
+_MOST_PRINTED = 20
 
 journal = typer.Typer(no_args_is_help=True, help="Import captures into journals, and list segments.")
 
@@ -83,7 +211,7 @@ def import_(
     ] = None,
     counts: Annotated[
         CountingRule | None,
-        typer.Option(help="What last messages on Rendezvous count. Default: found out from the messages."),
+        typer.Option(help="What last messages on Rendezvous count. Default: determined from the messages."),
     ] = None,
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Import unreadable pieces for quarantine, and continue.")
@@ -106,16 +234,16 @@ def import_(
             before = {segment.number for segment in target.segments()}
             importer = Importer(target, lambda: time_ns() // 1000, ArrivalOptions(counts=counts), keep_going=keep_going)
             with bars(DownloadColumn, TransferSpeedColumn) as progress:
-                told = [importer.take(capture, progress) for capture in found]
+                counts_by_capture = [importer.import_capture(capture, progress) for capture in found]
             target.seal()
             written = [segment for segment in target.segments() if segment.number not in before]
     except (GatewayError, OSError, plugins.PluginError) as error:
         raise Failure(str(error)) from error
     if as_json:
-        for capture, count in zip(found, told, strict=True):
+        for capture, count in zip(found, counts_by_capture, strict=True):
             typer.echo(json.dumps(count.facts(capture), ensure_ascii=False))
     else:
-        _report(found, told)
+        _report(found, counts_by_capture)
     new = f"{len(written)} new segment{'' if len(written) == 1 else 's'}"
     err.print(f"{new}, {size(sum(each.size for each in written))}, in {to}", markup=False, highlight=False)
 
@@ -143,7 +271,7 @@ def segments(
         for held in found:
             typer.echo(json.dumps(held._asdict(), ensure_ascii=False))
         return
-    grid = List(_SEGMENTS)
+    grid = ListTable(_SEGMENTS)
     for held in found:
         sources = ", ".join(f"{name} {count:,}" for name, count in held.sources.items())
         moments = (_moment(held.received_from), _moment(held.received_to))
@@ -179,27 +307,23 @@ def _held(archive: JournalArchive, segment: int) -> SegmentContents | None:
     Raises GatewayError when it cannot be read.
     """
     try:
-        return _counted(archive, segment)
+        import pyarrow.compute as pc  # noqa: PLC0415 - no other command should wait for it
+
+        messages = bytes_ = last = 0
+        first: int | None = None
+        sources: Counter[str] = Counter()
+        for number in range(len(archive.batch_sizes(segment))):
+            batch = archive.record_batch(segment, number)
+            messages += batch.num_rows
+            bytes_ += pc.sum(pc.binary_length(batch["body"])).as_py() or 0
+            received = pc.min_max(batch["received_at"].cast("int64")).as_py()
+            first = received["min"] if first is None else min(first, received["min"])
+            last = max(last, received["max"])
+            for counted in pc.value_counts(batch["source"]).to_pylist():
+                sources[counted["values"]] += counted["counts"]
+        return SegmentContents(segment, messages, bytes_, first or 0, last, dict(sources.most_common()))
     except KeyError:
         return None
-
-
-def _counted(archive: JournalArchive, segment: int) -> SegmentContents:
-    import pyarrow.compute as pc  # noqa: PLC0415 - no other command should wait for it
-
-    messages = bytes_ = last = 0
-    first: int | None = None
-    sources: Counter[str] = Counter()
-    for number in range(len(archive.batch_sizes(segment))):
-        batch = archive.record_batch(segment, number)
-        messages += batch.num_rows
-        bytes_ += pc.sum(pc.binary_length(batch["body"])).as_py() or 0
-        received = pc.min_max(batch["received_at"].cast("int64")).as_py()
-        first = received["min"] if first is None else min(first, received["min"])
-        last = max(last, received["max"])
-        for counted in pc.value_counts(batch["source"]).to_pylist():
-            sources[counted["values"]] += counted["counts"]
-    return SegmentContents(segment, messages, bytes_, first or 0, last, dict(sources.most_common()))
 
 
 def _moment(microseconds: int) -> str:
@@ -225,7 +349,7 @@ class ImportCount:
 
 
 def _report(captures: Iterable[CaptureFiles], counts: Iterable[ImportCount]) -> None:
-    grid = List(_CAPTURES)
+    grid = ListTable(_CAPTURES)
     for capture, count in zip(captures, counts, strict=True):
         grid.add_row(escape(shown(capture.path)), capture.format, capture.framing, *count.cells())
     out.print(grid)
@@ -238,11 +362,13 @@ class Importer:
         self._journal, self._now, self._options, self._keep_going = target, now, options, keep_going
         self._batch: list[PhysicalMessage] = []
         self._batch_bytes = 0
-        self._told = 0
+        self._printed = 0
 
-    def take(self, capture: CaptureFiles, progress: Progress) -> ImportCount:
-        """Append all of a capture, or all in front of the first piece that cannot be read. Raises Failure for that,
-        and GatewayError when the journal takes nothing more."""
+    def import_capture(self, capture: CaptureFiles, progress: Progress) -> ImportCount:
+        """Append a capture, up to the first piece that cannot be read.
+
+        Raises Failure for such a piece, and GatewayError when the journal accepts no more messages.
+        """
         count, arrivals = ImportCount(), ArrivalsBySource(lambda _source: self._options)
         bar = progress.add_task(escape(shown(capture.path)), total=capture.bytes)
         for path, entry in capture.entries(self._now):
@@ -257,7 +383,10 @@ class Importer:
                 message = entry
             count.bytes += len(message.body)
             for numbered in arrivals.numbered([message]):
-                self._append(numbered)
+                self._batch.append(numbered)
+                self._batch_bytes += len(numbered.body)
+                if len(self._batch) == MAX_ROWS_A_BATCH or self._batch_bytes >= _BATCH_BYTES:
+                    self._flush()
             if not self._batch:
                 progress.update(bar, completed=capture.done)
         self._flush()
@@ -274,18 +403,12 @@ class Importer:
             self._flush()
             hint = "everything before it is in the journal; --keep-going imports such pieces for quarantine"
             raise Failure(why, hint)
-        self._told += 1
-        if self._told <= _MOST_TOLD:
+        self._printed += 1
+        if self._printed <= _MOST_PRINTED:
             err.print(why, markup=False, highlight=False)
-        if self._told == _MOST_TOLD:
+        if self._printed == _MOST_PRINTED:
             err.print("further unreadable pieces are only counted", style="dim")
         return entry.message.unreadable(entry.code, why)
-
-    def _append(self, message: PhysicalMessage) -> None:
-        self._batch.append(message)
-        self._batch_bytes += len(message.body)
-        if len(self._batch) == MAX_ROWS_A_BATCH or self._batch_bytes >= _BATCH_BYTES:
-            self._flush()
 
     def _flush(self) -> None:
         self._journal.append(self._batch)

@@ -1,7 +1,6 @@
 """`keys`: make, list and revoke API keys, in the catalog of a gateway that may be running."""
 
 import getpass
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
@@ -10,11 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from app.cli.config_command import Config, read
-from app.cli.durations import duration
-from app.cli.line_tables import List, ListColumn
-from app.cli.list_commands import Json
-from app.cli.terminal import Failure, err, out, time
+from app.cli.config_command import Config, duration, read
+from app.cli.line_tables import ListColumn, ListTable, print_list
+from app.cli.terminal import Failure, Json, err, print_json, time
 from app.model.access import SCOPES, ApiKey, Scope
 from app.model.times import to_microseconds, to_time
 from app.settings import Settings
@@ -34,7 +31,7 @@ _KEYS = (
     ListColumn("Last used", order=5),
 )
 _STYLES = {"valid": "green", "expired": "yellow", "revoked": "dim"}
-_SCOPES_HELP = "What the key may do; give it several times. " + " ".join(
+_SCOPES_HELP = "What the key may do; may be repeated. " + " ".join(
     f"{scope}: {meaning}." for scope, meaning in SCOPES.items()
 )
 
@@ -43,18 +40,18 @@ keys = typer.Typer(no_args_is_help=True, help="Make, list and revoke the API key
 
 @keys.command()
 def create(
-    name: Annotated[str, typer.Argument(help="The name of who gets the key.")],
+    name: Annotated[str, typer.Argument(help="Name of the client that gets the key.")],
     path: Config = None,
     *,
     scopes: Annotated[list[Scope], typer.Option("--scope", "-s", help=_SCOPES_HELP)],
     sources: Annotated[
-        list[str] | None, typer.Option("--source", help="Only attachments of this source; others do not exist for it.")
+        list[str] | None, typer.Option("--source", help="Only attachments of this source; all others are hidden.")
     ] = None,
     destinations: Annotated[
         list[str] | None, typer.Option("--destination", help="Only deliveries to this destination.")
     ] = None,
     expires: Annotated[
-        str | None, typer.Option(help="How long the key is valid, such as 90d. Without it: always.")
+        str | None, typer.Option(help="How long the key is valid, such as 90d. Default: for ever.")
     ] = None,
 ) -> None:
     """Make an API key and print it. It is shown only once; the gateway keeps its SHA-256.
@@ -76,7 +73,7 @@ def create(
     except ValueError as error:
         raise Failure(str(error)) from error
     _note(settings, "create-key", key)
-    err.print(f"key {key.id} of {escape(name)}: keep it now, it is not shown again", highlight=False)
+    err.print(f"key {key.id} of {escape(name)}: store it now, it is not shown again", highlight=False)
     typer.echo(text)
 
 
@@ -86,13 +83,8 @@ def list_keys(path: Config = None, *, as_json: Json = False) -> None:
     with _catalog(_settings(path)) as catalog:
         found = [_shown(key) for key in catalog.api_keys()]
     if as_json:
-        for each in found:
-            typer.echo(json.dumps(each, ensure_ascii=False))
-        return
-    if not found:
-        err.print("no keys", style="dim")
-        return
-    grid = List(_KEYS)
+        return print_json(found)
+    grid = ListTable(_KEYS)
     for each in found:
         grid.add_row(
             each["id"],
@@ -105,7 +97,8 @@ def list_keys(path: Config = None, *, as_json: Json = False) -> None:
             time(each["expires_at"]),
             time(each["last_used_at"]),
         )
-    out.print(grid)
+    print_list(grid, "no keys")
+    return None
 
 
 @keys.command()

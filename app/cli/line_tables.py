@@ -1,8 +1,8 @@
 """Tables of one line a row, which fit the width of the terminal.
 
-A terminal that is wide enough, a file and a pipe show everything in full. In a narrow terminal, identifiers become as
-short as they can while they differ, then texts are cut, with an ellipsis, and at last the least important columns are
-left out. `--json` always has everything.
+Files, pipes and wide terminals show everything in full. In a narrow terminal, identifiers are shortened as far as they
+stay different, then texts are cut, with an ellipsis, and finally the least important columns are omitted. `--json`
+always prints everything.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +14,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from app.cli.terminal import printable
+from app.cli.terminal import err, out, printable
 
 _GAP = 2
 _FIRST_DIGITS = 8
@@ -37,7 +37,7 @@ class ListColumn(NamedTuple):
 
 
 def first_digits(identifiers: Sequence[str]) -> list[str]:
-    """Return the first digits of identifiers: at least eight, and so many that different identifiers differ."""
+    """Return the first digits of identifiers: at least eight, and enough to keep different identifiers different."""
     count, different = _FIRST_DIGITS, len(set(identifiers))
     while len({each[:count] for each in identifiers}) < different:
         count += 1
@@ -54,7 +54,7 @@ STATE = ListColumn("State")
 
 
 @dataclass
-class List:
+class ListTable:
     """A table that is fitted when it is printed. Cells are texts with rich's markup."""
 
     columns: Sequence[ListColumn]
@@ -96,7 +96,7 @@ def _shortened(fitted: _Fitted) -> _Fitted:
 
 
 def _cut(shown: Sequence[_Fitted], room: int) -> list[_Fitted]:
-    """Return the columns with the widest of those that may be cut made narrower, as far as necessary and possible."""
+    """Return the columns. Of those that may be cut, the widest are made narrower as far as necessary and possible."""
     widths = {each.column: each.width for each in shown}
     least = {each.column: min(each.column.least, each.width) for each in shown if each.column.least is not None}
     over = _total(shown) - room
@@ -127,3 +127,11 @@ def _table(shown: Sequence[_Fitted]) -> Table:
 def numbers(*titles: str) -> Iterator[ListColumn]:
     """Return columns of numbers, which are always shown in full."""
     return (ListColumn(title, is_number=True) for title in titles)
+
+
+def print_list(grid: ListTable, nothing: str) -> None:
+    """Print a list, or a sentence if it is empty."""
+    if grid.rows:
+        out.print(grid)
+    else:
+        err.print(nothing, style="dim")

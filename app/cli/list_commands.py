@@ -1,6 +1,5 @@
-"""Commands that list attachments, deliveries and quarantine."""
+"""Commands that list attachments, deliveries, the quarantine and the audit log."""
 
-import json
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Annotated, Any
@@ -8,20 +7,20 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from app.cli.line_tables import IDENTIFIER, STATE, List, ListColumn, without_zeros
+from app.cli.line_tables import IDENTIFIER, STATE, ListColumn, ListTable, print_list, without_zeros
 from app.cli.rest_client import DEFAULT_URL, Url, connect, located
-from app.cli.terminal import err, out, size, state, table, time
+from app.cli.terminal import err, facts, out, print_json, size, state, table, time
 from app.model.attachment import AttachmentState, DeliveryState
 
 KindWord = StrEnum("KindWord", {"DATA_SET": "data-set", "TEXT_FILE": "text-file", "BINARY_FILE": "binary-file"})
-Kept = StrEnum("Kept", {"KEPT": "kept", "REPLAYED": "replayed", "DISMISSED": "dismissed"})
-KEPT = Kept("kept")
+QuarantineState = StrEnum("QuarantineState", {"KEPT": "kept", "REPLAYED": "replayed", "DISMISSED": "dismissed"})
+KEPT = QuarantineState("kept")
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line, in the format of REST.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of rows.")]
 
-SUBSCRIBERS = {"none": "nobody was subscribed", "unknown": "subscribers unknown"}
-"""What deliveries say of the subscribers of their destination, in words."""
+SUBSCRIBERS = {"none": "no subscribers", "unknown": "subscribers unknown"}
+"""The words for `subscribers` of a delivery: whether its destination had any."""
 
 _ATTACHMENTS = (
     IDENTIFIER,
@@ -55,25 +54,29 @@ _QUARANTINE = (
 )
 
 _SHOWN_APART = frozenset(("evidence", "warnings", "progress", "links"))
-"""The fields of an attachment that are no line of `show`."""
+"""The fields of an attachment that `show` does not print as lines of the table."""
 
 quarantine = typer.Typer(no_args_is_help=True, help="List and handle messages that the gateway cannot read.")
 
 
 def attachments(
     *,
-    state_: Annotated[AttachmentState | None, typer.Option("--state", help="Only those in this state.")] = None,
-    kind: Annotated[KindWord | None, typer.Option(help="Only those of this kind.")] = None,
-    source: Annotated[str | None, typer.Option(help="Only those of this source.")] = None,
-    name: Annotated[str | None, typer.Option(help="Only those with this in their name.")] = None,
-    message: Annotated[str | None, typer.Option(help="Only those of the message with this identifier.")] = None,
-    after: Annotated[str | None, typer.Option(help="Only those received after this time (RFC 3339).")] = None,
-    before: Annotated[str | None, typer.Option(help="Only those received before this time.")] = None,
+    state_: Annotated[AttachmentState | None, typer.Option("--state", help="Only attachments in this state.")] = None,
+    kind: Annotated[KindWord | None, typer.Option(help="Only attachments of this kind.")] = None,
+    source: Annotated[str | None, typer.Option(help="Only attachments of this source.")] = None,
+    name: Annotated[str | None, typer.Option(help="Only attachments with this in their name.")] = None,
+    message: Annotated[str | None, typer.Option(help="Only attachments of the message with this identifier.")] = None,
+    after: Annotated[str | None, typer.Option(help="Only attachments received after this time (RFC 3339).")] = None,
+    before: Annotated[str | None, typer.Option(help="Only attachments received before this time.")] = None,
     unannounced: Annotated[
-        bool, typer.Option("--unannounced", help="What waits for its header instead: no attachment is known of it.")
+        bool,
+        typer.Option(
+            "--unannounced", help="Instead, list what waits for its header and belongs to no known attachment."
+        ),
     ] = False,
     warned: Annotated[
-        bool | None, typer.Option("--warned/--unwarned", help="Only those with warnings, or only those without.")
+        bool | None,
+        typer.Option("--warned/--unwarned", help="Only attachments with warnings, or only attachments without."),
     ] = None,
     limit: Limit = 50,
     as_json: Json = False,
@@ -95,26 +98,23 @@ def attachments(
             warned=None if warned is None else str(warned).lower(),
         )
         if as_json:
-            return lines(found)
-        shown(attachment_list(found), "nothing waits for its header" if unannounced else "no attachments")
+            return print_json(found)
+        print_list(attachment_list(found), "nothing waits for its header" if unannounced else "no attachments")
     return None
 
 
 def show_attachment(
     identifier: Annotated[str, typer.Argument(metavar="ID")], *, as_json: Json = False, url: Url = DEFAULT_URL
 ) -> None:
-    """Show what is known of one attachment: its warnings too, and how it was read where that was a choice."""
+    """Show one attachment, with its warnings and the evidence for choices between several readings."""
     with connect(url) as client:
         found = client.get(located("attachments", identifier))
     if as_json:
-        return lines([found])
+        return print_json([found])
     evidence, warnings = found["evidence"], found["warnings"]
-    grid = table("", "")
-    grid.show_header = False
-    for name, value in {**found, "parts": _parts(found["progress"]), "reason": _why(found)}.items():
-        if value not in (None, "") and name not in _SHOWN_APART:
-            grid.add_row(name, escape(str(value)))
-    out.print(grid)
+    values = {**found, "parts": _parts(found["progress"]), "reason": _why(found)}.items()
+    shown = ((name, str(value)) for name, value in values if value not in (None, "") and name not in _SHOWN_APART)
+    out.print(facts(shown))
     for warning in warnings:
         out.print(f"warning: {warning}", markup=False, highlight=False)
     if evidence:
@@ -126,9 +126,9 @@ def show_attachment(
     return None
 
 
-def attachment_list(items: Iterable[dict[str, Any]]) -> List:
+def attachment_list(items: Iterable[dict[str, Any]]) -> ListTable:
     """Return attachments of the REST interface as a list for people."""
-    grid = List(_ATTACHMENTS)
+    grid = ListTable(_ATTACHMENTS)
     for item in items:
         grid.add_row(
             item["id"],
@@ -145,8 +145,8 @@ def attachment_list(items: Iterable[dict[str, Any]]) -> List:
 
 def deliveries(
     *,
-    state_: Annotated[DeliveryState | None, typer.Option("--state", help="Only those in this state.")] = None,
-    destination: Annotated[str | None, typer.Option(help="Only those to this destination.")] = None,
+    state_: Annotated[DeliveryState | None, typer.Option("--state", help="Only deliveries in this state.")] = None,
+    destination: Annotated[str | None, typer.Option(help="Only deliveries to this destination.")] = None,
     limit: Limit = 50,
     as_json: Json = False,
     url: Url = DEFAULT_URL,
@@ -155,8 +155,8 @@ def deliveries(
     with connect(url) as client:
         found = client.pages("deliveries", limit, state=state_, destination=destination)
         if as_json:
-            return lines(found)
-        grid = List(_DELIVERIES)
+            return print_json(found)
+        grid = ListTable(_DELIVERIES)
         for item in found:
             grid.add_row(
                 item["id"],
@@ -168,15 +168,15 @@ def deliveries(
                 time(item["created_at"]),
                 escape(item["reason"] or SUBSCRIBERS.get(item["subscribers"], "")),
             )
-    shown(grid, "no deliveries")
+    print_list(grid, "no deliveries")
     return None
 
 
 @quarantine.command("ls")
 def quarantined(
     *,
-    state_: Annotated[Kept, typer.Option("--state", help="Only those in this state.")] = KEPT,
-    source: Annotated[str | None, typer.Option(help="Only those of this source.")] = None,
+    state_: Annotated[QuarantineState, typer.Option("--state", help="Only messages in this state.")] = KEPT,
+    source: Annotated[str | None, typer.Option(help="Only messages of this source.")] = None,
     limit: Limit = 50,
     as_json: Json = False,
     url: Url = DEFAULT_URL,
@@ -185,8 +185,8 @@ def quarantined(
     with connect(url) as client:
         found = client.pages("quarantine", limit, state=state_, source=source)
         if as_json:
-            return lines(found)
-        grid = List(_QUARANTINE)
+            return print_json(found)
+        grid = ListTable(_QUARANTINE)
         for item in found:
             where = item["row"] if item["at"] is None else f"{item['row']} at byte {item['at']}"
             grid.add_row(
@@ -199,7 +199,7 @@ def quarantined(
                 escape(where),
                 escape(item["why"]),
             )
-    shown(grid, "quarantine is empty")
+    print_list(grid, "quarantine is empty")
     return None
 
 
@@ -211,14 +211,10 @@ def show(
     with connect(url) as client:
         entry = client.get(located("quarantine", identifier))
     if as_json:
-        return lines([entry])
+        return print_json([entry])
     preview = bytes.fromhex(entry.pop("preview") or "")
     entry.pop("links")
-    grid = table("", "")
-    grid.show_header = False
-    for name, value in entry.items():
-        grid.add_row(name, escape("-" if value is None else str(value)))
-    out.print(grid)
+    out.print(facts((name, "-" if value is None else str(value)) for name, value in entry.items()))
     if preview:
         out.print()
     for at in range(0, len(preview), 16):
@@ -233,7 +229,7 @@ def replay(identifier: Annotated[str, typer.Argument(metavar="ID")], url: Url = 
     """Process a quarantined message again, e.g. after correcting the source's settings."""
     with connect(url) as client:
         outcome = client.request("POST", f"{located('quarantine', identifier)}/replay").json()["outcome"]
-    for line in _became(outcome):
+    for line in _outcome_lines(outcome):
         err.print(line, markup=False, highlight=False)
 
 
@@ -245,8 +241,8 @@ def dismiss(identifier: Annotated[str, typer.Argument(metavar="ID")], url: Url =
     err.print(f"{identifier} was dismissed")
 
 
-def _became(outcome: dict[str, Any]) -> Iterator[str]:
-    """Yield sentences on what became of a replayed message."""
+def _outcome_lines(outcome: dict[str, Any]) -> Iterator[str]:
+    """Yield sentences on the outcome of a replayed message."""
     if outcome["result"] == "pending":
         yield "written to the journal; it is not assembled yet"
     elif outcome["result"] == "quarantined":
@@ -254,10 +250,10 @@ def _became(outcome: dict[str, Any]) -> Iterator[str]:
     elif not outcome["attachments"]:
         yield "processed; no attachment is known to which it belongs"
     for attachment in outcome["attachments"]:
-        yield f"attachment {attachment['id']} {attachment['name']} {_now(attachment)}".replace("  ", " ")
+        yield f"attachment {attachment['id']} {attachment['name']} {_state_text(attachment)}".replace("  ", " ")
 
 
-def _now(attachment: dict[str, Any]) -> str:
+def _state_text(attachment: dict[str, Any]) -> str:
     if attachment["state"] == "receiving":
         expected = attachment["parts_expected"]
         return f"is waiting: {attachment['parts_received']} of {expected or 'an unknown number of'} parts have arrived"
@@ -285,15 +281,51 @@ def _parts(progress: dict[str, Any]) -> str:
     return f"{progress['parts_received']} of {progress['parts_expected'] or '?'}"
 
 
-def shown(grid: List, nothing: str) -> None:
-    """Print a list, or a sentence if it is empty."""
-    if grid.rows:
-        out.print(grid)
-    else:
-        err.print(nothing)
+AuditResult = StrEnum(
+    "AuditResult", {"DONE": "done", "REFUSED": "refused", "FAILED": "failed", "ABANDONED": "abandoned"}
+)
+
+_RESULT_STYLES = {"refused": "red", "failed": "yellow", "abandoned": "yellow", "done": "default"}
+_ENTRIES = (
+    ListColumn("Time"),
+    ListColumn("Action"),
+    ListColumn("AuditResult"),
+    ListColumn("Who", least=8),
+    ListColumn("From", order=2),
+    ListColumn("Status", is_number=True, order=3),
+    ListColumn("Path", least=16),
+    ListColumn("Reason", least=16, order=1),
+)
 
 
-def lines(items: Iterable[dict[str, Any]]) -> None:
-    """Print one JSON object per line."""
-    for item in items:
-        typer.echo(json.dumps(item, ensure_ascii=False))
+def audit(
+    *,
+    action: Annotated[str | None, typer.Option(help="Only this action, such as sign-in, send or delete.")] = None,
+    result: Annotated[AuditResult | None, typer.Option(help="Only entries with this result.")] = None,
+    who: Annotated[str | None, typer.Option(help="Only entries of the principal with this name or identifier.")] = None,
+    after: Annotated[str | None, typer.Option(help="Only entries from this time on (RFC 3339).")] = None,
+    before: Annotated[str | None, typer.Option(help="Only entries before this time.")] = None,
+    limit: Limit = 50,
+    as_json: Json = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """List the entries of the audit log, newest first. Needs a key with the scope admin."""
+    with connect(url) as client:
+        found = client.pages("audit", limit, action=action, result=result, who=who, after=after, before=before)
+        if as_json:
+            return print_json(found)
+        grid = ListTable(_ENTRIES)
+        for entry in found:
+            style = _RESULT_STYLES.get(entry["result"], "default")
+            grid.add_row(
+                time(entry["time"]),
+                escape(entry["action"]),
+                f"[{style}]{escape(entry['result'])}[/]",
+                escape((entry["who"] or {}).get("name", "-")),
+                escape(entry["from"] or "-"),
+                str(entry["status"] or "-"),
+                escape(entry["path"] or entry.get("key") or "-"),
+                escape(entry["reason"] or ""),
+            )
+    print_list(grid, "no entries")
+    return None

@@ -3,9 +3,11 @@
 import json
 import signal
 import tempfile
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
+from tempfile import gettempdir
 from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,27 +17,102 @@ from rich.markup import escape
 from app import plugins
 from app.cli import tables_command
 from app.cli.config_command import Config, read
-from app.cli.demo.demo_command import demo as gateway_demo
-from app.cli.line_tables import IDENTIFIER, STATE, List, ListColumn, numbers
-from app.cli.list_commands import Json, Limit, lines, shown
+from app.cli.demo_command import demo as gateway_demo
+from app.cli.line_tables import IDENTIFIER, STATE, ListColumn, ListTable, numbers, print_list
+from app.cli.list_commands import Json, Limit
 from app.cli.rest_client import DEFAULT_URL, Url, connect
-from app.cli.spark_options import Conf, Master, Memory, Partitions, spark_session, spark_settings
-from app.cli.terminal import FAILED, Failure, err, out, state, time
+from app.cli.terminal import FAILED, Failure, err, out, print_json, state, time
+from app.model.errors import GatewayError
 from app.model.times import to_microseconds
 from app.observe import configure_logging, logger
 from app.pipeline.read.segment_gaps import spoken
+from app.plugins import PluginError
+from app.service.threads import collect_seldom
 from app.settings import CatalogSettings, ContentSettings, Settings, TableSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from app.pipeline.commit.commit import CommittedBatch
+    from app.pipeline.job.spark_session import SparkSettings
     from app.pipeline.run.batch import ReprocessingScope
     from app.pipeline.watch.expectation_checks import Violation
     from app.pipeline.watch.report import RunReport
 
+Master = Annotated[
+    str | None, typer.Option(help="Spark master: local[*] (default; all cores), local[2], spark://…, k8s://….")
+]
+Memory = Annotated[str | None, typer.Option(help="Java heap of Spark on this machine, such as 2g.")]
+Partitions = Annotated[int | None, typer.Option(min=1, help="Number of tasks of a shuffle.")]
+Conf = Annotated[
+    list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
+]
+
+_JAVA_END_SECONDS = 2.0
+"""Maximum time that a Java process takes to end after it closed its connections."""
+
+
+def spark_settings(
+    master: str | None, memory: str | None, partitions: int | None, conf: list[str] | None, *, brief: bool = False
+) -> "SparkSettings":
+    """Return the settings of a command's options, `brief` for one that ends after one batch.
+
+    Raises Failure for a setting that is not KEY=VALUE.
+    """
+    from app.pipeline.job.spark_session import BRIEF_JAVA, SparkSettings, pairs  # noqa: PLC0415
+
+    options = BRIEF_JAVA if brief else ""
+    try:
+        return SparkSettings(master, memory, partitions, java_options=options, conf=pairs(conf or []))
+    except ValueError as error:
+        raise Failure(str(error)) from error
+
+
+@contextmanager
+def spark_session(chosen: "SparkSettings", settings: Settings) -> Iterator["SparkSession"]:
+    """Provide a Spark session for the block. A session that is started here ends with the block.
+
+    Errors that people can correct become a Failure, and so do Spark's, with the file that has their traceback.
+    """
+    from app.pipeline.job.spark_session import active, is_connected, session  # noqa: PLC0415 - Spark is an extra, and slow to import
+
+    try:
+        found = active()
+    except GatewayError as error:
+        raise Failure(str(error)) from error
+    from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    from app.pipeline.job import jvm, spark_failures  # noqa: PLC0415
+
+    spark = None
+    places = {"the checkpoint": settings.pipeline_checkpoint}
+    try:
+        if (spark := found) is None:
+            spark = session("attachment-gateway", chosen)
+            collect_seldom()
+        if not is_connected(spark):
+            places["Spark's temporary files"] = spark.sparkContext.getConf().get("spark.local.dir") or gettempdir()
+        yield spark
+    except (GatewayError, PluginError) as error:
+        raise Failure(*spark_failures.explain(error, None, places)) from error
+    except (PySparkException, Py4JError, OSError, EOFError) as error:
+        is_answer = isinstance(error, PySparkException | Py4JJavaError)
+        ended = jvm.ended(0 if is_answer else _JAVA_END_SECONDS)
+        if ended is None and not isinstance(error, PySparkException | Py4JError):
+            raise
+        why, hint = spark_failures.explain(error, ended, places)
+        written = spark_failures.keep_traceback(error, ended, settings.data)
+        where = "" if written is None else f"The whole traceback is in {written}"
+        raise Failure(f"Spark failed: {why}", "\n".join(filter(None, (hint, where)))) from error
+    finally:
+        if spark is not None and found is None:
+            with suppress(Py4JError, OSError):  # its Java may be gone
+                spark.stop()
+
+
 _MOST_SHOWN = 20
-_LOOK_SECONDS = 1
+_POLL_SECONDS = 1
 _LAST_EVENTS_SECONDS = 10
 _TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]
 EXPECTATION = 4
@@ -107,8 +184,8 @@ def batch(
     if committed is None:
         raise Failure(f"no sealed segment in {journal}", _WHEN_SEALED)
     if as_json:
-        told = _as_json(committed, report) | {"violations": [each._asdict() for each in violations]}
-        typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
+        report_json = _as_json(committed, report) | {"violations": [each._asdict() for each in violations]}
+        typer.echo(json.dumps(report_json, indent=2, ensure_ascii=False))
     else:
         _show(committed, report)
     _show_damage(committed)
@@ -153,8 +230,8 @@ def list_runs(*, limit: Limit = 20, as_json: Json = False, url: Url = DEFAULT_UR
     with connect(url) as client:
         found = client.pages("pipeline/runs", limit)
         if as_json:
-            return lines(found)
-        grid = List(_RUNS)
+            return print_json(found)
+        grid = ListTable(_RUNS)
         for run in found:
             took = "-" if run["seconds"] is None else f"{run['seconds']:,.1f} s"
             counts = (
@@ -169,7 +246,7 @@ def list_runs(*, limit: Limit = 20, as_json: Json = False, url: Url = DEFAULT_UR
                 *counts,
                 escape(run["error"] or ""),
             )
-    shown(grid, "no runs")
+    print_list(grid, "no runs")
     return None
 
 
@@ -185,7 +262,7 @@ def demo(*, master: Master = None, memory: Memory = None) -> None:
             journal = str(Path(folder) / "gateway" / "journal")
             committed, report, _ = _run_batch(spark, settings, journal, in_place=False, tables=True)
         if committed is None:
-            raise Failure("the demo has left no sealed segment", _WHEN_SEALED)
+            raise Failure("the demo left no sealed segment", _WHEN_SEALED)
         _show(committed, report)
         place = settings.tables_url
         out.print("\n[bold]tables[/]\n")
@@ -276,7 +353,7 @@ def _run_stream(
             watch=lambda _number, _results, committed: monitor.committed(committed),
         )
         log.info("assembly_started", journal=journal, spark=spark.version)
-        while not query.awaitTermination(_LOOK_SECONDS):
+        while not query.awaitTermination(_POLL_SECONDS):
             if ending.is_set() or monitor.failures:
                 query.stop()
         listener.ended.wait(_LAST_EVENTS_SECONDS)
@@ -317,17 +394,17 @@ def _show_damage(committed: "CommittedBatch") -> None:
     """Print on standard error what could not be read, and how to recover it."""
     hint = "put {} back and run the same command with --again-from {}"
     if committed.missing:
-        said = f"missing segments: {spoken(committed.missing)} (deleted by retention, or lost)"
-        err.print(f"{said}; if they were lost, {hint.format('them', committed.missing[0][0])}", style="yellow")
+        sentence = f"missing segments: {spoken(committed.missing)} (deleted by retention, or lost)"
+        err.print(f"{sentence}; if they were lost, {hint.format('them', committed.missing[0][0])}", style="yellow")
     if committed.damaged:
-        said = f"damaged segments: {spoken([(each, each) for each in committed.damaged])} (see the quarantine)"
-        err.print(f"{said}; {hint.format('undamaged copies', committed.damaged[0])}", style="red")
+        sentence = f"damaged segments: {spoken([(each, each) for each in committed.damaged])} (see the quarantine)"
+        err.print(f"{sentence}; {hint.format('undamaged copies', committed.damaged[0])}", style="red")
 
 
 def _show_incomplete(report: "RunReport") -> None:
     if not report.incomplete:
         return
-    grid = List(
+    grid = ListTable(
         (IDENTIFIER, ListColumn("Name", least=12), *numbers("Parts", "Expected"), ListColumn("Missing", least=8))
     )
     for record, missing in report.incomplete[:_MOST_SHOWN]:

@@ -9,15 +9,15 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from app.cli.line_tables import List, ListColumn, numbers
+from app.cli.line_tables import ListColumn, ListTable, numbers
 from app.cli.rest_client import DEFAULT_URL, Url, connect, located
 from app.cli.terminal import Failure, err, out
 from app.model.errors import InvalidInputError
 from app.tables.profiling import TOP, Profile, profile, shown_number
 from app.tables.read import file_formats
 from app.tables.read.defining import define
-from app.tables.read.overrides import DataSetOverrides, Target
-from app.tables.read.read_request import Options
+from app.tables.read.overrides import DataSetOverrides, DataSetTarget
+from app.tables.read.read_request import ReadOptions
 
 _SHOWN_FREQUENT = 3
 _LONGEST = 40
@@ -50,7 +50,7 @@ def show_profile(
     """Show the values of a data set: missing and different values, range, mean and frequent values."""
     path = Path(what)
     if path.exists() or _looks_like_a_file(path):
-        found = _viewed(_of_file(path, file_format, Options(encoding=encoding, member=member), top))
+        found = _viewed(_of_file(path, file_format, ReadOptions(encoding=encoding, member=member), top))
     else:
         with connect(url) as client:
             found = client.get(f"{located('attachments', what)}/profile", top=top)
@@ -61,16 +61,16 @@ def show_profile(
 
 
 def _looks_like_a_file(path: Path) -> bool:
-    """Tell whether a name is that of a file, as identifiers have neither folders nor suffixes."""
+    """Tell whether a name is a file's: identifiers have neither folders nor suffixes."""
     return bool(path.suffix) or path.name != str(path)
 
 
-def _of_file(path: Path, file_format: str | None, options: Options, top: int) -> Profile:
+def _of_file(path: Path, file_format: str | None, options: ReadOptions, top: int) -> Profile:
     """Return the profile of the data set that a file would be sent as. Raises Failure."""
     try:
         with path.open("rb") as file:
             reading = file_formats.read(file, file_format or file_formats.format_of(file, path.name, ""), options)
-            definition = define(reading, DataSetOverrides(file_stem=path.stem, names="literal"), Target())
+            definition = define(reading, DataSetOverrides(file_stem=path.stem, names="literal"), DataSetTarget())
             wrong = [fault for fault in definition.errors if fault.code in {"type", "value"}]
             if wrong:
                 raise Failure(f"{path}: {wrong[0].variable}: {wrong[0].why}")
@@ -104,7 +104,7 @@ def _viewed(found: Profile) -> dict[str, Any]:
 def _show(found: dict[str, Any]) -> None:
     name = ".".join(filter(None, [found["library"], found["member"]])) or "data set"
     out.print(f"[bold]{escape(name)}[/]: {found['observations']:,} observations")
-    grid = List(_COLUMNS)
+    grid = ListTable(_COLUMNS)
     for each in found["variables"]:
         grid.add_row(
             str(each["number"]),

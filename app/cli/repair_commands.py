@@ -1,4 +1,4 @@
-"""`fsck` and `rebuild`: check and repair the data of a gateway in place."""
+"""`fsck`, `rebuild`, `backup` and `restore`: check, repair and back up the data of a gateway."""
 
 import json
 from collections import Counter
@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import Progress, TaskID, TimeRemainingColumn
 
 from app.cli.config_command import Config, read
-from app.cli.terminal import Failure, Yes, bars, confirm, err, out, table
+from app.cli.terminal import Failure, Json, Yes, bars, confirm, err, out, table
 from app.model.errors import GatewayError
 from app.observe import configure_logging
 from app.plugins import PluginError
@@ -19,13 +19,18 @@ from app.plugins import PluginError
 if TYPE_CHECKING:
     from app.service.repair.findings import Finding
     from app.service.repair.repairs import Plan, RepairOutcome
+from pathlib import Path
+
+from app import plugins
+from app.cli.command_files import require_folder
+from app.cli.line_tables import ListColumn, ListTable, numbers
+from app.cli.terminal import size
+from app.ports import ContentStore
 
 FOUND, UNCHECKED = 1, 2
 _PASSES = 3
 _SHOWN = 20
 """Maximum number of differences of one kind that are listed; the JSON has all."""
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 
 
 def fsck(
@@ -65,11 +70,11 @@ def rebuild(path: Config = None, *, yes: Yes = False) -> None:
     configure_logging(settings.log.level, settings.log.format)
     if not settings.data.exists() and not settings.journal_folder.exists():
         raise Failure(f"nothing to rebuild from: no folder {settings.journal_folder}", code=UNCHECKED)
-    with failures(UNCHECKED), opened(settings, write=True) as estate:
-        if estate.database.exists():
-            confirm(f"The catalog {estate.database.place} will be set aside, and a new one made.", yes=yes)
+    with failures(UNCHECKED), opened(settings, write=True) as stores:
+        if stores.database.exists():
+            confirm(f"The catalog {stores.database.place} will be set aside, and a new one made.", yes=yes)
         with shown() as progress:
-            rebuilt = rebuild_catalog(estate, progress)
+            rebuilt = rebuild_catalog(stores, progress)
     counts = f"{rebuilt.recorded:,} rows from the records, {rebuilt.replayed:,} messages from the journal"
     out.print(f"{counts}, {rebuilt.finished:,} attachments finished, {rebuilt.lost:,} lost", highlight=False)
     if rebuilt.orphaned:
@@ -77,10 +82,10 @@ def rebuild(path: Config = None, *, yes: Yes = False) -> None:
     if rebuilt.aside:
         out.print(f"the old catalog: {rebuilt.aside}", markup=False, highlight=False)
     for name, count in rebuilt.unsent.items():
-        said = (
-            f"webhook {name} had not got the last events of the old catalog, at most {count:,}; it gets new ones only"
+        sentence = (
+            f"webhook {name} missed the last events of the old catalog, at most {count:,}; it receives only new events"
         )
-        err.print(escape(said), style="yellow", highlight=False)
+        err.print(escape(sentence), style="yellow", highlight=False)
     if rebuilt.lost:
         raise typer.Exit(FOUND)
 
@@ -91,27 +96,27 @@ def _checked(path: Config, as_json: bool) -> "tuple[Sequence[Finding], Sequence[
 
     settings = read(path)
     configure_logging("warning", settings.log.format)
-    with opened(settings, write=False) as estate, shown() as progress:
-        found = checked(estate, progress)
+    with opened(settings, write=False) as stores, shown() as progress:
+        found = checked(stores, progress)
     _list(found.findings, as_json)
     return found
 
 
 def _repaired(path: Config, yes: bool, as_json: bool) -> "tuple[Sequence[Finding], Sequence[str]]":
-    """Repair and check again, since a repair may uncover more. Return what is left."""
+    """Repair and check again, since a repair may reveal more. Return the remaining findings."""
     from app.service.repair.consistency_check import checked  # noqa: PLC0415 - a second of imports
     from app.service.repair.repair_stores import opened  # noqa: PLC0415
     from app.service.repair.repairs import plan  # noqa: PLC0415
-    from app.service.repair.repairs import repair as carry_out  # noqa: PLC0415
+    from app.service.repair.repairs import repair as repair_findings  # noqa: PLC0415
 
     settings = read(path)
     configure_logging("warning", settings.log.format)
     failed: dict[Finding, None] = {}
     unchecked: Sequence[str] = ()
     for _ in range(_PASSES):
-        with opened(settings, write=True) as estate:
+        with opened(settings, write=True) as stores:
             with shown() as progress:
-                findings, unchecked = checked(estate, progress)
+                findings, unchecked = checked(stores, progress)
             new = [finding for finding in findings if finding not in failed]
             planned = plan(new)
             if not planned:
@@ -120,8 +125,8 @@ def _repaired(path: Config, yes: bool, as_json: bool) -> "tuple[Sequence[Finding
             _show_plan(planned, as_json)
             confirm("Repair?", yes=yes)
             with shown() as progress:
-                outcomes = carry_out(estate, planned, progress)
-        _tell(outcomes, as_json)
+                outcomes = repair_findings(stores, planned, progress)
+        _show_outcomes(outcomes, as_json)
         failed |= {outcome.finding: None for outcome in outcomes if not outcome.done}
     return [*failed], unchecked
 
@@ -158,11 +163,11 @@ def _show_plan(planned: "Plan", as_json: bool) -> None:
     out.print(grid)
 
 
-def _tell(outcomes: "Sequence[RepairOutcome]", as_json: bool) -> None:
+def _show_outcomes(outcomes: "Sequence[RepairOutcome]", as_json: bool) -> None:
     if as_json:
         for outcome in outcomes:
-            said: dict[str, Any] = {"kind": outcome.finding.kind, "subject": outcome.finding.subject}
-            typer.echo(json.dumps(said | {"repaired": outcome.done, "note": outcome.note}))
+            result: dict[str, Any] = {"kind": outcome.finding.kind, "subject": outcome.finding.subject}
+            typer.echo(json.dumps(result | {"repaired": outcome.done, "note": outcome.note}))
         return
     done = sum(outcome.done for outcome in outcomes)
     out.print(f"repaired {done:,} of {len(outcomes):,}", highlight=False)
@@ -203,3 +208,97 @@ def failures(code: int) -> Iterator[None]:
         yield
     except (PluginError, GatewayError, OSError) as error:
         raise Failure(str(error), code=code) from error
+
+
+Place = Annotated[str, typer.Option("--to", help="Folder or URL (s3://, gs://, az://) of the backups.")]
+From = Annotated[str, typer.Option("--from", help="Folder or URL of the backups.")]
+
+
+def backup(
+    to: Place,
+    path: Config = None,
+    *,
+    keep: Annotated[int | None, typer.Option(min=1, help="Keep this many backups, and delete older ones.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Copy journal, catalog, content and tables while the gateway runs.
+
+    Files that are already in the backup are not copied again.
+
+    Exit status: 0 everything is in the backup, 1 damaged or missing data is not (see fsck).
+    """
+    from app.service.repair.backup import back_up  # noqa: PLC0415 - a second of imports
+    from app.service.repair.repair_stores import opened  # noqa: PLC0415
+
+    with failures(FOUND), opened(read(path), write=False) as stores:
+        if stores.catalog is None:
+            why = stores.catalog_error or f"no catalog at {stores.database.place}"
+            raise Failure(f"nothing was backed up: {why}")
+        with shown() as progress:
+            report = back_up(stores, _store_of(to), progress, keep)
+    if as_json:
+        result = {name: getattr(report, name) for name in report.__dataclass_fields__}
+        typer.echo(json.dumps(result))
+    else:
+        copied = f"{report.copied_files:,} copied ({size(report.copied_bytes)})"
+        out.print(f"{report.id}  {report.files:,} files, {size(report.bytes)}; {copied}", highlight=False)
+    for problem in report.problems:
+        err.print(problem, style="yellow", markup=False, highlight=False)
+    if report.problems:
+        raise typer.Exit(FOUND)
+
+
+def restore(
+    source: From,
+    path: Config = None,
+    *,
+    data: Annotated[Path | None, typer.Option("--data", help="Data folder to restore into.")] = None,
+    backup_id: Annotated[
+        str | None, typer.Option("--backup", help="Identifier of the backup. Default: the newest.")
+    ] = None,
+    ls: Annotated[bool, typer.Option("--list", help="List the backups; restore nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --list: print JSON, one object per line.")] = False,
+) -> None:
+    """Restore a backup into an empty place and compare every byte with its digest.
+
+    Stop the old gateway for good first.
+    """
+    from app.service.repair import backup_manifests  # noqa: PLC0415 - a second of imports
+    from app.service.repair.restoring_backup import restore as restore_backup  # noqa: PLC0415
+
+    with failures(FOUND):
+        require_folder(source)
+        place = _store_of(source)
+        if ls:
+            return _list_backups(source, place, as_json=as_json)
+        settings = read(path)
+        if data is not None:
+            settings = settings.model_copy(update={"data": data})
+        with shown() as progress:
+            restored = restore_backup(settings, place, backup_id, progress)
+        manifest = backup_manifests.BACKUPS + restored.id
+        counts = f"{restored.files:,} files, {size(restored.bytes)}"
+        return out.print(f"{manifest}: {counts}; the journal continues with epoch {restored.epoch}", highlight=False)
+
+
+def _list_backups(source: str, place: ContentStore, *, as_json: bool) -> None:
+    from app.service.repair import backup_manifests  # noqa: PLC0415 - a second of imports
+
+    grid = ListTable((ListColumn("Backup"), *numbers("Files", "Size")))
+    for each in backup_manifests.backups(place):
+        _, files = backup_manifests.read(place, each)
+        bytes_ = sum(file.size for file in files)
+        if as_json:
+            typer.echo(json.dumps({"id": each, "files": len(files), "bytes": bytes_}))
+        grid.add_row(each, f"{len(files):,}", size(bytes_))
+    if not grid.rows:
+        raise Failure(f"there is no backup in {source}")
+    if not as_json:
+        out.print(grid)
+
+
+def _store_of(place: str) -> ContentStore:
+    try:
+        return plugins.content_store()(place)
+    except ValueError as error:
+        raise GatewayError(str(error)) from error

@@ -1,4 +1,4 @@
-"""The client of the gateway's REST interface for commands, and its errors as people read them."""
+"""The client of the gateway's REST interface for commands, and its errors as sentences."""
 
 import os
 from http import HTTPStatus
@@ -18,7 +18,7 @@ from attachment_gateway_client.calls import shown
 
 from app.cli.terminal import FAILED, UNREACHABLE, Failure
 
-__all__ = ["DEFAULT_URL", "Client", "Url", "connect", "explained", "is_away", "located"]
+__all__ = ["DEFAULT_URL", "Client", "Url", "as_failure", "connect", "is_unavailable", "located"]
 
 SHOWN_ERRORS = 50
 _UNSUITABLE = "/problems/unsuitable"
@@ -45,32 +45,32 @@ def connect(url: str) -> Client:
         raise Failure(str(error), "" if "gateway" in str(error) else hint) from error
 
 
-def is_away(error: AttachmentGatewayError) -> bool:
-    """Return whether the gateway, or a proxy before it, does not answer at present."""
+def is_unavailable(error: AttachmentGatewayError) -> bool:
+    """Return whether the gateway, or a proxy in front of it, is temporarily unavailable."""
     return isinstance(error, Unreachable) or (isinstance(error, Problem) and error.is_temporary)
 
 
-def explained(error: AttachmentGatewayError) -> Failure:
-    """Return an error of the client as a command tells it."""
-    code = UNREACHABLE if is_away(error) else FAILED
+def as_failure(error: AttachmentGatewayError) -> Failure:
+    """Return an error of the client as the failure of a command."""
+    code = UNREACHABLE if is_unavailable(error) else FAILED
     if isinstance(error, Problem):
-        return Failure(_told(error), _HINTS.get(HTTPStatus(error.status), ""), code)
+        return Failure(_problem_text(error), _HINTS.get(HTTPStatus(error.status), ""), code)
     hint = ""
     if isinstance(error, Unreachable) and error.is_refused:
         hint = "start one with: attachment-gateway serve   (or set its URL: --url, ATTACHMENT_GATEWAY_URL)"
     return Failure(str(error), hint, code)
 
 
-def _told(problem: Problem) -> str:
+def _problem_text(problem: Problem) -> str:
     """Return a problem as text for people; the errors of a data set have a line each, as there may be many."""
     errors = problem.errors
     if problem.type == _UNSUITABLE and errors:
         more = [f"and {len(errors) - SHOWN_ERRORS} more"] if len(errors) > SHOWN_ERRORS else []
         details = [str(error["detail"]) for error in errors[:SHOWN_ERRORS]]
         return "\n  ".join([f"{problem.title}:", *details, *more])
-    said = [problem.detail]
-    said += [_of_field(error) for error in errors if str(error["detail"]) not in said[0]]
-    return "; ".join(said)
+    sentences = [problem.detail]
+    sentences += [_of_field(error) for error in errors if str(error["detail"]) not in sentences[0]]
+    return "; ".join(sentences)
 
 
 def _of_field(error: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ import typer
 from attachment_gateway_client import Problem
 from rich.markup import escape
 
-from app.cli.line_tables import IDENTIFIER, STATE, List, ListColumn
+from app.cli.line_tables import IDENTIFIER, STATE, ListColumn, ListTable
 from app.cli.rest_client import DEFAULT_URL, Client, Url, connect, located
 from app.cli.terminal import Failure, Yes, confirm, err, size, state
 
@@ -24,7 +24,7 @@ _COLUMNS = (
 )
 
 
-class _Doomed(NamedTuple):
+class _Deletion(NamedTuple):
     """Something to delete. Messages have no state and no size."""
 
     what: str
@@ -48,7 +48,7 @@ def rm(
     """
     with connect(url) as client:
         doomed = list(dict.fromkeys(each for identifier in identifiers for each in _found(client, identifier)))
-        grid = List(_COLUMNS)
+        grid = ListTable(_COLUMNS)
         for each in doomed:
             grid.add_row(each.id, each.what, state(each.state), escape(each.name), size(each.size))
         if not yes:
@@ -59,13 +59,13 @@ def rm(
             err.print(f"{each.id} was deleted", highlight=False)
 
 
-def _counted(doomed: Iterable[_Doomed]) -> str:
+def _counted(doomed: Iterable[_Deletion]) -> str:
     counts = Counter(each.what for each in doomed)
     return ", ".join(f"{count:,} {what if count == 1 else _PLURALS[what]}" for what, count in counts.items())
 
 
-def _found(client: Client, identifier: str) -> Iterator[_Doomed]:
-    """Yield what has this identifier; before a message its attachments that are there. Raises Failure."""
+def _found(client: Client, identifier: str) -> Iterator[_Deletion]:
+    """Yield what has this identifier; a message comes after its existing attachments. Raises Failure."""
     if attachment := _one(client, located("attachments", identifier)):
         if attachment["state"] == _DELETED:
             raise Failure(f"attachment {identifier} has already been deleted")
@@ -73,17 +73,17 @@ def _found(client: Client, identifier: str) -> Iterator[_Doomed]:
     elif message := _one(client, located("messages", identifier)):
         there = (each for each in message["attachments"] if each["state"] not in (None, _DELETED))
         yield from map(_attachment, there)
-        yield _Doomed("message", message["id"], f"received from {message['source']}")
+        yield _Deletion("message", message["id"], f"received from {message['source']}")
     elif delivery := _one(client, located("deliveries", identifier)):
         names = ", ".join(each["name"] for each in delivery["attachments"])
         sizes = sum(each["size"] for each in delivery["attachments"])
-        yield _Doomed("delivery", delivery["id"], names, delivery["state"], sizes)
+        yield _Deletion("delivery", delivery["id"], names, delivery["state"], sizes)
     else:
         raise Failure(f"there is no attachment, message or delivery with the identifier {identifier}")
 
 
-def _attachment(item: Any) -> _Doomed:
-    return _Doomed("attachment", item["id"], item["name"], item["state"], item["size"])
+def _attachment(item: Any) -> _Deletion:
+    return _Deletion("attachment", item["id"], item["name"], item["state"], item["size"])
 
 
 def _one(client: Client, path: str) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
@@ -11,11 +12,13 @@ import pyarrow.compute as pc
 from rich.markup import escape
 
 from app.cli.command_files import whole_file
-from app.cli.download_formats import choose
+from app.cli.get_command import choose
 from app.cli.terminal import Failure, err, out, printable, table
-from app.tables.write import FORMATS, Outgoing, OutputOptions, text_cells
-from app.tables.write.plain_rows import PlainRows
-from app.tables.write.row_cells import RowCell, cells
+from app.ports import TableStore
+from app.service.tables import sql_queries
+from app.tables.write import FORMATS, OutputOptions, OutputTable, text_cells
+from app.tables.write.query_result import PlainRows
+from app.tables.write.text_cells import RowCell, cells
 
 WRITTEN = ("parquet", "arrow", "arrow-file", "csv", "json", "ndjson")
 """The formats that do not begin with the number of rows, which is unknown before the last row."""
@@ -58,7 +61,7 @@ def to_file(rows: PlainRows, output: str) -> None:
 
 def _write(rows: PlainRows, word: str, options: OutputOptions, file: BinaryIO) -> None:
     known = FORMATS[word]
-    file.writelines(known.write(Outgoing(rows.schema, rows.batches, 0, datetime.now(UTC)), known.settled(options)))
+    file.writelines(known.write(OutputTable(rows.schema, rows.batches, 0, datetime.now(UTC)), known.settled(options)))
     file.flush()
 
 
@@ -69,3 +72,13 @@ def _lines(shown: list[RowCell], batch: pa.RecordBatch) -> Iterator[list[str]]:
         columns.append((written if tags is None else pc.coalesce(written, tags)).to_pylist())
     for row in zip(*columns, strict=True):
         yield ["[dim]null[/]" if value is None else escape(printable(value)) for value in row]
+
+
+@contextmanager
+def answered(store: TableStore, sql: str, memory: str) -> Iterator[sql_queries.QueryResult]:
+    """Run a query, as `app.service.tables.sql_queries.answered`. Raises Failure, also during the iteration."""
+    try:
+        with sql_queries.answered(store, sql, memory) as answer:
+            yield answer
+    except sql_queries.QueryFailed as error:
+        raise Failure(str(error), error.hint) from error

@@ -4,8 +4,9 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from enum import StrEnum
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryDirectory
@@ -17,14 +18,135 @@ from attachment_gateway_client import File
 from rich.markup import escape
 from rich.progress import DownloadColumn, MofNCompleteColumn, TransferSpeedColumn
 
-from app.cli import data_set_options
+from app.cli.line_tables import ListColumn, ListTable
 from app.cli.list_commands import SUBSCRIBERS, KindWord
 from app.cli.rest_client import DEFAULT_URL, Client, Url, connect
-from app.cli.terminal import Failure, bars, err
+from app.cli.terminal import Failure, bars, err, out
+
+MissingCells = StrEnum("MissingCells", {"NULL": "null", "TAG": "tag"})
+NameHandling = StrEnum("NameHandling", {"STRICT": "strict", "LITERAL": "literal", "RENAME": "rename"})
+
+_PANEL = "Data sets"
+_VARIABLES = (
+    ListColumn("#", is_number=True),
+    ListColumn("Variable", least=12),
+    ListColumn("Type", order=1),
+    ListColumn("Length", is_number=True, order=2),
+    ListColumn("Format"),
+    ListColumn("Informat", order=5),
+    ListColumn("Label", least=10, order=4),
+    ListColumn("Column", least=8, order=3),
+    ListColumn("From", least=10, order=6),
+)
+
+
+def _option(*names: str, help_: str, metavar: str | None = None) -> Any:
+    return typer.Option(*names, help=help_, metavar=metavar, rich_help_panel=_PANEL)
+
+
+def _per_column(name: str, value: str, help_: str) -> Any:
+    return _option(name, help_=f"{help_}; may be repeated.", metavar=f"COLUMN={value}")
+
+
+Formats = Annotated[list[str] | None, _per_column("--format", "FORMAT", "A variable's format, such as DT=DATE9.")]
+Informats = Annotated[list[str] | None, _per_column("--informat", "FORMAT", "A variable's informat")]
+Lengths = Annotated[list[str] | None, _per_column("--length", "BYTES", "A variable's length")]
+Labels = Annotated[list[str] | None, _per_column("--label", "TEXT", "A variable's label")]
+Types = Annotated[list[str] | None, _per_column("--type", "TYPE", "numeric; or character, to keep 007 unchanged")]
+Renames = Annotated[list[str] | None, _per_column("--rename", "NAME", "The variable name for a column")]
+FileFormat = Annotated[str | None, _option("--file-format", help_="Format of the file: csv, parquet, xpt ...")]
+Encoding = Annotated[str | None, _option("--encoding", help_="Character set of a CSV, transport or sas7bdat file.")]
+Delimiter = Annotated[str | None, _option("--delimiter", help_="Separator of a CSV file's cells.")]
+Decimal = Annotated[str | None, _option("--decimal", help_="Decimal separator of CSV numbers.")]
+MissingAs = Annotated[MissingCells | None, _option("--missing", help_="tag: CSV cells such as .A are missing values.")]
+NameRule = Annotated[NameHandling | None, _option("--names", help_="Handling of names that SAS does not accept.")]
+Member = Annotated[str | None, _option("--member", help_="Name of the data set, if a transport file has several.")]
+Catalog = Annotated[
+    Path | None, _option("--catalog", help_="Value labels: a sas7bcat, or a data set of CNTLOUT=.", metavar="FILE")
+]
+Define = Annotated[Path | None, _option("--define", help_="A define.xml that describes the data sets.", metavar="FILE")]
+Title = Annotated[str | None, _option("--title", help_="The data set's label.")]
+
+
+def requested_options(per_column: dict[str, list[str] | None], **whole: Any) -> dict[str, Any]:
+    """Return the options of the command line for data sets.
+
+    `per_column` has for each attribute the settings for columns, such as `DT=DATE9.` Raises Failure.
+    """
+    variables: dict[str, dict[str, Any]] = {}
+    for attribute, settings in per_column.items():
+        for each in settings or []:
+            column, value = _split(attribute, each)
+            variables.setdefault(column, {})[attribute] = _integer(each, value) if attribute == "length" else value
+    found = {key: value for key, value in whole.items() if value is not None}
+    return found | ({"variables": variables} if variables else {})
+
+
+def _split(attribute: str, setting: str) -> tuple[str, str]:
+    column, mark, value = setting.partition("=")
+    if not mark or not column:
+        option = {"name": "rename"}.get(attribute, attribute)
+        raise Failure(f"--{option} {setting!r} names no column", f"write for example --{option} COLUMN=VALUE")
+    return column, value
+
+
+def _integer(setting: str, value: str) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise Failure(f"--length {setting!r}: {value!r} is not a number of bytes") from None
+
+
+def show_dry_run(plan: dict[str, Any]) -> None:
+    """Print what would be sent as tables on standard output; warnings go to standard error."""
+    for attachment in plan["attachments"]:
+        data_set = attachment.get("data_set")
+        if data_set is None:
+            out.print(f"{escape(attachment['name'])} ({attachment['kind']}): {attachment['messages']:,} messages")
+            continue
+        name = escape(f"{data_set['library']}.{data_set['member']}")
+        rows, messages = f"{data_set['observations']:,}", f"{attachment['messages']:,}"
+        label = f" ({escape(data_set['label'])})" if data_set["label"] else ""
+        out.print(f"[bold]{name}[/]{label} of {data_set['format']}: {rows} observations, {messages} messages")
+        out.print(_variables(data_set["variables"]))
+        if data_set["value_labels"]:
+            counts = ", ".join(f"{name}. {count:,}" for name, count in data_set["value_labels"].items())
+            out.print(f"value labels: {escape(counts)}")
+        for warning in data_set["warnings"]:
+            err.print("[yellow]warning:[/] ", end="")
+            err.print(warning["detail"], markup=False, highlight=False)
+    out.print(f"{plan['messages']:,} messages to {escape(plan['destination'])}; nothing was sent")
+
+
+def _variables(variables: Iterable[dict[str, Any]]) -> ListTable:
+    grid = ListTable(_VARIABLES)
+    for number, variable in enumerate(variables, 1):
+        grid.add_row(
+            str(number),
+            escape(variable["name"]),
+            variable["type"],
+            str(variable["length"]),
+            escape(variable["format"]),
+            escape(variable["informat"]),
+            escape(variable["label"]),
+            escape(variable["column"] if variable["column"] != variable["name"] else ""),
+            _origins(variable["origins"]),
+        )
+    return grid
+
+
+def _origins(origins: dict[str, str]) -> str:
+    """Return which attributes were given and which are from the file; all others were inferred."""
+    by_origin = (
+        (word, [attribute for attribute, origin in origins.items() if origin == word and attribute != "name"])
+        for word in ("given", "file")
+    )
+    return "; ".join(f"{word}: {', '.join(attributes)}" for word, attributes in by_origin if attributes) or "inferred"
+
 
 _DATA_SET = re.compile(r"[^.]+\.[^.]+")
 _KINDS = [kind.value for kind in KindWord]
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 _INPUT = Path("-")
 
 
@@ -53,22 +175,22 @@ def send(
         bool, typer.Option("--dry-run", help="Show what would be sent, with every variable of data sets; send nothing.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (only with --dry-run).")] = False,
-    formats: data_set_options.Formats = None,
-    informats: data_set_options.Informats = None,
-    lengths: data_set_options.Lengths = None,
-    labels: data_set_options.Labels = None,
-    types: data_set_options.Types = None,
-    renames: data_set_options.Renames = None,
-    file_format: data_set_options.FileFormat = None,
-    encoding: data_set_options.Encoding = None,
-    delimiter: data_set_options.Delimiter = None,
-    decimal: data_set_options.Decimal = None,
-    missing: data_set_options.MissingAs = None,
-    names: data_set_options.NameRule = None,
-    member: data_set_options.Member = None,
-    title: data_set_options.Title = None,
-    catalog: data_set_options.Catalog = None,
-    define: data_set_options.Define = None,
+    formats: Formats = None,
+    informats: Informats = None,
+    lengths: Lengths = None,
+    labels: Labels = None,
+    types: Types = None,
+    renames: Renames = None,
+    file_format: FileFormat = None,
+    encoding: Encoding = None,
+    delimiter: Delimiter = None,
+    decimal: Decimal = None,
+    missing: MissingAs = None,
+    names: NameRule = None,
+    member: Member = None,
+    title: Title = None,
+    catalog: Catalog = None,
+    define: Define = None,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Send files as the attachments of one message.
@@ -77,7 +199,7 @@ def send(
 
     send --as WORK.SALES --format DT=DATE9. --length C=40 --label "X=Amount in EUR" sales.csv --to DEST --dry-run
     """
-    wanted = data_set_options.wanted(
+    wanted = requested_options(
         {
             "format": formats,
             "informat": informats,
@@ -95,31 +217,36 @@ def send(
         member=member,
         label=title,
     )
-    beside = {word: path for word, path in (("catalog", catalog), ("define", define)) if path is not None}
-    kind, name = _meaning(as_, files, wanted)
-    if beside and kind not in (None, "data-set"):
-        raise Failure(f"--{min(beside)} describes data sets, not a {kind}", "leave --as out, or give --as data-set")
+    descriptions = {word: path for word, path in (("catalog", catalog), ("define", define)) if path is not None}
+    kind, name = _kind_and_name(as_, files, wanted)
+    if descriptions and kind not in (None, "data-set"):
+        raise Failure(f"--{min(descriptions)} describes data sets, not a {kind}", "omit --as, or give --as data-set")
     with connect(url) as client, ExitStack() as stack:
-        more = wanted | {word: word for word in beside}
+        more = wanted | {word: word for word in descriptions}
         outgoing = [readable(path, kind, name, more) for path in _as_files(files, input_name, stack)]
         if dry_run:
-            rehearsal = post(
-                client, to, outgoing, description=description, message=message, dry_run=True, beside=beside
+            plan = post(
+                client, to, outgoing, description=description, message=message, dry_run=True, descriptions=descriptions
             )
-            return typer.echo(json.dumps(rehearsal)) if as_json else data_set_options.show(rehearsal)
-        delivery = post(client, to, outgoing, description=description, message=message, key=key, beside=beside)
+            return typer.echo(json.dumps(plan)) if as_json else show_dry_run(plan)
+        delivery = post(
+            client, to, outgoing, description=description, message=message, key=key, descriptions=descriptions
+        )
         err.print(f"delivery {delivery['id']} to {to} is {delivery['state']}", highlight=False)
         if wait:
-            delivery = follow(client, delivery)
-            told = SUBSCRIBERS.get(delivery["subscribers"])
-            err.print(f"sent: {delivery['messages_sent']} messages" + (f" ({told})" if told else ""), highlight=False)
+            delivery = wait_until_sent(client, delivery)
+            subscribers = SUBSCRIBERS.get(delivery["subscribers"])
+            err.print(
+                f"sent: {delivery['messages_sent']} messages" + (f" ({subscribers})" if subscribers else ""),
+                highlight=False,
+            )
     return typer.echo(delivery["id"])
 
 
 def _as_files(files: list[Path], name: str, stack: ExitStack) -> list[Path]:
-    """Return the files, with one of all that it brings in place of standard input and of each pipe. Raises Failure.
+    """Return the files. Standard input and pipes are replaced by temporary files with their content. Raises Failure.
 
-    The gateway must know a file's size before its content, so what has no size is read to its end first.
+    The gateway must know a file's size before its content, so inputs without a size are read to their end first.
     """
     if files.count(_INPUT) > 1:
         raise Failure("standard input can be sent only once")
@@ -143,20 +270,20 @@ def _regular(path: Path, name: str, stack: ExitStack) -> Path:
     return kept
 
 
-def _meaning(said: str | None, files: list[Path], wanted: dict[str, Any]) -> tuple[str | None, str | None]:
+def _kind_and_name(given: str | None, files: list[Path], wanted: dict[str, Any]) -> tuple[str | None, str | None]:
     """Return the kind, and the name of a data set, that `--as` stands for. Raises Failure."""
-    if said is None or said in _KINDS:
-        kind = said or ("data-set" if wanted else None)
+    if given is None or given in _KINDS:
+        kind = given or ("data-set" if wanted else None)
         if wanted and kind != "data-set":
             raise Failure(f"a {kind} has no variables", "formats, lengths, labels and the like are only for data sets")
         return kind, None
-    if not _DATA_SET.fullmatch(said):
+    if not _DATA_SET.fullmatch(given):
         raise Failure(
-            f"--as {said!r} is neither a kind nor a name", f"write {', '.join(_KINDS)}, or a name such as WORK.SALES"
+            f"--as {given!r} is neither a kind nor a name", f"write {', '.join(_KINDS)}, or a name such as WORK.SALES"
         )
     if len(files) > 1:
-        raise Failure(f"--as {said} names one data set, but there are {len(files)} files")
-    return "data-set", said
+        raise Failure(f"--as {given} names one data set, but there are {len(files)} files")
+    return "data-set", given
 
 
 def post(
@@ -168,11 +295,11 @@ def post(
     message: str | None = None,
     key: str | None = None,
     dry_run: bool = False,
-    beside: Mapping[str, Path] = MappingProxyType({}),
+    descriptions: Mapping[str, Path] = MappingProxyType({}),
 ) -> Any:
     """Send a message with these attachments, with a progress bar.
 
-    `beside` are files that describe the data sets: `catalog`, `define`.
+    `descriptions` are files that describe the data sets: `catalog`, `define`.
 
     Return its delivery, or the dry run. Raises Failure for a file that cannot be read, and what the client raises.
     """
@@ -191,7 +318,7 @@ def post(
             if part in shown:
                 progress.update(shown[part], completed=sent)
 
-        every = {**parts, **{word: readable(path) for word, path in beside.items()}}
+        every = {**parts, **{word: readable(path) for word, path in descriptions.items()}}
         if dry_run:
             return client.dry_run(draft, every, progress=tell)
         return client.send_message(draft, every, key=key, progress=tell)
@@ -206,7 +333,7 @@ def readable(path: Path, kind: str | None = None, name: str | None = None, data_
     return File.of(path, kind=kind, name=name, attachment={"data_set": data_set} if data_set else None)
 
 
-def follow(client: Client, delivery: dict[str, Any]) -> dict[str, Any]:
+def wait_until_sent(client: Client, delivery: dict[str, Any]) -> dict[str, Any]:
     """Wait, with a progress bar, until a delivery is sent. Raises Failure when it has failed."""
     with bars(MofNCompleteColumn) as progress:
         bar = progress.add_task("sending", total=None)
@@ -215,7 +342,7 @@ def follow(client: Client, delivery: dict[str, Any]) -> dict[str, Any]:
             progress.update(
                 bar, description=text, completed=delivery["messages_sent"], total=delivery["messages_total"]
             )
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
             delivery = client.get(f"deliveries/{delivery['id']}")
     if delivery["state"] == "failed":
         raise Failure(f"delivery {delivery['id']} has failed: {delivery['reason']}")

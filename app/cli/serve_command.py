@@ -20,8 +20,8 @@ _NO_KEY = "there is no API key (attachment-gateway keys create) and no token (ht
 _ACCESS = {
     "token": "with an API key, a configured token or an access token",
     "this-machine": f"from this machine only: {_NO_KEY}",
-    "everyone": f"[yellow]anybody who reaches this address: {_NO_KEY}[/]",
-    "nobody": f"[yellow]nobody: {_NO_KEY}[/]",
+    "everyone": f"[yellow]everyone who reaches this address: {_NO_KEY}[/]",
+    "nobody": f"[yellow]no client: {_NO_KEY}[/]",
 }
 
 log = logger(__name__)
@@ -42,7 +42,7 @@ def serve(path: Config = None) -> None:
 
 
 def _announce(settings: Settings, has_keys: bool) -> None:
-    """Say what has started: as lines for people, or as one log event for programs."""
+    """Report what has started: as lines for people, or as one log event for programs."""
     if not is_for_people(settings.log.format):
         facts = {
             "url": url_of(settings.http),
@@ -58,19 +58,21 @@ def _announce(settings: Settings, has_keys: bool) -> None:
 
 
 def _at(settings: Settings, port: int) -> Settings:
-    """Return the settings with the port that was chosen, if they leave that to the system."""
+    """Return the settings with the port that was chosen, if the system chose it."""
     return settings.model_copy(update={"http": settings.http.model_copy(update={"port": port})})
 
 
 def summary(settings: Settings, has_keys: bool) -> Iterator[tuple[str, str]]:
-    """Yield what a gateway with these settings does: titles, and texts with rich's markup. `has_keys` says whether API
-    keys were made."""
+    """Yield what a gateway with these settings does: titles, and texts with rich's markup.
+
+    `has_keys` tells whether there are API keys.
+    """
     http = settings.http
     everywhere = ", at every address of this machine" if http.host in _EVERYWHERE else ""
     yield "gateway", f"[bold]{url_of(http)}[/]{everywhere}  (version {version('attachment-gateway')})"
     yield "data", escape(str(settings.data.absolute()))
-    yield "sources", _told(settings.sources, "none: nothing is received")
-    yield "destinations", _told(settings.destinations, "none: nothing can be sent")
+    yield "sources", _endpoints_text(settings.sources, "none: nothing is received")
+    yield "destinations", _endpoints_text(settings.destinations, "none: nothing can be sent")
     yield "access", _ACCESS[_access(settings, has_keys)]
 
 
@@ -81,7 +83,7 @@ def url_of(http: Http) -> str:
     return f"{scheme}://[{host}]:{http.port}" if ":" in host else f"{scheme}://{host}:{http.port}"
 
 
-def _told(endpoints: Mapping[str, Any], none: str) -> str:
+def _endpoints_text(endpoints: Mapping[str, Any], none: str) -> str:
     kinds = ", ".join(f"{escape(name)} ({kind})" for name, kind in _kinds(endpoints).items())
     return kinds or f"[yellow]{none}[/]"
 

@@ -1,6 +1,5 @@
 """`tables`: read the tables of the pipeline directly; no gateway needs to run."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -12,10 +11,9 @@ from rich.markup import escape
 
 from app import plugins
 from app.cli.command_files import require_folder
-from app.cli.config_command import Config, read
-from app.cli.durations import age
-from app.cli.line_tables import List, ListColumn
-from app.cli.terminal import Failure, err, out, size, table
+from app.cli.config_command import Config, age, read
+from app.cli.line_tables import ListColumn, ListTable, print_list
+from app.cli.terminal import Failure, Json, err, facts, out, print_json, size, table
 from app.model.errors import GatewayError
 from app.model.times import to_microseconds, to_time
 from app.ports import TableStore, TableVersion
@@ -34,7 +32,6 @@ Place = Annotated[
 ]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a table, such as WORK.CUSTOMERS, in any case.")]
 SomeName = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Name of a table. Default: all tables.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
 Output = Annotated[
     str | None, typer.Option("--output", "-o", help="File to write: .parquet, .arrow, .csv, .json or .ndjson.")
@@ -58,21 +55,19 @@ def ls(*, as_json: Json = False, config: Config = None, place: Place = None) -> 
     from app.dataset import side_columns  # noqa: PLC0415 - needs more of Arrow than other commands do
     from app.service.tables.table_reader import outline  # noqa: PLC0415
 
-    grid = List(_TABLES)
+    grid = ListTable(_TABLES)
     with _opened(config, place) as store:
         for name in sorted(store.names()):
             version, schema = outline(store, name)
             columns = len(side_columns.without_sides(schema))
             if as_json:
-                _tell(_facts(version) | {"columns": columns})
+                print_json([_facts(version) | {"columns": columns}])
             else:
                 numbers = (f"{version.rows:,}", f"{columns:,}", f"{version.files:,}", size(version.size))
                 modified = to_time(version.modified_at).strftime("%Y-%m-%d %H:%M:%S")
                 grid.add_row(escape(name), *numbers, str(version.version), modified)
-    if grid.rows:
-        out.print(grid)
-    elif not as_json:
-        err.print("no tables")
+    if not as_json:
+        print_list(grid, "no tables")
 
 
 @tables.command()
@@ -84,18 +79,14 @@ def show(name: Name, *, as_json: Json = False, config: Config = None, place: Pla
         opened = _table(store, name)
         location = store.location(opened.version.name)
     found = described(opened)
-    facts = _facts(opened.version) | {"label": found.label, "location": location}
+    about = _facts(opened.version) | {"label": found.label, "location": location}
     if as_json:
-        return _tell(facts | {"columns": [variable._asdict() for variable in found.variables]})
-    about = table("", "")
-    about.show_header = False
-    for key, value in facts.items():
-        about.add_row(key, escape(f"{value:,}" if isinstance(value, int) else str(value)))
+        return print_json([about | {"columns": [variable._asdict() for variable in found.variables]}])
     grid = table(">#", "Column", "Type", ">Length", "Format", "Label", "Notes")
     for number, variable in enumerate(found.variables, 1):
-        said = (variable.column, variable.arrow_type, str(variable.length or ""), variable.format, variable.label)
-        grid.add_row(str(number), *map(escape, said), escape("; ".join(_notes(variable))))
-    out.print(about)
+        cells = (variable.column, variable.arrow_type, str(variable.length or ""), variable.format, variable.label)
+        grid.add_row(str(number), *map(escape, cells), escape("; ".join(_notes(variable))))
+    out.print(facts((key, f"{value:,}" if isinstance(value, int) else str(value)) for key, value in about.items()))
     out.print()
     return out.print(grid)
 
@@ -114,7 +105,7 @@ def head(
     """Show the first rows of a table."""
     from app.cli.row_output import to_stream, to_terminal  # noqa: PLC0415 - needs more of Arrow than other commands do
     from app.tables.write import FORMATS, OptionError, OutputOptions  # noqa: PLC0415
-    from app.tables.write.plain_rows import PlainRows  # noqa: PLC0415
+    from app.tables.write.query_result import PlainRows  # noqa: PLC0415
     from app.tables.write.scanned_table import outgoing  # noqa: PLC0415
 
     known = FORMATS[_word(as_json, as_csv) or "csv"]
@@ -151,9 +142,13 @@ def sql(
 
     A query can only read tables: no files, no network, no extensions.
     """
-    from app.cli.row_output import to_file, to_stream, to_terminal  # noqa: PLC0415
-    from app.cli.sql_option import answered  # noqa: PLC0415 - needs more of Arrow than other commands do
-    from app.tables.write.plain_rows import PlainRows, plain  # noqa: PLC0415
+    from app.cli.row_output import (  # noqa: PLC0415
+        answered,
+        to_file,
+        to_stream,
+        to_terminal,
+    )
+    from app.tables.write.query_result import PlainRows, plain  # noqa: PLC0415
 
     word = _word(as_json, as_csv)
     if word and output:
@@ -193,8 +188,8 @@ def retain(
     since = received_from.replace(tzinfo=UTC) if received_from else datetime.now(UTC) - age("--keep", keep or "")
     with _opened(config, place) as store:
         for each in _chosen(store, name):
-            went = store.retain(each, to_microseconds(since))
-            err.print(f"{each}: {went:,} rows removed", markup=False, highlight=False)
+            removed = store.retain(each, to_microseconds(since))
+            err.print(f"{each}: {removed:,} rows removed", markup=False, highlight=False)
 
 
 @tables.command()
@@ -211,8 +206,8 @@ def vacuum(
     kept = age("--older-than", older_than)
     with _opened(config, place) as store:
         for each in _chosen(store, name):
-            went = store.vacuum(each, kept.total_seconds())
-            err.print(f"{each}: {went:,} files removed", markup=False, highlight=False)
+            removed = store.vacuum(each, kept.total_seconds())
+            err.print(f"{each}: {removed:,} files removed", markup=False, highlight=False)
 
 
 @tables.command()
@@ -247,7 +242,7 @@ def _notes(variable: "VariableContents") -> Iterator[str]:
 
 @contextmanager
 def _opened(config: Path | None, place: str | None) -> Iterator[TableStore]:
-    """Open the tables of the configuration, or those at another place. Their errors become a Failure."""
+    """Open the tables of the configuration, or of another place. Their errors become a Failure."""
     if place is not None:
         require_folder(place)
     url = place or read(config).tables_url
@@ -290,7 +285,3 @@ def _word(as_json: bool, as_csv: bool) -> str | None:
     if as_json and as_csv:
         raise Failure("give either --json or --csv, not both")
     return "ndjson" if as_json else "csv" if as_csv else None
-
-
-def _tell(said: dict[str, Any]) -> None:
-    typer.echo(json.dumps(said, ensure_ascii=False))

@@ -1,12 +1,20 @@
-"""Output of commands: results on standard output, everything else on standard error."""
+"""Output of commands: results on standard output, everything else on standard error.
 
+Errors of standard output itself end a command: with a sentence if the disk is full, quietly if a pipe is closed.
+"""
+
+import json
+import os
 import re
 import sys
+from collections.abc import Iterable
 from datetime import UTC, datetime
+from io import BufferedWriter, FileIO, TextIOWrapper
 from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Column, Table
 from rich.text import Text
@@ -38,7 +46,7 @@ err = _Printing(stderr=True, soft_wrap=True)
 FAILED = 1
 UNREACHABLE = 3
 BROKEN_PIPE = 141
-"""Exit statuses, which docs/cli.md lists. The last one is that of a program that SIGPIPE ends."""
+"""Exit statuses, which docs/cli.md lists. BROKEN_PIPE is the shell's status for a program that SIGPIPE ends."""
 
 _SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _STYLES = {
@@ -62,19 +70,19 @@ _STYLES = {
 }
 
 
-_OF_PROGRAMS = re.compile(r"\[Errno -?\d+\] |\s*\n+Debug source:\n.*", re.DOTALL)
-"""What libraries write into errors for programs: the number of an OSError, and the inside of an error of obstore."""
+_TECHNICAL = re.compile(r"\[Errno -?\d+\] |\s*\n+Debug source:\n.*", re.DOTALL)
+"""Parts of libraries' errors that do not help users: the number of an OSError, the debug text of obstore."""
 
 
 class Failure(Exception):
     """An error for a command that cannot do what was asked: a sentence for people, and perhaps a hint."""
 
     def __init__(self, why: str, hint: str = "", code: int = FAILED) -> None:
-        super().__init__(_OF_PROGRAMS.sub("", why))
+        super().__init__(_TECHNICAL.sub("", why))
         self.hint, self.code = hint, code
 
 
-def tell(failure: Failure, console: Console) -> None:
+def print_failure(failure: Failure, console: Console) -> None:
     """Print a failure and its hint."""
     console.print("[bold red]error:[/] ", end="")
     console.print(str(failure), markup=False, highlight=False)
@@ -83,16 +91,23 @@ def tell(failure: Failure, console: Console) -> None:
 
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 
 
 def confirm(what: str, *, yes: bool) -> None:
-    """Ask whether something is to be done, unless `yes`. Raises Failure when it is not, or nobody can be asked."""
+    """Ask for confirmation, unless `yes`. Raises Failure when it is refused, or there is no terminal to ask."""
     if yes:
         return
     if not err.is_terminal:
         raise Failure(f"{what} Nothing was done: there is no terminal to ask for confirmation", "add --yes")
     if not typer.confirm(what, err=True):
         raise Failure("nothing was done")
+
+
+def print_json(items: Iterable[Any]) -> None:
+    """Print one JSON object per line."""
+    for item in items:
+        typer.echo(json.dumps(item, ensure_ascii=False))
 
 
 def size(bytes_: int | None) -> str:
@@ -154,4 +169,44 @@ def table(*columns: str) -> Table:
         number = column.startswith(">")
         justify: Literal["left", "right"] = "right" if number else "left"
         grid.add_column(column.removeprefix(">"), justify=justify, overflow="fold", no_wrap=number or column in _WHOLE)
+    return grid
+
+
+class _Output(FileIO):
+    """The file descriptor of standard output. After an error, the content of buffers is discarded."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            self._discard()
+            raise SystemExit(BROKEN_PIPE) from None
+        except OSError as error:
+            self._discard()
+            raise Failure(f"cannot write to standard output: {error.strerror}") from error
+
+    def _discard(self) -> None:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, self.fileno())
+        os.close(null)
+
+
+def guard_standard_output() -> None:
+    """Replace `sys.stdout` by a standard output with these errors, unless it has been replaced or closed."""
+    given = sys.stdout
+    if given is not sys.__stdout__ or not isinstance(given, TextIOWrapper):
+        return
+    given.flush()
+    output = BufferedWriter(_Output(given.fileno(), "wb", closefd=False))
+    sys.stdout = TextIOWrapper(
+        output, given.encoding, given.errors, line_buffering=given.line_buffering, write_through=given.write_through
+    )
+
+
+def facts(values: Iterable[tuple[str, str]]) -> Table:
+    """Return a table without a heading: names, and values as plain text."""
+    grid = table("", "")
+    grid.show_header = False
+    for name, value in values:
+        grid.add_row(name, escape(value))
     return grid

@@ -27,7 +27,7 @@ _NAME, _NAME_LEAST, _WIDE = 46, 16, 100
 _DIRECTED: Final = re.compile(rb"\s*(REQUEST|RECEIVE)(?=\s)")
 """The word that may precede an order packet."""
 
-_SAYS: Final = {b"REQUEST": Hints(direction="REQUEST"), b"RECEIVE": Hints(direction="RECEIVE"), b"": Hints()}
+_DIRECTIONS: Final = {b"REQUEST": Hints(direction="REQUEST"), b"RECEIVE": Hints(direction="RECEIVE"), b"": Hints()}
 
 
 def trace(
@@ -54,7 +54,7 @@ def trace(
         try:
             word, rest = _direction(line) if as_hex and as_format == "order-packet" else (b"", line)
             found = capture(rest) if as_hex else CapturedBytes(line.number, content)
-            frames = explain(found.data, as_format, _SAYS[word]) if found else []
+            frames = explain(found.data, as_format, _DIRECTIONS[word]) if found else []
         except ValueError as error:
             where = f"line {line.number}: " if as_hex else ""
             err.print(f"{where}{error}", markup=False, highlight=False, soft_wrap=True)
@@ -123,9 +123,9 @@ def _print_json(frame: Frame, line: int) -> None:
     cells = [
         {"offset": cell.at, "size": cell.size, "name": cell.name, "value": _plain(cell.value)} for cell in frame.cells
     ]
-    said: dict[str, Any] = {"line": line} if line else {}
-    said |= {"format": frame.format, "offset": frame.offset, "note": frame.note, "cells": cells, **frame.decoded}
-    typer.echo(json.dumps(said, ensure_ascii=False))
+    result: dict[str, Any] = {"line": line} if line else {}
+    result |= {"format": frame.format, "offset": frame.offset, "note": frame.note, "cells": cells, **frame.decoded}
+    typer.echo(json.dumps(result, ensure_ascii=False))
 
 
 def _plain(value: Any) -> Any:

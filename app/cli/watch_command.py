@@ -14,11 +14,11 @@ from rich.markup import escape
 from rich.progress import MofNCompleteColumn, Progress, TaskID, TimeElapsedColumn
 
 from app.cli.line_tables import first_digits, without_zeros
-from app.cli.rest_client import DEFAULT_URL, Client, Url, connect, explained, is_away
+from app.cli.rest_client import DEFAULT_URL, Client, Url, as_failure, connect, is_unavailable
 from app.cli.terminal import err, is_narrow, out, progress, size, state, time
 
 _SHOWN = 20
-_LOOK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 _SOURCES_SECONDS = 2.0
 _EVENTS_GONE = "/problems/events-gone"
 
@@ -30,7 +30,7 @@ Bar = tuple[str, int, int | None]
 """The contents of a bar: its text, the amount done, and the total (None: unknown)."""
 
 
-class Board:
+class ProgressDisplay:
     """A display with a bar for everything in progress, and above the bars a line for each event."""
 
     def __init__(self, progress: Progress) -> None:
@@ -65,8 +65,8 @@ def watch(
 ) -> None:
     """Show attachments being received and deliveries being sent, until Ctrl-C.
 
-    The first line says from which sources the gateway receives. When the gateway goes away, this waits until it is
-    back, and shows what happened meanwhile.
+    The first line says from which sources the gateway receives. If the gateway does not answer, this waits until
+    it answers again, and shows what happened meanwhile.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # services are ended by it, and watching has no other end
     try:
@@ -84,8 +84,8 @@ def watch(
 
 def _show(client: Client, news: News, bars: dict[str, Bar]) -> None:
     with progress(out, MofNCompleteColumn, TimeElapsedColumn) as shown:
-        board = Board(shown)
-        presence, sources = _Presence(board.note), _Sources(client, board.note)
+        board = ProgressDisplay(shown)
+        presence, sources = _Availability(board.note), _Sources(client, board.note)
         while True:
             if sources.are_due:
                 presence.ask(sources.tell, None)
@@ -96,61 +96,61 @@ def _show(client: Client, news: News, bars: dict[str, Bar]) -> None:
 
 
 def _print_events(client: Client, news: News) -> None:
-    presence = _Presence(lambda text: err.print(text, markup=False, highlight=False))
+    presence = _Availability(lambda text: err.print(text, markup=False, highlight=False))
     while True:
         for event in _waiting(news):
             typer.echo(json.dumps(event, ensure_ascii=False))
         presence.ask(lambda: client.get("deliveries", limit=1), None)
 
 
-class _Presence:
-    """Tells, by `note`, when the gateway goes away and when it is back."""
+class _Availability:
+    """Reports, by `note`, when the gateway does not answer, and when it answers again."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
-        self._note, self._is_away = note, False
+        self._note, self._is_unavailable = note, False
 
     def ask(self, question: Callable[[], T], otherwise: T) -> T:
-        """Return the answer to a question to the gateway, or `otherwise` while it is away.
+        """Return the answer to a question to the gateway, or `otherwise` while it does not answer.
 
         Raises AttachmentGatewayError.
         """
         try:
             answer = question()
         except AttachmentGatewayError as error:
-            if not is_away(error):
+            if not is_unavailable(error):
                 raise
-            if not self._is_away:
-                self._note(f"the gateway is away, trying again: {explained(error)}")
-            self._is_away = True
+            if not self._is_unavailable:
+                self._note(f"the gateway does not answer, trying again: {as_failure(error)}")
+            self._is_unavailable = True
             return otherwise
-        if self._is_away:
-            self._note("the gateway is back")
-        self._is_away = False
+        if self._is_unavailable:
+            self._note("the gateway answers again")
+        self._is_unavailable = False
         return answer
 
 
 class _Sources:
-    """Tells, by `note`, from which sources the gateway receives, and each change of that."""
+    """Reports, by `note`, from which sources the gateway receives, and each change."""
 
     def __init__(self, client: Client, note: Callable[[str, str], None]) -> None:
         self._client, self._note = client, note
-        self._told: dict[str, bool] | None = None
-        self._next_look = 0.0
+        self._shown_sources: dict[str, bool] | None = None
+        self._next_poll = 0.0
 
     @property
     def are_due(self) -> bool:
         """Whether it is time to ask again."""
-        return monotonic() >= self._next_look
+        return monotonic() >= self._next_poll
 
     def tell(self) -> None:
         """Ask the gateway. Raises AttachmentGatewayError."""
-        self._next_look = monotonic() + _SOURCES_SECONDS
+        self._next_poll = monotonic() + _SOURCES_SECONDS
         listed: Sequence[Mapping[str, Any]] = self._client.get("summary")["sources"]
         sources = [source for source in listed if source["adapter"] is not None]
         connected = {source["name"]: source["connected"] for source in sources}
-        if connected == self._told:
+        if connected == self._shown_sources:
             return
-        before, self._told = self._told or {}, connected
+        before, self._shown_sources = self._shown_sources or {}, connected
         if all(connected.values()):
             self._note(f"receiving from {', '.join(connected)}" if connected else "there is no source", "green")
             return
@@ -161,8 +161,7 @@ class _Sources:
 
 
 def event_line(event: Mapping[str, Any], *, is_short: bool) -> str:
-    """Return an event as a line with rich's markup; a short one has the time without its date, and a short
-    identifier."""
+    """Return an event as a line with rich's markup. A short line has no date, and a short identifier."""
     subject, _, word = event["type"].partition(".")
     data = event["data"]
     about = [str(data[key]) for key in ("name", "destination", "what", "reason", "why") if data.get(key)]
@@ -176,8 +175,10 @@ def event_line(event: Mapping[str, Any], *, is_short: bool) -> str:
 
 
 def _listen(client: Client, news: News) -> None:
-    """Put all events into a queue. The client makes a broken connection again, and this function begins anew when the
-    catalog was rebuilt or restored."""
+    """Put all events into a queue.
+
+    The client renews a broken connection. When the catalog was rebuilt or restored, this function starts again.
+    """
     while True:
         try:
             for event in client.events(patient=True):
@@ -192,7 +193,7 @@ def _listen(client: Client, news: News) -> None:
 def _waiting(news: News) -> Iterator[Event]:
     """Yield the events so far; wait a moment for the first one."""
     try:
-        item = news.get(timeout=_LOOK_SECONDS)
+        item = news.get(timeout=_POLL_SECONDS)
         while True:
             if isinstance(item, AttachmentGatewayError):
                 raise item

@@ -5,10 +5,10 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from app.cli.line_tables import STATE, List, ListColumn, numbers
-from app.cli.list_commands import Json, Limit, lines, shown
+from app.cli.line_tables import STATE, ListColumn, ListTable, numbers, print_list
+from app.cli.list_commands import Json, Limit
 from app.cli.rest_client import DEFAULT_URL, Url, connect
-from app.cli.terminal import err, state, time
+from app.cli.terminal import err, print_json, state, time
 
 webhooks = typer.Typer(no_args_is_help=True, help="Show webhooks, and send events again.")
 
@@ -39,14 +39,14 @@ def list_webhooks(*, as_json: Json = False, url: Url = DEFAULT_URL) -> None:
     with connect(url) as client:
         found = client.get("webhooks")["items"]
     if as_json:
-        return lines(found)
-    grid = List(_WEBHOOKS)
+        return print_json(found)
+    grid = ListTable(_WEBHOOKS)
     for item in found:
         counts = (str(item[name]) for name in ("last_event", "behind", "dead_letters"))
         grid.add_row(
             escape(item["name"]), state(item["state"]), *counts, escape(item["url"]), escape(item["reason"] or "")
         )
-    shown(grid, "no webhooks")
+    print_list(grid, "no webhooks")
     return None
 
 
@@ -56,13 +56,13 @@ def dead(name: Name, *, limit: Limit = 50, as_json: Json = False, url: Url = DEF
     with connect(url) as client:
         found = list(client.pages(f"webhooks/{name}/dead-letters", limit))
     if as_json:
-        return lines(found)
-    grid = List(_DEAD_LETTERS)
+        return print_json(found)
+    grid = ListTable(_DEAD_LETTERS)
     for item in found:
         event = item["event"]
         why = "queued again" if item["queued_at"] else item["reason"]
         grid.add_row(str(item["number"]), event["type"], escape(event["subject"]), time(item["failed_at"]), escape(why))
-    shown(grid, "no dead letters")
+    print_list(grid, "no dead letters")
     return None
 
 

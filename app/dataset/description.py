@@ -72,7 +72,7 @@ def contents(schema: pa.Schema, observations: int) -> DataSetDescription:
 
     Facts that it does not state are inferred from its types; it need not be of SAS.
     """
-    entries = _sas(schema.metadata)
+    entries = sas_metadata(schema.metadata)
     sides = {
         side_columns.missing_of(field) or side_columns.bytes_of(field): field
         for field in schema
@@ -102,7 +102,7 @@ def contents(schema: pa.Schema, observations: int) -> DataSetDescription:
 
 
 def _variable(field: pa.Field, position: int, side: pa.Field | None) -> VariableContents:
-    entries = _sas(field.metadata)
+    entries = sas_metadata(field.metadata)
     is_numeric = not sas_columns.is_text(field.type)
     odd = entries.get("odd_missing")
     damaged = side.name if side is not None and not is_numeric else None
@@ -132,7 +132,7 @@ def _list(text: str) -> Any:
     return json.loads(text) if text else []
 
 
-def _sas(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
+def sas_metadata(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
     """Return the `sas.*` entries of Arrow metadata, by the name after the dot."""
     pairs = (
         (key.decode("utf-8", "replace"), value.decode("utf-8", "replace")) for key, value in (metadata or {}).items()

@@ -1,29 +1,25 @@
 """The configuration: one TOML file and the environment, of which the environment wins.
 
-`ATTACHMENT_GATEWAY_HTTP__PORT=8081` is `port` of `[http]`. Any value may lie in a file of its own, as secrets do:
+`ATTACHMENT_GATEWAY_HTTP__PORT=8081` is `port` of `[http]`. Any value may be in a separate file, as secrets are:
 `password_file = "/run/secrets/mq"` is `password` with the content of that file. Credentials are read again whenever
 they are used (`app.secret`). Sizes are bytes or text such as "64 MiB", durations seconds or text such as "1h30m".
 """
 
-from app.settings.access import Audit, Oidc
-from app.settings.configuration import ENVIRONMENT_PREFIX, Log, Settings, TextSettings
-from app.settings.expectations import Expectation
-from app.settings.http import Http
-from app.settings.limits import Limits
+from app.settings.configuration import ENVIRONMENT_PREFIX, Log, Settings, Standby, TextSettings, TraceSettings
+from app.settings.http import Audit, Http, Oidc
+from app.settings.limits import Expiry, Limits, Retention, Scrub
 from app.settings.loading import SettingsError, SettingsProblem, load
-from app.settings.retention import Expiry, Retention, Scrub
 from app.settings.section import Section
 from app.settings.setting_types import DialectName, Digest, Duration, FramingName, LineEnd, Name, microseconds
-from app.settings.standby import Standby
 from app.settings.storage import (
     SEGMENTS_FOR_SPARK,
     CatalogSettings,
     ContentSettings,
+    Expectation,
     JournalSettings,
     PipelineSettings,
     TableSettings,
 )
-from app.settings.traces import TraceSettings
 from app.settings.transports import Destination, Endpoint, Source
 from app.settings.webhooks import Webhook
 

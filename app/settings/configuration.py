@@ -1,19 +1,18 @@
-"""The whole configuration: all sections together, from a file's tables and the environment."""
+"""The whole configuration: all sections together, with standby gateways, traces, texts and the log."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, StringConstraints, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from app.settings.access import Audit, Oidc
-from app.settings.http import Http
-from app.settings.limits import Limits
-from app.settings.retention import Expiry, Retention, Scrub
+from app.model.validation import KUBERNETES_NAME, KUBERNETES_NAMESPACE, WEB_URL
+from app.settings.http import Audit, Http, Oidc
+from app.settings.limits import Expiry, Limits, Retention, Scrub
 from app.settings.section import Section
-from app.settings.setting_types import LineEnd, Name
-from app.settings.standby import Standby
+from app.settings.setting_types import Duration, LineEnd, Name
 from app.settings.storage import (
     SEGMENTS_FOR_SPARK,
     CatalogSettings,
@@ -22,9 +21,54 @@ from app.settings.storage import (
     PipelineSettings,
     TableSettings,
 )
-from app.settings.traces import TraceSettings
 from app.settings.transports import Destination, Source
 from app.settings.webhooks import Webhook
+
+_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+ObjectName = Annotated[str, StringConstraints(pattern=KUBERNETES_NAME)]
+NamespaceName = Annotated[str, StringConstraints(pattern=KUBERNETES_NAMESPACE)]
+
+
+class Standby(Section):
+    """Several gateways with one journal, of which the holder of a Lease is active.
+
+    The holder renews the Lease every `retry`. If that fails for `renew_deadline`, it ends at once. Another gateway
+    takes over when the Lease has not been renewed for `duration`. The defaults of `api_url`, `namespace_file`,
+    `token_file` and `ca_file` fit a pod."""
+
+    lease: ObjectName
+    namespace: NamespaceName
+    api_url: str = Field(default="https://kubernetes.default.svc", pattern=WEB_URL)
+    token_file: Path = _ACCOUNT / "token"
+    ca_file: Path = _ACCOUNT / "ca.crt"
+    duration: Duration = Field(default=timedelta(seconds=15), ge=timedelta(seconds=1), le=timedelta(hours=1))
+    renew_deadline: Duration = Field(default=timedelta(seconds=10), ge=timedelta(milliseconds=100))
+    retry: Duration = Field(default=timedelta(seconds=2), ge=timedelta(milliseconds=50))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _pods_namespace(cls, given: object) -> object:
+        if isinstance(given, dict) and not {"namespace", "namespace_file"} & given.keys():
+            return given | {"namespace_file": str(_ACCOUNT / "namespace")}
+        return given
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.duration % timedelta(seconds=1):
+            raise ValueError("duration must be whole seconds")
+        if not self.retry < self.renew_deadline < self.duration:
+            raise ValueError("retry must be shorter than renew_deadline, and that shorter than duration")
+        return self
+
+
+class TraceSettings(Section):
+    """Whether spans are exported, and the share of attachments and of sending requests without a `traceparent` that
+    get a trace of their own. OpenTelemetry's environment variables (`OTEL_*`) say where spans go."""
+
+    enabled: bool = False
+    ratio: float = Field(default=0.0, ge=0, le=1)
+
 
 ENVIRONMENT_PREFIX = "ATTACHMENT_GATEWAY_"
 
@@ -131,6 +175,6 @@ class Settings(BaseSettings):
         return self.pipeline.checkpoint or str((self.data / "pipeline").absolute())
 
     def line_end(self, source: str) -> str:
-        """Return the line end of a source's text files; the default for a source that is no longer configured."""
+        """Return the line end of a source's text files; the default for a source that is not configured."""
         own = self.sources[source].line_end if source in self.sources else None
         return self.text.line_end if own is None else own

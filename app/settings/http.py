@@ -1,13 +1,14 @@
-"""The REST interface: where it listens, who may enter, and how long clients may take."""
+"""The REST interface: where it listens, who may use it, the OpenID provider, limits for clients, the audit log."""
 
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import ByteSize, Field, StringConstraints, model_validator
+from pydantic import ByteSize, Field, StringConstraints, field_validator, model_validator
 
+from app.model.access import Scope
 from app.model.validation import HOST, ORIGIN
-from app.secret import Words
+from app.secret import Words, split_url
 from app.settings.section import Section
 from app.settings.setting_types import Digest, Duration
 
@@ -17,7 +18,7 @@ Origin = Annotated[str, StringConstraints(pattern=ORIGIN)]
 
 class Http(Section):
     """Where REST listens. `tokens` are SHA-256 digests of the accepted bearer tokens. If there are none, and no API
-    keys, `anonymous` says who may enter. `public` is what needs no key: the details of `/health`, `/metrics`, and
+    keys, `anonymous` chooses who is served. `public` is what needs no key: the details of `/health`, `/metrics`, and
     `/docs` with the OpenAPI document.
 
     `hosts` are the names by which clients call the gateway. Requests with another `Host` are refused if there are any,
@@ -57,3 +58,49 @@ class Http(Section):
         if self.key_file is not None and self.cert_file is None:
             raise ValueError("key_file needs cert_file")
         return self
+
+
+_ON_THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
+
+Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519"]
+"""Algorithms with a public key (RFC 7518, RFC 9864). With others, who verifies a token could also make one."""
+
+
+class Oidc(Section):
+    """The OpenID provider. Tokens are accepted from this `issuer`, for this `audience`, signed with one of these
+    `algorithms`. Its keys are at `jwks_url`, or where its configuration says.
+
+    `scopes` maps values of `scope_claim` to scopes; without it, the values are the scopes. If `sources_claim` or
+    `destinations_claim` is set, a token is limited to the names in that claim; without the claim, to none.
+
+    With a `client_id` people sign in to the console at the provider: as this public client, which asks for
+    `sign_in_scopes`, and for what else `sign_in_parameters` says."""
+
+    issuer: str
+    audience: str = Field(min_length=1)
+    algorithms: list[Algorithm] = Field(default=["RS256"], min_length=1)
+    jwks_url: str | None = None
+    name_claim: str = "sub"
+    scope_claim: str = "scope"
+    scopes: dict[str, list[Scope]] = Field(default={})
+    sources_claim: str | None = None
+    destinations_claim: str | None = None
+    client_id: str | None = Field(default=None, min_length=1)
+    sign_in_scopes: list[str] = Field(default=["openid"], min_length=1)
+    sign_in_parameters: dict[str, str] = Field(default={})
+
+    @field_validator("issuer", "jwks_url")
+    @classmethod
+    def _is_safe(cls, given: str | None) -> str | None:
+        if given is not None:
+            url = split_url(given)
+            is_safe = url.scheme == "https" or (url.scheme == "http" and url.hostname in _ON_THIS_MACHINE)
+            if not url.hostname or not is_safe:
+                raise ValueError("give an https:// URL (http:// is for this machine only)")
+        return given
+
+
+class Audit(Section):
+    """The files of the audit log, in the folder `audit` of the data folder. At most `files` are kept."""
+
+    files: int = Field(default=20, ge=2, le=10_000)

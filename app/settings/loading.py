@@ -16,9 +16,9 @@ from app.settings.configuration import ENVIRONMENT_PREFIX, Settings
 from app.settings.transports import validating_transports
 
 _ADDED = re.compile(r"\[key\]|[a-z]+(-[a-z]+)+\[.*\]")
-"""Steps of a place that no configuration has."""
+"""Steps of a location that pydantic adds."""
 _WANTING = ("missing", "too_short")
-"""Types of errors of what is not there."""
+"""Types of errors of missing values."""
 _OF_THE_COMMAND_LINE = {"CONFIG", "URL", "TOKEN"}
 
 
@@ -78,29 +78,32 @@ def _validated(given: dict[str, Any]) -> tuple[Settings | None, list[SettingsPro
             details = error.errors(include_url=False)
         else:
             return None if found else settings, sorted(found)
-        known, told = len(found), [problem.place for problem in found]
+        known, reported = len(found), [problem.place for problem in found]
         for detail in details:
-            problem = _new(SettingsProblem(_place(detail["loc"]), sentence(detail)), detail["type"], told)
+            place = ".".join(map(str, _steps(detail["loc"])))
+            problem = _new(SettingsProblem(place, sentence(detail)), detail["type"], reported)
             if problem is not None:
                 found[problem] = None
-        for place in (_steps(detail["loc"]) for detail in details):
-            # The transport says how the others are checked.
-            if place[-1:] != ["transport"]:
-                rest = _without(rest, place)
+        for steps in (_steps(detail["loc"]) for detail in details):
+            # The transport determines how the others are checked.
+            if steps[-1:] != ["transport"]:
+                rest = _without(rest, steps)
         if len(found) == known:
             return None, sorted(found)
 
 
-def _new(problem: SettingsProblem, kind: str, told: Sequence[str]) -> SettingsProblem | None:
-    """Return a problem without what follows from problems told before, whose keys were left out: they are missing
+def _new(problem: SettingsProblem, kind: str, reported: Sequence[str]) -> SettingsProblem | None:
+    """Return a problem without consequences of problems found before, whose keys were left out and are missing
     now."""
     place = f"{problem.place}." if problem.place else ""
     if kind in _WANTING:
-        left_out = any(f"{one.removesuffix('_file')}.".startswith(place) for one in told)
+        left_out = any(f"{one.removesuffix('_file')}.".startswith(place) for one in reported)
         return None if left_out else problem
     if kind != "value_error":
         return problem
-    keys = [one.removeprefix(place).partition(".")[0].removesuffix("_file") for one in told if one.startswith(place)]
+    keys = [
+        one.removeprefix(place).partition(".")[0].removesuffix("_file") for one in reported if one.startswith(place)
+    ]
     about_them = re.compile("|".join(rf"\b{re.escape(key)}" for key in keys) or "(?!)")
     rules = [rule for rule in problem.why.split("; ") if not about_them.search(rule)]
     return SettingsProblem(problem.place, "; ".join(rules)) if rules else None
@@ -140,10 +143,6 @@ def _table(path: Path | None) -> dict[str, Any]:
         raise SettingsError([SettingsProblem(str(path), f"cannot be read: {error.strerror}")]) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError([SettingsProblem(str(path), f"is not TOML: {error}")]) from error
-
-
-def _place(location: tuple[int | str, ...]) -> str:
-    return ".".join(map(str, _steps(location)))
 
 
 def _steps(location: Sequence[int | str]) -> list[int | str]:

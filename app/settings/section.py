@@ -1,4 +1,4 @@
-"""What all tables of the configuration have in common: no unknown keys, and values that lie in files of their own."""
+"""What all tables of the configuration share: no unknown keys, and values that may be in separate files."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args

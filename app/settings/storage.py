@@ -1,14 +1,50 @@
-"""Where journal, catalog, content and tables lie, and how the Spark pipeline reads the journal."""
+"""Where journal, catalog, content and tables are stored, how the Spark pipeline works, and what it should receive."""
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Literal
 
-from pydantic import ByteSize, Field
+from pydantic import ByteSize, Field, model_validator
 
 from app.secret import Changing, Secret
-from app.settings.expectations import Expectation
 from app.settings.section import Section
-from app.settings.setting_types import Duration
+from app.settings.setting_types import Duration, Name
+
+Quantity = Literal[
+    "messages",
+    "duplicates",
+    "conflicts",
+    "attachments_begun",
+    "attachments_completed",
+    "attachments_quarantined",
+    "missing_ranges",
+    "longest_seconds",
+    "mean_seconds",
+    "duplicate_share",
+    "conflict_share",
+    "quarantined_share",
+]
+"""Columns of the table `quality`; the mean time to complete an attachment (seconds); and shares from 0 to 1: of
+duplicates and conflicts in the messages, and of quarantined attachments in those begun."""
+
+
+class Expectation(Section):
+    """A limit for a quantity of the table `quality`, checked for every source (or only this one) after each run.
+
+    It covers the hours to which the run has added. A violation is a warning, or ends the run with an error."""
+
+    quantity: Quantity
+    at_most: float | None = None
+    at_least: float | None = None
+    source: Name | None = None
+    action: Literal["warn", "fail"] = "warn"
+
+    @model_validator(mode="after")
+    def _has_a_limit(self) -> "Expectation":
+        if (self.at_most is None) == (self.at_least is None):
+            raise ValueError("give either at_most or at_least")
+        return self
+
 
 SEGMENTS_FOR_SPARK = {"segment_bytes": ByteSize(64 << 20), "segment_age": timedelta(seconds=5)}
 """Defaults of the journal where Spark assembles. Spark sees only sealed segments, so they are sealed early."""

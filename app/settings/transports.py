@@ -1,4 +1,4 @@
-"""Sources and destinations: the gateway's own keys, and those of the transport that each names."""
+"""Sources and destinations: the gateway's own keys, and the keys of their transports."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -33,8 +33,8 @@ def validating_transports(*, enabled: bool) -> Iterator[None]:
 
 
 class Endpoint(Section):
-    """The keys of sources and destinations alike. `options` holds the keys of the transport, which the configuration
-    has beside the others."""
+    """The keys that sources and destinations share. `options` holds the keys of the transport, which are in the same
+    table of the configuration."""
 
     options_field: ClassVar[Literal["source_settings", "destination_settings"]]
 
@@ -102,10 +102,10 @@ def _refuse_unknown(given: Mapping[str, Any], field: str) -> None:
 
 
 class Source(Endpoint):
-    """A place to receive from. `dialect`, `ccsid` and `encoding` apply to messages that do not say them themselves; a
-    dialect that is not given is detected. So is what the last messages of attachments on TIB/Rendezvous count
-    (`counts`). `on_doubt` holds attachments in doubt, or finishes them with a warning; without it those are held of
-    which bytes could be missing."""
+    """A place to receive from. `dialect`, `ccsid` and `encoding` apply to messages that do not state them. A
+    dialect that is not given is detected, and also what the last messages of attachments on TIB/Rendezvous count
+    (`counts`). `on_doubt` holds attachments in doubt, or finishes them with a warning; by default it holds attachments
+    that may lack bytes."""
 
     options_field = "source_settings"
 

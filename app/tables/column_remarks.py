@@ -1,4 +1,4 @@
-"""The field metadata of a table about the origin of its columns, beside `sas.*`: texts, or lists of texts as JSON."""
+"""The field metadata `table.*`, about the origin of a table's columns: texts, or lists of texts as JSON."""
 
 import json
 from collections.abc import Iterator
@@ -18,9 +18,9 @@ FORMER_FORMATS = "table.former_formats"
 
 def remarks(field: pa.Field) -> Iterator[str]:
     """Yield remarks on a table's column, for people."""
-    said = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
-    if WARNING in said:
-        yield said[WARNING]
+    metadata = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
+    if WARNING in metadata:
+        yield metadata[WARNING]
     for key, what in ((FORMER_LABELS, "labels"), (FORMER_FORMATS, "formats")):
-        if key in said:
-            yield f"other {what} in earlier data sets: {', '.join(map(repr, json.loads(said[key])))}"
+        if key in metadata:
+            yield f"other {what} in earlier data sets: {', '.join(map(repr, json.loads(metadata[key])))}"

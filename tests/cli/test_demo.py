@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.cli.demo import demo_command
+from app.cli import demo_command
 from app.cli.terminal import Failure
 from tests.cli.conftest import Run
 from tests.support import environment

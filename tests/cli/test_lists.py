@@ -7,13 +7,13 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from app.cli import list_commands
-from app.cli.line_tables import List, first_digits, without_zeros
+from app.cli.line_tables import ListTable, first_digits, without_zeros
 
 ALIKE = "9f2c4b1e0d5a4c3b8e7f6a5d4c3b2a19", "9f2c4b1e0d6a4c3b8e7f6a5d4c3b2a19"
 NAMES = "report.txt", "Bericht über die Wetterstationen der nördlichen Hemisphäre, zweite Fassung.docx"
 
 
-def printed(grid: List, width: int) -> list[str]:
+def printed(grid: ListTable, width: int) -> list[str]:
     file = StringIO()
     Console(file=file, width=width).print(grid)
     return [line.rstrip() for line in file.getvalue().splitlines()]
@@ -37,7 +37,7 @@ def attachment(identifier: str, name: str, **changes: object) -> dict[str, objec
     return item | changes
 
 
-def attachments() -> List:
+def attachments() -> ListTable:
     reason = {"text": "AttachmentHeader.attachments[0].description at byte 143: the text has\nno end"}
     return list_commands.attachment_list(
         [attachment(ALIKE[0], NAMES[0]), attachment(ALIKE[1], NAMES[1], state="quarantined", reason=reason)]

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import httpx
 import pytest
 
-from app.cli.demo import demo_content
+from app.cli import demo_steps
 from app.codecs.ibm_mq.image import write_image
 from app.testing.waiting import until
 from tests.support.built import shop
@@ -184,7 +184,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """The files that pages mention."""
-    text, picture, table = demo_content.write(tmp_path)
+    text, picture, table = demo_steps.write_files(tmp_path)
     text.rename(tmp_path / "report.txt")
     picture.unlink()
     assert table.name == "stations.parquet"

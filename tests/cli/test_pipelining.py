@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from adapters.arrow_journal import ArrowJournal
 from app.cli import pipeline_command
-from app.cli.spark_options import spark_session
+from app.cli.pipeline_command import spark_session
 from app.cli.terminal import Failure
 from app.model.attachment import AttachmentKind
 from app.model.errors import GatewayError, StoreFull

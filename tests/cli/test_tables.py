@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pyreadstat
 import pytest
 
-from app.cli.download_formats import EXTENSIONS, choose
+from app.cli.get_command import EXTENSIONS, choose
 from app.tables.write import FORMATS
 from app.testing.waiting import until
 from tests.cli.conftest import Run

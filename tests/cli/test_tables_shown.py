@@ -11,7 +11,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from app.cli.sql_option import answered
+from app.cli.row_output import answered
 from app.cli.terminal import Failure
 from app.pipeline.commit.tables import QUALITY, Increment, hour_of
 from tests.cli.conftest import Run

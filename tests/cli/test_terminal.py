@@ -110,19 +110,19 @@ def test_watch_waits_until_the_gateway_is_back(broker: Mosquitto, tmp_path: Path
                 until(lambda: any("receiving from back" in line for line in terminal.lines))
                 until(first_arrived)
                 gateway.kill()
-                until(lambda: any("the gateway is away, trying again" in line for line in terminal.lines))
+                until(lambda: any("the gateway does not answer, trying again" in line for line in terminal.lines))
                 sleep(1.5)  # in which it tries again
-                assert not any("the gateway is back" in line for line in terminal.lines)
+                assert not any("the gateway answers again" in line for line in terminal.lines)
                 gateway.start()
-                until(lambda: any("the gateway is back" in line for line in terminal.lines))
+                until(lambda: any("the gateway answers again" in line for line in terminal.lines))
                 gateway.await_source("back")
                 send("second.txt")
                 until(lambda: arrived("second.txt"))
                 quiet.send_signal(signal.SIGINT)
                 _, said = quiet.communicate(timeout=60)
                 assert quiet.returncode == 0
-                assert b"the gateway is away" in said
-                assert b"the gateway is back" in said
+                assert b"the gateway does not answer" in said
+                assert b"the gateway answers again" in said
             finally:
                 quiet.kill()
         told = [json.loads(line) for line in (tmp_path / "events").read_text().splitlines()]

@@ -12,7 +12,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from adapters.sql_catalog import SqlCatalog
-from app.cli.spark_options import spark_session
+from app.cli.pipeline_command import spark_session
 from app.cli.terminal import Failure
 from app.main import SystemClock
 from app.model.errors import GatewayError, StoreFull

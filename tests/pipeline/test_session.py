@@ -17,7 +17,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from rich.console import Console
 
-from app.cli.spark_options import spark_settings
+from app.cli.pipeline_command import spark_settings
 from app.model.errors import GatewayError
 from app.pipeline.job import jvm
 from app.pipeline.job.spark_session import BRIEF_JAVA, SparkSettings, _for_java, pairs, session

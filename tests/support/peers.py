@@ -18,7 +18,7 @@ import pyreadstat
 
 from app.dataset import sas_columns, side_columns
 from app.tables.read import file_formats
-from app.tables.read.read_request import Options
+from app.tables.read.read_request import ReadOptions
 from tests.support.readstat import Rows, Written, write_sas7bdat
 
 Cell = float | str | None
@@ -33,7 +33,7 @@ _DAYS, _SECONDS = date(1960, 1, 1), datetime(1960, 1, 1)
 def our_cells(path: Path) -> Cells:
     """Return what this program reads in a file of any format."""
     with path.open("rb") as file:
-        reading = file_formats.read(file, file_formats.format_of(file, path.name, ""), Options())
+        reading = file_formats.read(file, file_formats.format_of(file, path.name, ""), ReadOptions())
         return arrow_cells(pa.Table.from_batches(reading.batches(), reading.schema))
 
 

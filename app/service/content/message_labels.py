@@ -13,7 +13,7 @@ from app.model.names import folded, in_capitals
 from app.model.records import AttachmentRecord
 from app.ports import Catalog as CatalogPort
 from app.service.content.stored_content import Content, ContentFile
-from app.tables.read.sas7bcat import read_sas7bcat
+from app.tables.read.label_catalogs import read_sas7bcat
 
 _SUFFIX = ".sas7bcat"
 

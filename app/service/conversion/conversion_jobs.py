@@ -21,7 +21,7 @@ from app.service.tables.table_reader import open_table
 from app.tables.profiling import Profile, profile
 from app.tables.write import FORMATS, OutputOptions, outgoing, scanned_table
 from app.tables.write.query_result import QUERY_WRITERS, QueryFormat
-from app.tables.write.rows_page import Asked, page_of_file, page_of_table, write_page
+from app.tables.write.rows_page import PageRequest, page_of_file, page_of_table, write_page
 from app.tables.write.stored_table import ROWS_A_BATCH
 from app.trace import Frame, Hints, NotRecognised, TooManyFrames, explain, ibm_mq
 from app.trace.frames import raw
@@ -66,7 +66,7 @@ def write_rows(
         yield from pieces
 
 
-def page_of_rows(content: Content | pa.Table, asked: Asked) -> Generator[bytes | memoryview, None, None]:
+def page_of_rows(content: Content | pa.Table, asked: PageRequest) -> Generator[bytes | memoryview, None, None]:
     """Yield a page of the rows of a stored data set, or of these rows, as JSON. Raises OptionError and KeyError."""
     if isinstance(content, pa.Table):
         yield from write_page(page_of_table(content, asked))

@@ -22,11 +22,11 @@ from app.service.content.hashing_writer import Measured
 from app.service.content.stored_content import opened
 from app.service.sending.upload_parts import Companions, StoredPart
 from app.settings import Destination
-from app.tables.read import define_xml, enriching, file_formats, label_catalogs
+from app.tables.read import define_xml, file_formats, label_catalogs
 from app.tables.read.define_xml import Definitions
 from app.tables.read.defining import Definition, define
-from app.tables.read.overrides import DataSetOverrides, Target
-from app.tables.read.read_request import Options, Reading
+from app.tables.read.overrides import DataSetOverrides, DataSetTarget
+from app.tables.read.read_request import FileTable, ReadOptions
 from app.tables.write.output_pieces import OutputPieces
 
 MOST_FAULTS = 2000
@@ -58,7 +58,7 @@ class ConversionRequest:
     """
 
     format: str | None = None
-    options: Options = field(default_factory=Options)
+    options: ReadOptions = field(default_factory=ReadOptions)
     overrides: DataSetOverrides = field(default_factory=DataSetOverrides)
     catalog: str | None = None
     define: str | None = None
@@ -73,7 +73,7 @@ class ConvertedFile(NamedTuple):
     sha256: str = ""
 
 
-def target_of(destination: Destination, most_bytes: int, expansion: int | None = None) -> Target:
+def target_of(destination: Destination, most_bytes: int, expansion: int | None = None) -> DataSetTarget:
     """Return the limits of a destination, with at most `most_bytes` bytes, and `expansion` times the bytes of the file.
 
     Raises InvalidInputError for an unknown character set.
@@ -83,14 +83,14 @@ def target_of(destination: Destination, most_bytes: int, expansion: int | None =
         why = f"data sets cannot be written in the destination's character set, CCSID {destination.ccsid}"
         raise InvalidInputError("charset", "", -1, why)
     floats: FloatFormat = "ibm" if encodings.float_format(destination.encoding) == "s390" else "ieee"
-    return Target(charset, floats, destination.data_set_version, most_bytes, destination.dialect, expansion)
+    return DataSetTarget(charset, floats, destination.data_set_version, most_bytes, destination.dialect, expansion)
 
 
 def convert(
     store: ContentStore,
     part: StoredPart,
     request: ConversionRequest,
-    target: Target,
+    target: DataSetTarget,
     companions: Companions = Companions(),  # noqa: B008 - a tuple
 ) -> Generator[memoryview, None, tuple[str, Definition]]:
     """Yield the Parquet file of the data set that a file is read as, or nothing if the definition has errors.
@@ -100,7 +100,7 @@ def convert(
     definitions, catalog, warnings = _read_companions(store, companions, request)
     with opened(store, part.object_name) as file:
         found = request.format or file_formats.format_of(file, part.file_name or "", part.content_type)
-        reading = enriching.read(file, found, request.options, request.overrides, definitions)
+        reading = define_xml.read_enriched(file, found, request.options, request.overrides, definitions)
         definition = define(reading, request.overrides, replace(target, source_bytes=part.size), catalog)
         definition = definition._replace(warnings=(*warnings, *definition.warnings))
         if not definition.errors:
@@ -109,11 +109,11 @@ def convert(
 
 
 def convert_catalog(
-    catalog: Catalog, library: str, target: Target
+    catalog: Catalog, library: str, target: DataSetTarget
 ) -> Generator[memoryview, None, tuple[str, Definition]]:
     """Yield the Parquet file of the data set that a catalog of value labels is sent as, and return as `convert`."""
     table = value_labels.to_table(catalog)
-    definition = define(Reading(table.schema, table.to_batches), DataSetOverrides(library=library), target)
+    definition = define(FileTable(table.schema, table.to_batches), DataSetOverrides(library=library), target)
     if not definition.errors:
         yield from _written(definition)
     return "catalog", _without_rows(definition)
@@ -179,7 +179,7 @@ def convert_and_store(
     store: ContentStore,
     part: StoredPart,
     request: ConversionRequest,
-    target: Target,
+    target: DataSetTarget,
     object_name: str,
     run: Runner = run_here,
     check_room: Callable[[], None] = lambda: None,

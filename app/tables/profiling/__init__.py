@@ -1,7 +1,7 @@
 """Profiles of tables: what values each variable has.
 
-A table is read once, batch by batch. Memory is bounded, whatever values there are: `summary` counts frequent values,
-`distinct` estimates the number of different values when there are too many to hold.
+A table is read once, batch by batch, in bounded memory. `summary` counts frequent values, and estimates the number of
+different values when there are too many to hold.
 """
 
 from app.tables.profiling.profiles import TOP, Profile, VariableProfile, profile, shown_number

@@ -77,7 +77,7 @@ class HistogramCounting:
             self._counts = np.bincount(bins - self._first, self._counts).astype(np.int64)
 
     def _extend(self, first: int, last: int) -> None:
-        """Add empty bins, so that those from `first` to `last` are there."""
+        """Add empty bins, so that there are bins from `first` to `last`."""
         first = min(first, self._first)
         last = max(last, self._first + len(self._counts) - 1)
         extended = np.zeros(last - first + 1, np.int64)

@@ -10,9 +10,8 @@ import pyarrow.compute as pc
 
 from app.dataset import side_columns
 from app.dataset.description import VariableContents, contents
-from app.tables.profiling.distinct import SmallestHashes
 from app.tables.profiling.histogram import Histogram, HistogramCounting
-from app.tables.profiling.summary import COUNT, VALUE, ValueCounts
+from app.tables.profiling.summary import COUNT, VALUE, SmallestHashes, ValueCounts
 from app.tables.write import text_cells
 
 TOP = 10
@@ -130,7 +129,14 @@ class _Counting:
         different = counted.field(0)
         self._hashes.add(different)
         self._summary.add(different, counted.field(1).cast(pa.int64()))
-        self._extend(values)
+        least, greatest = (each.as_py() for each in pc.min_max(_ordered(values)).values())
+        self._least = least if self._least is None else min(self._least, least)
+        self._greatest = greatest if self._greatest is None else max(self._greatest, greatest)
+        if self.about.is_numeric:
+            ordered = _ordered(values).cast(pa.float64(), safe=False)
+            self._histogram.add(ordered.to_numpy(zero_copy_only=False))
+        if self._has_mean:
+            self._sums.append(_scaled_sum(values.cast(pa.float64())))
 
     def _count_missing(self, column: pa.Array, side: pa.Array | None) -> None:
         special = 0
@@ -146,16 +152,6 @@ class _Counting:
             self._missing[kind] = self._missing.get(kind, 0) + count
         return count
 
-    def _extend(self, values: pa.Array) -> None:
-        least, greatest = (each.as_py() for each in pc.min_max(_ordered(values)).values())
-        self._least = least if self._least is None else min(self._least, least)
-        self._greatest = greatest if self._greatest is None else max(self._greatest, greatest)
-        if self.about.is_numeric:
-            ordered = _ordered(values).cast(pa.float64(), safe=False)
-            self._histogram.add(ordered.to_numpy(zero_copy_only=False))
-        if self._has_mean:
-            self._sums.append(_scaled_sum(values.cast(pa.float64())))
-
     @property
     def _has_mean(self) -> bool:
         """Tell whether a mean makes sense: of numbers, but not of dates, times and texts."""
@@ -166,7 +162,7 @@ class _Counting:
         exact = not self._summary.error
         frequent = self._summary.most_frequent(top)
         ends = pa.array([self._least, self._greatest], _ordered_type(self._type))
-        least, greatest = _shown(_restored(ends, self._type))
+        least, greatest = _shown(ends if ends.type == self._type else ends.view(self._type))
         return VariableProfile(
             about=self.about,
             count=self._valid,
@@ -214,10 +210,6 @@ def _ordered_type(data_type: pa.DataType) -> pa.DataType:
 def _ordered(values: pa.Array) -> pa.Array:
     ordered = _ordered_type(values.type)
     return values if ordered == values.type else values.view(ordered)
-
-
-def _restored(values: pa.Array, data_type: pa.DataType) -> pa.Array:
-    return values if values.type == data_type else values.view(data_type)
 
 
 def _shown(values: pa.Array) -> Sequence[Shown]:

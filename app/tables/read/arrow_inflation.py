@@ -2,8 +2,8 @@
 
 A message states its length in advance, and so does a compressed buffer in it. Arrow allocates that much memory at once:
 a small file could ask for all memory. Arrow also ends a stream without an error where bytes are missing, and ignores
-bytes behind the end. The layout is that of "Arrow Columnar Format: Serialization and Interprocess Communication"; its
-metadata are Flatbuffers.
+bytes after the end. Source: "Arrow Columnar Format: Serialization and Interprocess Communication"; the metadata are
+Flatbuffers.
 """
 
 import struct
@@ -82,7 +82,7 @@ def _root(data: bytes) -> _Table:
 
 
 def is_stream(head: bytes) -> bool:
-    """Tell whether a file's first bytes are those of an Arrow IPC stream: its first message is a schema."""
+    """Tell whether a file begins as an Arrow IPC stream: its first message is a schema."""
     if not head.startswith(_CONTINUATION):
         return False
     length = int.from_bytes(head[4:8], "little", signed=True)

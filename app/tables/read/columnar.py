@@ -13,7 +13,7 @@ from app.model.errors import InvalidInputError
 from app.tables.read import shared_values
 from app.tables.read.arrow_inflation import ARROW_MAGIC, check_messages
 from app.tables.read.damage_errors import ARROW, PARQUET, damaged, refused
-from app.tables.read.read_request import Options, Reading, Remark, check_columns, rows_a_batch, unreadable
+from app.tables.read.read_request import FileTable, ReadOptions, Remark, check_columns, rows_a_batch, unreadable
 
 Batches = Callable[[], Iterator[pa.RecordBatch]]
 
@@ -33,7 +33,7 @@ _PARQUET_MAGIC, _ENCRYPTED_MAGIC = b"PAR1", b"PARE"
 _ERRORS = (pa.ArrowException, OSError)
 
 
-def read_parquet(file: BinaryIO, options: Options) -> Reading:
+def read_parquet(file: BinaryIO, options: ReadOptions) -> FileTable:
     """Read a Parquet file."""
     del options
     file.seek(0)
@@ -45,7 +45,7 @@ def read_parquet(file: BinaryIO, options: Options) -> Reading:
     return _reading(file, PARQUET, _open_parquet)
 
 
-def read_arrow(file: BinaryIO, options: Options) -> Reading:
+def read_arrow(file: BinaryIO, options: ReadOptions) -> FileTable:
     """Read an Arrow IPC file (Feather version 2) or stream."""
     del options
     file.seek(0)
@@ -53,7 +53,7 @@ def read_arrow(file: BinaryIO, options: Options) -> Reading:
     return _reading(file, ARROW, partial(_open_arrow, is_file=is_file))
 
 
-def _reading(file: BinaryIO, kind: str, open_: Open) -> Reading:
+def _reading(file: BinaryIO, kind: str, open_: Open) -> FileTable:
     try:
         opened = open_(file)
         schema = opened.schema
@@ -76,7 +76,7 @@ def _reading(file: BinaryIO, kind: str, open_: Open) -> Reading:
         if opened.rows is not None and rows != opened.rows and len(schema):
             raise damaged(kind, f"it announces {opened.rows:,} rows, but has {rows:,}")
 
-    return Reading(schema, batches, (Remark(None, opened.remark),) if opened.remark else ())
+    return FileTable(schema, batches, (Remark(None, opened.remark),) if opened.remark else ())
 
 
 def _named(batch: int, rows_before: int) -> str:

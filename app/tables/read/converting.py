@@ -1,4 +1,4 @@
-"""Convert columns of any Arrow type to those of a data set's table.
+"""Convert columns of any Arrow type to the types of a data set's table.
 
 These are float64, date32, timestamp[us], time64[us], duration[us] and string.
 """
@@ -44,7 +44,14 @@ Make = Callable[[pa.DataType, Kind | None], Conversion]
 def conversion(data_type: pa.DataType, kind: Kind | None, *, as_text: bool = False) -> Conversion | None:
     """Return the conversion of a column whose format is of this kind, or None if SAS has no such type."""
     if pa.types.is_dictionary(data_type):
-        return _decoded(data_type, conversion(data_type.value_type, kind, as_text=as_text))
+        inner = conversion(data_type.value_type, kind, as_text=as_text)
+        if inner is None or sas_columns.is_text(data_type):
+            return inner
+        loses = inner.loses
+        return inner._replace(
+            convert=lambda column: inner.convert(column.cast(data_type.value_type)),
+            loses=lambda column: loses(column.cast(data_type.value_type)),
+        )
     if sas_columns.is_text(data_type):
         return Conversion(pa.string(), _strings)
     if sas_columns.numeric_type(data_type) is None:
@@ -79,21 +86,16 @@ def _written(column: pa.Array) -> pa.StringArray:
 
 def _doubles(column: pa.Array) -> pa.DoubleArray:
     if pa.types.is_decimal(column.type) and column.type.scale <= 0:
-        column = _exact_integers(column)
+        digits = column.type.precision - column.type.scale
+        # Arrow computes only with decimals of 128 and 256 bits.
+        wide = pa.decimal128(_MOST_DIGITS_OF_128_BITS) if digits <= _MOST_DIGITS_OF_128_BITS else _WIDEST_INTEGERS
+        column = _cast(column, wide)
+        if digits > _SAFE_DIGITS:
+            beyond = pc.greater(pc.abs(column), pa.scalar(sas_columns.MAX_EXACT, wide))
+            if (row := _first(beyond)) is not None:
+                raise BadValueError(row, "the integer is beyond 2^53, where doubles lose exactness")
+        column = pc.cast(column, pa.int64())
     return pa.array(sas_columns.doubles(column), pa.float64(), from_pandas=True)
-
-
-def _exact_integers(column: pa.Array) -> pa.Array:
-    """Return decimals without a fraction as integers, which must be exact in SAS."""
-    digits = column.type.precision - column.type.scale
-    # Arrow computes only with decimals of 128 and 256 bits.
-    wide = pa.decimal128(_MOST_DIGITS_OF_128_BITS) if digits <= _MOST_DIGITS_OF_128_BITS else _WIDEST_INTEGERS
-    column = _cast(column, wide)
-    if digits > _SAFE_DIGITS:
-        beyond = pc.greater(pc.abs(column), pa.scalar(sas_columns.MAX_EXACT, wide))
-        if (row := _first(beyond)) is not None:
-            raise BadValueError(row, "the integer is beyond 2^53, where doubles lose exactness")
-    return pc.cast(column, pa.int64())
 
 
 def _beyond_doubles(column: pa.Array) -> int | None:
@@ -124,16 +126,6 @@ def _cast(column: pa.Array, data_type: pa.DataType) -> pa.Array:
 
 def _casting(data_type: pa.DataType) -> Convert:
     return lambda column: _cast(column, data_type)
-
-
-def _decoded(data_type: pa.DataType, inner: Conversion | None) -> Conversion | None:
-    if inner is None or sas_columns.is_text(data_type):
-        return inner
-    loses = inner.loses
-    return inner._replace(
-        convert=lambda column: inner.convert(column.cast(data_type.value_type)),
-        loses=lambda column: loses(column.cast(data_type.value_type)),
-    )
 
 
 def _of_numbers(_: pa.DataType, __: Kind | None) -> Conversion:

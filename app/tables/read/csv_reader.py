@@ -24,8 +24,8 @@ from app.tables.read.open_quotes import check_quotes
 from app.tables.read.read_request import (
     MISSING_SUFFIX,
     NO_LINE_END,
-    Options,
-    Reading,
+    FileTable,
+    ReadOptions,
     Remark,
     check_columns,
     unreadable,
@@ -53,13 +53,15 @@ _WIDTHS = re.compile(r"Expected (\d+) columns, got (\d+)")
 _SAMPLE_ROWS = 200
 
 
-def read(file: BinaryIO, options: Options) -> Reading:
+def read(file: BinaryIO, options: ReadOptions) -> FileTable:
     """Read a CSV file: its first row names the columns, and all its cells determine a column's type.
 
     Raises InvalidInputError if rows differ in length, for a NUL, or if the file is not in its character set.
     """
     form = _form(file, options)
-    _check_names(form)
+    for number, name in enumerate(form.names, 1):
+        if "\0" in name:
+            raise unreadable(f"the row of names: column {number} {_NUL}")
     columns = list(_columns(form.names, options))
     rows = 0
     for cells in _cells(file, form):
@@ -76,7 +78,7 @@ def read(file: BinaryIO, options: Options) -> Reading:
             yield pa.RecordBatch.from_arrays(list(_values(cells.columns, columns)), schema=schema)
 
     remarks = [*_remarks(form, columns, options), *_end_remarks(file, form, rows)]
-    return Reading(schema, batches, tuple(remarks))
+    return FileTable(schema, batches, tuple(remarks))
 
 
 class _Form(NamedTuple):
@@ -91,12 +93,6 @@ class _Form(NamedTuple):
     block_bytes: int
 
 
-def _check_names(form: _Form) -> None:
-    for number, name in enumerate(form.names, 1):
-        if "\0" in name:
-            raise unreadable(f"the row of names: column {number} {_NUL}")
-
-
 def _check_nul(cells: pa.RecordBatch, form: _Form, rows: int) -> None:
     """Raise InvalidInputError for the first cell with a NUL: programs that read texts up to it would cut it off."""
     places = ((typed_texts.first(pc.match_substring(column, "\0")), at) for at, column in enumerate(cells.columns))
@@ -105,7 +101,7 @@ def _check_nul(cells: pa.RecordBatch, form: _Form, rows: int) -> None:
         raise unreadable(f"column {form.names[at]} {_NUL}", rows + row + 1)
 
 
-def _form(file: BinaryIO, options: Options) -> _Form:
+def _form(file: BinaryIO, options: ReadOptions) -> _Form:
     charset = charset_of(file, options.encoding)
     file.seek(0)
     sample = _sample(file, charset.name)
@@ -220,18 +216,18 @@ def _cells(file: BinaryIO, form: _Form, types: Sequence[pa.DataType] | None = No
         raise _explained(str(error), form, rows) from None
 
 
-def _explained(said: str, form: _Form, rows: int) -> InvalidInputError:
+def _explained(message: str, form: _Form, rows: int) -> InvalidInputError:
     """Return the error of a file that pyarrow refuses after this many rows.
 
     pyarrow counts the row of names and skipped lines, too; here, as everywhere, the first row of data is row 1.
     """
-    if "straddling" in said:
+    if "straddling" in message:
         return unreadable(f"a row after row {rows:,} is longer than {form.block_bytes:,} bytes")
-    found, widths = _ROW.search(said), _WIDTHS.search(said)
+    found, widths = _ROW.search(message), _WIDTHS.search(message)
     row = int(found[1]) - form.blank_lines - form.has_header if found else None
     if widths is None:
         return unreadable("it cannot be cut into cells", row)
-    nul = f"; it {_NUL}" if "\0" in said else ""
+    nul = f"; it {_NUL}" if "\0" in message else ""
     of = "row of names" if form.has_header else "first row"
     cells = f"{widths[2]} cell{'s' * (widths[2] != '1')}"
     return unreadable(f"it has {cells}, but the {of} has {widths[1]}{nul}", row)
@@ -242,7 +238,7 @@ def _decoded(cells: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(plain, names=cells.schema.names)
 
 
-def _columns(names: Sequence[str], options: Options) -> Iterator[typed_texts.TextColumn]:
+def _columns(names: Sequence[str], options: ReadOptions) -> Iterator[typed_texts.TextColumn]:
     """Yield the columns.
 
     Side columns of special missing values are text, and the column of such a side column is numeric.
@@ -286,11 +282,11 @@ def _has_side(column: typed_texts.TextColumn) -> bool:
     return column.has_tags and column.kind.data_type != pa.string()
 
 
-def _remarks(form: _Form, columns: Sequence[typed_texts.TextColumn], options: Options) -> Iterator[Remark]:
+def _remarks(form: _Form, columns: Sequence[typed_texts.TextColumn], options: ReadOptions) -> Iterator[Remark]:
     if form.is_guessed:
         yield Remark(None, f"it is not UTF-8 and was read as {form.charset}; state its encoding")
     for name, column in zip(form.names, columns, strict=True):
-        yield from (Remark(name, why, row) for why, row in column.told())
+        yield from (Remark(name, why, row) for why, row in column.remarks())
         if options.type_of(name) == "numeric" and column.kind.data_type == pa.string() and column.odd:
             row, text = column.odd
             yield Remark(name, f"{text!r} is not a number, ISO date or ISO time", row, wrong=True)

@@ -1,7 +1,7 @@
 """Word the errors of damaged files: which kind of file, what is wrong, where, and what to do.
 
-Libraries name their own functions and structures. Their messages are recognised by a part and said in words that the
-owner of the file can use.
+Libraries name their own functions and structures. Their messages are recognised by a part, and replaced by words that
+the owner of the file can use.
 """
 
 from collections.abc import Sequence
@@ -88,5 +88,5 @@ def refused(kind: str, error: BaseException, where: str = "") -> InvalidInputErr
 
 def meaning(error: BaseException, words: Words) -> str:
     """Return what a library's error means."""
-    said = str(error).casefold()
-    return next((meant for part, meant in words if part in said), UNKNOWN)
+    message = str(error).casefold()
+    return next((meant for part, meant in words if part in message), UNKNOWN)

@@ -1,6 +1,6 @@
 """Read CDISC Dataset-JSON 1.1: one JSON document, NDJSON (metadata, then a row per line), or that compressed (DSJC).
 
-The metadata promise a number of rows, `records`. A file with another number of rows is refused.
+The metadata state a number of rows, `records`. A file with another number of rows is refused.
 
 Source: CDISC, "Dataset-JSON v1.1": columns have a dataType. A date, datetime or time that is a number in SAS has the
 targetDataType `integer`. Decimals are strings with the targetDataType `decimal`. Null is a missing value.
@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from app.model.errors import InvalidInputError
 from app.tables.read import json_lines, typed_texts
-from app.tables.read.duplicate_members import check_metadata
 from app.tables.read.json_document import Document
-from app.tables.read.read_request import Options, Reading, Remark, VariableType, check_columns, unreadable
+from app.tables.read.json_lines import check_metadata
+from app.tables.read.read_request import FileTable, ReadOptions, Remark, VariableType, check_columns, unreadable
 
 Rows = list[list[Any]]
 
@@ -25,23 +25,23 @@ _NO_TEXT = pa.nulls(1, pa.string())[0]
 _WRONG_VALUES = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
 
 
-def read(file: BinaryIO, options: Options) -> Reading:
+def read(file: BinaryIO, options: ReadOptions) -> FileTable:
     """Read one JSON document. Its rows are read piece by piece, at any position in the document."""
     document = Document(file)
     return _reading(document.metadata, document.rows, options)
 
 
-def read_lines(file: BinaryIO, options: Options) -> Reading:
+def read_lines(file: BinaryIO, options: ReadOptions) -> FileTable:
     """Read NDJSON: a line of metadata, then a line for each row."""
     return _of_lines(lambda: json_lines.pieces(file), options)
 
 
-def read_compressed(file: BinaryIO, options: Options) -> Reading:
+def read_compressed(file: BinaryIO, options: ReadOptions) -> FileTable:
     """Read DSJC: NDJSON as a zlib stream, or as a gzip file."""
     return _of_lines(lambda: json_lines.inflated(file), options)
 
 
-def _of_lines(stream: Callable[[], Iterator[bytes]], options: Options) -> Reading:
+def _of_lines(stream: Callable[[], Iterator[bytes]], options: ReadOptions) -> FileTable:
     def rows() -> Iterator[Rows]:
         number, head = 1, 1
         for block in json_lines.blocks(stream()):
@@ -155,20 +155,20 @@ class _Column(NamedTuple):
         return bool(pa.types.is_timestamp(data_type) or pa.types.is_time(data_type))
 
 
-def _reading(metadata: Any, rows: Callable[[], Iterator[Rows]], options: Options) -> Reading:
+def _reading(metadata: Any, rows: Callable[[], Iterator[Rows]], options: ReadOptions) -> FileTable:
     columns = _columns(metadata, options)
-    promised = _promised(metadata)
+    stated = _stated_rows(metadata)
     schema = pa.schema([column.field for column in columns], _data_set(metadata))
 
     def numbered() -> Iterator[tuple[int, Rows]]:
-        """Yield the rows, many at a time, and the number of the first; raise for rows that are not as promised."""
+        """Yield the rows, many at a time, and the number of the first; raise for rows that are not as stated."""
         count = 0
         for block in rows():
             _check_widths(block, len(columns), count + 1)
             yield count + 1, block
             count += len(block)
-        if promised is not None and count != promised:
-            raise unreadable(f"its metadata promise {promised:,} rows (`records`), but {count:,} came")
+        if stated is not None and count != stated:
+            raise unreadable(f"its metadata state {stated:,} rows (`records`), but it has {count:,}")
 
     def batches() -> Iterator[pa.RecordBatch]:
         for first, block in numbered():
@@ -179,10 +179,10 @@ def _reading(metadata: Any, rows: Callable[[], Iterator[Rows]], options: Options
                 raise _fractions(error, (row[at] for _, rows in numbered() for row in rows)) from None
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    return Reading(schema, batches, tuple(_remarks(columns, numbered)))
+    return FileTable(schema, batches, tuple(_remarks(columns, numbered)))
 
 
-def _promised(metadata: Mapping[str, Any]) -> int | None:
+def _stated_rows(metadata: Mapping[str, Any]) -> int | None:
     """Return the number of rows that the metadata state, or None if they state none."""
     records = metadata.get("records")
     if records is not None and (type(records) is not int or records < 0):
@@ -192,7 +192,7 @@ def _promised(metadata: Mapping[str, Any]) -> int | None:
     return records
 
 
-def _columns(metadata: Any, options: Options) -> list[_Column]:
+def _columns(metadata: Any, options: ReadOptions) -> list[_Column]:
     if isinstance(metadata, list):
         raise unreadable("a JSON array of anything but objects is not supported")
     if isinstance(metadata, dict) and metadata.keys() & {"clinicalData", "referenceData"}:
@@ -204,30 +204,30 @@ def _columns(metadata: Any, options: Options) -> list[_Column]:
     return [_column(number, column, options) for number, column in enumerate(described, 1)]
 
 
-def _column(number: int, said: Any, options: Options) -> _Column:
-    name = said.get("name") if isinstance(said, dict) else None
-    word = said.get("dataType") if isinstance(said, dict) else None
+def _column(number: int, described: Any, options: ReadOptions) -> _Column:
+    name = described.get("name") if isinstance(described, dict) else None
+    word = described.get("dataType") if isinstance(described, dict) else None
     if not isinstance(name, str) or not isinstance(word, str) or word not in _TYPES:
         raise unreadable(f"column {number} has no name, or a dataType other than {', '.join(_TYPES)}")
-    is_number = said.get("targetDataType") == "integer"
+    is_number = described.get("targetDataType") == "integer"
     found = _NUMBERS_IN_SAS[word] if is_number and word in _NUMBERS_IN_SAS else _TYPES[word]
     if word == "integer" and (given := options.type_of(name)) is not None:
         found = _INTEGERS_AS[given]
-    label = said.get("label")
+    label = described.get("label")
     # CDISC requires a label, so a variable without one is written with its name.
-    kept = {"sas.label": None if label == name else label, "sas.format": said.get("displayFormat")}
-    if found is _TEXT and said.get("length"):
-        kept |= {"sas.type": "character", "sas.length": str(said["length"])}
-    if said.get("keySequence"):
-        kept["sas.nsort"] = str(said["keySequence"])
+    kept = {"sas.label": None if label == name else label, "sas.format": described.get("displayFormat")}
+    if found is _TEXT and described.get("length"):
+        kept |= {"sas.type": "character", "sas.length": str(described["length"])}
+    if described.get("keySequence"):
+        kept["sas.nsort"] = str(described["keySequence"])
     field = pa.field(name, found.data_type, metadata={key: str(value) for key, value in kept.items() if value})
     return _Column(name, found, field, word == "decimal")
 
 
 def _data_set(metadata: Mapping[str, Any]) -> dict[str, str]:
     keys = sum(1 for column in metadata["columns"] if column.get("keySequence"))
-    said = {"sas.member": metadata.get("name"), "sas.label": metadata.get("label"), "sas.sort_variables": keys}
-    return {key: str(value) for key, value in said.items() if value}
+    attributes = {"sas.member": metadata.get("name"), "sas.label": metadata.get("label"), "sas.sort_variables": keys}
+    return {key: str(value) for key, value in attributes.items() if value}
 
 
 def _check_widths(rows: Rows, width: int, first: int) -> None:

@@ -1,21 +1,27 @@
-"""Read CDISC Define-XML 2.0 and 2.1: what it says about the data sets of a study.
+"""Read CDISC Define-XML 2.0 and 2.1, which describes the data sets of a study, and complete files with it.
 
-Source: CDISC, "Define-XML Specification" 2.0 and 2.1. Elements are known by their local names, so that extensions and
-other versions of the namespaces do not matter. Entities and document types are refused, whatever they contain.
+Source: CDISC, "Define-XML Specification" 2.0 and 2.1. Elements are recognised by their local names, so that extensions
+and other versions of the namespaces do not matter. Entities and document types are refused.
 """
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import BinaryIO, Final, NamedTuple
 from xml.etree.ElementTree import Element, ParseError
 
+import pyarrow as pa
 from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import iterparse
 
-from app.dataset import checks, format_names, value_labels
+from app.dataset import checks, format_names, sas_columns, side_columns, value_labels
+from app.dataset.description import sas_metadata
 from app.dataset.value_labels import Catalog, ValueLabels
 from app.model.errors import InvalidInputError
 from app.model.names import folded
+from app.tables.read import file_formats
+from app.tables.read.overrides import DataSetOverrides
+from app.tables.read.read_request import FileTable, ReadOptions, Remark, VariableType
 
 MOST_BYTES: Final = 32 << 20
 """The maximum size of a file in bytes. Its elements are held in memory."""
@@ -24,7 +30,7 @@ MOST_DEPTH: Final = 64
 """The maximum depth of nested elements."""
 
 _NUMERIC = frozenset({"integer", "float", "double", "decimal", "boolean"})
-"""The data types of numeric variables. All others, also dates in ISO 8601, are those of character variables."""
+"""The data types of numeric variables. All others, also of dates in ISO 8601, are data types of character variables."""
 
 _KEPT = frozenset({"ItemGroupDef", "ItemDef", "CodeList"})
 _NOT_IN_A_FORMAT_NAME = re.compile(r"[^A-Z0-9_]")
@@ -135,23 +141,23 @@ def _text(element: Element, within: str) -> str:
 
 def _groups(element: Element, items: Mapping[str, DefinedItem]) -> Iterator[tuple[str, DefinedGroup]]:
     """Yield a data set with each of its names."""
-    said = _attributes(element)
+    attributes = _attributes(element)
     references = (_attributes(child).get("ItemOID", "") for child in _children(element, "ItemRef"))
     named = (items[reference] for reference in references if reference in items)
-    label = _text(element, "Description") or said.get("Label", "")
-    group = DefinedGroup(said.get("Name", ""), label, {folded(item.name): item for item in named})
-    yield from ((said[key], group) for key in ("SASDatasetName", "Name") if said.get(key))
+    label = _text(element, "Description") or attributes.get("Label", "")
+    group = DefinedGroup(attributes.get("Name", ""), label, {folded(item.name): item for item in named})
+    yield from ((attributes[key], group) for key in ("SASDatasetName", "Name") if attributes.get(key))
 
 
 def _item(element: Element, code_lists: Mapping[str, _CodeList]) -> DefinedItem:
-    said = _attributes(element)
+    attributes = _attributes(element)
     used = next((_attributes(child).get("CodeListOID", "") for child in _children(element, "CodeListRef")), "")
-    reference = said.get("DisplayFormat", "")
-    length = said.get("Length", "")
+    reference = attributes.get("DisplayFormat", "")
+    length = attributes.get("Length", "")
     return DefinedItem(
-        name=said.get("SASFieldName") or said.get("Name", ""),
-        label=_text(element, "Description") or said.get("Label", ""),
-        is_numeric=said.get("DataType", "") in _NUMERIC,
+        name=attributes.get("SASFieldName") or attributes.get("Name", ""),
+        label=_text(element, "Description") or attributes.get("Label", ""),
+        is_numeric=attributes.get("DataType", "") in _NUMERIC,
         length=int(length) if length.isdecimal() and len(length) <= 5 else 0,
         format=reference if "." in reference or not reference else f"{reference}.",
         code_list=code_lists[used].name if used in code_lists else "",
@@ -163,17 +169,17 @@ def _code_lists(elements: list[Element]) -> dict[str, _CodeList]:
     found: dict[str, _CodeList] = {}
     taken: dict[str, ValueLabels] = {}
     for element in elements:
-        said = _attributes(element)
-        is_numeric = said.get("DataType", "text") in _NUMERIC
+        attributes = _attributes(element)
+        is_numeric = attributes.get("DataType", "text") in _NUMERIC
         labels = dict(_decodes(element, is_numeric=is_numeric))
         if not labels:
             continue
-        base = _format_name(said, is_numeric=is_numeric)
+        base = _format_name(attributes, is_numeric=is_numeric)
         name, number = base, 0
         while taken.setdefault(name, labels) != labels:
             number += 1
             name = f"{base[: checks.LONGEST_FORMAT['V9'] - 8]}_{_letters(number)}"
-        found[said.get("OID", "")] = _CodeList(name, labels)
+        found[attributes.get("OID", "")] = _CodeList(name, labels)
     try:
         value_labels.check_size(taken.values())
     except ValueError as error:
@@ -195,10 +201,10 @@ def _number(text: str) -> str:
         return text
 
 
-def _format_name(said: Mapping[str, str], *, is_numeric: bool) -> str:
+def _format_name(attributes: Mapping[str, str], *, is_numeric: bool) -> str:
     """Return the name of a code list's format: its own, or one that is made of its identifier."""
-    own = format_names.parse(said.get("SASFormatName", "")).name.upper().removeprefix("$")
-    made = _NOT_IN_A_FORMAT_NAME.sub("_", _PREFIX.sub("", (own or said.get("OID", "")).upper(), count=1))
+    own = format_names.parse(attributes.get("SASFormatName", "")).name.upper().removeprefix("$")
+    made = _NOT_IN_A_FORMAT_NAME.sub("_", _PREFIX.sub("", (own or attributes.get("OID", "")).upper(), count=1))
     name = made[: checks.LONGEST_FORMAT["V9"] - 2].lstrip("0123456789") or "CODES"
     if name[-1].isdigit():  # digits at the end would be the width
         name += "_"
@@ -212,3 +218,82 @@ def _letters(number: int) -> str:
         number, rest = divmod(number - 1, 26)
         text = chr(ord("A") + rest) + text
     return text
+
+
+MOST_NAMES = 10
+"""The maximum number of names in a remark."""
+
+
+def read_enriched(
+    file: BinaryIO, format_name: str, options: ReadOptions, overrides: DataSetOverrides, definitions: Definitions | None
+) -> FileTable:
+    """Read a file, and add the attributes that define.xml has for its data set. Raises InvalidInputError.
+
+    A sender's options take precedence, then what the file states, then define.xml.
+    """
+    if definitions is None:
+        return file_formats.read(file, format_name, options)
+    named = (overrides.member, options.member)
+    group = definitions.group(*named, overrides.file_stem)
+    reading = file_formats.read(file, format_name, _typed(options, group))
+    member = sas_metadata(reading.schema.metadata).get("member")
+    group = definitions.group(*named, member, overrides.file_stem)
+    if group is None:
+        name = next(filter(None, [*named, member, overrides.file_stem]), "")
+        return reading._replace(remarks=(*reading.remarks, Remark(None, f"define.xml describes no data set {name}")))
+    return _enriched(reading, group)
+
+
+def _typed(options: ReadOptions, group: DefinedGroup | None) -> ReadOptions:
+    """Return the options with the columns that define.xml has as text, which a text format need not guess."""
+    if group is None:
+        return options
+    texts: dict[str, VariableType] = {name: "character" for name, item in group.items.items() if not item.is_numeric}
+    return replace(options, types={**texts, **options.types})
+
+
+def _enriched(reading: FileTable, group: DefinedGroup) -> FileTable:
+    whole = dict(reading.schema.metadata or {})
+    if group.label:
+        whole.setdefault(b"sas.label", group.label.encode())
+    fields = []
+    found: set[str] = set()
+    for field in reading.schema:
+        name = folded(sas_metadata(field.metadata).get("name") or str(field.name))
+        item = None if side_columns.is_side(field) else group.items.get(name)
+        if item is not None:
+            found.add(name)
+        fields.append(field if item is None else _with(field, item))
+    remarks = (*reading.remarks, *_lacking([group.items[name].name for name in group.items if name not in found]))
+    return reading._replace(schema=pa.schema(fields, whole), remarks=remarks)
+
+
+def _with(field: pa.Field, item: DefinedItem) -> pa.Field:
+    """Return a column's field with the attributes that it lacks."""
+    is_numeric = not sas_columns.is_text(field.type)
+    attributes = sas_metadata(field.metadata)
+    added: dict[str, str] = {"label": item.label}
+    if item.is_numeric is is_numeric:
+        added["format"] = item.format
+    if item.code_list and item.code_list.startswith("$") is not is_numeric and not _is_named(added.get("format", "")):
+        added["format"] = f"{item.code_list}."
+    if item.length and not is_numeric and "length" not in attributes:
+        added |= {"type": "character", "length": str(item.length)}
+    lacking = {
+        f"sas.{key}".encode(): value.encode()
+        for key, value in added.items()
+        if value
+        and (not attributes.get(key) or (key == "format" and item.code_list and not _is_named(attributes[key])))
+    }
+    return field.with_metadata({**(field.metadata or {}), **lacking})
+
+
+def _is_named(reference: str) -> bool:
+    """Tell whether a format has a name: `8.` and `$20.` have none."""
+    return bool(format_names.parse(reference).name.removeprefix("$"))
+
+
+def _lacking(names: list[str]) -> Iterator[Remark]:
+    if names:
+        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+        yield Remark(None, f"define.xml has variables that the file lacks: {', '.join(names[:MOST_NAMES])}{more}")

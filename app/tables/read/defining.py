@@ -5,32 +5,32 @@ before anything is sent, and all faults are found at once.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from app.codecs.sas.data_set_messages import Index
-from app.dataset import checks, sas_columns, side_columns, value_labels
+from app.dataset import checks, indexes_and_constraints, sas_columns, side_columns, value_labels
 from app.dataset.checks import Fault
+from app.dataset.description import sas_metadata
 from app.dataset.schema import MOST_VARIABLES
 from app.dataset.value_labels import Catalog, ValueLabels
 from app.model.names import folded
 from app.tables.read.overrides import (
     FREE_EXPANSION,
     DataSetOverrides,
+    DataSetTarget,
     Defined,
     ExpansionLimit,
-    Target,
     VariableOverrides,
-    said_of,
 )
-from app.tables.read.read_request import MISSING_SUFFIX, Reading, Remark, unreadable
-from app.tables.read.side_metadata import define_beside
+from app.tables.read.read_request import MISSING_SUFFIX, FileTable, Remark, unreadable
 from app.tables.read.variable_definitions import VariableBuilder
 
 _NAMES = frozenset({"library", "member", "label"})
-_BESIDE = frozenset({"indexes", "constraints"})
+_EXTRAS = frozenset({"indexes", "constraints"})
 _KEPT_TEXTS = frozenset({"dataset_type", "compress", "reuse", "encrypt", "sort_collating"})
 _KEPT_SHORTS = frozenset({"sort_variables", "sort_flags"})
 """The attributes of a data set in a file that are sent unchanged."""
@@ -56,16 +56,18 @@ class Definition(NamedTuple):
     catalog: Catalog
 
 
-def define(reading: Reading, overrides: DataSetOverrides, target: Target, catalog: Catalog | None = None) -> Definition:
+def define(
+    reading: FileTable, overrides: DataSetOverrides, target: DataSetTarget, catalog: Catalog | None = None
+) -> Definition:
     """Return the data set that a file's table becomes. `catalog` has value labels of formats, which it may use.
 
     Reads the file once or more. Raises InvalidInputError for an invalid file.
     """
-    said = said_of(reading.schema.metadata)
+    attributes = sas_metadata(reading.schema.metadata)
     sides = _sides(reading.schema, overrides)
-    beside = {of: at for at, of in sides.items()}
+    side_of = {of: at for at, of in sides.items()}
     builders = [
-        VariableBuilder(at, found, overrides.variables.get(folded(found.name), VariableOverrides()), target, said)
+        VariableBuilder(at, found, overrides.variables.get(folded(found.name), VariableOverrides()), target, attributes)
         for at, found in enumerate(reading.schema)
         if at not in sides
     ]
@@ -75,51 +77,51 @@ def define(reading: Reading, overrides: DataSetOverrides, target: Target, catalo
     observations = 0
     for batch in reading.batches():
         for each in builders:
-            each.see(batch, beside.get(each.at), observations)
+            each.see(batch, side_of.get(each.at), observations)
         observations += batch.num_rows
         _check_size(observations * sum(each.length for each in builders), target)
-    library = overrides.library or said.get("library") or "WORK"
-    member = overrides.member or said.get("member") or checks.valid_name(overrides.file_stem.upper()) or "DATA"
-    label = overrides.label if overrides.label is not None else said.get("label", "")
+    library = overrides.library or attributes.get("library") or "WORK"
+    member = overrides.member or attributes.get("member") or checks.valid_name(overrides.file_stem.upper()) or "DATA"
+    label = overrides.label if overrides.label is not None else attributes.get("label", "")
     odd_label = [Fault(None, "label", "control characters in the label are sent as blanks")]
     label_warnings = odd_label if checks.has_controls(label) else []
     label = checks.without_controls(label)
-    besides = define_beside(said, builders, target)
+    extras = define_extras(attributes, builders, target)
     used, label_faults = _used_catalog(builders, catalog or {})
     errors = chain(
         checks.data_set_name_faults(library, member, target.charset),
         _data_set_faults(label, builders, overrides, target),
-        _attribute_faults(said, target),
-        besides.errors,
+        _attribute_faults(attributes, target),
+        extras.errors,
         chain.from_iterable(each.errors() for each in builders),
-        _told(reading.remarks, builders, wrong=True),
+        _remark_faults(reading.remarks, builders, wrong=True),
     )
     warnings = chain(
         label_warnings,
-        besides.warnings,
+        extras.warnings,
         label_faults,
         chain.from_iterable(each.warnings() for each in builders),
-        _told(reading.remarks, builders),
+        _remark_faults(reading.remarks, builders),
     )
     names = {"library": library, "member": member, "label": label}
-    schema = _schema(builders, {**said, **names, **besides.metadata}, target, used)
+    schema = _schema(builders, {**attributes, **names, **extras.metadata}, target, used)
     return Definition(
         library,
         member,
         label,
         observations,
         tuple(each.defined() for each in builders),
-        besides.indexes,
-        besides.constraints,
+        extras.indexes,
+        extras.constraints,
         tuple(errors),
         tuple(warnings),
         schema,
-        lambda: _converted(reading, builders, beside, schema),
+        lambda: _converted(reading, builders, side_of, schema),
         used,
     )
 
 
-def _check_size(size: int, target: Target) -> None:
+def _check_size(size: int, target: DataSetTarget) -> None:
     """Raise InvalidInputError if the observations are too large: a small file may describe a huge table."""
     if size > target.most_bytes:
         raise unreadable(f"its observations have more than {target.most_bytes:,} bytes, the limit for uploads")
@@ -131,7 +133,7 @@ def _check_size(size: int, target: Target) -> None:
 
 
 def _sides(schema: pa.Schema, overrides: DataSetOverrides) -> dict[int, int]:
-    """Return the positions of side columns, and those of their columns, by metadata or else by name."""
+    """Return the positions of side columns, each with the position of its column, by metadata or else by name."""
     places: dict[str, int] = {}
     for at, found in enumerate(schema):
         places.setdefault(folded(found.name), at)
@@ -147,7 +149,7 @@ def _sides(schema: pa.Schema, overrides: DataSetOverrides) -> dict[int, int]:
 
 
 def _data_set_faults(
-    label: str, builders: Sequence[VariableBuilder], overrides: DataSetOverrides, target: Target
+    label: str, builders: Sequence[VariableBuilder], overrides: DataSetOverrides, target: DataSetTarget
 ) -> Iterator[Fault]:
     for code, why in (
         ("charset", checks.charset_fault(target.charset)),
@@ -166,16 +168,20 @@ def _data_set_faults(
     )
 
 
-def _attribute_faults(said: Mapping[str, str], target: Target) -> Iterator[Fault]:
-    for key in sorted(_KEPT_TEXTS & said.keys()):
-        if not checks.is_in(said[key], target.charset):
-            yield Fault(None, "attribute", f"{key} {said[key]!r} cannot be written in character set {target.charset}")
-    for key in sorted(_KEPT_SHORTS & said.keys()):
-        if not checks.is_short(said[key]):
-            yield Fault(None, "attribute", f"{key} {said[key]!r} is not a two-byte number")
+def _attribute_faults(attributes: Mapping[str, str], target: DataSetTarget) -> Iterator[Fault]:
+    for key in sorted(_KEPT_TEXTS & attributes.keys()):
+        if not checks.is_in(attributes[key], target.charset):
+            yield Fault(
+                None, "attribute", f"{key} {attributes[key]!r} cannot be written in character set {target.charset}"
+            )
+    for key in sorted(_KEPT_SHORTS & attributes.keys()):
+        if not checks.is_short(attributes[key]):
+            yield Fault(None, "attribute", f"{key} {attributes[key]!r} is not a two-byte number")
 
 
-def _told(remarks: Sequence[Remark], builders: Sequence[VariableBuilder], *, wrong: bool = False) -> Iterator[Fault]:
+def _remark_faults(
+    remarks: Sequence[Remark], builders: Sequence[VariableBuilder], *, wrong: bool = False
+) -> Iterator[Fault]:
     names = {each.column: each.name for each in builders}
     for remark in remarks:
         if remark.wrong == wrong:
@@ -206,7 +212,7 @@ def _used_catalog(builders: Sequence[VariableBuilder], catalog: Catalog) -> tupl
 
 
 def _schema(
-    builders: Sequence[VariableBuilder], said: Mapping[str, str], target: Target, catalog: Catalog
+    builders: Sequence[VariableBuilder], attributes: Mapping[str, str], target: DataSetTarget, catalog: Catalog
 ) -> pa.Schema:
     fields = []
     used = ((each.name, labels) for each in builders if (labels := catalog.get(each.format_name)))
@@ -218,14 +224,115 @@ def _schema(
         if each.has_side:
             fields.append(each.side_field(taken))
             taken.add(fields[-1].name.casefold())
-    kept = {key: value for key, value in said.items() if key in _KEPT_TEXTS | _KEPT_SHORTS | _NAMES | _BESIDE}
+    kept = {key: value for key, value in attributes.items() if key in _KEPT_TEXTS | _KEPT_SHORTS | _NAMES | _EXTRAS}
     settled = {**kept, "encoding": target.charset, "float": target.float_format}
     return pa.schema(fields, {f"sas.{key}": value for key, value in settled.items() if value})
 
 
 def _converted(
-    reading: Reading, builders: Sequence[VariableBuilder], beside: Mapping[int, int], schema: pa.Schema
+    reading: FileTable, builders: Sequence[VariableBuilder], side_of: Mapping[int, int], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     for batch in reading.batches():
-        arrays = chain.from_iterable(each.arrays(batch, beside.get(each.at)) for each in builders)
+        arrays = chain.from_iterable(each.arrays(batch, side_of.get(each.at)) for each in builders)
         yield pa.RecordBatch.from_arrays(list(arrays), schema=schema)
+
+
+@dataclass(slots=True)
+class DataSetExtras:
+    """The indexes, integrity constraints and sort key that a file gives for a data set, and the faults in them.
+
+    A fault is an error. A valid item that cannot be sent is a warning: an index on a column that the file does not
+    have, and constraints that another kind of machine wrote, since their layout is not published.
+    """
+
+    indexes: tuple[Index, ...] = ()
+    constraints: bytes = b""
+    errors: list[Fault] = field(default_factory=list)
+    warnings: list[Fault] = field(default_factory=list)
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The items as metadata of the data set's table."""
+        return {
+            "indexes": indexes_and_constraints.written_indexes(self.indexes) if self.indexes else "",
+            "constraints": indexes_and_constraints.written_constraints(self.constraints),
+        }
+
+
+def define_extras(
+    attributes: Mapping[str, str], builders: Sequence[VariableBuilder], target: DataSetTarget
+) -> DataSetExtras:
+    """Return the items in the `sas.*` metadata of a file, for a destination and for variables with their new names."""
+    found = DataSetExtras()
+    prefixed = {f"sas.{key}": value for key, value in attributes.items()}
+    try:
+        indexes = indexes_and_constraints.read_indexes(prefixed)
+    except ValueError as error:
+        found.errors.append(Fault(None, "indexes", f"{indexes_and_constraints.INDEXES}: {error}"))
+    else:
+        _add_indexes(found, indexes, builders, target)
+    try:
+        constraints = indexes_and_constraints.read_constraints(prefixed)
+    except ValueError as error:
+        found.errors.append(Fault(None, "constraints", f"{indexes_and_constraints.CONSTRAINTS}: {error}"))
+    else:
+        _add_constraints(found, constraints, attributes, target)
+    found.errors += _sort_faults(attributes, builders)
+    found.warnings += _sort_warnings(attributes, builders)
+    return found
+
+
+def _add_indexes(
+    found: DataSetExtras, indexes: Sequence[Index], builders: Sequence[VariableBuilder], target: DataSetTarget
+) -> None:
+    names = {folded(known): each.name for each in builders for known in (each.column, each.known_as)}
+    sent: dict[str, Index] = {}
+    for index in indexes:
+        missing = [variable for variable in index.variables if folded(variable) not in names]
+        if missing:
+            why = f"the index {index.name} is not sent: there is no variable {', '.join(missing)}"
+            found.warnings.append(Fault(None, "indexes", why))
+            continue
+        variables = [names[folded(variable)] for variable in index.variables]
+        is_simple = len(variables) == 1 and folded(index.name) == folded(index.variables[0])
+        name = variables[0] if is_simple else index.name
+        if len(name) > checks.LONGEST_NAME or not checks.is_in(name, target.charset):
+            found.errors.append(Fault(None, "indexes", f"{name!r} is not a name for an index"))
+        elif folded(name) in sent:
+            found.errors.append(Fault(None, "indexes", f"two indexes have the name {name}"))
+        else:
+            sent[folded(name)] = Index(index.upercmx, name, index.flags, len(variables), variables)
+    found.indexes = tuple(sent.values())
+
+
+def _add_constraints(
+    found: DataSetExtras, constraints: bytes, attributes: Mapping[str, str], target: DataSetTarget
+) -> None:
+    if not constraints:
+        return
+    written = (attributes.get("dialect"), attributes.get("encoding"))
+    if written == (target.dialect, target.charset):
+        found.constraints = constraints
+        return
+    dialect, charset = (word or "an unknown one" for word in written)
+    why = (
+        f"{len(constraints):,} bytes of integrity constraints are not sent: they are in dialect {dialect} and "
+        f"character set {charset}, the destination's are {target.dialect} and {target.charset}, and their layout is "
+        "not published"
+    )
+    found.warnings.append(Fault(None, "constraints", why))
+
+
+def _sort_faults(attributes: Mapping[str, str], builders: Sequence[VariableBuilder]) -> Iterator[Fault]:
+    count = attributes.get("sort_variables", "0")
+    if checks.is_short(count) and not 0 <= int(count) <= len(builders):
+        yield Fault(None, "attribute", f"sort_variables is {count}, but the data set has {len(builders)} variables")
+
+
+def _sort_warnings(attributes: Mapping[str, str], builders: Sequence[VariableBuilder]) -> Iterator[Fault]:
+    """Yield a warning if the places of a sort key are inconsistent; the key is sent as the file states it."""
+    count = attributes.get("sort_variables", "")
+    places = sorted(abs(each.sort_place) for each in builders if each.sort_place)
+    if checks.is_short(count) and places != list(range(1, int(count) + 1)):
+        why = f"sort_variables is {count}, but the variables' places in the sort key are {places or 'none'}"
+        yield Fault(None, "sort-key", why)

@@ -17,7 +17,7 @@ from app.tables.read import (
     transport_reader,
 )
 from app.tables.read.json_lines import GZIP_MAGIC, ZLIB_OR_GZIP
-from app.tables.read.read_request import Options, Reading, unreadable
+from app.tables.read.read_request import FileTable, ReadOptions, unreadable
 
 _LOOKED_AT = 1 << 20
 _DATASET_JSON = re.compile(rb'"datasetJSONVersion"\s*:')
@@ -30,7 +30,7 @@ _MOST_RECORD_BYTES = 1 << 16
 _WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
-class Format(NamedTuple):
+class FileFormat(NamedTuple):
     """One file format: its file extensions, its media types, two tests of a file's first bytes, and its reader.
 
     `is_begun_by` chooses the reader of a file that is known to be a table. `is_surely` is stricter: a file that passes
@@ -41,7 +41,7 @@ class Format(NamedTuple):
     media_types: tuple[str, ...]
     is_begun_by: Callable[[bytes], bool]
     is_surely: Callable[[bytes], bool]
-    read: Callable[[BinaryIO, Options], Reading]
+    read: Callable[[BinaryIO, ReadOptions], FileTable]
 
 
 def _never(_head: bytes) -> bool:
@@ -136,56 +136,56 @@ def _row(line: bytes) -> list[str]:
     return sorted(value)
 
 
-FORMATS: Mapping[str, Format] = {
-    "parquet": Format(
+FORMATS: Mapping[str, FileFormat] = {
+    "parquet": FileFormat(
         ("parquet", "pq"),
         ("application/vnd.apache.parquet",),
         _is_parquet,
         _is_surely_parquet,
         columnar.read_parquet,
     ),
-    "arrow": Format(
+    "arrow": FileFormat(
         ("arrows",),
         ("application/vnd.apache.arrow.stream",),
         _is_arrow_stream,
         arrow_inflation.is_stream,
         columnar.read_arrow,
     ),
-    "arrow-file": Format(
+    "arrow-file": FileFormat(
         ("arrow", "feather", "ipc"),
         ("application/vnd.apache.arrow.file",),
         _is_arrow_file,
         _is_surely_arrow_file,
         columnar.read_arrow,
     ),
-    "xpt": Format(
+    "xpt": FileFormat(
         ("xpt", "xport", "v5xpt", "v8xpt"),
         ("application/x-sas-xport",),
         _is_xpt,
         _is_xpt,
         transport_reader.read,
     ),
-    "sas7bdat": Format(
+    "sas7bdat": FileFormat(
         ("sas7bdat",),
         ("application/x-sas-data",),
         _is_sas7bdat,
         _is_sas7bdat,
         sas7bdat.read,
     ),
-    "dsjc": Format(
+    "dsjc": FileFormat(
         ("dsjc",),
         ("application/vnd.cdisc.dataset-json.compressed",),
         _is_dsjc,
         _is_surely_dsjc,
         dataset_json_reader.read_compressed,
     ),
-    "dataset-ndjson": Format((), (), _is_dataset_ndjson, _is_dataset_ndjson, dataset_json_reader.read_lines),
-    "dataset-json": Format(
+    "dataset-ndjson": FileFormat((), (), _is_dataset_ndjson, _is_dataset_ndjson, dataset_json_reader.read_lines),
+    "dataset-json": FileFormat(
         ("json",), ("application/json",), _is_begun_dataset_json, _is_dataset_json, dataset_json_reader.read
     ),
-    "ndjson": Format(("ndjson", "jsonl"), ("application/x-ndjson",), _is_ndjson, _is_surely_ndjson, ndjson.read),
-    "json": Format((), (), _is_array_of_objects, _never, ndjson.read_array),
-    "csv": Format(
+    "ndjson": FileFormat(("ndjson", "jsonl"), ("application/x-ndjson",), _is_ndjson, _is_surely_ndjson, ndjson.read),
+    "json": FileFormat((), (), _is_array_of_objects, _never, ndjson.read_array),
+    "csv": FileFormat(
         ("csv", "tsv", "tab", "txt"), ("text/csv", "text/tab-separated-values"), bool, _never, csv_reader.read
     ),
 }
@@ -225,7 +225,7 @@ def table_format(head: bytes) -> str | None:
     return next((name for name, known in FORMATS.items() if known.is_surely(head)), None)
 
 
-def read(file: BinaryIO, name: str, options: Options) -> Reading:
+def read(file: BinaryIO, name: str, options: ReadOptions) -> FileTable:
     """Read a seekable file of the format of this name. Raises InvalidInputError if it is not such a file."""
     if name not in FORMATS:
         raise unreadable(f"unknown format {name!r}; supported are {', '.join(FORMATS)}")

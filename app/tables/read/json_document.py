@@ -12,8 +12,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 import orjson
 
-from app.tables.read.duplicate_members import check_members, check_metadata
-from app.tables.read.json_lines import BLOCK_BYTES, LONGEST_LINE, fault, joined
+from app.tables.read.json_lines import BLOCK_BYTES, LONGEST_LINE, check_members, check_metadata, fault, joined
 from app.tables.read.read_request import MOST_COLUMNS, unreadable
 
 LONGEST_METADATA = 64 << 20
@@ -91,7 +90,7 @@ class _Array:
             end = brackets.last(piece)
             cut = len(held) + end + 1 if end >= 0 else 0
             held += piece
-            rows = _parsed(held[:cut], count, self._kind) if self._may_go_on(held, cut) else None
+            rows = _parsed(held[:cut], count, self._kind) if self._may_continue(held, cut) else None
             if rows is None:
                 cut = _end(_without_escapes(held))
                 rows = _parsed(held[:cut], count, self._kind) if cut >= 0 else None
@@ -115,8 +114,8 @@ class _Array:
         why = f"it or a row soon after it is not a JSON {self._kind.word} of plain values"
         return why if _is_utf8(rows) else f"{why} in UTF-8"
 
-    def _may_go_on(self, held: bytes, cut: int) -> bool:
-        """Tell whether the array may go on behind a piece: the end of an array of objects is no end of a row."""
+    def _may_continue(self, held: bytes, cut: int) -> bool:
+        """Tell whether the array may continue after a piece: the end of an array of objects is no end of a row."""
         return self._kind is _ARRAYS or not held[cut:].lstrip().startswith(b"]")
 
     def _rest(self, held: bytes) -> bytes:

@@ -17,11 +17,11 @@ from app.tables.read.read_request import unreadable
 
 PIECE_BYTES: Final = 512 << 10
 LONGEST_LINE: Final = 64 << 20
-"""The maximum size in bytes of a line, far beyond that of a row."""
+"""The maximum size in bytes of a line; a row is much smaller."""
 
 _QUOTE, _LF, _CR = b'"\n\r'
 _AS_THEY_ARE = frozenset({"utf-8", "latin-1", "iso8859-1", "cp1252"})
-"""Character sets whose bytes for quotes, delimiters and line ends are those of ASCII, and no part of another one."""
+"""Character sets that have ASCII's bytes for quotes, delimiters and line ends, in no other character."""
 
 Bytes = NDArray[np.uint8]
 Places = NDArray[np.intp]
@@ -55,8 +55,8 @@ def check_quotes(file: BinaryIO, charset: str, delimiter: str, before: int, *, b
 def _unclosed(place: QuotePlace, why: str, charset: str, before: int) -> Exception:
     byte = f" at byte {place.byte}" if charset in _AS_THEY_ARE else ""
     row = place.rows + 1 - before
-    said = f"the quote that opens{byte} {why}; close it, or double it if it belongs to the text"
-    return unreadable(said, row) if row > 0 else unreadable(f"the row of names: {said}")
+    sentence = f"the quote that opens{byte} {why}; close it, or double it if it belongs to the text"
+    return unreadable(sentence, row) if row > 0 else unreadable(f"the row of names: {sentence}")
 
 
 def _is_marked(file: BinaryIO) -> bool:
@@ -116,7 +116,13 @@ class _Scan:
         data = np.frombuffer(lines, np.uint8)
         quotes = np.flatnonzero(data == _QUOTE) if _QUOTE in lines else np.zeros(0, np.intp)
         if self._are_regular(data, quotes):
-            self._see_regular(data, quotes)
+            inside = self.opened is not None
+            ends = self._row_ends(data)
+            if len(ends) and (inside or len(quotes)):
+                ends = ends[(np.searchsorted(quotes, ends) + inside) % 2 == 0]
+            if len(quotes):
+                self.opened = self._place(int(quotes[-1]), ends) if (len(quotes) + inside) % 2 else None
+            self._rows += len(ends)
         else:
             self._see_one_by_one(lines, data)
         self._bytes += len(lines)
@@ -128,15 +134,6 @@ class _Scan:
         before = opening[opening > 0]
         after = closing[closing < len(data) - 1]
         return bool(self._ends[data[before - 1]].all() and self._ends[data[after + 1]].all())
-
-    def _see_regular(self, data: Bytes, quotes: Places) -> None:
-        inside = self.opened is not None
-        ends = self._row_ends(data)
-        if len(ends) and (inside or len(quotes)):
-            ends = ends[(np.searchsorted(quotes, ends) + inside) % 2 == 0]
-        if len(quotes):
-            self.opened = self._place(int(quotes[-1]), ends) if (len(quotes) + inside) % 2 else None
-        self._rows += len(ends)
 
     def _row_ends(self, data: Bytes) -> Places:
         """Return the places of line ends, of blank lines only if they are rows."""
@@ -183,7 +180,7 @@ class _Scan:
         self._rows += len(ends)
 
     def _place(self, at: int, ends: Places) -> QuotePlace | None:
-        """Return the place of a quote in these lines; that of the quote that was open before for -1."""
+        """Return the place of a quote in these lines; for -1 the place of the quote that was open before."""
         return self.opened if at < 0 else QuotePlace(self._bytes + at, self._rows + int(np.searchsorted(ends, at)))
 
 

@@ -14,7 +14,7 @@ NameRule = Literal["strict", "literal", "rename"]
 
 
 FREE_EXPANSION = 64 << 20
-"""Observations of so many bytes are never too many: small files of one repeated value are common."""
+"""Observations with up to this many bytes are always accepted: small files of one repeated value are common."""
 
 
 class ExpansionLimit(Exception):
@@ -22,7 +22,7 @@ class ExpansionLimit(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class DataSetTarget:
     """The limits of the destination.
 
     These are a Python codec's name, a format of floats, a version of data sets, the maximum number of bytes of all
@@ -79,13 +79,3 @@ class Defined(NamedTuple):
     informat: str
     label: str
     origins: Mapping[str, Origin]
-
-
-def said_of(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
-    """Return the `sas.*` entries of Arrow metadata, by the name after the dot."""
-    decoded = {key.decode("utf-8", "replace"): value for key, value in (metadata or {}).items()}
-    return {
-        key.removeprefix("sas."): value.decode("utf-8", "replace")
-        for key, value in decoded.items()
-        if key.startswith("sas.")
-    }

@@ -24,7 +24,7 @@ NO_LINE_END = "the last line has no line end; if the file was cut off there, it 
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ReadOptions:
     """The sender's options for a file; None leaves the choice to its content. Most apply to text formats only.
 
     `encoding` is a Python codec's name, `decimal` the character before a number's fraction. With `tags`, a cell `.A`
@@ -67,7 +67,7 @@ class Remark(NamedTuple):
     wrong: bool = False
 
 
-class Reading(NamedTuple):
+class FileTable(NamedTuple):
     """A file as a table: columns of any Arrow types, `sas.*` metadata if the file has them, and its rows.
 
     `batches` yields the rows anew at each call. The file must stay open while rows are read.

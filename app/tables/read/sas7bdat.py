@@ -1,6 +1,6 @@
 """Read SAS data sets as SAS itself stores them: sas7bdat files.
 
-pyreadstat parses them, with the C library ReadStat. The library is told that each byte is a character, and texts are
+pyreadstat parses them, with the C library ReadStat. The library reads each byte as a character, and texts are
 decoded here: its own decoders keep state from one text to the next, and have not all character sets of SAS. The file is
 parsed once, some rows at a time. The rows go to a temporary file as plain doubles, texts, bytes that do not decode, and
 special missing values, and the types of dates and times are determined on the way. `batches` then reads the temporary
@@ -27,7 +27,7 @@ from app.dataset.numeric import Numbers
 from app.dataset.schema import Column
 from app.tables.read import sas_file_charsets, sas_pages
 from app.tables.read.damage_errors import READSTAT, SAS7BDAT, damaged, meaning
-from app.tables.read.read_request import Options, Reading, Remark, check_columns, unreadable
+from app.tables.read.read_request import FileTable, ReadOptions, Remark, check_columns, unreadable
 from app.tables.read.sas_file_charsets import AsLatin1, SasCharset
 from app.tables.read.text_charsets import Metadata
 
@@ -50,17 +50,17 @@ _UNSPOOLED = pa.ipc.IpcReadOptions(use_threads=False)
 """Columns are many and short: threads cost more than they save."""
 
 
-def read(file: BinaryIO, options: Options) -> Reading:
+def read(file: BinaryIO, options: ReadOptions) -> FileTable:
     """Read a sas7bdat file. Raises InvalidInputError for a file that is damaged, cut off or encrypted.
 
     Texts are in the character set that the file states, unless `options` state another one.
     """
     file.seek(0)
     if file.read(len(MAGIC)) != MAGIC:
-        raise unreadable(f"not a sas7bdat file: its first {len(MAGIC)} bytes are not those of one")
+        raise unreadable(f"not a sas7bdat file: its first {len(MAGIC)} bytes differ")
     charset = sas_file_charsets.charset_of(file, SAS7BDAT, options.encoding)
     if sas_pages.has_no_variables(file):
-        return Reading(pa.schema([]), lambda: iter(()))
+        return FileTable(pa.schema([]), lambda: iter(()))
     about = _parsed(file)[1]
     if about.number_rows is None:
         raise damaged(SAS7BDAT, "the number of observations in its header is negative")
@@ -80,7 +80,7 @@ def read(file: BinaryIO, options: Options) -> Reading:
             arrays = [array for at, column in enumerate(columns) for array in _arrays(column, raw, at)[0]]
             yield pa.RecordBatch.from_arrays(arrays, schema=whole)
 
-    return Reading(whole, batches, (*_guesses(charset, is_ascii=is_ascii), *metadata.remarks))
+    return FileTable(whole, batches, (*_guesses(charset, is_ascii=is_ascii), *metadata.remarks))
 
 
 def _guesses(charset: SasCharset, *, is_ascii: bool) -> Iterator[Remark]:
@@ -163,8 +163,8 @@ def _variables(about: Any, metadata: Metadata) -> list[Variable]:
         is_text = about.readstat_variable_types[raw] == "string"
         name = metadata.text(raw, "name", raw)
         written, read_with = (
-            _reference(metadata.text(said.get(raw) or "", what, name))
-            for said, what in (
+            _reference(metadata.text(by_column.get(raw) or "", what, name))
+            for by_column, what in (
                 (about.original_variable_types, "format"),
                 (about.original_variable_informats, "informat"),
             )
@@ -186,9 +186,9 @@ def _variables(about: Any, metadata: Metadata) -> list[Variable]:
     return found
 
 
-def _reference(said: str) -> format_names.SasFormat:
+def _reference(reference: str) -> format_names.SasFormat:
     """Return a format as pyreadstat names it: `DATE9`, `F8.2`; SAS itself writes a point."""
-    return format_names.parse(said if "." in said or not said else f"{said}.")
+    return format_names.parse(reference if "." in reference or not reference else f"{reference}.")
 
 
 def _metadata(about: Any, variables: Sequence[Variable], charset: str, metadata: Metadata) -> dict[str, str]:
@@ -199,11 +199,11 @@ def _metadata(about: Any, variables: Sequence[Variable], charset: str, metadata:
         variables=len(variables),
         obs_length=sum(each.length for each in variables),
     )
-    said = schema.data_set_metadata(definition, variables, "utf-8")
-    # ReadStat tells nothing else, so the definition's other values are no facts of this file.
-    said = {key: said[key] for key in ("sas.label", "sas.obs_length") if key in said}
+    attributes = schema.data_set_metadata(definition, variables, "utf-8")
+    # ReadStat returns nothing else, so the definition's other values are not from this file.
+    attributes = {key: attributes[key] for key in ("sas.label", "sas.obs_length") if key in attributes}
     named = {"sas.member": metadata.text(about.table_name or "", "data set's name"), "sas.encoding": charset}
-    return said | {key: value for key, value in named.items() if value}
+    return attributes | {key: value for key, value in named.items() if value}
 
 
 def _spool(file: BinaryIO, charset: str, about: Any, columns: list[Column], spooled: IO[bytes]) -> tuple[int, bool]:
@@ -216,9 +216,9 @@ def _spool(file: BinaryIO, charset: str, about: Any, columns: list[Column], spoo
             field
             for at, column in enumerate(columns)
             for field in (
-                (pa.field(f"{at}", pa.float64()), pa.field(f"{at} beside", pa.string()))
+                (pa.field(f"{at}", pa.float64()), pa.field(f"{at} side", pa.string()))
                 if column.variable.is_numeric
-                else (pa.field(f"{at}", pa.string()), pa.field(f"{at} beside", pa.binary()))
+                else (pa.field(f"{at}", pa.string()), pa.field(f"{at} side", pa.binary()))
             )
         ]
     )
@@ -244,7 +244,7 @@ def _chunks(file: BinaryIO, charset: str, about: Any, columns: Sequence[Column],
     for first in range(0, about.number_rows, step):
         found, _ = _parsed(file, range(first, min(first + step, about.number_rows)))
         arrays: list[pa.Array] = []
-        for name, is_numeric in kinds:  # each list is dropped as soon as its arrays are there
+        for name, is_numeric in kinds:  # each list is dropped as soon as its arrays are made
             values = found.pop(name)
             arrays += _numbers(values) if is_numeric else _texts(values, charset)
         if not len(arrays[0]):
@@ -283,13 +283,13 @@ def _numbers(values: list[Any]) -> tuple[pa.Array, pa.Array]:
 
 def _arrays(column: Column, raw: pa.RecordBatch, at: int, first: int = 0) -> tuple[list[pa.Array], Column]:
     """Return the column's array, its side column's if it has one, and the column as these values require it."""
-    values, said = raw.column(f"{at}"), raw.column(f"{at} beside")
+    values, side = raw.column(f"{at}"), raw.column(f"{at} side")
     if not column.variable.is_numeric:
-        if said.null_count < len(said) and not column.has_side:
+        if side.null_count < len(side) and not column.has_side:
             column = replace(column, has_side=True)
-        return [values, said] if column.has_side else [values], column
+        return [values, side] if column.has_side else [values], column
     try:
-        tags = missing.from_arrow(said) if said.null_count < len(said) else None
+        tags = missing.from_arrow(side) if side.null_count < len(side) else None
     except BadValueError as error:
         raise damaged(SAS7BDAT, f"variable {column.name}: {error.why}", row=first + error.row + 1) from None
     doubles = np.array(values.to_numpy(zero_copy_only=False))

@@ -125,14 +125,14 @@ _HOST: Final[Mapping[int, str]] = {
 
 
 class SasCharset(NamedTuple):
-    """Python's codec of the texts of a file. `unstated` if neither the file nor anybody else states one."""
+    """Python's codec of the texts of a file. `unstated` if neither the file nor the sender states one."""
 
     codec: str
     unstated: bool = False
 
 
 def charset_of(file: BinaryIO, kind: str, given: str | None) -> SasCharset:
-    """Return the character set of a file: the given one, or that of its header.
+    """Return the character set of a file: the given one, or the one of its header.
 
     Raises InvalidInputError for one that is not supported.
     """

@@ -1,4 +1,4 @@
-"""Find where a sas7bdat or sas7bcat file is damaged: its parser says that it is, but not where.
+"""Find where a sas7bdat or sas7bcat file is damaged, which its parser does not report.
 
 Such a file has a header, which states the size and number of its pages, and the pages. Their layout is the one that
 ReadStat and "SAS7BDAT Database Binary Format" (Shotwell) describe.
@@ -73,7 +73,7 @@ def _layout(head: bytes) -> tuple[bool, str, int, int]:
 def _fault(file: BinaryIO, *, has_page_types: bool) -> tuple[str, str] | None:
     """Return what is wrong and where, as far as header and pages show it.
 
-    `has_page_types`: pages begin with a type, as those of data sets do.
+    `has_page_types`: pages begin with a type, as in data sets.
     """
     file.seek(0)
     head = file.read(_HEADER)

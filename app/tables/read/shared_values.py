@@ -129,8 +129,8 @@ def _lengths(column: pa.Array) -> Lengths:
         places = pc.fill_null(column.indices, 0).to_numpy(zero_copy_only=False)
         return np.where(column.is_valid().to_numpy(zero_copy_only=False), values[places], 0)
     if _is_view(data_type):
-        said = _views(column, column.buffers()[1])[:, 0]
-        return np.where(column.is_valid().to_numpy(zero_copy_only=False), said, 0)
+        sizes = _views(column, column.buffers()[1])[:, 0]
+        return np.where(column.is_valid().to_numpy(zero_copy_only=False), sizes, 0)
     if _is_bytes(data_type):
         lengths: Lengths = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
         return lengths

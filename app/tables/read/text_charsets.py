@@ -12,7 +12,7 @@ _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UT
 
 
 KEPT = "each byte that is not in it is written as \\xHH"
-"""What happens to texts beside the values that do not decode."""
+"""How names, labels and formats that do not decode are kept."""
 
 
 class Charset(NamedTuple):
@@ -23,7 +23,7 @@ class Charset(NamedTuple):
 
 
 class Metadata:
-    """The texts of a file beside its values: names, labels, formats. They were read as Latin-1.
+    """The texts of a file that are not values: names, labels, formats. They were read as Latin-1.
 
     `remarks` tells which of them are not in the file's character set.
     """
@@ -45,7 +45,7 @@ class Metadata:
 def charset_of(file: BinaryIO, given: str | None) -> Charset:
     """Return the character set of a text file.
 
-    It is the given one, or that of the byte order mark, or UTF-8 if the whole file is UTF-8, or else Windows Latin 1.
+    It is the given one, or by the byte order mark, or UTF-8 if the whole file is UTF-8, or else Windows Latin 1.
     Raises InvalidInputError if the given one is unknown, and for bytes that are not in it.
     """
     if given is not None:

@@ -14,14 +14,14 @@ import pyarrow.compute as pc
 
 from app.dataset import character_columns, side_columns
 from app.dataset.character_columns import GUESSES
-from app.tables.read.read_request import Options, Reading, Remark
+from app.tables.read.read_request import FileTable, ReadOptions, Remark
 from app.tables.read.text_charsets import Metadata
-from app.tables.xpt.xpt_members import Member
+from app.tables.xpt.xpt_members import TransportMember
 from app.tables.xpt.xpt_reader import XptDataSet
 from app.tables.xpt.xpt_reader import read as read_transport
 
 _FIELDS: Final = frozenset({8, 32, 40, 256})
-"""The sizes of the fields of texts beside the values."""
+"""The sizes of the fields of names, labels and formats."""
 
 _CUT_OFF: Final = re.compile(rb"(?:[\xc2-\xdf]|[\xe0-\xef][\x80-\xbf]?|[\xf0-\xf4][\x80-\xbf]{0,2})\Z")
 """The beginning of a character of UTF-8 at the end of a text."""
@@ -29,7 +29,7 @@ _CUT_OFF: Final = re.compile(rb"(?:[\xc2-\xdf]|[\xe0-\xef][\x80-\xbf]?|[\xf0-\xf
 Evidence = Literal["for", "against"]
 
 
-def read(file: BinaryIO, options: Options) -> Reading:
+def read(file: BinaryIO, options: ReadOptions) -> FileTable:
     """Read a data set of a transport file: the only one or the requested one.
 
     Texts are in the character set that `options` state. Without one they are UTF-8, unless there is evidence against it
@@ -44,24 +44,24 @@ def read(file: BinaryIO, options: Options) -> Reading:
             if not _has_damaged_values(found.schema) and all(_decode(found.latin_1, charset)):
                 break
         remark = Remark(None, f"it is not UTF-8 and was read as {charset}; state its encoding")
-        return Reading(found.schema, found.batches, (remark, *_remarks(found, charset)))
-    return Reading(found.schema, found.batches, tuple(_remarks(found, charset)))
+        return FileTable(found.schema, found.batches, (remark, *_remarks(found, charset)))
+    return FileTable(found.schema, found.batches, tuple(_remarks(found, charset)))
 
 
-def _texts(member: Member) -> Iterator[bytes]:
-    """Yield the bytes of all texts beside the values."""
-    of_variables = (said for each in member.variables for said in (each.name, each.label, each.format, each.informat))
+def _texts(member: TransportMember) -> Iterator[bytes]:
+    """Yield the bytes of all names, labels, formats and types."""
+    of_variables = (text for each in member.variables for text in (each.name, each.label, each.format, each.informat))
     for latin_1 in (member.name, member.label, member.type, *of_variables):
         yield latin_1.encode("latin-1")
 
 
-def _decode(member: Member, charset: str) -> Iterator[bool]:
+def _decode(member: TransportMember, charset: str) -> Iterator[bool]:
     return (character_columns.decodes(raw, charset) for raw in _texts(member))
 
 
 def _evidence(found: XptDataSet) -> set[Evidence]:
     """Return the evidence for and against UTF-8 in a data set that was read as UTF-8."""
-    evidence = {told for raw in _texts(found.latin_1) if (told := _evidence_of(raw)) is not None}
+    evidence = {one for raw in _texts(found.latin_1) if (one := _evidence_of(raw)) is not None}
     if _has_damaged_values(found.schema):
         evidence.add("against")
     if "against" in evidence and "for" not in evidence and any(map(_has_other_than_ascii, found.batches())):

@@ -1,7 +1,7 @@
 """Find the type of a whole column of texts - numbers, dates or times - and convert its values.
 
 All texts of a column determine its type. It stays text if numbers would lose information: leading zeros, or integers
-beyond 2^53. Dates and times are those of ISO 8601; those with a zone are converted to UTC, since SAS has no zones.
+beyond 2^53. Dates and times are in ISO 8601. Times with a zone are converted to UTC, since SAS has no zones.
 """
 
 import re
@@ -230,8 +230,8 @@ class TextColumn:
         found = self._possible[0] if self._possible else TEXT
         return TEXT if found is GROUPED and not self._is_grouped else found
 
-    def told(self) -> Iterator[tuple[str, int | None]]:
-        """Yield what people should know of the conversion, each with the first row, from 1, that it concerns."""
+    def remarks(self) -> Iterator[tuple[str, int | None]]:
+        """Yield remarks on the conversion, for people, each with the first row, from 1, that it concerns."""
         kind = self.kind
         if kind.remark:
             yield kind.remark, self._first_group if kind is GROUPED else self._first_present

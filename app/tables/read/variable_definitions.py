@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from app.dataset import character_columns, checks, numeric, sas_columns, side_columns
 from app.dataset.checks import Fault
 from app.dataset.conversion_error import BadValueError
+from app.dataset.description import sas_metadata
 from app.dataset.format_names import Kind, SasFormat, kind_of
 from app.dataset.numeric import FloatFormat
 from app.dataset.sapdb.column_types import sapdb_metadata
@@ -17,7 +18,7 @@ from app.dataset.schema import LONGEST_CHARACTER
 from app.model.names import in_capitals
 from app.tables.read import shared_values
 from app.tables.read.converting import conversion
-from app.tables.read.overrides import Defined, Origin, Target, VariableOverrides, said_of
+from app.tables.read.overrides import DataSetTarget, Defined, Origin, VariableOverrides
 
 DOUBLE = 8
 SHORTEST_NUMERIC: Mapping[FloatFormat, int] = {"ieee": 3, "ibm": 2}
@@ -56,19 +57,19 @@ class VariableBuilder:
     """The definition of a variable from a column. Pass it all batches of the column, then read the result."""
 
     def __init__(
-        self, at: int, field: pa.Field, override: VariableOverrides, target: Target, data_set: Mapping[str, str]
+        self, at: int, field: pa.Field, override: VariableOverrides, target: DataSetTarget, data_set: Mapping[str, str]
     ) -> None:
         """Prepare for the column at position `at` of the file; `data_set` is the metadata of the whole data set."""
         self.at, self.column, self._type = at, str(field.name), field.type
-        self._override, self._target, self._said = override, target, said_of(field.metadata)
+        self._override, self._target, self._attributes = override, target, sas_metadata(field.metadata)
         self._of_sapdb = sapdb_metadata(field)
         self._origins: dict[str, Origin] = {}
         as_text = override.type == "character"
         retyped = as_text and not sas_columns.is_text(field.type)
-        self.name = self._chosen("name", override.name, self._said.get("name"), self.column)
-        self._label = self._chosen("label", override.label, self._said.get("label"))
+        self.name = self._chosen("name", override.name, self._attributes.get("name"), self.column)
+        self._label = self._chosen("label", override.label, self._attributes.get("label"))
         self._format, self._informat = (
-            checks.reference(self._chosen(word, given, None if retyped else self._said.get(word)))
+            checks.reference(self._chosen(word, given, None if retyped else self._attributes.get(word)))
             for word, given in (("format", override.format), ("informat", override.informat))
         )
         if as_text or sas_columns.is_text(field.type):
@@ -77,7 +78,7 @@ class VariableBuilder:
                 for word, reference in (("format", self._format), ("informat", self._informat))
             )
         self._conversion = conversion(field.type, kind_of(self._format.name), as_text=as_text)
-        self._origins["type"] = "given" if override.type else "file" if "type" in self._said else "inferred"
+        self._origins["type"] = "given" if override.type else "file" if "type" in self._attributes else "inferred"
         if self._origins["format"] == "inferred" and self._conversion is not None:
             self._format = _MOMENT_FORMATS.get(self._conversion.data_type, SasFormat())
         self._length = self._known_length(data_set)
@@ -100,7 +101,7 @@ class VariableBuilder:
     @property
     def known_as(self) -> str:
         """The variable's name in the file."""
-        return self._said.get("name") or self.column
+        return self._attributes.get("name") or self.column
 
     @property
     def format_name(self) -> str:
@@ -110,7 +111,7 @@ class VariableBuilder:
     @property
     def value_labels(self) -> str:
         """The value labels that the file states, as metadata."""
-        return self._said.get("value_labels", "")
+        return self._attributes.get("value_labels", "")
 
     @property
     def sort_place(self) -> int:
@@ -124,24 +125,24 @@ class VariableBuilder:
             self.name = name
             self._origins["name"] = "inferred"
 
-    def _chosen(self, word: str, given: str | None, said: str | None, otherwise: str = "") -> str:
+    def _chosen(self, word: str, given: str | None, stated: str | None, otherwise: str = "") -> str:
         """Return an attribute's value, and record its origin."""
-        self._origins[word] = "inferred" if given is None and said is None else "file" if given is None else "given"
-        return given if given is not None else said if said is not None else otherwise
+        self._origins[word] = "inferred" if given is None and stated is None else "file" if given is None else "given"
+        return given if given is not None else stated if stated is not None else otherwise
 
     def _known_length(self, data_set: Mapping[str, str]) -> int | None:
         """Return the valid given length or the file's length, or None if the values determine it."""
-        said = self._said.get("length", "") if self._said.get("type") == self._word else ""
-        if self._override.length is not None or not (checks.is_short(said) and int(said) > 0):
+        stated = self._attributes.get("length", "") if self._attributes.get("type") == self._word else ""
+        if self._override.length is not None or not (checks.is_short(stated) and int(stated) > 0):
             given = self._override.length if self._length_fault() is None else None
             self._origins["length"] = "inferred" if given is None else "given"
             return given
         self._origins["length"] = "file"
         if not self.is_numeric:
-            return int(said)
+            return int(stated)
         # An IBM float has up to 4 bits more fraction than an IEEE one of the same length.
         widened = data_set.get("float") == "ibm" and self._target.float_format == "ieee"
-        return min(max(int(said) + widened, SHORTEST_NUMERIC[self._target.float_format]), DOUBLE)
+        return min(max(int(stated) + widened, SHORTEST_NUMERIC[self._target.float_format]), DOUBLE)
 
     @property
     def _word(self) -> Literal["numeric", "character"]:
@@ -149,10 +150,10 @@ class VariableBuilder:
 
     # --- values ---------------------------------------------------------------------------------------------------
 
-    def see(self, batch: pa.RecordBatch, beside: int | None, first: int) -> None:
+    def see(self, batch: pa.RecordBatch, side: int | None, first: int) -> None:
         """Check the next batch.
 
-        `beside` is the position of the side column, and `first` the number of rows before the batch.
+        `side` is the position of the side column, and `first` the number of rows before the batch.
 
         After an error, no further values are checked. Batches with only missing values, common in wide tables, are
         skipped.
@@ -160,19 +161,19 @@ class VariableBuilder:
         if self._conversion is None or self._value_error is not None or self._length_fault() is not None:
             return
         column = batch.column(self.at)
-        if beside is None and column.null_count == len(column):
+        if side is None and column.null_count == len(column):
             return
         try:
-            self._see(batch, column, beside, first)
+            self._see(batch, column, side, first)
         except MemoryError:
             raise
         except pa.ArrowException as error:
             self._value_error = Fault(self.name, "value", f"a value cannot be converted: {error}")
 
-    def _see(self, batch: pa.RecordBatch, column: pa.Array, beside: int | None, first: int) -> None:
+    def _see(self, batch: pa.RecordBatch, column: pa.Array, side: int | None, first: int) -> None:
         assert self._conversion is not None
         try:
-            values, held = self._conversion.convert(column), self._held(batch, beside)
+            values, held = self._conversion.convert(column), self._held(batch, side)
             self.has_side = self.has_side or (held is not None and held.null_count < len(held))
             self._needed = max(self._needed, self._room(values, held))
         except BadValueError as bad:
@@ -184,39 +185,46 @@ class VariableBuilder:
             return
         if (row := self._conversion.loses(column)) is not None:
             self._value_warning = Fault(self.name, "rounded", self._conversion.loss, first + row + 1)
-        elif (row := self._undecoded(batch, beside)) is not None:
+        elif (row := self._undecoded(batch, side)) is not None:
             self._value_warning = Fault(self.name, "damaged", _UNDECODED.format(self._charset), first + row + 1)
         elif (row := _first_beyond_dates(values)) is not None:
             self._value_warning = Fault(self.name, "range", _BEYOND_DATES, first + row + 1)
 
-    def arrays(self, batch: pa.RecordBatch, beside: int | None) -> Iterator[pa.Array]:
+    def arrays(self, batch: pa.RecordBatch, side: int | None) -> Iterator[pa.Array]:
         """Yield the variable's columns of a batch: its own, and its side column if it has one."""
         assert self._conversion is not None
         yield self._conversion.convert(batch.column(self.at))
         if self.has_side:
-            yield self._held(batch, beside)
+            yield self._held(batch, side)
 
-    def _held(self, batch: pa.RecordBatch, beside: int | None) -> pa.Array | None:
+    def _held(self, batch: pa.RecordBatch, side: int | None) -> pa.Array | None:
         """Return the content of the side column, or None if it cannot be sent."""
-        if beside is None:
+        if side is None:
             return None
-        held = shared_values.laid_out(batch.column(beside))
+        held = shared_values.laid_out(batch.column(side))
         if not self.is_numeric:
             return held.cast(pa.binary())
         words = pc.utf8_trim_whitespace(sas_columns.strings(held))
         return pc.if_else(pc.is_in(words, value_set=_ORDINARY), pa.scalar(None, pa.string()), pc.ascii_upper(words))
 
-    def _undecoded(self, batch: pa.RecordBatch, beside: int | None) -> int | None:
+    def _undecoded(self, batch: pa.RecordBatch, side: int | None) -> int | None:
         """Return the first text whose bytes do not decode."""
-        if beside is None or self.is_numeric:
+        if side is None or self.is_numeric:
             return None
-        held = batch.column(beside)
+        held = batch.column(side)
         return pc.index(held.is_valid(), pa.scalar(value=True)).as_py() if held.null_count < len(held) else None
 
     def _room(self, values: pa.Array, held: pa.Array | None) -> int:
         """Return the length in bytes that each of these values fits. Raises BadValueError if one fits none."""
         if not self.is_numeric:
-            return self._text_room(values, held)
+            room = self._override.length or LONGEST_CHARACTER
+            needed = character_columns.longest(values, self._target.charset, held)
+            if needed > room:
+                row = _first_longer(values, held, room, self._target.charset)
+                raise BadValueError(
+                    row, f"the value needs more than {room} bytes in character set {self._target.charset}"
+                )
+            return needed
         charset, float_format = self._target.charset, self._target.float_format
         doubles, tags = sas_columns.doubles_and_tags(values, held)
         numeric.encode(doubles, DOUBLE, "big", float_format, tags, charset)
@@ -228,14 +236,6 @@ class VariableBuilder:
                     raise
                 return DOUBLE
         return 0
-
-    def _text_room(self, values: pa.StringArray, damaged: pa.Array | None) -> int:
-        room = self._override.length or LONGEST_CHARACTER
-        needed = character_columns.longest(values, self._target.charset, damaged)
-        if needed > room:
-            row = _first_longer(values, damaged, room, self._target.charset)
-            raise BadValueError(row, f"the value needs more than {room} bytes in character set {self._target.charset}")
-        return needed
 
     # --- the result -----------------------------------------------------------------------------------------------
 
@@ -253,14 +253,18 @@ class VariableBuilder:
 
     def field(self, position: int) -> pa.Field:
         """Return the field of its column in the data set's table."""
-        said = {"label": checks.without_controls(self._label), "informat": str(self._informat), "nsort": self._nsort}
+        optional = {
+            "label": checks.without_controls(self._label),
+            "informat": str(self._informat),
+            "nsort": self._nsort,
+        }
         settled = {
             "type": self._word,
             "length": str(self.length),
             "format": str(self._format),
             "position": str(position),
         }
-        metadata = {f"sas.{key}": value for key, value in said.items() if value}
+        metadata = {f"sas.{key}": value for key, value in optional.items() if value}
         metadata |= {f"sas.{key}": value for key, value in settled.items()} | self._of_sapdb
         data_type = pa.string() if self._conversion is None else self._conversion.data_type
         return pa.field(self.name, data_type, metadata=metadata)
@@ -268,8 +272,8 @@ class VariableBuilder:
     @property
     def _nsort(self) -> str:
         """The place in the sort key that the file states; empty if it is not a one-byte number."""
-        said = self._said.get("nsort", "")
-        return said if checks.is_short(said) and -128 <= int(said) < 128 else ""
+        stated = self._attributes.get("nsort", "")
+        return stated if checks.is_short(stated) and -128 <= int(stated) < 128 else ""
 
     def side_field(self, taken: Container[str]) -> pa.Field:
         return (side_columns.missing_field if self.is_numeric else side_columns.bytes_field)(self.name, taken)
@@ -349,8 +353,8 @@ def _first_longer(values: pa.StringArray, damaged: pa.Array | None, room: int, c
     low, high = 0, len(values)
     while high - low > 1:
         middle = (low + high) // 2
-        beside = None if damaged is None else damaged.slice(low, middle - low)
-        if character_columns.longest(values.slice(low, middle - low), charset, beside) > room:
+        side = None if damaged is None else damaged.slice(low, middle - low)
+        if character_columns.longest(values.slice(low, middle - low), charset, side) > room:
             high = middle
         else:
             low = middle

@@ -1,25 +1,23 @@
 """Write tables in the formats that people use, streaming.
 
-A format's `write` takes an `Outgoing` table and settled `OutputOptions` and yields its bytes piece by piece. `FORMATS`
-holds the formats by name.
+A format's `write` takes an `OutputTable` and settled `OutputOptions`, and yields its bytes piece by piece. `FORMATS`
+has the formats by name.
 """
 
 from collections.abc import Mapping
 
 import pyarrow as pa
 
-from app.tables.write.binary import write_arrow, write_arrow_file, write_parquet
+from app.tables.write.binary import write_arrow, write_arrow_file, write_parquet, write_xpt, write_xpt_5
 from app.tables.write.csv_writer import write_csv
 from app.tables.write.dataset_json_writer import write_dataset_json, write_dataset_ndjson, write_dsjc
 from app.tables.write.json_rows import write_json, write_ndjson
-from app.tables.write.output_options import OptionError, OutputOptions
 from app.tables.write.output_pieces import Piece
-from app.tables.write.output_table import Outgoing, TableFormat
+from app.tables.write.output_table import OptionError, OutputOptions, OutputTable, TableFormat
 from app.tables.write.sas_program import write_program
 from app.tables.write.stored_table import outgoing
-from app.tables.write.transport_output import write_xpt, write_xpt_5
 
-__all__ = ["FORMATS", "OptionError", "Outgoing", "OutputOptions", "Piece", "TableFormat", "outgoing"]
+__all__ = ["FORMATS", "OptionError", "OutputOptions", "OutputTable", "Piece", "TableFormat", "outgoing"]
 
 _TYPED = frozenset({"dates", "names"})
 _COLUMNAR = _TYPED | {"times"}

@@ -1,25 +1,32 @@
-"""Write Parquet, and Arrow IPC streams and files: all data is kept, including `sas.*` metadata."""
+"""Write Parquet, Arrow IPC streams and files, and SAS transport files of versions 8 and 5.
+
+Parquet and Arrow keep all data, including `sas.*` metadata.
+"""
 
 import json
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
 
+from app.dataset import missing
+from app.dataset.description import sas_metadata
 from app.dataset.parquet import write_row_groups
-from app.tables.write.output_options import OutputOptions
 from app.tables.write.output_pieces import OutputPieces, Piece
-from app.tables.write.output_table import Outgoing, said_of
+from app.tables.write.output_table import OutputOptions, OutputTable
+from app.tables.xpt.header_records import Version
+from app.tables.xpt.xpt_writer import write
 
 _PANDAS_ATTRS = b"PANDAS_ATTRS"
 
 
-def write_arrow(table: Outgoing, _options: OutputOptions) -> Iterator[Piece]:
+def write_arrow(table: OutputTable, _options: OutputOptions) -> Iterator[Piece]:
     """Yield an Arrow IPC stream, as `pyarrow.ipc.open_stream` reads it."""
     return _written(pa.ipc.new_stream, table)
 
 
-def write_arrow_file(table: Outgoing, _options: OutputOptions) -> Iterator[Piece]:
+def write_arrow_file(table: OutputTable, _options: OutputOptions) -> Iterator[Piece]:
     """Yield an Arrow IPC file (Feather version 2), as `pyarrow.ipc.open_file` reads it."""
     return _written(pa.ipc.new_file, table)
 
@@ -29,18 +36,18 @@ def _with_attrs(schema: pa.Schema) -> pa.Schema:
 
     These are the data set's `name` and `label`, and the variables' `labels` and `formats` by column.
     """
-    said = said_of(schema.metadata)
-    of_columns = {field.name: said_of(field.metadata) for field in schema}
+    attributes = sas_metadata(schema.metadata)
+    of_columns = {field.name: sas_metadata(field.metadata) for field in schema}
     attrs = {
-        "name": ".".join(said[key] for key in ("library", "member") if said.get(key)),
-        "label": said.get("label", ""),
+        "name": ".".join(attributes[key] for key in ("library", "member") if attributes.get(key)),
+        "label": attributes.get("label", ""),
         "labels": {name: each["label"] for name, each in of_columns.items() if each.get("label")},
         "formats": {name: each["format"] for name, each in of_columns.items() if each.get("format")},
     }
     return schema.with_metadata({**(schema.metadata or {}), _PANDAS_ATTRS: json.dumps(attrs, ensure_ascii=False)})
 
 
-def _written(open_writer: Callable[[OutputPieces, pa.Schema], Any], table: Outgoing) -> Iterator[Piece]:
+def _written(open_writer: Callable[[OutputPieces, pa.Schema], Any], table: OutputTable) -> Iterator[Piece]:
     target = OutputPieces()
     with open_writer(target, table.schema) as writer:
         yield from target.rest()
@@ -50,9 +57,45 @@ def _written(open_writer: Callable[[OutputPieces, pa.Schema], Any], table: Outgo
     yield from target.rest()
 
 
-def write_parquet(table: Outgoing, options: OutputOptions) -> Iterator[Piece]:
+def write_parquet(table: OutputTable, options: OutputOptions) -> Iterator[Piece]:
     """Yield a Parquet file. One row group at a time is in memory (about 32 MiB)."""
     target = OutputPieces()
     for _ in write_row_groups(_with_attrs(table.schema) if options.attrs else table.schema, table.batches, target):
         yield from target.taken()
     yield from target.rest()
+
+
+def write_xpt(table: OutputTable, options: OutputOptions) -> Iterator[Piece]:
+    """Return a transport file of version 8. Raises MisfitError, at once, for items that it cannot hold."""
+    return _write(table, options, 8)
+
+
+def write_xpt_5(table: OutputTable, options: OutputOptions) -> Iterator[Piece]:
+    """Return a transport file of version 5, which LIBNAME XPORT reads. Raises MisfitError, at once."""
+    return _write(table, options, 5)
+
+
+def _write(table: OutputTable, options: OutputOptions, version: Version) -> Iterator[Piece]:
+    return write(
+        table.schema,
+        table.batches,
+        version,
+        rows=table.rows,
+        created=table.created.replace(tzinfo=None),
+        charset=_charset(table),
+        rename=bool(options.rename),
+    )
+
+
+def _charset(table: OutputTable) -> str | None:
+    """Return Latin-1 for a single-byte EBCDIC with the same characters, so that texts keep their lengths; else None."""
+    charset = sas_metadata(table.schema.metadata).get("encoding", "utf-8")
+    return "latin-1" if _is_latin(charset) else None
+
+
+@cache
+def _is_latin(charset: str) -> bool:
+    try:
+        return missing.is_ebcdic(charset) and bool(bytes(range(256)).decode(charset).encode("latin-1"))
+    except (LookupError, UnicodeError):
+        return False

@@ -9,10 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.tables.write import text_cells
-from app.tables.write.output_options import OutputOptions
 from app.tables.write.output_pieces import Piece, blocks, split
-from app.tables.write.output_table import Outgoing
-from app.tables.write.row_cells import RowCell, cells
+from app.tables.write.output_table import OutputOptions, OutputTable
+from app.tables.write.text_cells import RowCell, cells
 
 LINE_END = "\r\n"
 
@@ -21,7 +20,7 @@ _EMPTY = '""'
 _FORMULA_BEGINS = ("=", "+", "-", "@", "\t", "\r")
 
 
-def write_csv(table: Outgoing, options: OutputOptions) -> Iterator[Piece]:
+def write_csv(table: OutputTable, options: OutputOptions) -> Iterator[Piece]:
     """Yield a CSV file. With tags, the cell of a special missing value is `.A`."""
     shown = cells(table.schema, options)
     safe = _safe_name if options.formulas == "escape" else str

@@ -1,4 +1,4 @@
-"""Write CDISC Dataset-JSON 1.1: the JSON file, its NDJSON form and that in compressed form.
+"""Write CDISC Dataset-JSON 1.1: the JSON file, its NDJSON form and the compressed NDJSON form.
 
 Source: CDISC, "Dataset-JSON v1.1" (2024-12-05). Numbers are numbers. Dates are ISO 8601 texts whose `targetDataType`
 states that SAS keeps them as numbers. Missing is null, blank is the empty string. The format has no special missing
@@ -13,32 +13,32 @@ import orjson
 import pyarrow as pa
 
 from app.dataset import side_columns
-from app.tables.write.json_rows import framed, row_blocks, separated
-from app.tables.write.output_options import OutputOptions
+from app.dataset.description import sas_metadata
+from app.tables.write.json_rows import array_literals, framed, row_blocks, separated
 from app.tables.write.output_pieces import COMPRESSION_LEVEL, PIECE_BYTES, Piece, split
-from app.tables.write.output_table import Outgoing, said_of
-from app.tables.write.row_cells import cells
+from app.tables.write.output_table import OutputOptions, OutputTable
+from app.tables.write.text_cells import cells
 
 VERSION = "1.1.0"
 
 _DATE_TYPES = {"date": pa.types.is_date, "datetime": pa.types.is_timestamp, "time": pa.types.is_time}
 
 
-def write_dataset_json(table: Outgoing, options: OutputOptions) -> Iterator[Piece]:
+def write_dataset_json(table: OutputTable, options: OutputOptions) -> Iterator[Piece]:
     """Yield one JSON object whose last member is `rows`."""
     yield orjson.dumps(metadata(table)).removesuffix(b"}") + b',"rows":['
     yield from separated(_rows(table, options, ",\n", ""))
     yield b"\n]}\n"
 
 
-def write_dataset_ndjson(table: Outgoing, options: OutputOptions) -> Iterator[Piece]:
+def write_dataset_ndjson(table: OutputTable, options: OutputOptions) -> Iterator[Piece]:
     """Yield the metadata in the first line, then one row per line."""
     yield orjson.dumps(metadata(table)) + b"\n"
     for block in _rows(table, options, "", "\n"):
         yield from split(block)
 
 
-def write_dsjc(table: Outgoing, options: OutputOptions) -> Iterator[Piece]:
+def write_dsjc(table: OutputTable, options: OutputOptions) -> Iterator[Piece]:
     """Yield the NDJSON form as one zlib stream."""
     compressor = zlib.compressobj(COMPRESSION_LEVEL)
     held = b""
@@ -50,35 +50,35 @@ def write_dsjc(table: Outgoing, options: OutputOptions) -> Iterator[Piece]:
     yield held + compressor.flush()
 
 
-def metadata(table: Outgoing) -> dict[str, Any]:
+def metadata(table: OutputTable) -> dict[str, Any]:
     """Return the content of a Dataset-JSON file without its rows, in the order of the standard."""
-    said = said_of(table.schema.metadata)
+    attributes = sas_metadata(table.schema.metadata)
     return {
         "datasetJSONCreationDateTime": table.created.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "datasetJSONVersion": VERSION,
         "itemGroupOID": f"IG.{table.member}",
         "records": table.rows,
         "name": table.member,
-        "label": said.get("label") or table.member,
+        "label": attributes.get("label") or table.member,
         "columns": _columns(table),
     }
 
 
-def _columns(table: Outgoing) -> list[dict[str, Any]]:
-    keys = _keys([said_of(field.metadata) for field in table.schema])
+def _columns(table: OutputTable) -> list[dict[str, Any]]:
+    keys = _keys([sas_metadata(field.metadata) for field in table.schema])
     columns = []
     for field, key in zip(table.schema, keys, strict=True):
-        said = said_of(field.metadata)
+        attributes = sas_metadata(field.metadata)
         column: dict[str, Any] = {
             "itemOID": f"IT.{table.member}.{field.name}",
             "name": field.name,
-            "label": said.get("label") or field.name,
+            "label": attributes.get("label") or field.name,
             **_data_type(field.type),
         }
         if column["dataType"] == "string":
-            column["length"] = 2 if side_columns.is_side(field) else max(1, int(said.get("length", "1")))
-        if said.get("format"):
-            column["displayFormat"] = said["format"]
+            column["length"] = 2 if side_columns.is_side(field) else max(1, int(attributes.get("length", "1")))
+        if attributes.get("format"):
+            column["displayFormat"] = attributes["format"]
         if key:
             column["keySequence"] = key
         columns.append(column)
@@ -96,14 +96,13 @@ def _data_type(data_type: pa.DataType) -> dict[str, str]:
     return {"dataType": "double" if pa.types.is_floating(data_type) else "string"}
 
 
-def _keys(said: Sequence[dict[str, str]]) -> list[int]:
+def _keys(attributes: Sequence[dict[str, str]]) -> list[int]:
     """Return each variable's place in the sort key, from 1; 0 if it has none, and for all if they are not 1 to n."""
-    places = [abs(int(one.get("nsort", "0"))) for one in said]
+    places = [abs(int(one.get("nsort", "0"))) for one in attributes]
     used = sorted(place for place in places if place)
     return places if used == list(range(1, len(used) + 1)) else [0] * len(places)
 
 
-def _rows(table: Outgoing, options: OutputOptions, before: str, behind: str) -> Iterator[memoryview]:
+def _rows(table: OutputTable, options: OutputOptions, before: str, behind: str) -> Iterator[memoryview]:
     shown = cells(table.schema, options)
-    literals = ["[", *[","] * (len(shown) - 1), "]"] if shown else ["[]"]
-    return row_blocks(table, shown, options, framed(before, literals, behind))
+    return row_blocks(table, shown, options, framed(before, array_literals(shown), behind))

@@ -7,10 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.tables.write import text_cells
-from app.tables.write.output_options import OutputOptions
 from app.tables.write.output_pieces import Piece, blocks, split
-from app.tables.write.output_table import Outgoing
-from app.tables.write.row_cells import RowCell, blank_as_null, cells
+from app.tables.write.output_table import OutputOptions, OutputTable
+from app.tables.write.text_cells import RowCell, blank_as_null, cells
 
 _ESCAPES = {"\\": "\\\\", '"': '\\"'} | {
     character: orjson.dumps(character).decode().strip('"') for character in map(chr, range(32))
@@ -18,14 +17,14 @@ _ESCAPES = {"\\": "\\\\", '"': '\\"'} | {
 """The JSON escapes of characters. The backslash comes first, since the other escapes contain one."""
 
 
-def write_ndjson(table: Outgoing, options: OutputOptions) -> Iterator[Piece]:
+def write_ndjson(table: OutputTable, options: OutputOptions) -> Iterator[Piece]:
     """Yield one object per line."""
     shown = cells(table.schema, options)
     for block in row_blocks(table, shown, options, framed("", _objects(shown), "\n")):
         yield from split(block)
 
 
-def write_json(table: Outgoing, options: OutputOptions) -> Iterator[Piece]:
+def write_json(table: OutputTable, options: OutputOptions) -> Iterator[Piece]:
     """Yield an array of objects, one per line."""
     shown = cells(table.schema, options)
     yield b"["
@@ -40,14 +39,19 @@ def framed(before: str, literals: Sequence[str], behind: str) -> list[str]:
     return [before + literals[0], *literals[1:-1], literals[-1] + behind]
 
 
+def array_literals(shown: Sequence[RowCell]) -> list[str]:
+    """Return the texts between the cells of a row that is an array."""
+    return ["[", *[","] * (len(shown) - 1), "]"] if shown else ["[]"]
+
+
 def separated(rows: Iterator[memoryview]) -> Iterator[Piece]:
-    """Yield blocks of rows that each begin with a comma, without the very first comma."""
+    """Yield blocks of rows that begin with a comma each, without the first comma."""
     for at, block in enumerate(rows):
         yield from split(block[1:] if at == 0 else block)
 
 
 def row_blocks(
-    table: Outgoing, shown: Sequence[RowCell], options: OutputOptions, literals: Sequence[str]
+    table: OutputTable, shown: Sequence[RowCell], options: OutputOptions, literals: Sequence[str]
 ) -> Iterator[memoryview]:
     """Yield rows of JSON, many at a time."""
     for batch in blocks(table.batches):
@@ -66,17 +70,12 @@ def _written(cell: RowCell, batch: pa.RecordBatch, options: OutputOptions) -> pa
         return _string(blank_as_null(column) if options.blank == "null" else column)
     written = cell.written(batch)
     if pa.types.is_floating(cell.type):
-        written = _finite(column, written)
+        finite = pc.is_finite(column)  # JSON has neither infinity nor NaN
+        written = written if pc.all(finite).as_py() else pc.if_else(finite, written, None)
     elif not text_cells.is_bare(cell.type):
         written = text_cells.joined('"', written, '"')
     tags = cell.tags(batch)
     return written if tags is None else pc.coalesce(written, text_cells.joined('"', tags, '"'))
-
-
-def _finite(column: pa.Array, written: pa.StringArray) -> pa.StringArray:
-    """Return the texts of finite numbers, with null for infinity and NaN, which JSON does not have."""
-    finite = pc.is_finite(column)
-    return written if pc.all(finite).as_py() else pc.if_else(finite, written, None)
 
 
 def _string(strings: pa.StringArray) -> pa.StringArray:

@@ -1,24 +1,70 @@
-"""A selection of a table for output, and the facts about it that some formats begin with."""
+"""A table for output: the client's options, the selected rows, and the properties of a format."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import pyarrow as pa
 
 from app.dataset import side_columns
-from app.tables.write.output_options import Missing, OptionError, OutputOptions
+from app.dataset.description import sas_metadata
 from app.tables.write.output_pieces import Piece
 
+Missing = Literal["null", "tag", "column"]
+Dates = Literal["iso", "sas"]
+Names = Literal["keep", "lower"]
+Blank = Literal["empty", "null"]
+Formulas = Literal["keep", "escape"]
+Times = Literal["time", "duration"]
 
-def said_of(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
-    """Return the `sas.*` entries of Arrow metadata, by the name after the dot."""
-    texts = ((key.decode(), value.decode("utf-8", "replace")) for key, value in (metadata or {}).items())
-    return {key.removeprefix("sas."): value for key, value in texts if key.startswith("sas.")}
+
+class OptionError(ValueError):
+    """An option that does not apply or is wrong: `option` is its name, `why` a sentence."""
+
+    def __init__(self, option: str, why: str) -> None:
+        super().__init__(f"{option}: {why}")
+        self.option, self.why = option, why
 
 
-class Outgoing(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class OutputOptions:
+    """The requested options; None for an option that was not given, where the format's default applies.
+
+    - `columns`: variables by name, in this order, in any case;
+    - `offset`, `limit`: number of rows to skip at the beginning, and maximum number of rows;
+    - `missing`: special missing values as null, as their tag (`.A`) in the cell, or in a side column;
+    - `dates`: dates, datetimes and times in ISO 8601 (in their own types, if a format has them), or as the numbers
+      that SAS keeps: days or seconds since 1960-01-01, or seconds;
+    - `names`: column names unchanged, or in lower case;
+    - `blank`: blank character values as empty text or as null;
+    - `formulas`: CSV cells that spreadsheets take for formulas unchanged, or with an apostrophe before them;
+    - `rename`: names that the format cannot hold are changed;
+    - `labels`: value labels are shown in place of values;
+    - `times`: times of day in their own type, or as durations since midnight, which more programs read;
+    - `attrs`: labels and formats also where pandas finds them, as `DataFrame.attrs`.
+    """
+
+    columns: tuple[str, ...] | None = None
+    offset: int | None = None
+    limit: int | None = None
+    missing: Missing | None = None
+    dates: Dates | None = None
+    names: Names | None = None
+    blank: Blank | None = None
+    rename: bool | None = None
+    formulas: Formulas | None = None
+    labels: bool | None = None
+    times: Times | None = None
+    attrs: bool | None = None
+
+    def given(self) -> dict[str, object]:
+        """Return the options that were given, by name."""
+        pairs = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return {name: value for name, value in pairs if value is not None}
+
+
+class OutputTable(NamedTuple):
     """A table for output: its rows can be iterated once. `created` is the time when its content was created (UTC)."""
 
     schema: pa.Schema
@@ -29,7 +75,7 @@ class Outgoing(NamedTuple):
     @property
     def member(self) -> str:
         """The data set's name, or `DATA` if it has none."""
-        return said_of(self.schema.metadata).get("member") or "DATA"
+        return sas_metadata(self.schema.metadata).get("member") or "DATA"
 
 
 def _none(_data_type: pa.DataType) -> bool:
@@ -40,7 +86,7 @@ class TableFormat(NamedTuple):
     """One output format of tables.
 
     `missing` are its ways to show special missing values, its default first. `options` are the options that apply to
-    it, beside those that choose rows and columns. `as_numbers` tells which date and time types it does not have.
+    it, without the options that choose rows and columns. `as_numbers` tells which date and time types it does not have.
     `keeps_bytes`: it keeps undecodable values' bytes. `needs_lengths`: it states the maximum lengths of texts before
     any value.
     """
@@ -49,7 +95,7 @@ class TableFormat(NamedTuple):
     media_type: str
     extension: str
     title: str
-    write: Callable[[Outgoing, OutputOptions], Iterator[Piece]]
+    write: Callable[[OutputTable, OutputOptions], Iterator[Piece]]
     missing: tuple[Missing, ...] = ("null", "tag", "column")
     options: frozenset[str] = frozenset()
     as_numbers: Callable[[pa.DataType], bool] = _none

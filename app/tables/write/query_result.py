@@ -1,20 +1,79 @@
-"""The result of a query in the formats in which clients get it."""
+"""The result of a query: rows of any Arrow types, and the formats in which clients get them."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from io import BytesIO
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import orjson
 import pyarrow as pa
 
+from app.tables.write import text_cells
 from app.tables.write.csv_writer import write_csv
-from app.tables.write.json_rows import framed, row_blocks, separated
-from app.tables.write.output_options import OutputOptions
+from app.tables.write.json_rows import array_literals, framed, row_blocks, separated
 from app.tables.write.output_pieces import Piece
-from app.tables.write.output_table import Outgoing
-from app.tables.write.plain_rows import PlainRows, plain
-from app.tables.write.row_cells import cells
+from app.tables.write.output_table import OutputOptions, OutputTable
+from app.tables.write.text_cells import cells
+
+_DAY = 86_400_000_000
+_PLAIN = (
+    pa.types.is_boolean,
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_decimal,
+    pa.types.is_date,
+    pa.types.is_time,
+    pa.types.is_timestamp,
+    pa.types.is_duration,
+    pa.types.is_string,
+)
+_TEXTUAL = (pa.types.is_null, pa.types.is_dictionary, pa.types.is_large_string, pa.types.is_string_view)
+
+
+class PlainRows(NamedTuple):
+    """Rows that can be iterated once."""
+
+    schema: pa.Schema
+    batches: Iterable[pa.RecordBatch]
+
+
+def plain(rows: PlainRows) -> PlainRows:
+    """Return rows whose every column is text, a number, a boolean or a time; other types become text."""
+    fields = [
+        field.with_type(field.type if any(includes(field.type) for includes in _PLAIN) else pa.string())
+        for field in rows.schema
+    ]
+    schema = pa.schema(fields, rows.schema.metadata)
+    return PlainRows(schema, (_plain_batch(batch, schema) for batch in rows.batches))
+
+
+def _plain_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    columns = [_plain_column(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _plain_column(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    if column.type == wanted:
+        return column
+    if any(includes(column.type) for includes in _TEXTUAL):
+        return column.cast(pa.string())
+    return pa.array([None if value is None else _text_of(value) for value in column.to_pylist()], pa.string())
+
+
+def _text_of(value: object) -> str:
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, pa.MonthDayNano):
+        return _span(value)
+    return orjson.dumps(value, default=str).decode()
+
+
+def _span(span: pa.MonthDayNano) -> str:
+    """Return a span such as `50:00:00`, or `1 months 00:00:00`, since a month has no fixed length in hours."""
+    clock = pa.scalar(span.days * _DAY + span.nanoseconds // 1000, pa.duration("us"))
+    written = text_cells.written(pa.array([clock]))[0].as_py()
+    return f"{span.months} months {written}" if span.months else str(written)
+
 
 QueryFormat = Literal["json", "csv", "arrow"]
 
@@ -27,9 +86,8 @@ def _write_json(found: pa.Table, types: pa.Schema, is_cut: bool) -> Iterator[Pie
     made = _outgoing(found)
     columns = [{"name": field.name, "type": str(field.type)} for field in types]
     shown = cells(made.schema, _OPTIONS)
-    literals = ["[", *[","] * (len(shown) - 1), "]"] if shown else ["[]"]
     yield b'{"columns":' + orjson.dumps(columns) + b',"rows":['
-    yield from separated(row_blocks(made, shown, _OPTIONS, framed(",", literals, "")))
+    yield from separated(row_blocks(made, shown, _OPTIONS, framed(",", array_literals(shown), "")))
     yield b'],"truncated":' + orjson.dumps(is_cut) + b"}"
 
 
@@ -44,9 +102,9 @@ def _write_arrow(found: pa.Table, _types: pa.Schema, _is_cut: bool) -> Iterator[
     yield stream.getvalue()
 
 
-def _outgoing(found: pa.Table) -> Outgoing:
+def _outgoing(found: pa.Table) -> OutputTable:
     rows = plain(PlainRows(found.schema, found.combine_chunks().to_batches()))
-    return Outgoing(rows.schema, rows.batches, found.num_rows, _EPOCH)
+    return OutputTable(rows.schema, rows.batches, found.num_rows, _EPOCH)
 
 
 QUERY_WRITERS: Mapping[QueryFormat, Callable[[pa.Table, pa.Schema, bool], Iterator[Piece]]] = {

@@ -1,6 +1,6 @@
 """A page of a data set's rows as JSON, in the data set's order or sorted by a column, for people who look at it.
 
-Sorting reads the column that decides, and then only the row groups with rows of the page. Memory is bounded by the page
+Sorting reads the sort column, then only the row groups that have rows of the page. Memory is bounded by the page
 and its offset, not by the data set.
 """
 
@@ -16,25 +16,24 @@ import pyarrow.parquet as pq
 from app.dataset import side_columns
 from app.dataset.description import contents
 from app.model.names import folded
-from app.tables.write.json_rows import framed, row_blocks, separated
-from app.tables.write.output_options import OptionError, OutputOptions
+from app.tables.write.json_rows import array_literals, framed, row_blocks, separated
 from app.tables.write.output_pieces import Piece
-from app.tables.write.output_table import Outgoing, TableFormat
-from app.tables.write.row_cells import cells
+from app.tables.write.output_table import OptionError, OutputOptions, OutputTable, TableFormat
 from app.tables.write.selection import select
 from app.tables.write.stored_table import ROWS_A_BATCH, batches
+from app.tables.write.text_cells import cells
 
 MOST_SORTED: Final = 2_000_000
 """The most rows up to the end of a sorted page."""
 _PRUNED: Final = 262_144
-"""The number of rows from which on those behind the page are dropped while sorting."""
+"""While sorting, rows behind the page are dropped as soon as more rows than this are held."""
 _ROW: Final = "row"
 _KEY: Final = "key"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PAGE: Final = TableFormat("page", "application/json", ".json", "JSON page", lambda _table, _options: iter(()))
 
 
-class Asked(NamedTuple):
+class PageRequest(NamedTuple):
     """What a client asks for: rows, columns (None: all), and the column to sort by, with `-` before it if descending.
 
     `has_more` and `missing` are facts about rows of a data set that is not complete.
@@ -50,15 +49,15 @@ class Asked(NamedTuple):
 
 
 class RowsPage(NamedTuple):
-    """The rows of a page with all their columns, the schema of the data set, and the number of rows that there are."""
+    """The rows of a page with all their columns, the schema of the data set, and the number of available rows."""
 
-    asked: Asked
+    asked: PageRequest
     schema: pa.Schema
     rows: pa.Table
     total: int
 
 
-def page_of_file(file: pq.ParquetFile, asked: Asked) -> RowsPage:
+def page_of_file(file: pq.ParquetFile, asked: PageRequest) -> RowsPage:
     """Return the page of a stored data set. Raises OptionError."""
     schema, total = file.schema_arrow, file.metadata.num_rows
     names = _sources(schema, asked)
@@ -70,7 +69,7 @@ def page_of_file(file: pq.ParquetFile, asked: Asked) -> RowsPage:
     return RowsPage(asked, schema, _taken(file, names, chosen), total)
 
 
-def page_of_table(table: pa.Table, asked: Asked) -> RowsPage:
+def page_of_table(table: pa.Table, asked: PageRequest) -> RowsPage:
     """Return the page of rows in memory. Raises OptionError."""
     names = _sources(table.schema, asked)
     if asked.sort is None:
@@ -88,7 +87,7 @@ def write_page(page: RowsPage) -> Iterator[Piece]:
     options = _PAGE.settled(OutputOptions(columns=page.asked.columns, missing="null"))
     selection = select(page.schema, options, _PAGE)
     described = {each.column: each for each in contents(page.schema, page.total).variables}
-    said = [
+    columns = [
         {
             "name": field.name,
             "label": described[field.name].label,
@@ -99,11 +98,10 @@ def write_page(page: RowsPage) -> Iterator[Piece]:
         for field in selection.schema
     ]
     rows = [selection.apply(batch) for batch in page.rows.combine_chunks().to_batches()]
-    outgoing = Outgoing(selection.schema, rows, page.rows.num_rows, _EPOCH)
+    outgoing = OutputTable(selection.schema, rows, page.rows.num_rows, _EPOCH)
     shown = cells(selection.schema, options)
-    literals = ["[", *[","] * (len(shown) - 1), "]"] if shown else ["[]"]
-    yield b'{"columns":' + orjson.dumps(said) + b',"rows":['
-    yield from separated(row_blocks(outgoing, shown, options, framed(",", literals, "")))
+    yield b'{"columns":' + orjson.dumps(columns) + b',"rows":['
+    yield from separated(row_blocks(outgoing, shown, options, framed(",", array_literals(shown), "")))
     is_all = not page.asked.has_more
     behind = {
         "total": page.total if is_all and not page.asked.is_partial else None,
@@ -147,14 +145,14 @@ def _special_missing(page: RowsPage, names: list[str]) -> Iterator[dict[str, obj
         )
 
 
-def _sources(schema: pa.Schema, asked: Asked) -> list[str]:
+def _sources(schema: pa.Schema, asked: PageRequest) -> list[str]:
     """Return the columns of a page, with the side columns of their special missing values."""
     wanted = select(schema, _PAGE.settled(OutputOptions(columns=asked.columns, missing="null")), _PAGE).sources
     sides = [field.name for field in schema if side_columns.missing_of(field) in wanted]
     return [*wanted, *sides]
 
 
-def _key(schema: pa.Schema, asked: Asked) -> tuple[str, bool]:
+def _key(schema: pa.Schema, asked: PageRequest) -> tuple[str, bool]:
     """Return the column to sort by, and whether it descends. Raises OptionError."""
     assert asked.sort is not None
     if asked.offset + asked.limit > MOST_SORTED:
@@ -166,9 +164,11 @@ def _key(schema: pa.Schema, asked: Asked) -> tuple[str, bool]:
     raise OptionError("sort", f"unknown variable {asked.sort.removeprefix('-')}")
 
 
-def _sorted(keys: Iterable[pa.RecordBatch], asked: Asked, *, descending: bool) -> pa.Int64Array:
-    """Return the row numbers of a page in the order of a column. Missing values are the smallest, as in SAS; equal
-    values stay in the data set's order."""
+def _sorted(keys: Iterable[pa.RecordBatch], asked: PageRequest, *, descending: bool) -> pa.Int64Array:
+    """Return the row numbers of a page in the order of a column.
+
+    Missing values are the smallest, as in SAS. Equal values stay in the data set's order.
+    """
     end = asked.offset + asked.limit
     held: list[pa.Table] = []
     begin = rows = 0
@@ -191,7 +191,7 @@ def _in_order(table: pa.Table, *, descending: bool) -> pa.Table:
 
 
 def _taken(file: pq.ParquetFile, names: list[str], chosen: pa.Int64Array) -> pa.Table:
-    """Return these rows of a file, in this order; only row groups that have some are read."""
+    """Return these rows of a file, in this order. Only the row groups that have them are read."""
     wanted = sorted(chosen.to_pylist())
     found: list[pa.RecordBatch] = []
     begin = at = 0

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.dataset import missing, side_columns
+from app.dataset.description import sas_metadata
 from app.dataset.schema import LONGEST_CHARACTER
 from app.tables.write import csv_writer, text_cells
-from app.tables.write.output_options import OutputOptions
 from app.tables.write.output_pieces import COMPRESSION_LEVEL, OutputPieces, Piece
-from app.tables.write.output_table import Outgoing, said_of
-from app.tables.write.row_cells import RowCell, cells
+from app.tables.write.output_table import OutputOptions, OutputTable
+from app.tables.write.text_cells import RowCell, cells
 from app.tables.xpt.xpt_limits import names_in_program
 
 CSV_NAME, PROGRAM_NAME = "data.csv", "data.sas"
@@ -38,16 +38,16 @@ class _Variable(NamedTuple):
     literal: str
     length: str
     informat: str
-    said: dict[str, str]
+    attributes: dict[str, str]
 
 
-def write_program(table: Outgoing, options: OutputOptions) -> Iterator[Piece]:
+def write_program(table: OutputTable, options: OutputOptions) -> Iterator[Piece]:
     """Return the archive: `data.csv`, then `data.sas`. Raises MisfitError, at once, for names that SAS cannot take."""
     member, names = names_in_program(table.schema, rename=bool(options.rename))
     return _archive(table, options, member, names)
 
 
-def _archive(table: Outgoing, options: OutputOptions, member: str, names: Mapping[str, str]) -> Iterator[Piece]:
+def _archive(table: OutputTable, options: OutputOptions, member: str, names: Mapping[str, str]) -> Iterator[Piece]:
     shown = cells(table.schema, options)
     widest = dict.fromkeys((cell.at for cell in shown if cell.is_text), 1)
     target = OutputPieces()
@@ -63,7 +63,7 @@ def _archive(table: Outgoing, options: OutputOptions, member: str, names: Mappin
 
 
 def program(
-    table: Outgoing, shown: Sequence[RowCell], widest: Mapping[int, int], member: str, names: Mapping[str, str]
+    table: OutputTable, shown: Sequence[RowCell], widest: Mapping[int, int], member: str, names: Mapping[str, str]
 ) -> str:
     """Return the DATA step that makes the data set `member`.
 
@@ -73,14 +73,14 @@ def program(
     Names, labels and formats come from a sender: texts that are not plain words are quoted, and invalid formats left
     out.
     """
-    said = said_of(table.schema.metadata)
-    is_ibm = said.get("float") == "ibm"
+    attributes = sas_metadata(table.schema.metadata)
+    is_ibm = attributes.get("float") == "ibm"
     columns = [table.schema.field(cell.at) for cell in shown]
     variables = [
         _variable(column, names[column.name], widest.get(cell.at), is_ibm=is_ibm)
         for cell, column in zip(shown, columns, strict=True)
     ]
-    label = f"(label={_text(said['label'])})" if said.get("label") else ""
+    label = f"(label={_text(attributes['label'])})" if attributes.get("label") else ""
     longest = sum(2 * widest.get(cell.at, 16) + 3 for cell in shown)
     tags = f"missing {' '.join(missing.LETTERS)};" if any(map(side_columns.missing_of, table.schema)) else ""
     head = [
@@ -95,19 +95,38 @@ def program(
     ]
     statements = [
         ("length", [f"{one.literal} {one.length}" for one in variables]),
-        ("label", [f"{one.literal} = {_text(one.said['label'])}" for one in variables if one.said.get("label")]),
-        ("format", [f"{one.literal} {one.said['format']}" for one in variables if _is_format(one.said.get("format"))]),
+        (
+            "label",
+            [f"{one.literal} = {_text(one.attributes['label'])}" for one in variables if one.attributes.get("label")],
+        ),
+        (
+            "format",
+            [
+                f"{one.literal} {one.attributes['format']}"
+                for one in variables
+                if _is_format(one.attributes.get("format"))
+            ],
+        ),
         (
             "informat",
-            [f"{one.literal} {one.said['informat']}" for one in variables if _is_format(one.said.get("informat"))],
+            [
+                f"{one.literal} {one.attributes['informat']}"
+                for one in variables
+                if _is_format(one.attributes.get("informat"))
+            ],
         ),
         ("input", [f"{one.literal} : {one.informat}" for one in variables]),
     ]
-    body = [line for word, items in statements if items for line in (f"   {word}", *_indented(items), "   ;")]
+    body = [
+        line
+        for word, items in statements
+        if items
+        for line in (f"   {word}", *[f"      {item}" for item in items], "   ;")
+    ]
     return "\n".join([*head, *body, "run;", ""])
 
 
-def _measured(table: Outgoing, widest: dict[int, int]) -> Iterator[pa.RecordBatch]:
+def _measured(table: OutputTable, widest: dict[int, int]) -> Iterator[pa.RecordBatch]:
     """Yield the batches, and record the size of their texts in UTF-8.
 
     A CR LF within a text becomes LF, as it would end SAS's record.
@@ -124,18 +143,14 @@ def _measured(table: Outgoing, widest: dict[int, int]) -> Iterator[pa.RecordBatc
 
 
 def _variable(field: pa.Field, name: str, widest: int | None, *, is_ibm: bool) -> _Variable:
-    said = said_of(field.metadata)
-    length = int(said.get("length", "8"))
+    attributes = sas_metadata(field.metadata)
+    length = int(attributes.get("length", "8"))
     if widest is not None:
         length = min(max(length, widest), LONGEST_CHARACTER)
-        return _Variable(_name(name), f"${length}", f"$char{length}.", said)
+        return _Variable(_name(name), f"${length}", f"$char{length}.", attributes)
     # An IBM float has up to 4 bits more fraction than an IEEE one of the same length.
     length = min(8, max(3, length + is_ibm))
-    return _Variable(_name(name), str(length), "best32.", said)
-
-
-def _indented(items: Sequence[str]) -> list[str]:
-    return [f"      {item}" for item in items]
+    return _Variable(_name(name), str(length), "best32.", attributes)
 
 
 def _name(name: str) -> str:

@@ -6,32 +6,23 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from app.tables.write import character_lengths
-from app.tables.write.output_options import OutputOptions
-from app.tables.write.output_table import Outgoing, TableFormat
-from app.tables.write.selection import select
-from app.tables.write.stored_table import ROWS_A_BATCH
+from app.tables.write.output_table import OutputOptions, OutputTable, TableFormat
+from app.tables.write.stored_table import ROWS_A_BATCH, OutputRows, row_range, selected
 
 
 def outgoing(
     table: ds.Dataset, schema: pa.Schema, rows: int, options: OutputOptions, known: TableFormat, created: datetime
-) -> Outgoing:
+) -> OutputTable:
     """Return the part of a table with this number of rows that settled options choose, for a format.
 
     Raises OptionError.
 
-    The types are those of `schema`; the files may have integers in place of times. Reading is from one thread at a
+    The types are as in `schema`; the files may have integers in place of times. Reading is from one thread at a
     time.
     """
-    selection = select(schema, options, known)
-    first = min(options.offset or 0, rows)
-    taken = rows - first if options.limit is None else min(rows - first, options.limit)
-    unknown = character_lengths.unknown(schema, selection.sources) if known.needs_lengths else []
-    if unknown:
-        told = character_lengths.with_lengths(schema, unknown, head(table, schema, unknown, first, taken))
-        selection = select(told, options, known)
-    batches = (selection.apply(batch) for batch in head(table, schema, selection.sources, first, taken))
-    return Outgoing(selection.schema, batches, taken, created)
+    first, taken = row_range(options, rows)
+    chosen = OutputRows(lambda names: head(table, schema, names, first, taken), taken, created)
+    return selected(schema, options, known, chosen)
 
 
 def head(table: ds.Dataset, schema: pa.Schema, names: Sequence[str], first: int, rows: int) -> Iterator[pa.RecordBatch]:
@@ -65,11 +56,10 @@ def _batches(piece: ds.Fragment, schema: pa.Schema, wanted: pa.Schema) -> Iterat
     reading = {"batch_size": ROWS_A_BATCH, "batch_readahead": 0, "fragment_readahead": 0, "use_threads": False}
     for batch in piece.to_batches(schema=schema, columns=wanted.names, **reading):
         if wanted:
-            arrays = [_as(column, field.type) for column, field in zip(batch.columns, wanted, strict=True)]
+            arrays = [
+                column if column.type == field.type else column.view(field.type)
+                for column, field in zip(batch.columns, wanted, strict=True)
+            ]
             yield pa.RecordBatch.from_arrays(arrays, schema=wanted)
         else:
             yield batch
-
-
-def _as(column: pa.Array, data_type: pa.DataType) -> pa.Array:
-    return column if column.type == data_type else column.view(data_type)

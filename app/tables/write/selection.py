@@ -7,8 +7,7 @@ import pyarrow as pa
 
 from app.dataset import numeric, sas_columns, side_columns
 from app.model.names import folded
-from app.tables.write.output_options import OptionError, OutputOptions
-from app.tables.write.output_table import TableFormat
+from app.tables.write.output_table import OptionError, OutputOptions, TableFormat
 
 _DURATION = pa.duration("us")
 
@@ -106,10 +105,10 @@ def _named(column: OutputColumn, options: OutputOptions) -> OutputColumn:
     if options.names != "lower":
         return column
     field = column.field
-    said = dict(field.metadata or {})
+    metadata = dict(field.metadata or {})
     for key in (side_columns.MISSING_OF, side_columns.BYTES_OF):
-        if key in said:
-            said[key] = said[key].decode().lower().encode()
+        if key in metadata:
+            metadata[key] = metadata[key].decode().lower().encode()
     if not side_columns.is_side(field):
-        said.setdefault(b"sas.name", field.name.encode())
-    return column._replace(field=field.with_name(field.name.lower()).with_metadata(said))
+        metadata.setdefault(b"sas.name", field.name.encode())
+    return column._replace(field=field.with_name(field.name.lower()).with_metadata(metadata))

@@ -23,7 +23,7 @@ _OF_VALUES = (
 
 
 class Labelled(NamedTuple):
-    """A variable that is shown by its labels: its column, and that of its special missing values."""
+    """A variable that is shown by its labels: its column, and the column of its special missing values."""
 
     name: str
     labels: ValueLabels
@@ -51,7 +51,13 @@ class Labelling(NamedTuple):
         arrays = {name: batch.column(name) for name in batch.schema.names}
         for each in self.labelled:
             if each.name in present:
-                arrays[each.name] = _shown(batch, each)
+                column = batch.column(each.name)
+                texts = column if sas_columns.is_text(column.type) else text_cells.written(column)
+                if each.side is not None:
+                    texts = pc.coalesce(texts, batch.column(each.side))
+                if not sas_columns.is_text(column.type) and "." in each.labels:
+                    texts = pc.fill_null(texts, ".")
+                arrays[each.name] = value_labels.labelled(texts, each.labels)
                 arrays.pop(each.side or "", None)
         fields = [self.schema.field(name) for name in arrays]
         return pa.RecordBatch.from_arrays(list(arrays.values()), schema=pa.schema(fields, self.schema.metadata))
@@ -77,25 +83,15 @@ def labelling(schema: pa.Schema, catalog: Catalog) -> Labelling:
 
 def _labels(field: pa.Field, catalog: Catalog) -> ValueLabels | None:
     """Return the value labels of a column. Raises ValueError for faulty metadata."""
-    said = {key.decode(): value.decode("utf-8", "replace") for key, value in (field.metadata or {}).items()}
+    metadata = {key.decode(): value.decode("utf-8", "replace") for key, value in (field.metadata or {}).items()}
     if side_columns.is_side(field):
         return None
-    found = catalog.get(value_labels.format_name(said.get("sas.format", "")))
-    if found is None and value_labels.VALUE_LABELS in said:
-        return value_labels.read(said[value_labels.VALUE_LABELS])
+    found = catalog.get(value_labels.format_name(metadata.get("sas.format", "")))
+    if found is None and value_labels.VALUE_LABELS in metadata:
+        return value_labels.read(metadata[value_labels.VALUE_LABELS])
     return found
 
 
 def _as_text(field: pa.Field, labels: Mapping[bytes, bytes]) -> pa.Field:
-    said = {key: value for key, value in (field.metadata or {}).items() if key.decode() not in _OF_VALUES}
-    return pa.field(field.name, pa.string(), metadata={**said, b"sas.type": b"character", **labels})
-
-
-def _shown(batch: pa.RecordBatch, which: Labelled) -> pa.StringArray:
-    column = batch.column(which.name)
-    texts = column if sas_columns.is_text(column.type) else text_cells.written(column)
-    if which.side is not None:
-        texts = pc.coalesce(texts, batch.column(which.side))
-    if not sas_columns.is_text(column.type) and "." in which.labels:
-        texts = pc.fill_null(texts, ".")
-    return value_labels.labelled(texts, which.labels)
+    metadata = {key: value for key, value in (field.metadata or {}).items() if key.decode() not in _OF_VALUES}
+    return pa.field(field.name, pa.string(), metadata={**metadata, b"sas.type": b"character", **labels})

@@ -1,15 +1,16 @@
 """A stored Parquet file as a table for output: only the requested columns and row groups are read."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from app.dataset import side_columns
 from app.dataset.value_labels import Catalog
-from app.tables.write import character_lengths
-from app.tables.write.output_options import OptionError, OutputOptions
-from app.tables.write.output_table import Outgoing, TableFormat
+from app.tables.write.output_table import OptionError, OutputOptions, OutputTable, TableFormat
 from app.tables.write.selection import select
 from app.tables.write.shown_labels import Labelling, labelling
 
@@ -22,27 +23,45 @@ def outgoing(
     known: TableFormat,
     created: datetime,
     catalog: Catalog | None = None,
-) -> Outgoing:
+) -> OutputTable:
     """Return the part of a file that settled options choose, for a format. Raises OptionError.
 
     `catalog` has the value labels that are shown in place of values if the options ask for it. Reading is from one
     thread at a time.
     """
     shown = _labelling(file.schema_arrow, options, catalog or {})
-    selection = select(shown.schema, options, known)
-    first = min(options.offset or 0, file.metadata.num_rows)
-    rows = file.metadata.num_rows - first
-    if options.limit is not None:
-        rows = min(rows, options.limit)
+    first, rows = row_range(options, file.metadata.num_rows)
 
     def read(names: list[str]) -> Iterator[pa.RecordBatch]:
         return map(shown.apply, batches(file, shown.sources(names), first, rows))
 
-    unknown = character_lengths.unknown(shown.schema, selection.sources) if known.needs_lengths else []
+    return selected(shown.schema, options, known, OutputRows(read, rows, created))
+
+
+class OutputRows(NamedTuple):
+    """The rows for output: a function that yields these columns of them, their number, and their time of creation."""
+
+    read: Callable[[list[str]], Iterator[pa.RecordBatch]]
+    number: int
+    created: datetime
+
+
+def row_range(options: OutputOptions, rows: int) -> tuple[int, int]:
+    """Return the first row that options choose of this number of rows, and how many they choose."""
+    first = min(options.offset or 0, rows)
+    return first, rows - first if options.limit is None else min(rows - first, options.limit)
+
+
+def selected(schema: pa.Schema, options: OutputOptions, known: TableFormat, rows: OutputRows) -> OutputTable:
+    """Return the columns that settled options choose, for a format. Raises OptionError.
+
+    If the format needs lengths of texts that the schema does not state, all these texts are read first.
+    """
+    selection = select(schema, options, known)
+    unknown = [name for name in selection.sources if known.needs_lengths and _lacks_length(schema.field(name))]
     if unknown:
-        told = character_lengths.with_lengths(shown.schema, unknown, read(unknown))
-        selection = select(told, options, known)
-    return Outgoing(selection.schema, map(selection.apply, read(selection.sources)), rows, created)
+        selection = select(_with_lengths(schema, unknown, rows.read(unknown)), options, known)
+    return OutputTable(selection.schema, map(selection.apply, rows.read(selection.sources)), rows.number, rows.created)
 
 
 def _labelling(schema: pa.Schema, options: OutputOptions, catalog: Catalog) -> Labelling:
@@ -74,3 +93,22 @@ def batches(file: pq.ParquetFile, names: list[str], first: int, rows: int) -> It
                     rows -= taken.num_rows
                     yield taken
         begin = end
+
+
+def _with_lengths(schema: pa.Schema, names: Sequence[str], batches: Iterable[pa.RecordBatch]) -> pa.Schema:
+    """Return the schema with the lengths of these columns; the batches have no others. Reads every batch."""
+    longest = dict.fromkeys(names, 0)
+    for batch in batches:
+        for name, column in zip(names, batch.columns, strict=True):
+            longest[name] = max(longest[name], pc.max(pc.binary_length(column)).as_py() or 0)
+    for name, length in longest.items():
+        at = schema.get_field_index(name)
+        stated = {b"sas.type": b"character", b"sas.length": str(max(length, 1)).encode()}
+        metadata = {**(schema.field(at).metadata or {}), **stated}
+        schema = schema.set(at, schema.field(at).with_metadata(metadata))
+    return schema
+
+
+def _lacks_length(field: pa.Field) -> bool:
+    is_stated = (field.metadata or {}).get(b"sas.type") == b"character" and b"sas.length" in field.metadata
+    return pa.types.is_string(field.type) and not is_stated and not side_columns.is_side(field)

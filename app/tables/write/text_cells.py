@@ -1,8 +1,8 @@
-"""Convert columns to text, a column at a time: numbers in their shortest form, dates and times in ISO 8601.
+"""The cells of rows of text: columns converted to text, numbers in their shortest form, dates and times in ISO 8601.
 
-A datetime is `2026-11-21T08:30:00`, with a fraction where it has one, and with a `Z` behind if it is a moment of UTC; a
-time of day `08:30:00`. A duration, which is what a SAS time outside of 0 to 24 hours is, has as many hours as it needs:
-`30:15:00`, `-00:00:45`. Bytes are hexadecimal digits.
+A datetime is `2026-11-21T08:30:00`, with a fraction where it has one, and with a `Z` at the end if it is in UTC; a time
+of day is `08:30:00`. A duration (a SAS time outside of 0 to 24 hours) has as many hours as it needs: `30:15:00`,
+`-00:00:45`. Bytes are hexadecimal digits.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,6 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from app.dataset import side_columns
+from app.tables.write.output_table import OutputOptions
 
 _HOUR = 3_600_000_000
 
@@ -118,3 +121,45 @@ _TEXTS = (
     _Text(pa.types.is_duration, _duration),
     _Text(pa.types.is_binary, _hexadecimal),
 )
+
+
+class RowCell(NamedTuple):
+    """One cell of every row: its column, and the column of the tags that replace nulls in it."""
+
+    name: str
+    type: pa.DataType
+    at: int
+    tags_at: int | None = None
+
+    @property
+    def is_text(self) -> bool:
+        """Tell whether its values are text, and not numbers or dates."""
+        return is_text(self.type)
+
+    def column(self, batch: pa.RecordBatch) -> pa.Array:
+        return batch.column(self.at)
+
+    def written(self, batch: pa.RecordBatch) -> pa.StringArray:
+        """Return its values as text, without tags."""
+        return written(self.column(batch))
+
+    def tags(self, batch: pa.RecordBatch) -> pa.StringArray | None:
+        """Return the special missing values in it, or None without any."""
+        tags = None if self.tags_at is None else batch.column(self.tags_at)
+        return None if tags is None or tags.null_count == len(tags) else tags
+
+
+def cells(schema: pa.Schema, options: OutputOptions) -> list[RowCell]:
+    """Return the cells of a row. With `missing=tag`, side columns are not cells of their own."""
+    tags: dict[str, int] = {}
+    if options.missing == "tag":
+        tags = {of: at for at, field in enumerate(schema) if (of := side_columns.missing_of(field)) is not None}
+    folded = set(tags.values())
+    return [
+        RowCell(field.name, field.type, at, tags.get(field.name)) for at, field in enumerate(schema) if at not in folded
+    ]
+
+
+def blank_as_null(strings: pa.StringArray) -> pa.StringArray:
+    """Return text with null for the empty text."""
+    return pc.if_else(pc.equal(strings, ""), None, strings)

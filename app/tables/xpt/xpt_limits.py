@@ -90,7 +90,7 @@ class Misfit(NamedTuple):
         return f"{self.column or 'data set'}: {self.what} {self.value!r} {self.why}"
 
 
-class MisfitError(InvalidInputError):
+class UnfitTableError(InvalidInputError):
     """A table that a file of this kind cannot hold; `misfits` lists every reason."""
 
     def __init__(self, limits: XptLimits, misfits: tuple[Misfit, ...]) -> None:
@@ -120,28 +120,28 @@ def fit(
     get the maximum length. In version 5, names become upper case, which SAS treats as equal. `lengths` are the bytes
     that a column's longest value needs, where known. Side columns stay unchanged.
 
-    Raises MisfitError with every item that does not fit and may not, or cannot, be changed.
+    Raises UnfitTableError with every item that does not fit and may not, or cannot, be changed.
     """
     fitting = _Fitting(LIMITS[version], charset)
     variables = side_columns.without_sides(schema)
     if len(variables) > MOST_VARIABLES:
         fitting.note("", "variables", str(len(variables)), None, f"are more than {MOST_VARIABLES}")
-    names = fitting.names({f.name: _said(f.metadata).get("sas.name") or str(f.name) for f in variables})
+    names = fitting.names({f.name: _decoded(f.metadata).get("sas.name") or str(f.name) for f in variables})
     fields = [
         f if side_columns.is_side(f) else fitting.variable(f, names[f.name], (lengths or {}).get(f.name, 0))
         for f in schema
     ]
-    fitted = pa.schema(fields, fitting.member(_said(schema.metadata)))
+    fitted = pa.schema(fields, fitting.member(_decoded(schema.metadata)))
     return Fitted(fitted, fitting.checked(rename=rename))
 
 
 def names_in_program(schema: pa.Schema, *, rename: bool = False) -> tuple[str, dict[str, str]]:
     """Return the names of the data set and, by column, of its variables in a SAS program.
 
-    Raises MisfitError for names that SAS reserves, or that are too long or taken; with `rename`, they are changed.
+    Raises UnfitTableError for names that SAS reserves, or that are too long or taken; with `rename`, they are changed.
     """
     fitting = _Fitting(PROGRAM, "utf-8")
-    member = fitting.member_name(_said(schema.metadata))
+    member = fitting.member_name(_decoded(schema.metadata))
     names = fitting.names({name: name for name in side_columns.without_sides(schema).names})
     fitting.checked(rename=rename)
     return member, names
@@ -158,25 +158,25 @@ class _Fitting:
         self.misfits.append(Misfit(column, what, value, becomes, why))
 
     def checked(self, *, rename: bool) -> tuple[Misfit, ...]:
-        """Return what was noted. Raises MisfitError if it may not, or cannot, be changed."""
+        """Return what was noted. Raises UnfitTableError if it may not, or cannot, be changed."""
         misfits = tuple(self.misfits)
         if any(not rename or misfit.becomes is None for misfit in misfits):
-            raise MisfitError(self.limits, misfits)
+            raise UnfitTableError(self.limits, misfits)
         return misfits
 
-    def member_name(self, said: dict[str, str]) -> str:
-        name, longest = said.get("sas.member") or DEFAULT_MEMBER, self.limits.member
+    def member_name(self, attributes: dict[str, str]) -> str:
+        name, longest = attributes.get("sas.member") or DEFAULT_MEMBER, self.limits.member
         if self._fits(name, longest, _RESERVED_MEMBERS):
             return self._cased(name)
         becomes = self._free(name, longest, _RESERVED_MEMBERS)
         self.note("", "name", name, becomes, self._fault(name, longest, _RESERVED_MEMBERS))
         return becomes
 
-    def member(self, said: dict[str, str]) -> dict[str, str]:
-        return said | {
-            "sas.member": self.member_name(said),
-            "sas.label": self._cut("", "label", said.get("sas.label", ""), self.limits.member_label),
-            "sas.dataset_type": self._cut("", "type", said.get("sas.dataset_type", ""), self.limits.member_type),
+    def member(self, attributes: dict[str, str]) -> dict[str, str]:
+        return attributes | {
+            "sas.member": self.member_name(attributes),
+            "sas.label": self._cut("", "label", attributes.get("sas.label", ""), self.limits.member_label),
+            "sas.dataset_type": self._cut("", "type", attributes.get("sas.dataset_type", ""), self.limits.member_type),
         }
 
     def names(self, wanted: Mapping[str, str]) -> dict[str, str]:
@@ -195,28 +195,28 @@ class _Fitting:
         return names
 
     def variable(self, column: pa.Field, name: str, needed: int) -> pa.Field:
-        said = _said(column.metadata)
+        attributes = _decoded(column.metadata)
         is_text = sas_columns.is_text(column.type)
         changed = {
             "sas.name": name,
-            "sas.label": self._cut(column.name, "label", said.get("sas.label", ""), self.limits.label),
+            "sas.label": self._cut(column.name, "label", attributes.get("sas.label", ""), self.limits.label),
         }
         for key in ("sas.format", "sas.informat"):
-            if key in said:
-                changed[key] = self._format(column.name, key.removeprefix("sas."), said[key], is_text=is_text)
-        length = max(_length(said), needed)
+            if key in attributes:
+                changed[key] = self._format(column.name, key.removeprefix("sas."), attributes[key], is_text=is_text)
+        length = max(_length(attributes), needed)
         if is_text and length > self.limits.character:
             becomes = None if needed > self.limits.character else str(self.limits.character)
             self.note(column.name, "length", str(length), becomes, f"is more than {self.limits.character} bytes")
             changed["sas.length"] = str(self.limits.character)
-        return column.with_metadata(said | changed)
+        return column.with_metadata(attributes | changed)
 
     def _format(self, column: str, what: str, reference: str, *, is_text: bool) -> str:
-        said = format_names.parse(reference)
-        if is_text and said != SasFormat() and not said.name.startswith("$"):
-            said = said._replace(name=f"${said.name}")
-        if self._holds(said.name, self.limits.format) and max(said.width, said.decimals) <= LONGEST_WIDTH:
-            return str(said)
+        parsed = format_names.parse(reference)
+        if is_text and parsed != SasFormat() and not parsed.name.startswith("$"):
+            parsed = parsed._replace(name=f"${parsed.name}")
+        if self._holds(parsed.name, self.limits.format) and max(parsed.width, parsed.decimals) <= LONGEST_WIDTH:
+            return str(parsed)
         self.note(
             column, what, reference, "", f"has a name of more than {self.limits.format} bytes or too large a width"
         )
@@ -277,10 +277,38 @@ class _Fitting:
             return 0
 
 
-def _length(said: Mapping[str, str]) -> int:
-    length = said.get("sas.length", "") if said.get("sas.type") == "character" else ""
+def _length(attributes: Mapping[str, str]) -> int:
+    length = attributes.get("sas.length", "") if attributes.get("sas.type") == "character" else ""
     return int(length) if length.isascii() and length.isdigit() else 0
 
 
-def _said(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
+def _decoded(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
     return {key.decode("utf-8", "replace"): value.decode("utf-8", "replace") for key, value in (metadata or {}).items()}
+
+
+DEFAULT_CHARSET: Final = "utf-8"
+
+_ASCII: Final = bytes(range(0x20, 0x7F))
+
+
+def checked_charset(charset: str) -> str:
+    """Return the name of a Python codec unchanged. Raises InvalidInputError if it is unknown or does not contain
+    ASCII."""
+    if not _has_ascii(charset):
+        raise InvalidInputError(
+            "charset", "", -1, f"{charset!r} is not a character set for transport files; choose one that contains ASCII"
+        )
+    return charset
+
+
+def own_charset(schema: pa.Schema) -> str:
+    """Return the original character set of a table's texts if a transport file can have it; else UTF-8."""
+    stated = (schema.metadata or {}).get(b"sas.encoding", b"").decode("utf-8", "replace")
+    return stated if _has_ascii(stated) else DEFAULT_CHARSET
+
+
+def _has_ascii(charset: str) -> bool:
+    try:
+        return _ASCII.decode(charset, "replace") == _ASCII.decode("ascii")
+    except (LookupError, ValueError):
+        return False

@@ -37,7 +37,7 @@ _TYPES = {NUMERIC: b"\1", CHARACTER: b"\2"}
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class TransportMember:
     """A data set of a file.
 
     Observations and their padding lie between the bytes `at` and `end`. `count` is the number of observations if the
@@ -59,7 +59,7 @@ class Member:
         return sum(variable.length for variable in self.variables)
 
 
-def read_members(records: Records) -> Iterator[Member]:
+def read_members(records: Records) -> Iterator[TransportMember]:
     """Yield the data sets of a file, in its order. Raises InvalidInputError."""
     version = _version(records)
     at = RECORD + LibraryRecord.SIZE + ModifiedRecord.SIZE
@@ -69,7 +69,7 @@ def read_members(records: Records) -> Iterator[Member]:
         at = member.end
 
 
-def decoded(member: Member, charset: str) -> Member:
+def decoded(member: TransportMember, charset: str) -> TransportMember:
     """Return the same data set with its texts in a character set."""
 
     def of(latin_1: str) -> str:
@@ -93,7 +93,7 @@ def _version(records: Records) -> Version:
     raise InvalidInputError("xpt-header", "LIBRARY", 0, f"expected a transport file, found {known}")
 
 
-def _member(records: Records, version: Version, at: int) -> Member:
+def _member(records: Records, version: Version, at: int) -> TransportMember:
     names = PARTS[version]
     size = header_records.namestr_size(records.header(names.member, at), at)
     at += RECORD
@@ -112,7 +112,7 @@ def _member(records: Records, version: Version, at: int) -> Member:
     header = records.header(names.observations, at)
     observations = header_records.observation_count(header, at) if version == 8 else None
     at += RECORD
-    return Member(
+    return TransportMember(
         version=version,
         name=_text(name),
         label=_text(label.label),
@@ -144,24 +144,24 @@ def _end(records: Records, names: HeaderNames, at: int, count: int | None, row_s
 
 def _variable(described: memoryview, at: int, version: Version) -> Variable:
     layout = Namestr8 if version == 8 else Namestr
-    said, _ = layout.decode(described, 0, CONTEXT)
-    kind = _TYPES.get(said.ntype)
-    shortest, longest = (2, 8) if said.ntype == NUMERIC else (1, LONGEST_CHARACTER)
-    if kind is None or not shortest <= said.nlng <= longest:
-        why = f"a variable cannot have type {said.ntype} and length {said.nlng}"
-        raise InvalidInputError("xpt-variable", _text(said.nname), at, why)
-    name = said.longname if isinstance(said, Namestr8) and said.longname else said.nname
+    namestr, _ = layout.decode(described, 0, CONTEXT)
+    kind = _TYPES.get(namestr.ntype)
+    shortest, longest = (2, 8) if namestr.ntype == NUMERIC else (1, LONGEST_CHARACTER)
+    if kind is None or not shortest <= namestr.nlng <= longest:
+        why = f"a variable cannot have type {namestr.ntype} and length {namestr.nlng}"
+        raise InvalidInputError("xpt-variable", _text(namestr.nname), at, why)
+    name = namestr.longname if isinstance(namestr, Namestr8) and namestr.longname else namestr.nname
     return Variable(
         name=_text(name),
-        format=_text(said.nform),
-        informat=_text(said.niform),
-        label=_text(said.nlabel),
+        format=_text(namestr.nform),
+        informat=_text(namestr.niform),
+        label=_text(namestr.nlabel),
         type=kind,
-        length=said.nlng,
-        format_length=said.nfl,
-        format_decimal=said.nfd,
-        informat_length=said.nifl,
-        informat_decimal=said.nifd,
+        length=namestr.nlng,
+        format_length=namestr.nfl,
+        format_decimal=namestr.nfd,
+        informat_length=namestr.nifl,
+        informat_decimal=namestr.nifd,
     )
 
 
@@ -188,13 +188,13 @@ def _read_label(
     variables: list[Variable],
     places: Mapping[str, int],
 ) -> int:
-    said = records.layout(layout, at)
-    sizes = [said.name, said.label, *((said.format, said.informat) if isinstance(said, Label9) else (0, 0))]
+    record = records.layout(layout, at)
+    sizes = [record.name, record.label, *((record.format, record.informat) if isinstance(record, Label9) else (0, 0))]
     data = records.take(at + layout.SIZE, sum(sizes), layout.__name__)
     name, label, output, read = (_text(raw) for raw in _split(data.decode(CONTEXT.charset), sizes))
-    index = places.get(name, said.number - 1)
+    index = places.get(name, record.number - 1)
     if not 0 <= index < len(variables):
-        why = f"a label for variable {said.number}, but there are {len(variables)} variables"
+        why = f"a label for variable {record.number}, but there are {len(variables)} variables"
         raise InvalidInputError("xpt-variable", layout.__name__, at, why)
     variable = replace(variables[index], name=name or variables[index].name, label=label)
     if output:

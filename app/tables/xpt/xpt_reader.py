@@ -1,22 +1,26 @@
 """Read transport files as tables."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import BinaryIO, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from app.codecs.sas.constants import MessageKind
 from app.codecs.sas.data_set_messages import DataSetDefinition
-from app.dataset import decode
-from app.dataset.decode import DecodingPlan, Unforeseen
+from app.dataset import character_columns, decode
+from app.dataset.decode import BATCH_BYTES, DecodingPlan, Unforeseen
+from app.dataset.numeric import Bytes, Words
 from app.dataset.observation_layout import Representation
+from app.dataset.schema import Column
 from app.model.errors import InvalidInputError
 from app.model.names import folded
-from app.tables.xpt import observation_bytes, xpt_charsets
+from app.tables.xpt import xpt_limits
 from app.tables.xpt.record_reader import Records
-from app.tables.xpt.value_survey import surveyed
-from app.tables.xpt.xpt_members import Member, decoded, read_members
+from app.tables.xpt.xpt_layouts import RECORD
+from app.tables.xpt.xpt_members import TransportMember, decoded, read_members
 
 MOST_NAMES: Final = 20
 """The maximum number of data set names in an error."""
@@ -31,21 +35,21 @@ class XptDataSet(NamedTuple):
 
     schema: pa.Schema
     batches: Callable[[], Iterator[pa.RecordBatch]]
-    latin_1: Member
+    latin_1: TransportMember
     nuls: int
 
 
-def members(file: BinaryIO, *, charset: str = xpt_charsets.DEFAULT) -> list[str]:
+def members(file: BinaryIO, *, charset: str = xpt_limits.DEFAULT_CHARSET) -> list[str]:
     """Return the names of the data sets in a file. Raises InvalidInputError."""
-    charset = xpt_charsets.checked(charset)
+    charset = xpt_limits.checked_charset(charset)
     return [decoded(member, charset).name for member in read_members(Records(file))]
 
 
-def read(file: BinaryIO, *, member: str | None = None, charset: str = xpt_charsets.DEFAULT) -> XptDataSet:
+def read(file: BinaryIO, *, member: str | None = None, charset: str = xpt_limits.DEFAULT_CHARSET) -> XptDataSet:
     """Return a data set of a transport file of either version.
 
     The file must stay open and unchanged while rows are read. `member` is the data set's name, in any case; a file with
-    one data set needs none. `charset` is a Python codec's name. Columns, types and side columns are those of
+    one data set needs none. `charset` is a Python codec's name. Columns, types and side columns are as in
     `app.dataset`: special missing values are kept. The observations are surveyed first to determine the columns.
 
     Raises InvalidInputError, with the byte, for a file that is not a transport file, is cut off or contradicts itself,
@@ -55,13 +59,13 @@ def read(file: BinaryIO, *, member: str | None = None, charset: str = xpt_charse
     plan = surveyed(opened.plan, opened.blocks)
     return XptDataSet(
         plan.schema,
-        lambda: decode.batches(plan, opened.blocks(), observation_bytes.BATCH_ROWS),
+        lambda: decode.batches(plan, opened.blocks(), BATCH_ROWS),
         opened.latin_1,
         opened.nuls,
     )
 
 
-def read_whole(file: BinaryIO, *, member: str | None = None, charset: str = xpt_charsets.DEFAULT) -> pa.Table:
+def read_whole(file: BinaryIO, *, member: str | None = None, charset: str = xpt_limits.DEFAULT_CHARSET) -> pa.Table:
     """Return the same data set in memory. For usual values, this takes half the time: one pass."""
     opened = _opened(file, member, charset)
     try:
@@ -73,29 +77,31 @@ def read_whole(file: BinaryIO, *, member: str | None = None, charset: str = xpt_
 class _Opened(NamedTuple):
     plan: DecodingPlan
     blocks: Callable[[], Iterator[bytes]]
-    latin_1: Member
+    latin_1: TransportMember
     nuls: int
 
 
 def _opened(file: BinaryIO, member: str | None, charset: str) -> _Opened:
     records = Records(file)
-    charset = xpt_charsets.checked(charset)
+    charset = xpt_limits.checked_charset(charset)
     latin_1, chosen = _chosen(read_members(records), member, charset)
-    count, nuls = observation_bytes.row_count(records, chosen)
-    blocks = partial(observation_bytes.blocks, records, chosen, count)
+    count, nuls = row_count(records, chosen)
+    blocks = partial(row_blocks, records, chosen, count)
     how = Representation("big", "ibm", charset)
     plan = decode.first_plan(_definition(chosen, count), chosen.variables, how, blocks, {"sas.member": chosen.name})
     return _Opened(plan, blocks, latin_1, nuls)
 
 
 def _whole(plan: DecodingPlan, blocks: Callable[[], Iterator[bytes]]) -> pa.Table:
-    return pa.Table.from_batches(decode.batches(plan, blocks(), observation_bytes.BATCH_ROWS), plan.schema)
+    return pa.Table.from_batches(decode.batches(plan, blocks(), BATCH_ROWS), plan.schema)
 
 
-def _chosen(found: Iterable[Member], name: str | None, charset: str) -> tuple[Member, Member]:
-    """Return a data set with its texts as Latin-1, and with those in the character set."""
+def _chosen(
+    found: Iterable[TransportMember], name: str | None, charset: str
+) -> tuple[TransportMember, TransportMember]:
+    """Return a data set with its texts as Latin-1, and with its texts in the character set."""
     names: list[str] = []
-    wanted: list[tuple[Member, Member]] = []
+    wanted: list[tuple[TransportMember, TransportMember]] = []
     for latin_1 in found:
         member = decoded(latin_1, charset)
         names.append(member.name)
@@ -108,7 +114,7 @@ def _chosen(found: Iterable[Member], name: str | None, charset: str) -> tuple[Me
     raise InvalidInputError("xpt-member", "data set", -1, f"{problem}; the file has {listed or 'none'}")
 
 
-def _definition(member: Member, count: int) -> DataSetDefinition:
+def _definition(member: TransportMember, count: int) -> DataSetDefinition:
     return DataSetDefinition(
         MessageKind.DEFINITION,
         data_set_type=member.type,
@@ -117,3 +123,148 @@ def _definition(member: Member, count: int) -> DataSetDefinition:
         variables=len(member.variables),
         obs_length=member.row_size,
     )
+
+
+BATCH_ROWS = 8192
+"""The number of observations read at once: few enough for a column's results to stay in the processor's cache."""
+
+_NUL: Final = b"\0"
+
+
+class ObservationCount(NamedTuple):
+    """A number of observations; `nuls` is the number of rows of NULs that were counted (positive) or not (negative).
+
+    Both are readings of the same bytes: zeros as values, or padding.
+    """
+
+    rows: int
+    nuls: int = 0
+
+
+def row_count(records: Records, member: TransportMember) -> ObservationCount:
+    """Return the number of observations. Raises InvalidInputError if the last one is incomplete.
+
+    If the file does not state it, it follows from the bytes: after the last observation there is less than a record of
+    blanks, or, from some programs, of NULs. Observations of blanks only in that place cannot be distinguished from
+    padding, and do not count.
+    """
+    size, length = member.end - member.at, member.row_size
+    if not length:
+        if size or member.count:
+            raise InvalidInputError(
+                "xpt-observations",
+                "observations",
+                member.at,
+                "the observation length is 0, but observations have bytes",
+            )
+        return ObservationCount(0)
+    if member.count is not None:
+        return ObservationCount(member.count)
+    certain = -(-max(0, size - RECORD + 1) // length)
+    behind = min(certain * length, size)
+    rest = records.take(member.at + behind, size - behind, "observations")
+    rows = certain + -(-len(rest.rstrip(b" ")) // length)
+    if rest.endswith(_NUL):
+        return _count_with_nuls(member, rest, certain, size)
+    if rows * length > size:
+        raise _torn(member, size)
+    return ObservationCount(rows)
+
+
+def _count_with_nuls(member: TransportMember, rest: bytes, certain: int, size: int) -> ObservationCount:
+    """Return the number of observations of a file that ends with NULs.
+
+    They are padding if they are a part of an observation only, or of one with texts, which are padded with blanks.
+    Whole observations of numbers may be zeros.
+    """
+    length = member.row_size
+    with_values = -(-len(rest.rstrip(_NUL)) // length)
+    whole, part = divmod(len(rest), length)
+    if with_values > whole:
+        raise _torn(member, size)
+    is_padded = part or not all(variable.is_numeric for variable in member.variables)
+    nuls = whole - with_values
+    return ObservationCount(certain + with_values, -nuls) if is_padded else ObservationCount(certain + whole, nuls)
+
+
+def _torn(member: TransportMember, size: int) -> InvalidInputError:
+    torn = size - size % member.row_size
+    why = f"the last observation has {size - torn} of {member.row_size} bytes"
+    return InvalidInputError("xpt-truncated", "observations", member.at + torn, why)
+
+
+def row_blocks(records: Records, member: TransportMember, rows: int) -> Iterator[bytes]:
+    """Yield the bytes of a number of observations, in pieces of BATCH_ROWS, or of fewer whole ones if they are long."""
+    length = member.row_size
+    if not length:
+        return iter(())
+    a_piece = max(1, min(BATCH_ROWS, BATCH_BYTES // length))
+    return records.chunks(member.at, member.at + rows * length, a_piece * length)
+
+
+Blocks = Callable[[], Iterable[bytes]]
+
+_ORDINARY_MISSING: Final = np.uint64(ord("."))
+_TOP_BYTE: Final = np.uint64(0x100)
+_BEYOND_ASCII: Final = 0x80
+
+
+def surveyed(plan: DecodingPlan, blocks: Blocks) -> DecodingPlan:
+    """Return the plan that fits all observations (big-endian IBM floats). `blocks` are pieces of whole observations.
+
+    Most data sets need no change, and a quick test shows it for most columns: a missing value is a number whose
+    fraction is zero, and a text is ASCII. Only columns of dates and times, and columns that fail the quick test, are
+    read completely.
+    """
+    counted = [column for column in plan.columns if column.kind is not None]
+    plain = [column for column in plan.columns if column.kind is None]
+    doubtful: set[int] = set()
+    suited = _suited(plan, counted, _watched(plan, plain, blocks(), doubtful))
+    if doubtful:
+        suited |= _suited(plan, [column for column in plain if column.position in doubtful], blocks())
+    columns = tuple(suited.get(column.position, column) for column in plan.columns)
+    return replace(plan, columns=columns, surveyed=True)
+
+
+def _suited(plan: DecodingPlan, columns: Sequence[Column], blocks: Iterable[bytes]) -> dict[int, Column]:
+    """Return these columns as their values require them, by position."""
+    try:
+        for _ in decode.batches(replace(plan, columns=tuple(columns)), blocks, BATCH_ROWS):
+            pass
+    except Unforeseen as found:
+        columns = found.plan.columns
+    return {column.position: column for column in columns}
+
+
+def _watched(
+    plan: DecodingPlan, columns: Sequence[Column], blocks: Iterable[bytes], doubtful: set[int]
+) -> Iterator[bytes]:
+    """Yield the same blocks. Add the positions of columns that fail the quick test to `doubtful`."""
+    for block in blocks:
+        cells = np.frombuffer(block, np.uint8).reshape(-1, plan.obs_length)
+        doubtful |= {
+            column.position for column in columns if column.position not in doubtful and _is_doubtful(column, cells)
+        }
+        yield block
+
+
+def _is_doubtful(column: Column, cells: Bytes) -> bool:
+    values = cells[:, column.at : column.at + column.variable.length]
+    if not column.variable.is_numeric:
+        return bool(character_columns.side_by_side(values).max() >= _BEYOND_ASCII)
+    words = _words(values)
+    fractionless = words < _TOP_BYTE
+    if not fractionless.any():
+        return False
+    tops = words[fractionless]
+    return bool(((tops != 0) & (tops != _ORDINARY_MISSING)).any())
+
+
+def _words(values: Bytes) -> Words:
+    """Return each cell as a number whose low byte is the cell's first."""
+    rows, length = values.shape
+    if length == 8:
+        return values.view("<u8").reshape(rows).astype(np.uint64, copy=False)
+    padded = np.zeros((rows, 8), np.uint8)
+    padded[:, :length] = values
+    return padded.view("<u8").reshape(rows).astype(np.uint64, copy=False)

@@ -1,20 +1,33 @@
 """Write tables as transport files."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
-from app.codecs.sas.data_set_messages import Variable
+from app.codecs.sas.data_set_messages import DataSetDefinition, Variable
 from app.dataset import encode
+from app.dataset.format_names import SasFormat
 from app.model.errors import GatewayError
-from app.tables.xpt import xpt_charsets
-from app.tables.xpt.head_writer import head
-from app.tables.xpt.header_records import Version
-from app.tables.xpt.xpt_layouts import RECORD
-from app.tables.xpt.xpt_limits import fit
+from app.tables.xpt import header_records, xpt_limits
+from app.tables.xpt.header_records import LABELS_8, LABELS_9, PARTS, Version
+from app.tables.xpt.xpt_layouts import (
+    CONTEXT,
+    RECORD,
+    Label8,
+    Label9,
+    LabelRecord,
+    LibraryRecord,
+    MemberRecord5,
+    MemberRecord8,
+    ModifiedRecord,
+    Namestr5,
+    Namestr8,
+)
+from app.tables.xpt.xpt_limits import LIMITS, fit
+from app.wire import Layout
 
 EPOCH: Final = datetime(1960, 1, 1)
 """The epoch of SAS."""
@@ -48,7 +61,7 @@ def write(
     Raises MisfitError, before anything is written, for items that the version cannot hold. Raises InvalidInputError,
     naming column and row, for a value that its variable or the character set cannot hold.
     """
-    charset = xpt_charsets.checked(charset or xpt_charsets.own(schema))
+    charset = xpt_limits.checked_charset(charset or xpt_limits.own_charset(schema))
     fitted, _ = fit(schema, version, charset=charset, rename=rename, lengths=lengths)
     definition, described = encode.describe(
         fitted, charset=charset, observations=-1, character_lengths=lengths, float_format="ibm"
@@ -83,3 +96,134 @@ def _variable(variable: Variable) -> Variable:
 
 def _dollar(name: str) -> str:
     return f"${name}" if name and not name.startswith("$") else name
+
+
+SAS_VERSION: Final = "9.4"
+SYSTEM: Final = "Linux"
+
+_MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+
+_SHORT = LIMITS[5]
+"""The maximum sizes in a description of a variable, in either version."""
+
+
+def head(
+    version: Version,
+    member: str,
+    definition: DataSetDefinition,
+    variables: Sequence[Variable],
+    *,
+    charset: str,
+    created: datetime,
+    rows: int | None,
+) -> bytes:
+    """Return the part of a file before the observations. Names, labels and formats must fit the version."""
+    names = PARTS[version]
+    moment = _moment(created)
+    stamp = {"version": SAS_VERSION, "system": SYSTEM, "created": moment}
+    member_record = MemberRecord8 if version == 8 else MemberRecord5
+    out = bytearray()
+    out += header_records.header(names.library)
+    out += _record(LibraryRecord(**stamp))
+    out += _record(ModifiedRecord(modified=moment))
+    out += header_records.header(names.member, header_records.member_numbers())
+    out += header_records.header(names.descriptor)
+    out += _record(member_record(name=_raw(member, charset), **stamp))
+    out += _record(
+        LabelRecord(
+            modified=moment,
+            label=_raw(definition.label, charset),
+            type=_raw(definition.data_set_type, charset),
+        )
+    )
+    out += header_records.header(names.variables, header_records.variables_numbers(len(variables)))
+    out += _padded(_namestrs(version, variables, charset))
+    if version == 8:
+        out += _labels(variables, charset)
+    out += header_records.header(
+        names.observations, header_records.observations_numbers(rows if version == 8 else None)
+    )
+    return bytes(out)
+
+
+def _namestrs(version: Version, variables: Sequence[Variable], charset: str) -> bytes:
+    out = bytearray()
+    position = 0
+    for number, variable in enumerate(variables, 1):
+        out += _record(_namestr(version, number, position, variable, charset))
+        position += variable.length
+    return bytes(out)
+
+
+def _namestr(version: Version, number: int, position: int, variable: Variable, charset: str) -> Layout:
+    name, label = _raw(variable.name, charset), _raw(variable.label, charset)
+    output, read = _raw(variable.format, charset), _raw(variable.informat, charset)
+    fields: dict[str, Any] = {
+        "ntype": 1 if variable.is_numeric else 2,
+        "nlng": variable.length,
+        "nvar0": number,
+        "nname": name[:8],
+        "nlabel": label[:40],
+        "nform": output[:8],
+        "nfl": variable.format_length,
+        "nfd": variable.format_decimal,
+        "niform": read[:8],
+        "nifl": variable.informat_length,
+        "nifd": variable.informat_decimal,
+        "npos": position,
+    }
+    if version == 5:
+        return Namestr5(**fields)
+    return Namestr8(**fields, longname=name, lablen=len(label), formlen=len(output), informlen=len(read))
+
+
+def _labels(variables: Sequence[Variable], charset: str) -> bytes:
+    """Return the records for attributes that do not fit in the descriptions of variables; empty if all fit."""
+    long_format = any(_is_longer(name, _SHORT.format, charset) for v in variables for name in (v.format, v.informat))
+    write = _label_9 if long_format else _label_8
+    labels = [
+        write(number, variable, charset)
+        for number, variable in enumerate(variables, 1)
+        if _is_longer(variable.label, _SHORT.label, charset)
+        or _is_longer(variable.format, _SHORT.format, charset)
+        or _is_longer(variable.informat, _SHORT.format, charset)
+    ]
+    if not labels:
+        return b""
+    name = LABELS_9 if long_format else LABELS_8
+    return header_records.header(name, str(len(labels))) + _padded(b"".join(labels))
+
+
+def _label_8(number: int, variable: Variable, charset: str) -> bytes:
+    name, label = (text.encode(charset) for text in (variable.name, variable.label))
+    return _record(Label8(number=number, name=len(name), label=len(label))) + name + label
+
+
+def _label_9(number: int, variable: Variable, charset: str) -> bytes:
+    """Return a LABELV9 entry. An empty text is a blank, since %XPT2LOC reads a text of no bytes up to the end."""
+    output = SasFormat(variable.format, variable.format_length, variable.format_decimal)
+    read = SasFormat(variable.informat, variable.informat_length, variable.informat_decimal)
+    texts = [text.encode(charset) or b" " for text in (variable.name, variable.label, str(output), str(read))]
+    return _record(Label9(number, *map(len, texts))) + b"".join(texts)
+
+
+def _is_longer(text: str, size: int, charset: str) -> bool:
+    return len(text.encode(charset)) > size
+
+
+def _record(layout: Layout) -> bytes:
+    return layout.encode(CONTEXT)
+
+
+def _raw(text: str, charset: str) -> str:
+    """Return a text as the Latin-1 characters that have its bytes."""
+    return text.encode(charset).decode(CONTEXT.charset)
+
+
+def _padded(data: bytes) -> bytes:
+    return data + b" " * (-len(data) % RECORD)
+
+
+def _moment(moment: datetime) -> str:
+    """Return a time as ddMMMyy:hh:mm:ss."""
+    return f"{moment.day:02}{_MONTHS[moment.month - 1]}{moment:%y:%H:%M:%S}"

@@ -8,9 +8,9 @@ from fastapi import Depends, Query
 
 from app.model.errors import InvalidInputError
 from app.tables.write import FORMATS, OutputOptions, TableFormat
-from app.tables.write.output_options import Blank, Dates, Formulas, Missing, Names, Times
 from app.tables.write.output_pieces import OutputPieces
-from app.tables.xpt.xpt_limits import MisfitError
+from app.tables.write.output_table import Blank, Dates, Formulas, Missing, Names, Times
+from app.tables.xpt.xpt_limits import UnfitTableError
 from app.web.http.parameters import Digits
 from app.web.problems import Problem
 
@@ -158,7 +158,7 @@ FormatDep = Annotated[
 
 def not_representable(error: InvalidInputError) -> Problem:
     """Return the problem for a data set that a format cannot represent."""
-    misfits = [misfit._asdict() for misfit in error.misfits] if isinstance(error, MisfitError) else []
+    misfits = [misfit._asdict() for misfit in error.misfits] if isinstance(error, UnfitTableError) else []
     return Problem("not-representable", str(error), misfits=misfits)
 
 

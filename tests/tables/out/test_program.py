@@ -8,7 +8,7 @@ from io import BytesIO, StringIO
 import pyarrow as pa
 import pytest
 
-from app.tables.xpt.xpt_limits import MisfitError
+from app.tables.xpt.xpt_limits import UnfitTableError
 from tests.support.tables import field, visits
 from tests.tables.out.making import made
 
@@ -81,7 +81,7 @@ def test_names_that_sas_reserves_are_refused_or_changed() -> None:
     """A DATA step drops _N_ without a word, and DATA _NULL_ writes no data set."""
     schema = pa.schema([field("_N_", pa.float64()), field("x", pa.float64())], {"sas.member": "_NULL_"})
     table = pa.table([[1.0], [2.0]], schema=schema)
-    with pytest.raises(MisfitError, match="does not fit a SAS program") as refused:
+    with pytest.raises(UnfitTableError, match="does not fit a SAS program") as refused:
         made(table, "sas")
     assert [(misfit.column, misfit.value, misfit.becomes) for misfit in refused.value.misfits] == [
         ("", "_NULL_", "_NULL_2"),

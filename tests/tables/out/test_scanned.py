@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.tables.write import FORMATS, OptionError, Outgoing, OutputOptions, scanned_table
+from app.tables.write import FORMATS, OptionError, OutputOptions, OutputTable, scanned_table
 from app.tables.write.scanned_table import head, outgoing
 from tests.support.tables import long, visits
 from tests.tables.out.making import CREATED, made
@@ -34,7 +34,7 @@ def numbered(tmp_path_factory: pytest.TempPathFactory) -> ds.Dataset:
     return ds.dataset(folder)
 
 
-def of(table: ds.Dataset, schema: pa.Schema, rows: int, name: str, **options: Any) -> Outgoing:
+def of(table: ds.Dataset, schema: pa.Schema, rows: int, name: str, **options: Any) -> OutputTable:
     known = FORMATS[name]
     return outgoing(table, schema, rows, known.settled(OutputOptions(**options)), known, CREATED)
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyreadstat
 import pytest
 
-from app.tables.xpt.xpt_limits import MisfitError
+from app.tables.xpt.xpt_limits import UnfitTableError
 from app.tables.xpt.xpt_reader import read
 from tests.support.tables import field, visits
 from tests.tables.out.making import made
@@ -56,6 +56,6 @@ def test_texts_of_an_ebcdic_data_set_keep_their_lengths() -> None:
 def test_what_does_not_fit_is_told_before_a_byte_is_made() -> None:
     schema = pa.schema([field("MuchTooLong", pa.float64())], {"sas.member": "M"})
     table: Any = pa.table([[1.0]], schema=schema)
-    with pytest.raises(MisfitError):
+    with pytest.raises(UnfitTableError):
         made(table, "xpt-v5")
     assert came_back(made(table, "xpt-v5", rename=True)).schema.names == ["MUCHTOOL"]

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from app.model.errors import InvalidInputError
 from app.tables.read import file_formats
 from app.tables.read.defining import Definition, define
-from app.tables.read.overrides import DataSetOverrides, Target
-from app.tables.read.read_request import Options
+from app.tables.read.overrides import DataSetOverrides, DataSetTarget
+from app.tables.read.read_request import ReadOptions
 from tests.support.tables import pupils, visits
 from tests.tables.out.making import made
 
@@ -142,8 +142,8 @@ def outcomes(name: str, first: int, end: int) -> Generator[bytes, None, dict[str
 
 def read(name: str, data: bytes) -> Definition:
     """Return the data set that a file becomes."""
-    reading = file_formats.read(io.BytesIO(data), "xpt" if name == "xpt-v5" else name, Options())
-    return define(reading, DataSetOverrides(file_stem="damaged", names="rename"), Target())
+    reading = file_formats.read(io.BytesIO(data), "xpt" if name == "xpt-v5" else name, ReadOptions())
+    return define(reading, DataSetOverrides(file_stem="damaged", names="rename"), DataSetTarget())
 
 
 def expected_rows(name: str, data: bytes) -> int:

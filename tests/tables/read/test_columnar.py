@@ -15,8 +15,8 @@ import pytest
 from app.model.errors import InvalidInputError
 from app.tables.read import arrow_inflation, shared_values
 from app.tables.read.columnar import read_parquet
-from app.tables.read.overrides import Target, VariableOverrides
-from app.tables.read.read_request import Options
+from app.tables.read.overrides import DataSetTarget, VariableOverrides
+from app.tables.read.read_request import ReadOptions
 from tests.tables.read.reading import defined, opened, sent, table_of, whole
 
 LONG = "x" * (1 << 20)
@@ -74,7 +74,7 @@ def test_places_that_a_dictionary_lacks_are_refused() -> None:
 @pytest.mark.parametrize("write", WRITERS)
 def test_text_that_is_not_utf_8_is_refused(write: Any) -> None:
     with pytest.raises(InvalidInputError, match="a text is not UTF-8, in column city of batch 1"):
-        defined(write(pa.table({"n": [1, 2], "city": DAMAGED})), Target("latin-1"))
+        defined(write(pa.table({"n": [1, 2], "city": DAMAGED})), DataSetTarget("latin-1"))
 
 
 @pytest.mark.parametrize("write", WRITERS)
@@ -272,5 +272,5 @@ def test_columns_nested_beyond_the_library_s_limit_are_not_called_damaged(depth:
     file = BytesIO()
     pq.write_table(pa.table({"x": pa.nulls(1, kind)}), file)
     with pytest.raises(InvalidInputError, match="nested too deep; write columns of plain values") as caught:
-        read_parquet(file, Options())
+        read_parquet(file, ReadOptions())
     assert "damaged" not in str(caught.value)

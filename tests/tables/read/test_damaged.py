@@ -17,8 +17,8 @@ from app.model.errors import InvalidInputError
 from app.tables.read import file_formats, label_catalogs
 from app.tables.read.damage_errors import COLUMNAR, READSTAT, REMEDY, UNKNOWN
 from app.tables.read.defining import define
-from app.tables.read.overrides import DataSetOverrides, Target
-from app.tables.read.read_request import Options
+from app.tables.read.overrides import DataSetOverrides, DataSetTarget
+from app.tables.read.read_request import ReadOptions
 from tests.support.readstat import Written, write_sas7bcat, write_sas7bdat
 
 WAYS = 200
@@ -93,7 +93,7 @@ def refused(kind: str, data: bytes, encoding: str | None = None) -> str:
         if kind == "sas7bcat":
             label_catalogs.read(file, "formats.sas7bcat", "")
         else:
-            for batch in file_formats.read(file, kind.removesuffix("-file"), Options(encoding=encoding)).batches():
+            for batch in file_formats.read(file, kind.removesuffix("-file"), ReadOptions(encoding=encoding)).batches():
                 batch.validate()
     except InvalidInputError as error:
         return str(error)
@@ -148,8 +148,8 @@ def test_a_text_of_a_sas7bdat_that_does_not_decode_is_kept_and_its_row_is_told(r
     text = f"text {row - 1}".encode().ljust(12, b"\0" if b"text 0\0" in data else b" ")
     assert data.count(text) == 1
     changed = b"\xff" + text[1:]
-    reading = file_formats.read(BytesIO(data.replace(text, changed)), "sas7bdat", Options())
-    faults = define(reading, DataSetOverrides(), Target()).warnings
+    reading = file_formats.read(BytesIO(data.replace(text, changed)), "sas7bdat", ReadOptions())
+    faults = define(reading, DataSetOverrides(), DataSetTarget()).warnings
     assert [(fault.code, fault.row) for fault in faults if fault.code == "damaged"] == [("damaged", row)]
     (side,) = [name for name in reading.schema.names if name.endswith("__bytes")]
     kept = [cell for batch in reading.batches() for cell in batch.column(side).to_pylist() if cell is not None]
@@ -205,7 +205,7 @@ def test_arrow_names_the_batch_and_its_first_row() -> None:
 def test_files_of_another_kind_are_not_called_damaged() -> None:
     assert refused("parquet", b"a,b\n1,2\n") == "not a Parquet file: its first four bytes are not PAR1"
     assert refused("parquet", b"PARE" + bytes(100)) == "the Parquet file is encrypted; write it without encryption"
-    assert refused("sas7bdat", b"a,b\n") == "not a sas7bdat file: its first 32 bytes are not those of one"
+    assert refused("sas7bdat", b"a,b\n") == "not a sas7bdat file: its first 32 bytes differ"
 
 
 @pytest.mark.parametrize("words", [COLUMNAR, READSTAT])

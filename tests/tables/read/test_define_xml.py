@@ -7,10 +7,10 @@ import pytest
 
 from app.dataset import value_labels
 from app.model.errors import InvalidInputError
-from app.tables.read import define_xml, enriching
+from app.tables.read import define_xml
 from app.tables.read.defining import Definition, define
-from app.tables.read.overrides import DataSetOverrides, Target, VariableOverrides
-from app.tables.read.read_request import Options
+from app.tables.read.overrides import DataSetOverrides, DataSetTarget, VariableOverrides
+from app.tables.read.read_request import ReadOptions
 from tests.support import define_xml as example
 from tests.support.tables import field
 from tests.tables.out.making import made
@@ -26,7 +26,10 @@ def defined(data: bytes, name: str, wishes: DataSetOverrides | None = None) -> D
     wishes = wishes or DataSetOverrides(file_stem="pupils")
     definitions = read(example.define_xml())
     return define(
-        enriching.read(io.BytesIO(data), name, Options(), wishes, definitions), wishes, Target(), definitions.catalog
+        define_xml.read_enriched(io.BytesIO(data), name, ReadOptions(), wishes, definitions),
+        wishes,
+        DataSetTarget(),
+        definitions.catalog,
     )
 
 

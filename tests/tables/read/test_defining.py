@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from app.dataset import checks
 from app.model.errors import InvalidInputError
-from app.tables.read.overrides import Target, VariableOverrides
-from app.tables.read.read_request import Options
+from app.tables.read.overrides import DataSetTarget, VariableOverrides
+from app.tables.read.read_request import ReadOptions
 from tests.tables.read.reading import defined, sent, whole
 
-LATIN = Target("latin-1")
-IBM = Target("cp037", "ibm")
+LATIN = DataSetTarget("latin-1")
+IBM = DataSetTarget("cp037", "ibm")
 MOMENT = datetime(2024, 2, 29, 12, 30, 15, 250_000)
 
 
@@ -109,7 +109,9 @@ def test_numbers_may_be_sent_as_text() -> None:
 
 def test_lengths_are_those_of_the_destination_s_character_set() -> None:
     table = pa.table({"c": ["äöü", "abcd"]})
-    assert [defined(whole(table), Target(name)).variables[0].length for name in ("utf-8", "latin-1", "utf-8")] == [
+    assert [
+        defined(whole(table), DataSetTarget(name)).variables[0].length for name in ("utf-8", "latin-1", "utf-8")
+    ] == [
         6,
         4,
         6,
@@ -170,13 +172,14 @@ LONG = "ä" * 17_000
         ({"x": [1.0]}, LATIN, {"length": 2}, "length", None, "length 3 to 8, not 2"),
         ({"x": ["a"]}, LATIN, {"length": 32_768}, "length", None, "length 1 to 32767"),
         ({"x": ["a", "€", "b"]}, LATIN, {}, "value", 2, "'€' is not in character set latin-1"),
-        ({"x": ["ab", "äb", "abc"]}, Target(), {"length": 2}, "value", 2, "more than 2 bytes in character set utf-8"),
-        ({"x": ["a", LONG]}, Target(), {}, "value", 2, "more than 32767 bytes"),
+        ({"x": ["ab", "äb", "abc"]}, DataSetTarget(), {"length": 2}, "value", 2,
+         "more than 2 bytes in character set utf-8"),
+        ({"x": ["a", LONG]}, DataSetTarget(), {}, "value", 2, "more than 32767 bytes"),
         ({"x": [1.0]}, LATIN, {"label": "l" * 257}, "label", None, "at most 256 bytes"),
         ({"x": [1.0]}, LATIN, {"label": "€"}, "label", None, "lacks"),
         ({"x": [1.0]}, LATIN, {"format": "F" + "9" * 5000 + "."}, "format", None, "is not a format"),
         ({"x": [1.0]}, LATIN, {"format": "F" * 33 + "."}, "format", None, "at most 32 bytes"),
-        ({"x": [1.0]}, Target(version="V8"), {"format": "NLDATMYMS."}, "format", None, "at most 8 bytes"),
+        ({"x": [1.0]}, DataSetTarget(version="V8"), {"format": "NLDATMYMS."}, "format", None, "at most 8 bytes"),
         ({"x": [1.0]}, LATIN, {"format": "$5."}, "format", None, "one without $"),
         ({"x": ["a"]}, LATIN, {"format": "DATE9."}, "format", None, "one with $"),
         ({"x": ["a"]}, LATIN, {"informat": "DATE9."}, "informat", None, "one with $"),
@@ -189,11 +192,11 @@ LONG = "ä" * 17_000
         ({"x": [b"raw"]}, LATIN, {}, "type", None, "no equivalent of the type binary"),
         ({"x": [1.0], "x__missing": [".A"]}, LATIN, {}, "value", 1, "has a value and a special missing value"),
         ({"x": [None, 1.0], "x__missing": ["?", ""]}, LATIN, {}, "value", 1, "not a SAS missing value"),
-        ({"x": ["a"]}, Target("utf-16-le"), {}, "charset", None, "more than one byte"),
+        ({"x": ["a"]}, DataSetTarget("utf-16-le"), {}, "charset", None, "more than one byte"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_sent_is_told_with_its_row(
-    table: dict[str, Any], target: Target, wish: dict[str, Any], code: str, row: int | None, why: str
+    table: dict[str, Any], target: DataSetTarget, wish: dict[str, Any], code: str, row: int | None, why: str
 ) -> None:
     definition = defined(whole(pa.table(table)), target, {"x": VariableOverrides(**wish)} if wish else None)
     faults = [(fault.code, fault.row) for fault in definition.errors]
@@ -239,7 +242,7 @@ def test_a_column_of_text_says_why_it_is_no_number() -> None:
         b"when,n\n2024-01-31,1\n31JAN2024,2\n", variables={"when": VariableOverrides(format="DATE9.", type="numeric")}
     )
     assert [(fault.variable, fault.code) for fault in definition.errors] == [("when", "type"), ("when", "format")]
-    assert Options(types={"when": "numeric"}).type_of("WHEN") == "numeric"
+    assert ReadOptions(types={"when": "numeric"}).type_of("WHEN") == "numeric"
 
 
 def test_a_table_without_columns_is_no_data_set() -> None:
@@ -285,16 +288,16 @@ def test_a_small_file_of_a_vast_table_is_not_read_to_its_end(extension: str) -> 
         data = b'{"%s": 0}\n' % b'": 0, "'.join(b"v%d" % n for n in range(100)) + b"{}\n" * 100_000
     assert len(data) < 1 << 20
     with pytest.raises(InvalidInputError, match="more than 50,000,000 bytes"):
-        defined(data, Target(most_bytes=50_000_000))
+        defined(data, DataSetTarget(most_bytes=50_000_000))
 
 
 @pytest.mark.parametrize("length", [1 << 70, -(1 << 70)])
 def test_a_length_that_cannot_be_is_the_only_fault(length: int) -> None:
     wishes = {"c": VariableOverrides(length=length)}
-    definition = defined(b"c,n\na,1\n", Target(most_bytes=1 << 10), variables=wishes)
+    definition = defined(b"c,n\na,1\n", DataSetTarget(most_bytes=1 << 10), variables=wishes)
     assert [(fault.variable, fault.code) for fault in definition.errors] == [("c", "length")]
     with pytest.raises(InvalidInputError, match="more than 1,024 bytes"):
-        defined(b"c,n\n" + b"a,1\n" * 1_000, Target(most_bytes=1 << 10), variables=wishes)
+        defined(b"c,n\n" + b"a,1\n" * 1_000, DataSetTarget(most_bytes=1 << 10), variables=wishes)
 
 
 def test_more_columns_than_a_data_set_has_are_refused() -> None:

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from app.dataset import side_columns
 from app.model.errors import InvalidInputError
 from app.tables.read import file_formats, json_document
-from app.tables.read.overrides import Target, VariableOverrides
-from app.tables.read.read_request import MOST_COLUMNS, Options, VariableType
+from app.tables.read.overrides import DataSetTarget, VariableOverrides
+from app.tables.read.read_request import MOST_COLUMNS, ReadOptions, VariableType
 from tests.support.tables import visits
 from tests.tables.out.making import made
 from tests.tables.read.reading import defined, opened, sent, table_of
@@ -60,7 +60,7 @@ def test_tags_in_the_cells_of_a_csv() -> None:
 def test_undecodable_bytes_are_kept_and_warned_of_whatever_the_destination() -> None:
     table = visits()
     moved = table.replace_schema_metadata({**table.schema.metadata, b"sas.encoding": b"cp1252"})
-    for source, target in ((table, Target()), (moved, Target()), (table, Target("latin-1"))):
+    for source, target in ((table, DataSetTarget()), (moved, DataSetTarget()), (table, DataSetTarget("latin-1"))):
         found = defined(opened(made(source, "parquet")), target)
         assert "City" not in {fault.variable for fault in found.errors}
         assert ("City", "damaged", 2) in [(fault.variable, fault.code, fault.row) for fault in found.warnings]
@@ -382,7 +382,7 @@ def test_a_json_array_of_objects_is_read(monkeypatch: pytest.MonkeyPatch) -> Non
     objects = [{"a": 1, "b": "]}"}, {"a": None, "b": "{["}, {"c": 2.5}]
     for indent, piece in ((None, 1), (1, 3), (None, 1 << 20)):
         monkeypatch.setattr(json_document, "BLOCK_BYTES", max(piece, 2))
-        table = table_of(file_formats.read(BytesIO(json.dumps(objects, indent=indent).encode()), "json", Options()))
+        table = table_of(file_formats.read(BytesIO(json.dumps(objects, indent=indent).encode()), "json", ReadOptions()))
         assert table.to_pydict() == {"a": [1, None, None], "b": ["]}", "{[", None], "c": [None, None, 2.5]}
 
 

@@ -1,4 +1,4 @@
-"""Rows that do not come are never passed over: what a file promises is compared with what came."""
+"""Rows that do not come are never passed over: what a file states is compared with what it has."""
 
 import gzip
 import io
@@ -32,15 +32,15 @@ def written(records: Any, rows: list[list[Any]], form: str) -> bytes:
 
 @pytest.mark.parametrize("form", ["dataset-json", "dataset-ndjson", "dsjc"])
 @pytest.mark.parametrize("records", [2, 4, 0])
-def test_other_rows_than_promised_are_refused(form: str, records: int) -> None:
+def test_other_rows_than_stated_are_refused(form: str, records: int) -> None:
     rows = [[1], [2], [3]]
     assert table_of(opened(written(3, rows, form)))["N"].to_pylist() == [1, 2, 3]
-    with pytest.raises(InvalidInputError, match=rf"promise {records} rows .`records`., but 3 came"):
+    with pytest.raises(InvalidInputError, match=rf"state {records} rows .`records`., but it has 3"):
         table_of(opened(written(records, rows, form)))
 
 
 @pytest.mark.parametrize("records", ["3", -1, 1.5, True])
-def test_a_promise_that_is_no_number_is_refused(records: Any) -> None:
+def test_a_stated_number_that_is_no_number_is_refused(records: Any) -> None:
     with pytest.raises(InvalidInputError, match="not a number of rows"):
         opened(written(records, [[1]], "dataset-json"))
 
@@ -50,14 +50,14 @@ def test_rows_of_dataset_json_that_would_be_passed_over_are_refused() -> None:
     for damaged in (one[:-1] + b', "rows": [[2]]}', one.replace(b"[[1]]", b'{"1": [1]}')):
         with pytest.raises(InvalidInputError, match=r"not an array of rows|the member 'rows' twice"):
             opened(damaged, "x.json")
-    with pytest.raises(InvalidInputError, match=r"promise 7 rows .`records`., but 0 came"):
+    with pytest.raises(InvalidInputError, match=r"state 7 rows .`records`., but it has 0"):
         table_of(opened(written(7, [], "dataset-json").replace(b', "rows": []', b"")))
 
 
 def test_dataset_ndjson_cut_at_a_line_end_is_refused() -> None:
     data = made(pupils(), "dataset-ndjson")
     cut = data[: data.rindex(b"\n", 0, -1) + 1]
-    with pytest.raises(InvalidInputError, match=r"promise 3 rows .`records`., but 2 came"):
+    with pytest.raises(InvalidInputError, match=r"state 3 rows .`records`., but it has 2"):
         table_of(opened(cut))
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from app.model.errors import InvalidInputError
 from app.tables.read import file_formats
-from app.tables.read.read_request import Options
+from app.tables.read.read_request import ReadOptions
 from tests.tables.read.reading import opened, table_of
 
 
@@ -51,4 +51,4 @@ def test_a_csv_of_a_header_without_its_line_end_gives_a_warning() -> None:
     (remark,) = opened(b"A,B", "x.csv").remarks
     assert (remark.why[:28], remark.row) == ("the last line has no line en", None)
     file = BytesIO(b"A,B\r\n")
-    assert file_formats.read(file, "csv", Options()).remarks == ()
+    assert file_formats.read(file, "csv", ReadOptions()).remarks == ()

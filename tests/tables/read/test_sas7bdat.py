@@ -13,8 +13,8 @@ import pytest
 
 from app.dataset.value_labels import value_text
 from app.model.errors import InvalidInputError
-from app.tables.read import file_formats, label_catalogs, sas7bcat, sas7bdat
-from app.tables.read.read_request import Options
+from app.tables.read import file_formats, label_catalogs, sas7bdat
+from app.tables.read.read_request import ReadOptions
 from tests.support.readstat import Formats, Value, Written, write_sas7bcat, write_sas7bdat
 
 VARIABLES = (
@@ -39,7 +39,7 @@ def pupils(tmp_path: Path) -> Path:
 
 
 def read(data: bytes, encoding: str | None = None) -> pa.Table:
-    reading = file_formats.read(io.BytesIO(data), "sas7bdat", Options(encoding=encoding))
+    reading = file_formats.read(io.BytesIO(data), "sas7bdat", ReadOptions(encoding=encoding))
     return pa.Table.from_batches(reading.batches(), reading.schema)
 
 
@@ -99,7 +99,7 @@ def test_rows_are_read_some_at_a_time(
     monkeypatch.setattr(sas7bdat, "CELLS_A_CHUNK", chunk * len(VARIABLES))
     monkeypatch.setattr(sas7bdat, "CELLS_A_BATCH", 14 * len(VARIABLES))
     monkeypatch.setattr(sas7bdat, "MOST_BYTES", most_bytes)
-    reading = file_formats.read(io.BytesIO(pupils.read_bytes()), "sas7bdat", Options())
+    reading = file_formats.read(io.BytesIO(pupils.read_bytes()), "sas7bdat", ReadOptions())
     batches = list(reading.batches())
     assert [batch.num_rows for batch in batches] == batches_of
     table = pa.Table.from_batches(batches, reading.schema)
@@ -166,7 +166,7 @@ FORMATS: Formats = {"AGEF": {1.0: "one", 2.5: "two and a half"}, "$SEX": {"M": "
 def test_a_catalog_has_value_labels_by_format(tmp_path: Path) -> None:
     path = write_sas7bcat(tmp_path / "formats.sas7bcat", FORMATS)
     with path.open("rb") as file:
-        assert sas7bcat.read_sas7bcat(file)[0] == {
+        assert label_catalogs.read_sas7bcat(file)[0] == {
             "AGEF": {"1": "one", "2.5": "two and a half"},
             "$SEX": {"M": "Male", "F": "Female"},
         }
@@ -176,7 +176,7 @@ def test_a_catalog_is_what_polars_readstat_reads(tmp_path: Path) -> None:
     path = write_sas7bcat(tmp_path / "formats.sas7bcat", FORMATS)
     theirs = polars_readstat.read_sas7bcat(str(path))
     with path.open("rb") as file:
-        assert sas7bcat.read_sas7bcat(file)[0] == {
+        assert label_catalogs.read_sas7bcat(file)[0] == {
             name: {value_text(value): label for value, label in labels.items()} for name, labels in theirs.items()
         }
 
@@ -187,7 +187,7 @@ def test_a_catalog_keeps_the_labels_of_special_missing_values(tmp_path: Path) ->
     number = bytes.fromhex("c008000000000000")
     assert data.count(number) == 1
     tagged = data.replace(number, bytes.fromhex("000003ffffffffff"))
-    assert sas7bcat.read_sas7bcat(io.BytesIO(tagged))[0] == {"AGEF": {".B": "refused"}}
+    assert label_catalogs.read_sas7bcat(io.BytesIO(tagged))[0] == {"AGEF": {".B": "refused"}}
 
 
 def test_damaged_catalogs_are_refused_with_errors_of_ours(tmp_path: Path) -> None:

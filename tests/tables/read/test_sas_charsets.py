@@ -13,8 +13,8 @@ import pytest
 from app.model.errors import InvalidInputError
 from app.tables.read import file_formats, label_catalogs, sas_file_charsets
 from app.tables.read.defining import define
-from app.tables.read.overrides import DataSetOverrides, Target
-from app.tables.read.read_request import Options, Reading
+from app.tables.read.overrides import DataSetOverrides, DataSetTarget
+from app.tables.read.read_request import FileTable, ReadOptions
 from tests.support import charsets
 from tests.support.cases import for_each
 from tests.support.readstat import Written, write_sas7bcat, write_sas7bdat
@@ -64,11 +64,11 @@ def made(tmp_path: Path, number: int, texts: list[bytes]) -> bytes:
     return bytes(data)
 
 
-def read(data: bytes, encoding: str | None = None) -> Reading:
-    return file_formats.read(io.BytesIO(data), "sas7bdat", Options(encoding=encoding))
+def read(data: bytes, encoding: str | None = None) -> FileTable:
+    return file_formats.read(io.BytesIO(data), "sas7bdat", ReadOptions(encoding=encoding))
 
 
-def table_of(reading: Reading) -> pa.Table:
+def table_of(reading: FileTable) -> pa.Table:
     return pa.Table.from_batches(reading.batches(), reading.schema)
 
 
@@ -167,7 +167,7 @@ def test_what_does_not_decode_is_kept_and_told(tmp_path: Path) -> None:
     table = table_of(reading)
     assert table["CITY__bytes"].to_pylist() == [b"Malm\xf6", None, None]
     assert label_of(table, "CITY") == r"Gr\xf6\xdfe"
-    definition = define(reading, DataSetOverrides(), Target("cp1252"))
+    definition = define(reading, DataSetOverrides(), DataSetTarget("cp1252"))
     assert definition.label == r"\xe9t\xe9"
     assert [(fault.variable, fault.code, fault.row) for fault in definition.warnings] == [
         ("CITY", "damaged", 1),
@@ -193,5 +193,5 @@ def test_a_data_set_of_no_variables_is_not_called_damaged(tmp_path: Path) -> Non
     reading = read(without_variables(path.read_bytes()))
     assert reading.schema.names == []
     assert list(reading.batches()) == []
-    definition = define(reading, DataSetOverrides(), Target())
+    definition = define(reading, DataSetOverrides(), DataSetTarget())
     assert [fault.why for fault in definition.errors] == ["a data set has 1 to 32767 variables, this one 0"]

@@ -9,8 +9,8 @@ import pytest
 
 from app.tables.read import csv_reader, file_formats, json_document, json_lines
 from app.tables.read.defining import define
-from app.tables.read.overrides import DataSetOverrides, Target
-from app.tables.read.read_request import Options
+from app.tables.read.overrides import DataSetOverrides, DataSetTarget
+from app.tables.read.read_request import ReadOptions
 from tests.support.tables import long, wide
 from tests.tables.out.making import made
 from tests.tables.read.reading import opened
@@ -38,7 +38,7 @@ def test_memory_is_flat(table: pa.Table, tmp_path: Path, monkeypatch: pytest.Mon
         tracemalloc.start()
         try:
             definition = define(
-                file_formats.read(file, format_, Options()), DataSetOverrides(), Target("latin-1", "ibm")
+                file_formats.read(file, format_, ReadOptions()), DataSetOverrides(), DataSetTarget("latin-1", "ibm")
             )
             for batch in definition.batches():
                 arrow = max(arrow, pa.total_allocated_bytes() - before)

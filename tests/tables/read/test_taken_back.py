@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from app.dataset import side_columns
-from app.tables.read.overrides import Target
+from app.tables.read.overrides import DataSetTarget
 from app.tables.write import FORMATS
 from tests.support.cases import for_each
 from tests.support.tables import visits
@@ -67,7 +67,7 @@ def test_what_is_given_out_is_taken_back(name: str, options: dict[str, Any]) -> 
     texts = {field.name.lower(): "character" for field in table.schema if pa.types.is_string(field.type)}
     types = {key: kind for key, kind in texts.items() if not key.endswith("__missing")}
     reading = opened(data, f"x{FORMATS[name].extension}", tags=options["missing"] == "tag", types=types)
-    target = Target("utf-8", "ibm" if name.startswith("xpt") else "ieee")
+    target = DataSetTarget("utf-8", "ibm" if name.startswith("xpt") else "ieee")
     found = sent(defined(reading, target))
     numbers = options.get("dates") == "sas"
     assert cells(found, options, numbers=numbers) == cells(table, options, numbers=numbers)

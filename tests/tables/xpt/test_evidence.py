@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from app.model.errors import InvalidInputError
 from app.tables.read import file_formats
 from app.tables.read.defining import Definition, define
-from app.tables.read.overrides import DataSetOverrides, Target
-from app.tables.read.read_request import Options, Reading
+from app.tables.read.overrides import DataSetOverrides, DataSetTarget
+from app.tables.read.read_request import FileTable, ReadOptions
 from app.tables.xpt.header_records import Version
 from app.tables.xpt.xpt_layouts import RECORD
 from tests.tables.xpt.tables import VERSIONS, character, file_of, numeric, table, table_of
@@ -32,12 +32,12 @@ def file_with(version: Version = 5, **said: bytes) -> bytes:
     return data
 
 
-def read(data: bytes, encoding: str | None = None) -> tuple[Reading, Definition]:
-    reading = file_formats.read(io.BytesIO(data), "xpt", Options(encoding=encoding))
-    return reading, define(reading, DataSetOverrides(), Target())
+def read(data: bytes, encoding: str | None = None) -> tuple[FileTable, Definition]:
+    reading = file_formats.read(io.BytesIO(data), "xpt", ReadOptions(encoding=encoding))
+    return reading, define(reading, DataSetOverrides(), DataSetTarget())
 
 
-def label(reading: Reading) -> str:
+def label(reading: FileTable) -> str:
     return str((reading.schema.field(0).metadata or {}).get(b"sas.label", b""), "utf-8")
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.tables.xpt.header_records import Version
-from app.tables.xpt.xpt_limits import LIMITS, Misfit, MisfitError, fit
+from app.tables.xpt.xpt_limits import LIMITS, Misfit, UnfitTableError, fit
 
 VERSIONS: tuple[Version, ...] = (5, 8)
 
@@ -38,7 +38,7 @@ WIDE = pa.schema(
 
 
 def test_everything_that_does_not_fit_is_told_at_once() -> None:
-    with pytest.raises(MisfitError) as refused:
+    with pytest.raises(UnfitTableError) as refused:
         fit(WIDE, 5, charset="utf-8")
     told = {(misfit.column, misfit.what) for misfit in refused.value.misfits}
     assert told == {
@@ -83,7 +83,7 @@ def test_a_length_is_shortened_unless_a_value_needs_it() -> None:
     schema = pa.schema([character("C", 300)])
     fitted, _ = fit(schema, 5, charset="utf-8", rename=True, lengths={"C": 200})
     assert fitted.field("C").metadata[b"sas.length"] == b"200"
-    with pytest.raises(MisfitError) as refused:
+    with pytest.raises(UnfitTableError) as refused:
         fit(schema, 5, charset="utf-8", rename=True, lengths={"C": 201})
     assert [misfit.becomes for misfit in refused.value.misfits] == [None]
 
@@ -111,14 +111,14 @@ def test_bytes_count_and_not_characters() -> None:
     assert fit(schema, 5, charset="latin-1").changes == ()
     fitted, _ = fit(schema, 5, charset="utf-8", rename=True)
     assert fitted.field("N").metadata[b"sas.label"].decode() == "é" * 20
-    with pytest.raises(MisfitError):
+    with pytest.raises(UnfitTableError):
         fit(pa.schema([numeric("N", label="€")]), 5, charset="latin-1")
 
 
 def test_names_that_differ_in_case_only_are_one() -> None:
     schema = pa.schema([numeric("X"), numeric("x")])
     for version in VERSIONS:
-        with pytest.raises(MisfitError):
+        with pytest.raises(UnfitTableError):
             fit(schema, version, charset="utf-8")
         names = names_of(fit(schema, version, charset="utf-8", rename=True).schema)
         assert [name.upper() for name in names] == ["X", "X2"]
@@ -130,7 +130,7 @@ def test_names_that_differ_in_case_only_are_one() -> None:
 def test_names_that_sas_reserves_are_told_and_changed_on_request(version: Version, became: list[str]) -> None:
     names = ["_n_", "X", "_Null_", "_N-", "_CHARACTER_"][: len(became)]
     schema = pa.schema([numeric(name) for name in names], {"sas.member": "_all_"})
-    with pytest.raises(MisfitError) as refused:
+    with pytest.raises(UnfitTableError) as refused:
         fit(schema, version, charset="utf-8")
     told = {misfit.column for misfit in refused.value.misfits if misfit.why == "is reserved by SAS"}
     assert told == {"", "_n_", "_Null_"}

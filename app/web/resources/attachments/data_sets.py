@@ -16,7 +16,7 @@ from app.service.conversion.conversion_jobs import page_of_rows, profile_data_se
 from app.service.finishing.partial_content import NothingYet, leading_rows
 from app.service.gateway import Gateway
 from app.tables.profiling import TOP, Profile, VariableProfile
-from app.tables.write.rows_page import Asked
+from app.tables.write.rows_page import PageRequest
 from app.web.dependencies.caller import Caller, CallerDep
 from app.web.dependencies.identifiers import Identifier
 from app.web.dependencies.request_gateway import GatewayDep
@@ -287,7 +287,7 @@ async def data_set_rows(
     Of a finished data set only the row groups of the page are read. While a data set is being received, the rows in its
     leading parts can be read, at most 100,000.
     """
-    asked = Asked(offset, limit, sort, None if columns is None else tuple(columns), is_partial=False)
+    asked = PageRequest(offset, limit, sort, None if columns is None else tuple(columns), is_partial=False)
     record = await run_in_threadpool(_record, gateway, attachment_id, caller, partial=partial)
 
     def make(slot: Slot) -> bytes:
@@ -311,7 +311,7 @@ def _record(gateway: Gateway, attachment_id: str, caller: Caller, *, partial: bo
     return record
 
 
-def _content(gateway: Gateway, record: AttachmentRecord, asked: Asked) -> tuple[Content | pa.Table, Asked]:
+def _content(gateway: Gateway, record: AttachmentRecord, asked: PageRequest) -> tuple[Content | pa.Table, PageRequest]:
     if record.state is AttachmentState.FINISHED:
         return gateway.contents.for_conversion(record), asked
     wanted = PARTIAL_ROWS if asked.sort is not None else min(PARTIAL_ROWS, asked.offset + asked.limit)

@@ -28,7 +28,7 @@ from app.service.sending.upload_conversion import ConversionRequest
 from app.service.sending.upload_parts import StoredPart
 from app.tables.read.file_formats import FORMATS
 from app.tables.read.overrides import DataSetOverrides, NameRule, VariableOverrides
-from app.tables.read.read_request import Options, VariableType
+from app.tables.read.read_request import ReadOptions, VariableType
 from app.web.resources.messages.schemas import MOST_MAP_VALUES, MapType, check_map_value
 from app.web.resources.schemas import KINDS, KindWord
 
@@ -115,7 +115,7 @@ class DataSetDraft(Strict):
         types = {column: override.type for column, override in variables.items() if override.type is not None}
         return ConversionRequest(
             self.format,
-            Options(
+            ReadOptions(
                 encoding=self.encoding,
                 delimiter=self.delimiter,
                 decimal=self.decimal,

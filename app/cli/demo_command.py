@@ -46,7 +46,7 @@ def demo(
     """
     # These imports take a second, which other commands should not wait for, and not every installation has the broker.
     try:
-        from app.cli.demo import demo_broker, demo_steps  # noqa: PLC0415
+        from app.cli import demo_broker, demo_steps  # noqa: PLC0415
     except ModuleNotFoundError as missing:
         library = (missing.name or "").partition(".")[0]
         raise Failure(f"the demo needs the library {library!r}", how_to_install(library)) from missing
@@ -64,8 +64,8 @@ def demo(
         out.print(f"gateway       {url}", highlight=False)
         out.print(f"data          {settings.data}\n", highlight=False, soft_wrap=True)
         with _running(settings, listener) as gateway, Client(url) as client:
-            stage = demo_steps.Stage(client, gateway, folder, out)
-            results = demo_steps.play(stage)
+            stage = demo_steps.DemoContext(client, gateway, folder, out)
+            results = demo_steps.run_steps(stage)
             out.print()
             demo_steps.report(results, out)
             out.print()

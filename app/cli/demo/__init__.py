@@ -1,1 +1,0 @@
-"""`demo`: a broker, a gateway and attachments that pass through both, in one process."""
